@@ -1,0 +1,91 @@
+"""The columns of a topic's table, in Parquet file order.
+
+Value columns come first: none under `raw`, `value` under `string`. Then the `_kafka_*` columns, flat because some
+catalogs cannot partition on nested fields. All are optional except partition and offset. `_kafka_timestamp` is what a
+consumer sees; `_kafka_value_size` is null for a tombstone, so that a null `_kafka_value` is never ambiguous.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from converter.types import ValueFormat
+
+VALUE = "value"
+PARTITION = "_kafka_partition"
+OFFSET = "_kafka_offset"
+TIMESTAMP = "_kafka_timestamp"
+TIMESTAMP_TYPE = "_kafka_timestamp_type"
+KEY = "_kafka_key"
+HEADERS = "_kafka_headers"
+RAW_VALUE = "_kafka_value"
+VALUE_SIZE = "_kafka_value_size"
+ERROR = "_kafka_error"
+
+HEADER_KEY_LEAF = f"{HEADERS}.list.element.key"
+HEADER_VALUE_LEAF = f"{HEADERS}.list.element.value"
+
+#: Every leaf column a data file can have, by its Parquet path, in file order. Page tables number leaves by their place
+#: here, whatever subset a file has; new leaves are appended only with a new index version.
+LEAF_COLUMNS: tuple[str, ...] = (
+    VALUE,
+    PARTITION,
+    OFFSET,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    KEY,
+    HEADER_KEY_LEAF,
+    HEADER_VALUE_LEAF,
+    RAW_VALUE,
+    VALUE_SIZE,
+    ERROR,
+)
+
+#: Value of `_kafka_error` for a value that the string rule could not take.
+ERROR_INVALID_UTF8 = "invalid_utf8"
+
+
+def leaf_columns(value_format: ValueFormat) -> tuple[str, ...]:
+    """The leaves of LEAF_COLUMNS that a file of this value format has, in file order."""
+    if value_format == "string":
+        return LEAF_COLUMNS
+    return tuple(leaf for leaf in LEAF_COLUMNS if leaf not in (VALUE, ERROR))
+
+
+def row_schema(value_format: ValueFormat, field_ids: Mapping[str, int] | None = None) -> pa.Schema:
+    """The Arrow schema of rows.
+
+    Args:
+        value_format: `raw` or `string`; `string` adds the columns `value` and `_kafka_error`.
+        field_ids: Iceberg field id by full Iceberg name (`_kafka_key`, `_kafka_headers.element.key`, …). When given,
+            every field, nested ones too, carries it as Parquet field id.
+
+    Raises:
+        KeyError: `field_ids` lacks a name.
+    """
+
+    def field(path: str, kind: pa.DataType, nullable: bool = True) -> pa.Field:
+        metadata = None if field_ids is None else {b"PARQUET:field_id": str(field_ids[path]).encode()}
+        return pa.field(path.rpartition(".")[2], kind, nullable=nullable, metadata=metadata)
+
+    header = pa.struct(
+        [
+            field(f"{HEADERS}.element.key", pa.string()),
+            field(f"{HEADERS}.element.value", pa.binary()),
+        ]
+    )
+    fields = [
+        field(PARTITION, pa.int32(), nullable=False),
+        field(OFFSET, pa.int64(), nullable=False),
+        field(TIMESTAMP, pa.timestamp("us", tz="UTC")),
+        field(TIMESTAMP_TYPE, pa.int32()),
+        field(KEY, pa.binary()),
+        field(HEADERS, pa.list_(field(f"{HEADERS}.element", header))),
+        field(RAW_VALUE, pa.binary()),
+        field(VALUE_SIZE, pa.int32()),
+    ]
+    if value_format == "string":
+        fields = [field(VALUE, pa.string()), *fields, field(ERROR, pa.string())]
+    return pa.schema(fields)
