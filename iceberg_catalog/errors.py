@@ -1,0 +1,29 @@
+"""The one error of this room.
+
+`kind` is stable: logs and metrics use the same word. A new kind is added only if the caller would act differently.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+CatalogErrorKind = Literal[
+    "owner_mismatch",  # the table belongs to another cluster, topic or topic id: never write it
+    "schema_mismatch",  # table or data file has other columns, field ids or partitioning than this release writes
+    "corrupt_state",  # the recorded state does not parse or does not match its hash
+    "state_missing",  # the table has rows but no recorded state: never treat that as an empty table
+    "bad_settings",  # the catalog cannot be opened with what was given
+    "unavailable",  # catalog or its storage did not answer: try again later
+]
+
+
+class CatalogError(Exception):
+    """Why a table could not be opened, read or written.
+
+    Attributes:
+        kind: stable word, see :data:`CatalogErrorKind`.
+    """
+
+    def __init__(self, kind: CatalogErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind: CatalogErrorKind = kind

@@ -1,0 +1,31 @@
+"""Every limit of this room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Longest table name made from a topic; Kafka allows 249 characters, file systems 255 bytes with our suffix.
+TABLE_NAME_CHARS_MAX: Final = 200
+#: Attempts to create a namespace or table against other bridges that do the same.
+CREATE_ATTEMPTS_MAX: Final = 4
+#: Snapshots a table keeps; older ones expire in the same commit that adds new ones.
+SNAPSHOTS_KEPT_MAX: Final = 20
+#: Previous metadata.json files kept; more than a commit can be behind without losing the swap anyway.
+METADATA_VERSIONS_KEPT_MAX: Final = 50
+#: Entries written to one manifest.
+MANIFEST_ENTRIES_MAX: Final = 1000
+#: Manifests with fewer live entries than this are small, and folded once there are MANIFESTS_SMALL_MAX of them.
+MANIFEST_SMALL_ENTRIES: Final = 500
+MANIFESTS_SMALL_MAX: Final = 20
+#: Tries to reload the table after a commit whose reply was lost, before its outcome is called unknown.
+RELOAD_ATTEMPTS_MAX: Final = 3
+RELOAD_PAUSE_MS: Final = 200
+#: Bytes of a lower or upper bound of a truncated column.
+BOUND_BYTES_MAX: Final = 16
+#: Recorded state of one table: 100,000 partitions with long lineages stay below it.
+STATE_BYTES_MAX: Final = 64 * 1024 * 1024
+#: REST catalog: time to connect, and between two bytes of an answer.
+REST_CONNECT_TIMEOUT_MS: Final = 2_000
+REST_READ_TIMEOUT_MS: Final = 30_000
+#: SQLite catalog: how long a writer waits for another's lock.
+SQLITE_BUSY_TIMEOUT_MS: Final = 30_000

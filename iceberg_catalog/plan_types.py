@@ -1,0 +1,157 @@
+"""What the publish plan reads and says. One partition of one topic id; offsets are Kafka's, `end`/`last` inclusive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from converter.types import BoolArray, Int64Array, UInt8Array
+
+Runs = tuple[tuple[int, int], ...]  # (leader epoch, first offset), ascending; taken from batches, not from rows
+Policy = Literal["follow", "keep"]
+
+
+class BatchKind(IntEnum):
+    """What a batch is to the plan."""
+
+    PLAIN = 0  # counts at once (also: other control batches, which have no rows)
+    TXN = 1  # counts once its producer's next marker says commit
+    COMMIT = 2
+    ABORT = 3
+
+
+class SegmentState(IntEnum):
+    """R4. What Kafka has said about the segment id."""
+
+    LIVE = 0
+    WITHDRAWN = 1  # deleted without custom metadata: a failed or unfinished copy
+    DELETED = 2  # deleted with custom metadata: retention, or the topic is going
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batches:
+    """The batches of one segment in offset order, one array element each. `rows`: the data file holds its records."""
+
+    base: Int64Array
+    last: Int64Array
+    epoch: npt.NDArray[np.int32]
+    producer_id: Int64Array
+    kind: UInt8Array  # BatchKind
+    rows: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A segment's own data file: first and last offset of its rows, and how many there are (> 0)."""
+
+    first: int
+    last: int
+    runs: Runs
+    rows: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """One index object.
+
+    `checkpoint` is the leader-epoch checkpoint that came with the copy, `open_end` what its producer snapshot lists as
+    open at the segment's end: (producer id, first offset). `runs` are the leader-epoch runs of its own batches.
+    `load` gives the batches; the plan calls it at most once, and only for segments that reach to the frontier or above.
+    `main` is None when the segment has no rows or is stored verbatim.
+    """
+
+    id: str
+    base: int
+    end: int
+    runs: Runs
+    checkpoint: Runs
+    open_end: tuple[tuple[int, int], ...]
+    state: SegmentState
+    main: FileRef | None
+    load: Callable[[], Batches] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A data file of the table's head, from manifest bounds and key; `first` and `last` are offsets of rows."""
+
+    path: str
+    first: int
+    last: int
+    runs: Runs
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartState:
+    """What the plan remembers per partition, committed in the same swap as the files.
+
+    frontier: the next offset to publish, -1 before the first publish. floor: offsets below are gone by retention.
+    lineage: leader-epoch history as (epoch, start). known_end: offset after the last one the lineage speaks of.
+    """
+
+    frontier: int = -1
+    floor: int = 0
+    lineage: Runs = ()
+    known_end: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class UseMain:
+    """Add the segment's own data file as it is."""
+
+    segment_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Derive:
+    """Write one new file with the rows whose offsets lie in these ranges, taken from the segments' data files.
+
+    `ranges` are (segment id, first offset, last offset), ascending, both ends inclusive.
+    """
+
+    ranges: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Replace the file by a derived one with its rows below `keep_below`."""
+
+    path: str
+    keep_below: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one commit shall do to one partition.
+
+    remove: paths whose rows are all below the floor (retention). replace: paths that go because another branch of the
+    log won (rewind). trim: files cut. gaps: stretches [first, last] never uploaded, jumped over for good.
+    lost: offsets of transactional rows whose marker fell into a gap. need_relist: list again, then plan again with
+    relisted=True; nothing else of this plan may be applied. state: to record with the commit.
+    """
+
+    add: tuple[UseMain | Derive, ...] = ()
+    remove: tuple[str, ...] = ()
+    replace: tuple[str, ...] = ()
+    trim: tuple[Trim, ...] = ()
+    state: PartState = PartState()
+    rewind: int | None = None
+    gaps: tuple[tuple[int, int], ...] = ()
+    lost: tuple[tuple[int, int], ...] = ()
+    need_relist: bool = False
+
+    def changes(self, state: PartState) -> bool:
+        """Whether anything must be committed, `state` being the recorded one."""
+        return bool(self.add or self.remove or self.replace or self.trim) or self.state != state
+
+
+Segments = Sequence[Segment]

@@ -1,0 +1,123 @@
+"""Create a topic's table once, and find it again.
+
+1. The plain name is ours: use it.
+2. Our fallback name exists: use it (so a plain name that became free later does not give a topic a second table).
+3. The plain name is free: create it. Somebody else's: create the fallback name.
+
+Losing a race to another bridge shows as "already exists": look again. A table with another owner stamp, or none, is
+never written, altered or taken over. A topic that is created again has a new topic id, so it is another owner and gets
+the fallback name; the old table stays as it is.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import Table
+
+from converter.types import ValueFormat
+from iceberg_catalog import schema as layout
+from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.limits import CREATE_ATTEMPTS_MAX
+from iceberg_catalog.names import Owner, fallback_name, table_name
+
+DEFAULT_NAMESPACE = "kafka"
+
+
+def ensure_table(
+    catalog: Catalog,
+    owner: Owner,
+    value_format: ValueFormat,
+    *,
+    data_path: str,
+    namespace: str = DEFAULT_NAMESPACE,
+    location: str | None = None,
+) -> Table:
+    """The owner's table, created if need be. Safe to call from many bridges at once.
+
+    Args:
+        data_path: root of the table's data files, recorded as `write.data.path` when the table is created.
+        namespace: created if absent; dots separate its levels.
+        location: root of the table's metadata; None lets the catalog choose.
+
+    Raises:
+        CatalogError: `owner_mismatch` if both names belong to others, `schema_mismatch` if the table's columns, field
+            ids or partitioning are not the ones expected. What the catalog raises passes through.
+    """
+    levels = tuple(namespace.split("."))
+    for _ in range(CREATE_ATTEMPTS_MAX):
+        if (table := find_table(catalog, owner, namespace=namespace)) is not None:
+            _check_layout(table, value_format)
+            return table
+        plain = (*levels, table_name(owner.topic))
+        identifier = plain if _load(catalog, plain) is None else (*levels, fallback_name(owner))
+        _ensure_namespace(catalog, levels)
+        try:
+            table = catalog.create_table(
+                identifier,
+                layout.table_schema(value_format),
+                location=location,
+                partition_spec=layout.partition_spec(value_format),
+                sort_order=layout.sort_order(value_format),
+                properties=layout.table_properties(owner, value_format, data_path),
+            )
+        except TableAlreadyExistsError:
+            continue
+        _check_layout(table, value_format)
+        return table
+    raise CatalogError("owner_mismatch", f"no table name is free for topic {owner.topic} in namespace {namespace}")
+
+
+def find_table(catalog: Catalog, owner: Owner, *, namespace: str = DEFAULT_NAMESPACE) -> Table | None:
+    """The owner's table if it exists. Creates nothing."""
+    levels = tuple(namespace.split("."))
+    for name in (table_name(owner.topic), fallback_name(owner)):
+        table = _load(catalog, (*levels, name))
+        if table is not None and is_owner(table, owner):
+            return table
+    return None
+
+
+def is_owner(table: Table, owner: Owner) -> bool:
+    """Whether the table carries exactly this owner's stamp."""
+    return all(table.properties.get(key) == value for key, value in layout.owner_properties(owner).items())
+
+
+def check_owner(table: Table, owner: Owner) -> None:
+    """Raises CatalogError `owner_mismatch` unless the table carries this owner's stamp."""
+    if not is_owner(table, owner):
+        stamp = {key: table.properties.get(key) for key in layout.owner_properties(owner)}
+        raise CatalogError("owner_mismatch", f"table {'.'.join(table.name())} belongs to {stamp}, not to {owner}")
+
+
+def _load(catalog: Catalog, identifier: tuple[str, ...]) -> Table | None:
+    try:
+        return catalog.load_table(identifier)
+    except NoSuchTableError:
+        return None
+
+
+def _ensure_namespace(catalog: Catalog, levels: tuple[str, ...]) -> None:
+    """Creates every level that is missing; somebody else doing the same is fine."""
+    for depth in range(1, len(levels) + 1):
+        if catalog.namespace_exists(levels[:depth]):
+            continue
+        try:
+            catalog.create_namespace(levels[:depth])
+        except NamespaceAlreadyExistsError:
+            continue
+
+
+def _check_layout(table: Table, value_format: ValueFormat) -> None:
+    name = ".".join(table.name())
+    stamped = table.properties.get(layout.VALUE_FORMAT)
+    if stamped != value_format:
+        raise CatalogError("schema_mismatch", f"table {name} was created for values {stamped!r}, not {value_format!r}")
+    schema = table.schema()
+    expected = layout.expected_field_ids(value_format)
+    found = {name: schema.find_field(name).field_id for name in expected if name in schema._name_to_id}
+    if found != expected:
+        raise CatalogError("schema_mismatch", f"table {name} has field ids {found}, expected {dict(expected)}")
+    spec = layout.partition_spec(value_format)
+    if not table.spec().compatible_with(spec):
+        raise CatalogError("schema_mismatch", f"table {name} is partitioned by {table.spec()}, expected {spec}")
