@@ -1,0 +1,85 @@
+"""Topics, offsets and deletes of a broker, in the few forms that demo and tests need. Every call has a deadline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from stack.limits import ADMIN_S
+from stack.waiting import wait_for
+
+#: A topic that tiers as soon as a segment is closed and keeps nothing closed on the broker's disk.
+TIERED: Mapping[str, str] = {
+    "remote.storage.enable": "true",
+    "segment.bytes": "1048576",
+    "local.retention.ms": "1000",
+    "retention.ms": "-1",
+}
+
+
+class Admin:
+    """An administrative client of one cluster."""
+
+    def __init__(self, bootstrap: str) -> None:
+        """Connects on first use."""
+        self._client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] = TIERED) -> None:
+        """Create it and wait until every partition has a leader. Raises KafkaException when the broker refuses."""
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config))
+        self._done(self._client.create_topics([new], operation_timeout=ADMIN_S))
+        wait_for(f"topic {topic} to have leaders", lambda: self._has_leaders(topic, partitions), ADMIN_S)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete it; the broker goes on deleting its remote segments afterwards."""
+        self._done(self._client.delete_topics([topic], operation_timeout=ADMIN_S))
+
+    def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Set some of its settings, leaving the others."""
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET) for key, value in config.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self._done(self._client.incremental_alter_configs([resource]))
+
+    def delete_records(self, topic: str, partition: int, before_offset: int) -> None:
+        """Move the start of the log up to `before_offset`, exclusive: that record stays."""
+        self._done(self._client.delete_records([TopicPartition(topic, partition, before_offset)]))
+
+    def start_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """The first offset of each partition, remote ones included."""
+        return self._offsets(topic, partitions, OffsetSpec.earliest())
+
+    def end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """One past the last offset of each partition."""
+        return self._offsets(topic, partitions, OffsetSpec.latest())
+
+    def topic_names(self) -> set[str]:
+        """All topics of the cluster."""
+        return set(self._client.list_topics(timeout=ADMIN_S).topics)
+
+    def _has_leaders(self, topic: str, partitions: int) -> bool:
+        found = self._client.list_topics(topic, timeout=ADMIN_S).topics[topic].partitions
+        return len(found) == partitions and all(item.leader >= 0 for item in found.values())
+
+    def _offsets(self, topic: str, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
+        wanted = {TopicPartition(topic, partition): spec for partition in partitions}
+        answers = self._client.list_offsets(wanted, request_timeout=ADMIN_S)
+        return {key.partition: answer.result(ADMIN_S).offset for key, answer in answers.items()}
+
+    @staticmethod
+    def _done(futures: Mapping[Any, Future[Any]]) -> None:
+        for future in futures.values():
+            future.result(ADMIN_S)

@@ -1,0 +1,67 @@
+"""Java parts from the package registry, fetched once into `build/` by Maven."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from stack.errors import StackError
+from stack.limits import FETCH_JARS_S
+from stack.paths import BUILD, SHIM_DIST
+
+#: The broker used where none is named; KAFKA_VERSION overrides it in the demo and the tests.
+KAFKA_VERSION = "4.3.1"
+#: The newest version whose LocalTieredStorage is published.
+LOCAL_TIER_VERSION = "4.3.1"
+
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+
+
+def broker_jars(version: str = KAFKA_VERSION) -> Path:
+    """The folder with a stock broker's class path. Raises StackError when it cannot be fetched."""
+    return _fetch("kafka-pom.xml", f"kafka-{version}", version)
+
+
+def local_tier_jars() -> Path:
+    """The folder with Kafka's own LocalTieredStorage. Raises StackError when it cannot be fetched."""
+    return _fetch("kafka-local-tier-pom.xml", f"kafka-local-tier-{LOCAL_TIER_VERSION}", LOCAL_TIER_VERSION)
+
+
+def spark_jars() -> Path:
+    """The folder with Iceberg for Spark and the SQLite driver. Raises StackError when it cannot be fetched."""
+    return _fetch("spark-pom.xml", "spark-4.1", "")
+
+
+def shim_jar() -> Path:
+    """The one jar a broker needs, built by `make shim`.
+
+    Raises:
+        StackError: it is not there, or more than one is.
+    """
+    found = sorted(SHIM_DIST.glob("*.jar"))
+    if len(found) != 1:
+        raise StackError(f"expected one jar in {SHIM_DIST}, found {len(found)}; `make shim` builds it")
+    return found[0]
+
+
+def _fetch(pom: str, name: str, version: str) -> Path:
+    """Run Maven unless the folder is complete; it becomes visible under its name only when it is."""
+    folder = BUILD / name
+    if folder.is_dir():
+        return folder
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise StackError("Maven (mvn) is needed to fetch the jars of Kafka and Spark")
+    partial = BUILD / f"{name}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    argv = [maven, "-B", "-q", "-f", str(Path(__file__).with_name(pom)), f"-DoutputDirectory={partial}"]
+    argv += ["-DincludeScope=runtime", *([f"-Dkafka.version={version}"] if version else []), _COPY]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=FETCH_JARS_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise StackError(f"fetching {name} took longer than {FETCH_JARS_S:.0f} s") from error
+    if done.returncode != 0:
+        raise StackError(f"cannot fetch {name}:\n{(done.stdout + done.stderr)[-2000:]}")
+    partial.rename(folder)
+    return folder

@@ -1,0 +1,26 @@
+"""Deadlines and sizes of the local stack. Seconds unless the name says otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Maven fetching jars on a slow line.
+FETCH_JARS_S: Final = 900.0
+#: Formatting a broker's folder.
+FORMAT_S: Final = 120.0
+#: A broker from start to its first answer, on a busy two-core machine.
+BROKER_START_S: Final = 120.0
+#: A bridge from start to its ready line; a cold numba cache compiles for several seconds.
+BRIDGE_START_S: Final = 120.0
+#: From SIGTERM to exit, before SIGKILL.
+STOP_S: Final = 30.0
+#: From SIGKILL to exit.
+KILL_S: Final = 10.0
+#: One administrative request to a broker.
+ADMIN_S: Final = 60.0
+#: One scrape of a metrics page, or one JMX answer.
+SCRAPE_S: Final = 20.0
+#: Between two looks at something that is waited for.
+POLL_S: Final = 0.1
+#: What is quoted of a log file in an error message.
+LOG_TAIL_BYTES: Final = 4000
