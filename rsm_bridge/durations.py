@@ -1,0 +1,25 @@
+"""Durations in settings: `0s`, `500ms`, `10m`, `2h`, `7d`."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+_FORM = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(value: object) -> float:
+    """Seconds of a duration text. Plain numbers are refused: their unit would be a guess.
+
+    Raises:
+        ValueError: not a number followed by ms, s, m, h or d.
+    """
+    if isinstance(value, str) and (match := _FORM.fullmatch(value.strip())):
+        return float(match.group(1)) * _SECONDS[match.group(2)]
+    raise ValueError("a duration is a number and a unit: 500ms, 10s, 5m, 2h or 7d")
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration)]

@@ -1,0 +1,53 @@
+"""Errors of the bridge, grouped by what a handler does with them.
+
+Each has a `kind`: the word in the trailer `tierberg-error`, in logs and as a label of metrics. The words are listed in
+`docs/architecture.md`; a new one is added only when the caller would act differently.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+ErrorKind = Literal[
+    "invalid_segment",
+    "damaged_in_transit",
+    "corrupt_object",
+    "unsupported_version",
+    "not_found",
+    "foreign_segment",
+    "segment_deleted",
+    "protocol_mismatch",
+    "bad_request",
+    "overloaded",
+    "store_unavailable",
+    "deadline",
+    "cancelled",
+    "internal",
+]
+
+
+class BridgeError(Exception):
+    """A refusal or failure with a stable kind. The message is one sentence for people."""
+
+    def __init__(self, kind: ErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind: ErrorKind = kind
+
+
+class StoreError(BridgeError):
+    """The object store did not do what it was asked; a retry may help."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("store_unavailable", message)
+
+
+class ObjectNotFoundError(BridgeError):
+    """No object has this key."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__("not_found", f"no object {key}")
+        self.key = key
+
+
+class SettingsError(Exception):
+    """The configuration cannot be used. The message names the key, what is wrong and what is allowed."""

@@ -1,0 +1,98 @@
+"""Keys of the store (docs/architecture.md, "Store layout"), and back.
+
+Ids are 32 hex digits, offsets 20 decimal digits, so that byte order of keys is the order of offsets.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from converter.types import LeaderEpoch, SegmentMetadata
+
+INDEX_ROOT = "index/"
+DATA_ROOT = "data/"
+KEPT_ROOT = "kept/"
+STATE_ROOT = "state/"
+
+_INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/(\d{1,10})/(\d{20})-(\d{20})-([0-9a-f]{32})")
+_RUNS_SHOWN_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class IndexKey:
+    """What an index's key says. `base` and `last` are inclusive offsets; ids are 16 bytes."""
+
+    topic_id: bytes
+    partition: int
+    last: int
+    base: int
+    segment_id: bytes
+
+    def __str__(self) -> str:
+        return (
+            f"{INDEX_ROOT}{self.topic_id.hex()}/{self.partition}/"
+            f"{self.last:020d}-{self.base:020d}-{self.segment_id.hex()}"
+        )
+
+
+def index_key(segment: SegmentMetadata) -> IndexKey:
+    """The key of a segment's index or tombstone; ordered by last offset within a partition."""
+    return IndexKey(
+        segment.topic_id, segment.partition, segment.end_offset, segment.start_offset, segment.segment_id
+    )
+
+
+def parse_index_key(key: str) -> IndexKey | None:
+    """The parts of an index key, or None for a key of another form."""
+    match = _INDEX_KEY.fullmatch(key)
+    if match is None:
+        return None
+    topic, partition, last, base, segment = match.groups()
+    return IndexKey(bytes.fromhex(topic), int(partition), int(last), int(base), bytes.fromhex(segment))
+
+
+def index_prefix(topic_id: bytes, partition: int | None = None) -> str:
+    """Prefix of all indexes of a topic id, or of one of its partitions."""
+    prefix = f"{INDEX_ROOT}{topic_id.hex()}/"
+    return prefix if partition is None else f"{prefix}{partition}/"
+
+
+def new_attempt_id() -> bytes:
+    """16 random bytes: names the objects of one attempt to copy a segment."""
+    return secrets.token_bytes(16)
+
+
+def clip_epochs(epochs: Sequence[LeaderEpoch], base: int, last: int) -> tuple[LeaderEpoch, ...]:
+    """Leader-epoch runs within [base, last], both inclusive; the first run starts at `base` or above."""
+    clipped: list[LeaderEpoch] = []
+    for number, run in enumerate(epochs):
+        end = epochs[number + 1].start_offset - 1 if number + 1 < len(epochs) else last
+        start = max(run.start_offset, base)
+        if start <= min(end, last):
+            clipped.append(LeaderEpoch(run.epoch, start))
+    return tuple(clipped)
+
+
+def runs_text(epochs: Sequence[LeaderEpoch]) -> str:
+    """`e.start` joined by `_`. Longer lists are shortened to their last runs: keys are limited to 1,024 bytes."""
+    return "_".join(f"{run.epoch}.{run.start_offset}" for run in epochs[-_RUNS_SHOWN_MAX:])
+
+
+def data_key(segment: SegmentMetadata, attempt: bytes) -> str:
+    """Key of the data file one attempt writes."""
+    runs = runs_text(clip_epochs(segment.leader_epochs, segment.start_offset, segment.end_offset))
+    return (
+        f"{DATA_ROOT}{segment.topic_id.hex()}/{segment.partition}/"
+        f"{segment.start_offset:020d}-{segment.end_offset:020d}-{runs}-{attempt.hex()}.parquet"
+    )
+
+
+def kept_key(segment: SegmentMetadata, attempt: bytes) -> str:
+    """Key of the kept bytes one attempt writes."""
+    return (
+        f"{KEPT_ROOT}{segment.topic_id.hex()}/{segment.partition}/"
+        f"{segment.start_offset:020d}-{segment.end_offset:020d}-{attempt.hex()}.kept"
+    )

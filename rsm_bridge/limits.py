@@ -1,0 +1,51 @@
+"""Every limit of the bridge that is not a setting. Units are last in the names.
+
+A limit here protects the process; what an operator may want to change is in `settings.py`.
+"""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+PROTOCOL_VERSION = 1
+
+# What one message may hold. A copy's frame is at most 1 MiB + 64 KiB; a small file travels whole in one message, and
+# Kafka's largest is a TIMESTAMP or OFFSET index of `segment.index.bytes` (10 MiB by default).
+FRAME_BYTES_MAX = MIB + 64 * KIB
+INDEX_FILE_BYTES_MAX = 32 * MIB
+MESSAGE_BYTES_MAX = INDEX_FILE_BYTES_MAX + 64 * KIB
+LEADER_EPOCHS_MAX = 100_000
+NAME_CHARS_MAX = 1024
+SEGMENT_BYTES_MAX = 2**31 - 1  # Kafka's segment.bytes is an int32
+
+CUSTOM_METADATA_BYTES_MAX = 128
+
+# Copies.
+COPY_QUEUE_FRAMES_MAX = 6  # between the event loop and the worker of one copy
+COPY_MEMORY_BYTES = 112 * MIB  # what one running copy is charged against the memory budget
+HEARTBEAT_SECONDS = 2.0
+COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline
+FRAME_WAIT_SECONDS_MAX = 60.0  # a client that sends nothing for so long is gone
+UPLOAD_PART_BYTES = 8 * MIB
+UPLOAD_PARTS_IN_FLIGHT_MAX = 2
+
+# Fetches.
+FETCH_FRAME_BYTES = 256 * KIB
+FETCH_CHUNK_BYTES = MIB  # aim for the served bytes of one cached chunk
+FETCH_CHUNK_BYTES_MAX = 1024 * MIB  # one batch may be large; Kafka's batches are int32 sized
+DIRECTORY_FRESH_SECONDS = 15.0  # after this a cached directory is compared with the store again
+READ_AHEAD_CHUNKS = 4
+INDEX_HEAD_BYTES = 256 * KIB  # first read of an index whose directory size is not known
+
+# Control calls.
+DELETE_SECONDS_MAX = 10.0
+TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving index
+
+# Processes around the calls.
+PUBLISH_QUEUE_MAX = 100_000
+PUBLISH_BACKOFF_SECONDS_MIN = 0.5
+PUBLISH_BACKOFF_SECONDS_MAX = 30.0
+RELIST_SECONDS = 60.0
+STOP_GRACE_SECONDS = 10.0
+INDEX_BYTES_MAX = 1024 * MIB

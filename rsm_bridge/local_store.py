@@ -1,0 +1,130 @@
+"""The embedded default store: a folder.
+
+Two things obstore's `LocalStore` does not give are added here.
+
+* Durable before acknowledged: a written file and every folder that is new are fsynced. Tombstones of ids that nobody
+  has seen are the exception (`put_if_absent(..., sync=False)`): what they guard against is a copy still running in this
+  process, and that cannot outlive a power failure either.
+* Compare-and-swap: one lock and a comparison of the bytes. That is right only while one process writes, which the lock
+  file in the data folder (:class:`FolderLock`) ensures.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import obstore
+from obstore.store import LocalStore
+
+from rsm_bridge import failpoints
+from rsm_bridge.errors import ObjectNotFoundError, SettingsError
+from rsm_bridge.store import ListedObject, ObjectStore, VersionedBytes, store_errors
+from rsm_bridge.upload import Upload
+
+
+class FolderLock:
+    """Exclusive use of a data folder, until the process ends.
+
+    Raises:
+        SettingsError: another process has it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._file = (folder / "bridge.lock").open("a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise SettingsError(f"data_dir {folder} is in use by another bridge") from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class LocalObjectStore(ObjectStore):
+    """Objects as files under one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()
+        client = LocalStore(self._folder, mkdir=True)
+        super().__init__(client, client, self._folder.as_uri())
+        self._lock = threading.Lock()
+        self._durable_folders: set[Path] = set()
+
+    def _make_durable(self, key: str) -> None:
+        path = self._folder / key
+        _fsync(path)
+        _fsync(path.parent)
+        folder = path.parent
+        while folder not in self._durable_folders and folder != self._folder:
+            _fsync(folder.parent)
+            self._durable_folders.add(folder)
+            folder = folder.parent
+
+    def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:
+        written = super().put_if_absent(key, data)
+        if written and sync:
+            with store_errors(key):
+                self._make_durable(key)
+        return written
+
+    def replace(self, key: str, data: bytes, version: str) -> bool:
+        failpoints.hit("store-put")
+        with self._lock:
+            try:
+                current = self.read(key)
+            except ObjectNotFoundError:
+                return False
+            if current.version != version:
+                return False
+            with store_errors(key):
+                obstore.put(self._uploads, key, data, mode="overwrite", use_multipart=False)
+                self._make_durable(key)
+        return True
+
+    def read(self, key: str) -> VersionedBytes:
+        with store_errors(key):
+            data = (self._folder / key).read_bytes()
+        return VersionedBytes(data, hashlib.sha256(data).hexdigest())
+
+    def list_after(self, prefix: str, after: str | None = None) -> Iterator[ListedObject]:
+        # The file system lists in no order.
+        found = sorted(super().list_after(prefix), key=lambda listed: listed.key)
+        return (listed for listed in found if after is None or listed.key > after)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            with store_errors(key):
+                (self._folder / key).unlink(missing_ok=True)
+
+    def open_upload(self, key: str) -> Upload:
+        return _DurableUpload(self, key)
+
+    def commit_durably(self, upload: Upload) -> None:
+        """Completes an upload of this store and fsyncs it."""
+        Upload.commit(upload)
+        with store_errors(upload.key):
+            self._make_durable(upload.key)
+
+
+class _DurableUpload(Upload):
+    def __init__(self, store: LocalObjectStore, key: str) -> None:
+        super().__init__(store._uploads, key)
+        self._store = store
+
+    def commit(self) -> None:
+        self._store.commit_durably(self)

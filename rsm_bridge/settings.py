@@ -1,0 +1,239 @@
+"""What `tierberg.yaml` may say. `docs/configuration.md` is generated from the descriptions below.
+
+Unknown keys are refused, every default is written here, and secrets never appear in errors or logs.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+
+from converter.types import Mode, ValueFormat
+from rsm_bridge.durations import Seconds
+from rsm_bridge.errors import SettingsError
+from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
+
+_UNIX = "unix:"
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class TlsSettings(_Section):
+    """TLS of the gRPC port. Files are PEM and are read again when they change."""
+
+    certificate_file: Path = Field(description="The server's certificate chain.")
+    key_file: Path = Field(description="Its private key, unencrypted.")
+    client_ca_file: Path | None = Field(
+        default=None,
+        description="CA certificates that client certificates must come from. Set: mutual TLS, clients without a "
+        "valid certificate are refused.",
+    )
+
+
+class StoreSettings(_Section):
+    """The object store. Without this section: the folder `store` under `data_dir`."""
+
+    url: str = Field(
+        pattern=r"^(s3|s3a|gs|az|abfss|file|memory)://?.*$",
+        description="Root of everything stored: `s3://bucket/prefix`, `gs://…`, `az://…`, `file:///folder`; "
+        "`memory://` for tests.",
+    )
+    options: dict[str, SecretStr] = Field(
+        default={},
+        description="Options of the store's client by obstore's names, for S3: `region`, `endpoint`, "
+        "`access_key_id`, `secret_access_key`, `allow_http`, `virtual_hosted_style_request`. Without keys the "
+        "environment's credentials are used.",
+    )
+    fetch_timeout: Seconds = Field(
+        default="400ms",
+        description="Time one ranged read may take, with two retries behind it.",
+    )
+    upload_timeout: Seconds = Field(default="60s", description="Time one part of an upload may take.")
+
+
+class CatalogSettings(_Section):
+    """The Iceberg catalog. Without this section: SQLite in `data_dir`, tables in `data_dir/warehouse`."""
+
+    name: str = Field(default="tierberg", min_length=1, description="The catalog's name.")
+    properties: dict[str, SecretStr] = Field(
+        default={},
+        description="PyIceberg's catalog properties, for example `type: rest` and `uri: https://…`. Empty: the "
+        "embedded SQLite catalog.",
+    )
+    namespace: str = Field(default="kafka", min_length=1, description="Namespace of the tables.")
+    warehouse: str | None = Field(
+        default=None, description="Location of new tables' metadata. Default: the catalog's own choice."
+    )
+
+
+class LimitSettings(_Section):
+    """What the process may use."""
+
+    copy_memory_mib: Annotated[int, Field(ge=COPY_MEMORY_BYTES // MIB)] = Field(
+        default=512,
+        description="Memory budget of copies in MiB. A running copy is charged 112; one that does not fit waits, "
+        "inside its deadline.",
+    )
+    copy_workers: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="Copies converted at once.")
+    copies_max: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=256, description="Copies running and waiting; one more is refused as `overloaded`."
+    )
+    fetch_workers: Annotated[int, Field(ge=1, le=256)] = Field(
+        default=16, description="Fetches reading or decoding at once."
+    )
+    fetches_max: Annotated[int, Field(ge=1, le=100_000)] = Field(
+        default=2048, description="Open fetches; one more is refused as `overloaded`."
+    )
+    control_workers: Annotated[int, Field(ge=1, le=64)] = Field(default=8, description="Deletes done at once.")
+    chunk_cache_mib: Annotated[int, Field(ge=8)] = Field(
+        default=256, description="Cache of decoded chunks, ready to be served, in MiB."
+    )
+    index_cache_mib: Annotated[int, Field(ge=1)] = Field(
+        default=64, description="Cache of index directories and blocks, in MiB."
+    )
+    decompressed_batch_mib: Annotated[int, Field(ge=1, le=1024)] = Field(
+        default=256, description="A batch that decompresses to more is kept as it is and its rows are withheld."
+    )
+
+
+class TopicRule(_Section):
+    """How the topics that match are stored. The first rule that matches decides."""
+
+    pattern: str = Field(description="Regular expression (Python's), matched against the whole topic name.")
+    value_format: ValueFormat = Field(
+        default="raw",
+        description="`raw`: values are the column `_kafka_value` (binary). `string`: values that are valid UTF-8 are "
+        "the column `value` (string), others stay in `_kafka_value`.",
+    )
+    mode: Mode = Field(
+        default="table",
+        description="`table`: convert. `verbatim`: store the segment's bytes as they are; no rows, no table.",
+    )
+
+    @field_validator("pattern")
+    @classmethod
+    def _compiles(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise ValueError(f"not a regular expression: {error}") from error
+        return value
+
+
+class Settings(_Section):
+    """The whole file."""
+
+    data_dir: Path = Field(
+        default=Path("tierberg-data"),
+        description="Folder of the embedded store and catalog, and of the numba cache.",
+    )
+    listen: str = Field(
+        default="127.0.0.1:7410",
+        description="`host:port` or `unix:path` of the gRPC server. Port 0 takes a free one. Beyond loopback it needs "
+        "`tls.client_ca_file`, or `insecure`.",
+    )
+    metrics_listen: str | None = Field(
+        default=None, description="`host:port` of the Prometheus page `/metrics`, loopback only. Default: none."
+    )
+    insecure: bool = Field(
+        default=False, description="Allow `listen` beyond loopback without client authentication."
+    )
+    tls: TlsSettings | None = Field(default=None, description="TLS of the gRPC port.")
+    store: StoreSettings | None = Field(default=None, description="The object store.")
+    catalog: CatalogSettings = Field(default=CatalogSettings(), description="The Iceberg catalog.")
+    limits: LimitSettings = Field(default=LimitSettings(), description="What the process may use.")
+    reclaim_grace: Seconds = Field(
+        default="10m",
+        description="How long the objects of a deleted segment stay in the store after its rows have left the "
+        "table's current snapshot; queries that run on an older snapshot may still read them. `0s`: at once.",
+    )
+    publish_interval: Seconds = Field(
+        default="5s",
+        description="How long finished segments are gathered into one Iceberg commit per table.",
+    )
+    topics: tuple[TopicRule, ...] = Field(default=(), description="Ordered rules; a topic that matches none is `raw`.")
+
+    @model_validator(mode="after")
+    def _listen_is_safe(self) -> Settings:
+        parse_listen(self.listen)
+        authenticated = self.tls is not None and self.tls.client_ca_file is not None
+        if not is_local(self.listen) and not authenticated and not self.insecure:
+            raise ValueError(
+                f"listen: {self.listen} can be reached from other machines and nothing authenticates clients; "
+                "set tls.client_ca_file, listen on loopback or a unix socket, or accept the risk with insecure: true"
+            )
+        if self.metrics_listen is not None:
+            if self.metrics_listen.startswith(_UNIX) or not is_local(self.metrics_listen):
+                raise ValueError(f"metrics_listen: {self.metrics_listen} is not host:port on loopback")
+            parse_listen(self.metrics_listen)
+        return self
+
+    def rule(self, topic: str) -> TopicRule:
+        """The first rule whose pattern matches the whole name, or the default one."""
+        for rule in self.topics:
+            if re.fullmatch(rule.pattern, topic):
+                return rule
+        return TopicRule(pattern=".*")
+
+
+def parse_listen(listen: str) -> tuple[str, int] | Path:
+    """(host, port), or the path of a unix socket.
+
+    Raises:
+        ValueError: neither `host:port` nor `unix:path`.
+    """
+    if listen.startswith(_UNIX):
+        path = listen[len(_UNIX) :]
+        if not path:
+            raise ValueError("listen: unix: needs a path")
+        return Path(path)
+    host, colon, port = listen.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise ValueError(f"listen: {listen!r} is neither host:port nor unix:path")
+    return host.strip("[]"), int(port)
+
+
+def is_local(listen: str) -> bool:
+    """Whether only this machine can reach the address: a unix socket or loopback."""
+    target = parse_listen(listen)
+    return isinstance(target, Path) or target[0] in _LOOPBACK
+
+
+def load_settings(path: Path | None, overrides: dict[str, Any] | None = None) -> Settings:
+    """Reads the file, if any, and lays command-line values over it.
+
+    Raises:
+        SettingsError: with one line per wrong key: where, what is wrong, what is allowed.
+    """
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise SettingsError(f"{path}: {error}") from error
+        if loaded is not None and not isinstance(loaded, dict):
+            raise SettingsError(f"{path}: must be a mapping of keys")
+        values = loaded or {}
+    values.update({key: value for key, value in (overrides or {}).items() if value is not None})
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(_explain(error, path)) from error
+
+
+def _explain(error: ValidationError, path: Path | None) -> str:
+    lines = []
+    for problem in error.errors(include_url=False, include_input=False, include_context=False):
+        where = ".".join(str(part) for part in problem["loc"]) or "configuration"
+        lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}")
+    source = "command line" if path is None else str(path)
+    return f"{source}: " + "; ".join(lines)
+
+

@@ -1,0 +1,178 @@
+"""The object store, as little of it as the bridge needs.
+
+One class over obstore with two clients: uploads may take long, fetches must answer within what a consumer waits
+(`remote.fetch.max.wait.ms`), and obstore's time-out covers a whole request. All calls block; callers run them in a
+worker thread. A failure is a :class:`~rsm_bridge.errors.StoreError`, a missing object an
+:class:`~rsm_bridge.errors.ObjectNotFoundError`, bytes that are not there `corrupt_object`; nothing else is raised.
+
+`LocalStore` has no compare-and-swap: :class:`rsm_bridge.local_store.LocalObjectStore` emulates it for one process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+from rsm_bridge import failpoints
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.upload import Upload
+
+if TYPE_CHECKING:
+    from obstore import UpdateVersion
+    from obstore.store import ObjectStore as Client
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObject:
+    """One row of a listing; size in bytes, `modified_ms` since the epoch by the store's clock."""
+
+    key: str
+    size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedBytes:
+    """An object's bytes and what names this version of them in a compare-and-swap."""
+
+    data: bytes
+    version: str
+
+
+def first_line(error: BaseException) -> str:
+    """What an exception says, without the client's debug dump."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
+@contextlib.contextmanager
+def store_errors(key: str) -> Iterator[None]:
+    """Turns what obstore and the file system raise into the bridge's errors."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError(key) from error
+    except (BaseError, OSError, ValueError) as error:
+        raise StoreError(f"{key}: {first_line(error)}") from error
+
+
+class ObjectStore:
+    """Objects under one root.
+
+    Args:
+        uploads: client with long time-outs, for copies, listings and deletes.
+        fetches: client with short ones.
+        root_uri: the root as table metadata names it, without a slash at its end.
+    """
+
+    def __init__(self, uploads: Client, fetches: Client, root_uri: str) -> None:
+        self._uploads = uploads
+        self._fetches = fetches
+        self.root_uri = root_uri
+
+    def uri(self, key: str) -> str:
+        """The object's full name, as the table's metadata has it."""
+        return f"{self.root_uri}/{key}"
+
+    def key(self, uri: str) -> str | None:
+        """The key of a full name; None when it lies outside of this store."""
+        prefix = f"{self.root_uri}/"
+        return uri[len(prefix) :] if uri.startswith(prefix) else None
+
+    def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:
+        """Writes an object unless one has this key; True when written.
+
+        Durable on return, except that a local store skips its fsync when `sync` is False.
+        """
+        failpoints.hit("store-put")
+        with store_errors(key):
+            try:
+                obstore.put(self._uploads, key, data, mode="create", use_multipart=False)
+            except (AlreadyExistsError, PreconditionError):
+                return False
+        return True
+
+    def replace(self, key: str, data: bytes, version: str) -> bool:
+        """Overwrites the object if it still has `version` (from :meth:`read`); False when it changed or went."""
+        failpoints.hit("store-put")
+        mode: UpdateVersion = {"e_tag": version, "version": None}
+        with store_errors(key):
+            try:
+                obstore.put(self._uploads, key, data, mode=mode, use_multipart=False)
+            except (PreconditionError, FileNotFoundError):
+                return False
+        return True
+
+    def read(self, key: str) -> VersionedBytes:
+        """A whole small object with its version."""
+        with store_errors(key):
+            result = obstore.get(self._fetches, key)
+            data = bytes(result.bytes())
+            return VersionedBytes(data, result.meta["e_tag"] or "")
+
+    def size(self, key: str) -> int:
+        """Size in bytes, as the store has it."""
+        with store_errors(key):
+            return int(obstore.head(self._uploads, key)["size"])
+
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        """Bytes [start, start + length).
+
+        Raises:
+            BridgeError: `corrupt_object` when the object is shorter.
+        """
+        return self.get_ranges(key, [(start, length)])[0]
+
+    def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Bytes of (start, length) pairs, in their order, in one parallel round trip.
+
+        Raises:
+            BridgeError: `corrupt_object` when the object is shorter.
+        """
+        failpoints.hit("store-get")
+        if not ranges:
+            return []
+        starts = [start for start, _ in ranges]
+        lengths = [length for _, length in ranges]
+        try:
+            with store_errors(key):
+                parts = obstore.get_ranges(self._fetches, key, starts=starts, lengths=lengths)
+        except StoreError as error:
+            # A range past the end is an error in some stores and short in others; damage is not an outage.
+            if self.size(key) < max(start + length for start, length in ranges):
+                raise BridgeError("corrupt_object", f"{key} is shorter than its index says") from error
+            raise
+        views = [memoryview(part) for part in parts]
+        if any(len(view) != length for view, length in zip(views, lengths, strict=True)):
+            raise BridgeError("corrupt_object", f"{key} is shorter than its index says")
+        return views
+
+    def head_bytes(self, key: str, length: int) -> memoryview:
+        """The first `length` bytes, or all when the object is shorter."""
+        with store_errors(key):
+            size = int(obstore.head(self._fetches, key)["size"])
+            if size == 0:
+                return memoryview(b"")
+            return memoryview(obstore.get_range(self._fetches, key, start=0, length=min(size, length)))
+
+    def list_after(self, prefix: str, after: str | None = None) -> Iterator[ListedObject]:
+        """Objects whose key begins with `prefix` and is greater than `after`, ascending by key."""
+        with store_errors(prefix):
+            for page in obstore.list(self._uploads, prefix, offset=after):
+                for meta in page:
+                    modified_ms = int(meta["last_modified"].timestamp() * 1000)
+                    yield ListedObject(meta["path"], meta["size"], modified_ms)
+
+    def delete_many(self, keys: Sequence[str]) -> None:
+        """Deletes objects; those that are not there are no error."""
+        if keys:
+            with store_errors(keys[0]), contextlib.suppress(FileNotFoundError):
+                obstore.delete(self._uploads, list(keys))
+
+    def open_upload(self, key: str) -> Upload:
+        """A streaming multipart upload that nobody can read before `commit`."""
+        return Upload(self._uploads, key)

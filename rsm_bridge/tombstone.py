@@ -1,0 +1,71 @@
+"""The tombstone of a segment: what a delete puts at the index's own key (docs/architecture.md, "Store layout").
+
+Magic `TBTS` · version u8 · header length u32 · JSON header · the bytes of the index it replaced, if there was one ·
+CRC32C u32 of all before; little-endian. The old index stays inside because the publish plan still needs a deleted
+segment's epochs and batches (publish rules R5 and R6), until the segment is reclaimed.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from typing import Literal
+
+import crc32c
+
+from rsm_bridge.errors import BridgeError
+
+MAGIC = b"TBTS"
+VERSION = 1
+_HEAD = struct.Struct("<4sBI")
+_CRC = struct.Struct("<I")
+HEADER_BYTES_MAX = 1024 * 1024
+
+Kind = Literal["deleted", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A delete. `deleted`: retention, Kafka had custom metadata; `withdrawn`: a failed copy. `index` may be empty."""
+
+    kind: Kind
+    time_ms: int
+    topic: str
+    cluster_name: str
+    index: bytes = b""
+
+    def encode(self) -> bytes:
+        header = json.dumps(
+            {"kind": self.kind, "time_ms": self.time_ms, "topic": self.topic, "cluster_name": self.cluster_name},
+            sort_keys=True,
+        ).encode()
+        body = b"".join((_HEAD.pack(MAGIC, VERSION, len(header)), header, self.index))
+        return body + _CRC.pack(crc32c.crc32c(body))
+
+
+def is_tombstone(head: bytes | memoryview) -> bool:
+    """Whether an object at an index's key, of which at least four bytes are given, is a tombstone."""
+    return bytes(head[:4]) == MAGIC
+
+
+def decode_tombstone(data: bytes) -> Tombstone:
+    """The whole object, checked.
+
+    Raises:
+        BridgeError: `corrupt_object`, or `unsupported_version` for one of a newer release.
+    """
+    if len(data) < _HEAD.size + _CRC.size or not is_tombstone(data):
+        raise BridgeError("corrupt_object", "not a tombstone")
+    _, version, length = _HEAD.unpack_from(data)
+    if version != VERSION:
+        raise BridgeError("unsupported_version", f"tombstone version {version}, this release knows {VERSION}")
+    body = memoryview(data)[: -_CRC.size]
+    if crc32c.crc32c(body) != _CRC.unpack_from(data, len(body))[0]:
+        raise BridgeError("corrupt_object", "the tombstone fails its checksum")
+    if length > min(HEADER_BYTES_MAX, len(body) - _HEAD.size):
+        raise BridgeError("corrupt_object", "the tombstone's header is longer than the object")
+    header = json.loads(bytes(body[_HEAD.size : _HEAD.size + length]))
+    return Tombstone(
+        header["kind"], header["time_ms"], header["topic"], header["cluster_name"], bytes(body[_HEAD.size + length :])
+    )
