@@ -1,0 +1,81 @@
+# From nothing with Python ≥ 3.11, JDK 17 and Maven. Everything made here stays in this folder: .tools, .venv, build, target.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+KAFKA_VERSION ?= 4.3.1
+export KAFKA_VERSION
+export UV_PYTHON_DOWNLOADS := never
+export PYTHONDONTWRITEBYTECODE :=
+
+UV := .tools/uv/bin/uv
+RUN := .venv/bin/python
+ENVIRONMENT := .venv/.synced
+SHIM := java-shim/target/dist/.built
+FAST := not slow and not bench and (not e2e or smoke)
+
+.PHONY: help
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: $(ENVIRONMENT) $(SHIM) ## environment, shim, and jars of broker and Spark
+
+.PHONY: demo
+demo: setup ## the main job, end to end on a stock broker (KAFKA_VERSION=4.4.0 make demo for the other version)
+	.venv/bin/tierberg demo --data-dir demo-data
+
+.PHONY: test
+test: setup ## the whole fast suite, with a sample of the tests on a real broker
+	$(RUN) -m pytest -m "$(FAST)"
+
+.PHONY: test-slow
+test-slow: setup ## the slow tests that need no broker
+	$(RUN) -m pytest -m "slow and not bench and not e2e"
+
+.PHONY: test-shim
+test-shim: $(ENVIRONMENT) ## the shim's own tests
+	mvn -B -q -f java-shim/pom.xml verify
+
+.PHONY: e2e
+e2e: setup ## every test on a real broker
+	$(RUN) -m pytest -m e2e --timeout 900
+
+.PHONY: bench
+bench: setup ## measure, and compare with benchmarks/measures.toml
+	$(RUN) -m benchmarks
+
+.PHONY: sabotage
+sabotage: setup ## plant known bugs, one after another; each must turn a named test red
+	$(RUN) -m tests.sabotage
+
+.PHONY: lint
+lint: $(ENVIRONMENT) ## style, types, import rules
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+.PHONY: fmt
+fmt: $(ENVIRONMENT) ## put the code into its one form
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+.PHONY: shim
+shim: $(SHIM) ## build the jar for the broker: java-shim/target/dist/
+
+.PHONY: clean
+clean: ## remove what was built and fetched, and the demo's data
+	rm -rf .venv .tools build demo-data java-shim/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(UV):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
+	$(PYTHON) -m venv .tools/uv
+	.tools/uv/bin/python -m pip install --quiet uv==0.13.8
+
+$(ENVIRONMENT): pyproject.toml uv.lock | $(UV)
+	$(UV) sync --quiet --locked --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	touch $@
+
+$(SHIM): java-shim/pom.xml $(shell find java-shim/src/main proto -type f 2>/dev/null) | $(ENVIRONMENT)
+	mvn -B -q -f java-shim/pom.xml package -DskipTests
+	touch $@
