@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 import psutil
@@ -111,7 +112,7 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.peak = 0.0
 
-    def __enter__(self) -> Sampler:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

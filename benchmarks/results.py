@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -59,7 +59,7 @@ def summarise(measure: Measure, cases: Sequence[Case], *, quick: bool) -> dict[s
         "worst_case": worst["case"],
         "cases": rows,
         "quick": quick,
-        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "load_average": load_average(),
         "machine": machine(),
         "versions": versions(),
@@ -113,7 +113,7 @@ def _round(value: float) -> float:
 
 def _number(value: object) -> float:
     if not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is no number")
     return float(value)
 
 
