@@ -1,0 +1,242 @@
+"""Messages that carry payload, read and written by hand.
+
+gRPC hands over and takes raw bytes (no deserializer): a frame's payload is a slice of the message it came in, and a
+chunk's is joined once with its prefix. Through protobuf objects the same costs twice the CPU. The bytes are ordinary
+protobuf (proto/tierberg/v1/rsm.proto); fields of other numbers are skipped, as protobuf asks.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TypeVar
+
+import crc32c
+from google.protobuf.message import DecodeError, Message
+
+from converter.types import IndexType, LeaderEpoch, SegmentMetadata
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.limits import (
+    FRAME_BYTES_MAX,
+    INDEX_FILE_BYTES_MAX,
+    LEADER_EPOCHS_MAX,
+    NAME_CHARS_MAX,
+    SEGMENT_BYTES_MAX,
+)
+from rsm_bridge.proto import rsm_pb2
+
+_FIXED32 = struct.Struct("<I")
+_VARINT, _FIXED64, _BYTES, _FIXED32_TYPE = 0, 1, 2, 5
+
+M = TypeVar("M", bound=Message)
+Field = int | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first message of a copy."""
+
+    segment: SegmentMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One small file, its checksum already compared."""
+
+    type: IndexType
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Log bytes from `position` on, not yet compared with `crc`."""
+
+    position: int
+    data: memoryview
+    crc: int
+
+    def check(self) -> None:
+        """Raises BridgeError `damaged_in_transit` when the bytes are not what the shim read."""
+        if crc32c.crc32c(self.data) != self.crc:
+            raise BridgeError("damaged_in_transit", f"the frame at position {self.position} fails its checksum")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The last message of a copy; `size` is the sum of all frames in bytes."""
+
+    size: int
+
+
+CopyMessage = Start | File | Frame | End
+
+
+def _bad(message: str) -> BridgeError:
+    return BridgeError("bad_request", message)
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, at
+    raise _bad("malformed message: a varint does not end")
+
+
+def fields(data: memoryview) -> dict[int, Field]:
+    """The fields of one message by number; the last of a number wins. Payloads are slices, not copies.
+
+    Raises:
+        BridgeError: `bad_request` for bytes that are no protobuf message.
+    """
+    found: dict[int, Field] = {}
+    at, size = 0, len(data)
+    while at < size:
+        tag, at = _varint(data, at)
+        number, wire_type = tag >> 3, tag & 7
+        if number == 0:
+            raise _bad("malformed message: field number 0")
+        if wire_type == _VARINT:
+            found[number], at = _varint(data, at)
+            continue
+        if wire_type == _BYTES:
+            length, at = _varint(data, at)
+        elif wire_type in (_FIXED32_TYPE, _FIXED64):
+            length = 4 if wire_type == _FIXED32_TYPE else 8
+        else:
+            raise _bad(f"malformed message: wire type {wire_type}")
+        if length > size - at:
+            raise _bad("malformed message: a field is longer than the message")
+        found[number] = data[at : at + length]
+        at += length
+    return found
+
+
+def _payload(found: dict[int, Field], number: int) -> memoryview:
+    value = found.get(number, memoryview(b""))
+    if not isinstance(value, memoryview):
+        raise _bad(f"malformed message: field {number} has the wrong type")
+    return value
+
+
+def _integer(found: dict[int, Field], number: int) -> int:
+    value = found.get(number, 0)
+    if not isinstance(value, int):
+        raise _bad(f"malformed message: field {number} has the wrong type")
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def _checksum(found: dict[int, Field], number: int) -> int:
+    value = _payload(found, number)
+    if len(value) not in (0, 4):
+        raise _bad("malformed message: a checksum is four bytes")
+    return int(_FIXED32.unpack(value)[0]) if len(value) else 0
+
+
+def parse_copy_request(data: bytes) -> CopyMessage:
+    """One message of a copy, its payload sliced out of `data`.
+
+    Raises:
+        BridgeError: `bad_request`, or `damaged_in_transit` for a small file that fails its checksum.
+    """
+    found = fields(memoryview(data))
+    parts = [number for number in (1, 2, 3) if number in found]
+    if len(parts) > 1 or (parts and 5 in found):
+        raise _bad("a copy message holds exactly one of start, file, end or a frame")
+    if 1 in found:
+        start = parse(rsm_pb2.CopyStart(), bytes(_payload(found, 1)))
+        return Start(segment_metadata(start.segment))
+    if 2 in found:
+        return _file(fields(_payload(found, 2)))
+    if 3 in found:
+        return End(_integer(fields(_payload(found, 3)), 1))
+    frame = Frame(_integer(found, 4), _payload(found, 5), _checksum(found, 6))
+    if not 0 < len(frame.data) <= FRAME_BYTES_MAX:
+        raise _bad(f"a frame holds 1 to {FRAME_BYTES_MAX} bytes, not {len(frame.data)}")
+    return frame
+
+
+def _file(found: dict[int, Field]) -> File:
+    number, data = _integer(found, 1), _payload(found, 2)
+    if number not in IndexType._value2member_map_:
+        raise _bad(f"unknown index type {number}")
+    if len(data) > INDEX_FILE_BYTES_MAX:
+        raise _bad(f"an index file of {len(data)} bytes is larger than {INDEX_FILE_BYTES_MAX}")
+    if crc32c.crc32c(data) != _checksum(found, 3):
+        raise BridgeError("damaged_in_transit", f"the {IndexType(number).name} file fails its checksum")
+    return File(IndexType(number), bytes(data))
+
+
+def parse(message: M, data: bytes) -> M:
+    """Fills a protobuf message without payload.
+
+    Raises:
+        BridgeError: `bad_request` for bytes that are no such message.
+    """
+    try:
+        message.ParseFromString(data)
+    except DecodeError as error:
+        raise _bad(f"malformed message: {error}") from error
+    return message
+
+
+def segment_metadata(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
+    """The segment a call is about, checked.
+
+    Raises:
+        BridgeError: `bad_request` naming the field that cannot be.
+    """
+    problems = [
+        text
+        for wrong, text in (
+            (len(message.topic_id) != 16, "topic_id is not 16 bytes"),
+            (len(message.segment_id) != 16, "segment_id is not 16 bytes"),
+            (not message.topic or len(message.topic) > NAME_CHARS_MAX, "topic is empty or too long"),
+            (len(message.cluster_name) > NAME_CHARS_MAX, "cluster_name is too long"),
+            (message.partition < 0, "partition is negative"),
+            (message.start_offset < 0, "start_offset is negative"),
+            (message.end_offset < message.start_offset, "end_offset is below start_offset"),
+            (not 0 <= message.segment_size_bytes <= SEGMENT_BYTES_MAX, "segment_size_bytes is out of range"),
+            (len(message.leader_epochs) > LEADER_EPOCHS_MAX, "too many leader_epochs"),
+        )
+        if wrong
+    ]
+    if problems:
+        raise _bad(f"segment metadata: {'; '.join(problems)}")
+    epochs = tuple(LeaderEpoch(entry.epoch, entry.start_offset) for entry in message.leader_epochs)
+    if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in zip(epochs, epochs[1:], strict=False)):
+        raise _bad("segment metadata: leader_epochs are not ascending")
+    return SegmentMetadata(
+        cluster_name=message.cluster_name,
+        topic=message.topic,
+        topic_id=message.topic_id,
+        partition=message.partition,
+        segment_id=message.segment_id,
+        start_offset=message.start_offset,
+        end_offset=message.end_offset,
+        max_timestamp_ms=message.max_timestamp_ms,
+        broker_id=message.broker_id,
+        event_timestamp_ms=message.event_timestamp_ms,
+        segment_size_bytes=message.segment_size_bytes,
+        leader_epochs=epochs,
+        custom_metadata=message.custom_metadata,
+    )
+
+
+def _length_prefix(number: int, length: int) -> bytes:
+    prefix = bytearray([number << 3 | _BYTES])
+    while length > 0x7F:
+        prefix.append(length & 0x7F | 0x80)
+        length >>= 7
+    prefix.append(length)
+    return bytes(prefix)
+
+
+def fetch_chunk(data: memoryview | bytes) -> bytes:
+    """A serialised FetchChunk; the payload is copied once, into the message."""
+    return b"".join((_length_prefix(1, len(data)), data))
