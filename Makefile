@@ -5,7 +5,6 @@ PYTHON ?= python3
 KAFKA_VERSION ?= 4.3.1
 export KAFKA_VERSION
 export UV_PYTHON_DOWNLOADS := never
-export PYTHONDONTWRITEBYTECODE :=
 
 UV := .tools/uv/bin/uv
 RUN := .venv/bin/python
