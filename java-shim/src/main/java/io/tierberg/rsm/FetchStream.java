@@ -1,0 +1,115 @@
+package io.tierberg.rsm;
+
+import io.grpc.Status;
+
+import java.io.IOException;
+import java.io.InputStream;
+
+/**
+ * The answer of a fetch as a stream. Holds the frame being read and asks for one more; what lies beyond stays with
+ * the bridge by flow control. Bytes go from the received buffers straight into the reader's array. Not thread-safe.
+ */
+final class FetchStream extends InputStream {
+    /** Field 1 of FetchChunk, length-delimited. */
+    private static final int DATA_TAG = 1 << 3 | 2;
+
+    private final BridgeCall<?, InputStream> call;
+    private final BridgeChannels channels;
+    private final Attempt attempt;
+    private final int frameTimeoutMs;
+    private InputStream frame = InputStream.nullInputStream();
+    private boolean ended;
+    private boolean closed;
+
+    FetchStream(BridgeCall<?, InputStream> call, BridgeChannels channels, Attempt attempt, int frameTimeoutMs) {
+        this.call = call;
+        this.channels = channels;
+        this.attempt = attempt;
+        this.frameTimeoutMs = frameTimeoutMs;
+    }
+
+    /** Waits until the first bytes or the end are here. */
+    void awaitFirst(int timeoutMs) throws BridgeCall.Failure, IOException, InterruptedException {
+        attempt.step("waiting for the first bytes");
+        advance(timeoutMs);
+        attempt.step("reading");
+    }
+
+    private boolean advance(int timeoutMs) throws BridgeCall.Failure, IOException, InterruptedException {
+        while (!ended && frame.available() == 0) {
+            frame.close();
+            frame = InputStream.nullInputStream();
+            InputStream next = call.next(timeoutMs);
+            if (next == null) {
+                ended = true;
+            } else {
+                call.requestOne();
+                frame = next;
+                skipHeader(next);
+            }
+        }
+        return !ended;
+    }
+
+    private static void skipHeader(InputStream message) throws BridgeCall.Failure, IOException {
+        if (message.available() == 0) {
+            return;
+        }
+        int tag = message.read();
+        int length = 0;
+        int shift = 0;
+        int piece;
+        do {
+            piece = message.read();
+            length |= (piece & 0x7f) << shift;
+            shift += 7;
+        } while (piece >= 0x80 && shift < 32);
+        if (tag != DATA_TAG || piece < 0 || length != message.available()) {
+            throw new BridgeCall.Failure(Status.Code.INTERNAL, null, "the bridge sent a frame of unknown form", null);
+        }
+    }
+
+    @Override
+    public int read() throws IOException {
+        byte[] one = new byte[1];
+        return read(one, 0, 1) < 0 ? -1 : one[0] & 0xff;
+    }
+
+    /**
+     * Reads what is there, at least one byte.
+     *
+     * @throws IOException naming segment, step and cause; after it the stream is closed
+     */
+    @Override
+    public int read(byte[] target, int offset, int length) throws IOException {
+        if (closed) {
+            throw new IOException("stream closed");
+        }
+        if (length == 0) {
+            return 0;
+        }
+        try {
+            return advance(frameTimeoutMs) ? frame.read(target, offset, length) : -1;
+        } catch (BridgeCall.Failure | InterruptedException | RuntimeException e) {
+            channels.failed(e);
+            close();
+            throw attempt.readFailure(e);
+        }
+    }
+
+    /** Bytes of the present frame that are not read yet. */
+    @Override
+    public int available() throws IOException {
+        return closed ? 0 : frame.available();
+    }
+
+    /** Cancels the call unless all of it was read, and frees its buffers. */
+    @Override
+    public void close() throws IOException {
+        if (!closed) {
+            closed = true;
+            frame.close();
+            call.close();
+        }
+    }
+}

@@ -1,0 +1,195 @@
+package io.tierberg.rsm;
+
+import io.grpc.Status;
+import io.tierberg.rsm.proto.CopyEnd;
+import io.tierberg.rsm.proto.CopyRequest;
+import io.tierberg.rsm.proto.CopyResponse;
+import io.tierberg.rsm.proto.CopyStart;
+import io.tierberg.rsm.proto.Heartbeat;
+import io.tierberg.rsm.proto.IndexType;
+import io.tierberg.rsm.proto.SegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.LogSegmentData;
+
+import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Sends one closed segment: start, the small files, the log in frames, end; then waits for the result.
+ *
+ * <p>All files are opened by the constructor, because the broker may delete them at any moment. The broker's copier
+ * thread sends a message only when gRPC has sent the one before, so one frame per copy is in memory. Everything the
+ * bridge sends, and everything it takes, counts as a sign of life.
+ */
+final class SegmentCopy implements AutoCloseable {
+    /** The whole message fits one of gRPC's 1 MiB buffers. */
+    static final int FRAME_BYTES = 1024 * 1024 - 64;
+    private static final int CUSTOM_METADATA_BYTES_MAX = 128;
+    private static final long END_WAIT_MS = 1_000;
+
+    private final ShimConfig config;
+    private final Attempt attempt;
+    private final List<FileChannel> open = new ArrayList<>();
+    private final Queue<Object> head = new ArrayDeque<>();
+    private final FileChannel log;
+    private final long size;
+
+    private long position;
+    private boolean endSent;
+    private boolean restarted;
+    private long lifeNanos;
+    private long progressNanos;
+    private Heartbeat lastHeartbeat = Heartbeat.getDefaultInstance();
+
+    /**
+     * Opens the files.
+     *
+     * @throws IOException when one cannot be opened; those already open are closed
+     */
+    SegmentCopy(ShimConfig config, SegmentMetadata segment, LogSegmentData data, Attempt attempt) throws IOException {
+        this.config = config;
+        this.attempt = attempt;
+        attempt.step("opening the segment's files");
+        try {
+            log = open(data.logSegment());
+            size = log.size();
+            head.add(CopyRequest.newBuilder().setStart(CopyStart.newBuilder().setSegment(segment)).build());
+            addFile(IndexType.OFFSET, data.offsetIndex());
+            addFile(IndexType.TIMESTAMP, data.timeIndex());
+            addFile(IndexType.PRODUCER_SNAPSHOT, data.producerSnapshotIndex());
+            if (data.transactionIndex().isPresent()) {
+                addFile(IndexType.TRANSACTION, data.transactionIndex().get());
+            }
+            head.add(FileSlice.index(IndexType.LEADER_EPOCH, data.leaderEpochIndex()));
+        } catch (IOException | RuntimeException e) {
+            close();
+            throw e;
+        }
+    }
+
+    private FileChannel open(Path path) throws IOException {
+        FileChannel channel = FileChannel.open(path, StandardOpenOption.READ);
+        open.add(channel);
+        return channel;
+    }
+
+    private void addFile(IndexType type, Path path) throws IOException {
+        FileChannel channel = open(path);
+        head.add(FileSlice.index(type, channel, Math.toIntExact(channel.size())));
+    }
+
+    /**
+     * Runs the copy to its end.
+     *
+     * @return the custom metadata of the stored segment, 1 to 128 bytes
+     */
+    byte[] run(BridgeCall<Object, CopyResponse> call) throws BridgeCall.Failure, InterruptedException {
+        attempt.step("waiting for the bridge to take the segment");
+        lifeNanos = System.nanoTime();
+        progressNanos = lifeNanos;
+        send(call);
+        while (true) {
+            if (Thread.interrupted()) {
+                throw new InterruptedException();
+            }
+            CopyResponse answer = call.poll();
+            if (answer != null) {
+                if (answer.hasResult()) {
+                    return finish(call, answer);
+                }
+                call.requestOne();
+                take(answer);
+            } else if (call.ended()) {
+                throw new BridgeCall.Failure(Status.Code.INTERNAL, null, "the bridge ended the call without a result",
+                    null);
+            } else if (!endSent && call.isReady()) {
+                send(call);
+            } else {
+                await(call);
+            }
+        }
+    }
+
+    private void await(BridgeCall<Object, CopyResponse> call) throws BridgeCall.Failure, InterruptedException {
+        long life = lifeNanos + TimeUnit.MILLISECONDS.toNanos(config.copyStallTimeoutMs()) - System.nanoTime();
+        long progress = progressNanos + TimeUnit.MILLISECONDS.toNanos(config.copyProgressTimeoutMs())
+            - System.nanoTime();
+        if (progress <= 0) {
+            throw new BridgeCall.Failure(Status.Code.ABORTED, "deadline", "the bridge is alive but got no further for "
+                + config.copyProgressTimeoutMs() + " ms (" + lastHeartbeat.getStage() + ", "
+                + lastHeartbeat.getReceivedBytes() + " bytes received)", null);
+        }
+        if (!call.await(!endSent, Math.min(life, progress)) && life <= progress) {
+            throw new BridgeCall.Failure(Status.Code.DEADLINE_EXCEEDED, "deadline", "no sign of life from the bridge for "
+                + config.copyStallTimeoutMs() + " ms", null);
+        }
+    }
+
+    private void send(BridgeCall<Object, CopyResponse> call) {
+        if (!head.isEmpty()) {
+            call.send(head.remove());
+        } else if (position < size) {
+            int length = (int) Math.min(FRAME_BYTES, size - position);
+            attempt.step("sending bytes " + position + " to " + (position + length) + " of " + size);
+            call.send(FileSlice.frame(log, position, length));
+            position += length;
+        } else {
+            attempt.step("waiting for the bridge to store the segment");
+            call.send(CopyRequest.newBuilder().setEnd(CopyEnd.newBuilder().setSizeBytes(size)).build());
+            endSent = true;
+        }
+        lifeNanos = System.nanoTime();
+        progressNanos = lifeNanos;
+    }
+
+    private void take(CopyResponse answer) throws BridgeCall.Failure {
+        lifeNanos = System.nanoTime();
+        if (answer.hasRestart()) {
+            if (restarted) {
+                throw new BridgeCall.Failure(Status.Code.INTERNAL, null, "the bridge asked for a second restart: "
+                    + answer.getRestart().getReason(), null);
+            }
+            restarted = true;
+            position = 0;
+            endSent = false;
+            progressNanos = lifeNanos;
+        } else if (answer.hasHeartbeat() && !answer.getHeartbeat().equals(lastHeartbeat)) {
+            lastHeartbeat = answer.getHeartbeat();
+            progressNanos = lifeNanos;
+        }
+    }
+
+    private byte[] finish(BridgeCall<Object, CopyResponse> call, CopyResponse answer) throws BridgeCall.Failure {
+        byte[] metadata = answer.getResult().getCustomMetadata().toByteArray();
+        if (metadata.length < 1 || metadata.length > CUSTOM_METADATA_BYTES_MAX) {
+            throw new BridgeCall.Failure(Status.Code.INTERNAL, null, "the bridge answered with " + metadata.length
+                + " bytes of custom metadata, expected 1 to " + CUSTOM_METADATA_BYTES_MAX, null);
+        }
+        call.halfClose();
+        try {
+            // The segment is durable whatever happens now; the wait only lets the call end without a reset.
+            call.await(false, TimeUnit.MILLISECONDS.toNanos(END_WAIT_MS));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        return metadata;
+    }
+
+    /** Closes the files. */
+    @Override
+    public void close() {
+        for (FileChannel channel : open) {
+            try {
+                channel.close();
+            } catch (IOException e) {
+                attempt.step("closing a file opened for reading");
+            }
+        }
+    }
+}

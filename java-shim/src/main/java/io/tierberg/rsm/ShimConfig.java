@@ -1,0 +1,150 @@
+package io.tierberg.rsm;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+
+import org.apache.kafka.common.config.ConfigDef;
+import org.apache.kafka.common.config.ConfigDef.Importance;
+import org.apache.kafka.common.config.ConfigDef.Range;
+import org.apache.kafka.common.config.ConfigDef.Type;
+import org.apache.kafka.common.config.ConfigException;
+
+/**
+ * The plugin's settings, as they arrive after Kafka took {@code rsm.config.} off their names.
+ *
+ * @param host host of {@code bridge.target}
+ * @param port port of {@code bridge.target}
+ * @param clusterName name under which the bridge files this cluster's topics
+ * @param tls PEM files, or null for plaintext
+ * @param connectTimeoutMs longest TCP connect
+ * @param copyStallTimeoutMs longest time in a copy without a sign of life from the bridge
+ * @param copyProgressTimeoutMs longest time in a copy in which heartbeats come but nothing in them changes
+ * @param fetchFirstByteTimeoutMs longest wait for the first frame of a fetch
+ * @param fetchFrameTimeoutMs longest wait for a further frame
+ * @param deleteTimeoutMs deadline of a delete
+ */
+record ShimConfig(String host, int port, String clusterName, Tls tls, int connectTimeoutMs, int copyStallTimeoutMs,
+                  int copyProgressTimeoutMs, int fetchFirstByteTimeoutMs, int fetchFrameTimeoutMs,
+                  int deleteTimeoutMs) {
+
+    static final String TARGET = "bridge.target";
+    static final String CLUSTER_NAME = "cluster.name";
+    static final String TLS_ENABLED = "bridge.tls.enabled";
+    static final String TLS_CA = "bridge.tls.ca.file";
+    static final String TLS_CERTIFICATE = "bridge.tls.certificate.file";
+    static final String TLS_KEY = "bridge.tls.key.file";
+    static final String TLS_SERVER_NAME = "bridge.tls.server.name";
+    static final String CONNECT_TIMEOUT = "connect.timeout.ms";
+    static final String COPY_STALL_TIMEOUT = "copy.stall.timeout.ms";
+    static final String COPY_PROGRESS_TIMEOUT = "copy.progress.timeout.ms";
+    static final String FETCH_FIRST_BYTE_TIMEOUT = "fetch.first.byte.timeout.ms";
+    static final String FETCH_FRAME_TIMEOUT = "fetch.frame.timeout.ms";
+    static final String DELETE_TIMEOUT = "delete.timeout.ms";
+
+    private static final Range TIMEOUT = Range.between(1, 3_600_000);
+
+    static final ConfigDef DEFINITION = new ConfigDef()
+        .define(TARGET, Type.STRING, ConfigDef.NO_DEFAULT_VALUE, new ConfigDef.NonEmptyString(), Importance.HIGH,
+            "The bridge, as host:port.")
+        .define(CLUSTER_NAME, Type.STRING, ConfigDef.NO_DEFAULT_VALUE, new ConfigDef.NonEmptyString(),
+            Importance.HIGH, "Name of this Kafka cluster; tables are stamped with it. Never change it.")
+        .define(TLS_ENABLED, Type.BOOLEAN, false, Importance.HIGH, "Whether to speak TLS to the bridge.")
+        .define(TLS_CA, Type.STRING, "", Importance.MEDIUM,
+            "PEM file with the certificates that may sign the bridge's certificate. Re-read when it changes.")
+        .define(TLS_CERTIFICATE, Type.STRING, "", Importance.MEDIUM,
+            "PEM file with this broker's certificate chain (mTLS). Re-read when it changes.")
+        .define(TLS_KEY, Type.STRING, "", Importance.MEDIUM,
+            "PEM file with the unencrypted PKCS#8 key of the certificate. Re-read when it changes.")
+        .define(TLS_SERVER_NAME, Type.STRING, "", Importance.LOW,
+            "Name the bridge's certificate must carry, when it is not the host of " + TARGET + ".")
+        .define(CONNECT_TIMEOUT, Type.INT, 3_000, TIMEOUT, Importance.LOW, "Longest TCP connect, in ms.")
+        .define(COPY_STALL_TIMEOUT, Type.INT, 30_000, TIMEOUT, Importance.LOW,
+            "A copy fails after this time without a sign of life from the bridge, in ms.")
+        .define(COPY_PROGRESS_TIMEOUT, Type.INT, 600_000, TIMEOUT, Importance.LOW,
+            "A copy fails after this time in which the bridge is alive but gets no further, in ms.")
+        .define(FETCH_FIRST_BYTE_TIMEOUT, Type.INT, 5_000, TIMEOUT, Importance.LOW,
+            "Longest wait for the first bytes of a fetch, in ms.")
+        .define(FETCH_FRAME_TIMEOUT, Type.INT, 5_000, TIMEOUT, Importance.LOW,
+            "Longest wait between two frames of a fetch, in ms.")
+        .define(DELETE_TIMEOUT, Type.INT, 2_000, TIMEOUT, Importance.LOW, "Deadline of a delete, in ms.");
+
+    /**
+     * PEM files of a TLS connection.
+     *
+     * @param ca who may sign the bridge's certificate
+     * @param certificate our certificate chain, or null without mTLS
+     * @param key our key, or null without mTLS
+     * @param serverName name to check in the bridge's certificate, or null for the target's host
+     */
+    record Tls(Path ca, Path certificate, Path key, String serverName) { }
+
+    /**
+     * Reads and checks the settings. Keys that are not ours (Kafka adds some) are ignored.
+     *
+     * @throws ConfigException naming the key and what is wrong with it
+     */
+    static ShimConfig parse(Map<String, ?> properties) {
+        Map<String, Object> values = DEFINITION.parse(properties);
+        String target = ((String) values.get(TARGET)).trim();
+        int colon = target.lastIndexOf(':');
+        if (target.startsWith("unix:")) {
+            throw new ConfigException(TARGET, target,
+                "the plugin connects by TCP only (no native library in the broker): use host:port");
+        }
+        String host = colon < 1 ? "" : target.substring(0, colon);
+        if (host.startsWith("[") && host.endsWith("]")) {
+            host = host.substring(1, host.length() - 1);
+        } else if (host.contains(":") || host.contains("/")) {
+            host = "";
+        }
+        int port = port(target.substring(colon + 1));
+        if (host.isEmpty() || port < 1 || port > 65_535) {
+            throw new ConfigException(TARGET, target, "expected host:port, for example bridge.example:7050");
+        }
+        return new ShimConfig(host, port, (String) values.get(CLUSTER_NAME), tls(values),
+            (int) values.get(CONNECT_TIMEOUT), (int) values.get(COPY_STALL_TIMEOUT),
+            (int) values.get(COPY_PROGRESS_TIMEOUT), (int) values.get(FETCH_FIRST_BYTE_TIMEOUT),
+            (int) values.get(FETCH_FRAME_TIMEOUT), (int) values.get(DELETE_TIMEOUT));
+    }
+
+    private static int port(String text) {
+        try {
+            return Integer.parseInt(text);
+        } catch (NumberFormatException e) {
+            return -1;
+        }
+    }
+
+    private static Tls tls(Map<String, Object> values) {
+        Path ca = file(values, TLS_CA);
+        Path certificate = file(values, TLS_CERTIFICATE);
+        Path key = file(values, TLS_KEY);
+        String serverName = (String) values.get(TLS_SERVER_NAME);
+        if (!(boolean) values.get(TLS_ENABLED)) {
+            if (ca != null || certificate != null || key != null || !serverName.isEmpty()) {
+                throw new ConfigException("bridge.tls.* is set but " + TLS_ENABLED + " is not true");
+            }
+            return null;
+        }
+        if (ca == null) {
+            throw new ConfigException(TLS_CA + " is required when " + TLS_ENABLED + " is true");
+        }
+        if ((certificate == null) != (key == null)) {
+            throw new ConfigException(TLS_CERTIFICATE + " and " + TLS_KEY + " go together: set both or none");
+        }
+        return new Tls(ca, certificate, key, serverName.isEmpty() ? null : serverName);
+    }
+
+    private static Path file(Map<String, Object> values, String key) {
+        String name = (String) values.get(key);
+        if (name.isEmpty()) {
+            return null;
+        }
+        Path path = Path.of(name);
+        if (!Files.isReadable(path)) {
+            throw new ConfigException(key, name, "no such file, or it cannot be read");
+        }
+        return path;
+    }
+}

@@ -1,0 +1,204 @@
+package io.tierberg.rsm;
+
+import com.google.protobuf.ByteString;
+import com.google.protobuf.MessageLite;
+import io.grpc.CallOptions;
+import io.grpc.MethodDescriptor;
+import io.tierberg.rsm.proto.CopyResponse;
+import io.tierberg.rsm.proto.DeleteSegmentRequest;
+import io.tierberg.rsm.proto.DeleteSegmentResponse;
+import io.tierberg.rsm.proto.FetchIndexRequest;
+import io.tierberg.rsm.proto.FetchSegmentRequest;
+import io.tierberg.rsm.proto.LeaderEpoch;
+import io.tierberg.rsm.proto.SegmentMetadata;
+import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.server.log.remote.storage.LogSegmentData;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
+import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.nio.ByteBuffer;
+import java.security.GeneralSecurityException;
+import java.util.Map;
+import java.util.Optional;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * Kafka's remote storage as a Tierberg bridge: every operation is one call to it (KIP-405, KIP-1003).
+ *
+ * <p>Parses nothing of what it carries. Every failure is a {@link RemoteStorageException} that names operation,
+ * segment, step and cause. Safe for use by many threads.
+ */
+public final class TierbergRemoteStorageManager implements RemoteStorageManager {
+    private ShimConfig config;
+    private BridgeChannels channels;
+
+    /**
+     * Checks the settings ({@link ShimConfig#DEFINITION}). Does not need the bridge to be there.
+     *
+     * @throws ConfigException naming the key; it ends the broker
+     */
+    @Override
+    public void configure(Map<String, ?> properties) {
+        config = ShimConfig.parse(properties);
+        try {
+            channels = new BridgeChannels(config);
+        } catch (IOException | GeneralSecurityException e) {
+            throw new ConfigException("bridge.tls.*: " + e.getMessage());
+        }
+    }
+
+    /**
+     * Copies one segment; returns when it is durable.
+     *
+     * @return what the bridge wants back with each later call
+     */
+    @Override
+    public Optional<CustomMetadata> copyLogSegmentData(RemoteLogSegmentMetadata segment, LogSegmentData data)
+            throws RemoteStorageException {
+        return guarded("copy", segment, attempt -> {
+            try (SegmentCopy copy = new SegmentCopy(config, describe(segment), data, attempt);
+                 BridgeCall<Object, CopyResponse> call =
+                     BridgeCall.start(channels.copy(), BridgeMethods.COPY, CallOptions.DEFAULT)) {
+                return Optional.of(new CustomMetadata(copy.run(call)));
+            }
+        });
+    }
+
+    /** Record batches from the one that contains {@code startPosition} to the segment's end. */
+    @Override
+    public InputStream fetchLogSegment(RemoteLogSegmentMetadata segment, int startPosition)
+            throws RemoteStorageException {
+        return guarded("fetch from " + startPosition, segment, attempt -> {
+            FetchSegmentRequest.Builder request = FetchSegmentRequest.newBuilder();
+            return fetch(BridgeMethods.FETCH_SEGMENT, request.setSegment(describe(segment))
+                .setStartPosition(checked(startPosition, 0)).build(), attempt);
+        });
+    }
+
+    /** Record batches from the one that contains {@code startPosition} to {@code endPosition}, inclusive. */
+    @Override
+    public InputStream fetchLogSegment(RemoteLogSegmentMetadata segment, int startPosition, int endPosition)
+            throws RemoteStorageException {
+        return guarded("fetch from " + startPosition + " to " + endPosition, segment, attempt -> {
+            FetchSegmentRequest.Builder request = FetchSegmentRequest.newBuilder();
+            return fetch(BridgeMethods.FETCH_SEGMENT, request.setSegment(describe(segment))
+                .setStartPosition(checked(startPosition, 0))
+                .setEndPosition(checked(endPosition, startPosition)).build(), attempt);
+        });
+    }
+
+    /** One index file, whole. A TRANSACTION index that does not exist is a RemoteResourceNotFoundException. */
+    @Override
+    public InputStream fetchIndex(RemoteLogSegmentMetadata segment, IndexType type) throws RemoteStorageException {
+        return guarded("fetch of the " + type + " index", segment, attempt -> {
+            FetchIndexRequest request = FetchIndexRequest.newBuilder().setSegment(describe(segment))
+                .setType(io.tierberg.rsm.proto.IndexType.valueOf(type.name())).build();
+            return fetch(BridgeMethods.FETCH_INDEX, request, attempt);
+        });
+    }
+
+    /** Deletes a segment, or withdraws a copy that failed. Returns within {@code delete.timeout.ms}. */
+    @Override
+    public void deleteLogSegmentData(RemoteLogSegmentMetadata segment) throws RemoteStorageException {
+        guarded("delete", segment, attempt -> {
+            attempt.step("waiting for the bridge");
+            CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(config.deleteTimeoutMs(), TimeUnit.MILLISECONDS);
+            DeleteSegmentRequest request = DeleteSegmentRequest.newBuilder().setSegment(describe(segment)).build();
+            try (BridgeCall<DeleteSegmentRequest, DeleteSegmentResponse> call =
+                     BridgeCall.start(channels.control(), BridgeMethods.DELETE, options)) {
+                call.requestOne();
+                call.send(request);
+                call.halfClose();
+                while (call.next(config.deleteTimeoutMs()) != null) {
+                    attempt.step("waiting for the end of the call");
+                }
+            }
+            return null;
+        });
+    }
+
+    /** Ends all calls; no thread is left. */
+    @Override
+    public void close() {
+        if (channels != null) {
+            channels.close();
+        }
+    }
+
+    /** Direct memory held by the plugin's buffer pool, in bytes. */
+    long directBytes() {
+        return channels.directBytes();
+    }
+
+    private <Q extends MessageLite> InputStream fetch(MethodDescriptor<Q, InputStream> method, Q request,
+                                                      Attempt attempt) throws Exception {
+        attempt.step("connecting");
+        BridgeCall<Q, InputStream> call = BridgeCall.start(channels.fetch(), method, CallOptions.DEFAULT);
+        FetchStream stream = new FetchStream(call, channels, attempt, config.fetchFrameTimeoutMs());
+        try {
+            call.send(request);
+            call.halfClose();
+            stream.awaitFirst(config.fetchFirstByteTimeoutMs());
+            return stream;
+        } catch (Throwable e) {
+            stream.close();
+            throw e;
+        }
+    }
+
+    private <T> T guarded(String operation, RemoteLogSegmentMetadata segment, Action<T> action)
+            throws RemoteStorageException {
+        Attempt attempt = new Attempt(operation, segment);
+        try {
+            T result = action.run(attempt);
+            channels.answered();
+            return result;
+        } catch (Throwable e) {
+            if (channels != null) {
+                channels.failed(e);
+            }
+            throw attempt.failure(e);
+        }
+    }
+
+    private static int checked(int position, int least) {
+        if (position < least) {
+            throw new IllegalArgumentException("position " + position + " is below " + least);
+        }
+        return position;
+    }
+
+    private SegmentMetadata describe(RemoteLogSegmentMetadata segment) {
+        SegmentMetadata.Builder result = SegmentMetadata.newBuilder()
+            .setClusterName(config.clusterName())
+            .setTopic(segment.topicIdPartition().topic())
+            .setTopicId(bytes(segment.topicIdPartition().topicId()))
+            .setPartition(segment.topicIdPartition().partition())
+            .setSegmentId(bytes(segment.remoteLogSegmentId().id()))
+            .setStartOffset(segment.startOffset())
+            .setEndOffset(segment.endOffset())
+            .setMaxTimestampMs(segment.maxTimestampMs())
+            .setBrokerId(segment.brokerId())
+            .setEventTimestampMs(segment.eventTimestampMs())
+            .setSegmentSizeBytes(segment.segmentSizeInBytes());
+        segment.segmentLeaderEpochs().forEach((epoch, start) ->
+            result.addLeaderEpochs(LeaderEpoch.newBuilder().setEpoch(epoch).setStartOffset(start)));
+        segment.customMetadata().ifPresent(custom ->
+            result.setCustomMetadata(ByteString.copyFrom(custom.value())));
+        return result.build();
+    }
+
+    private static ByteString bytes(Uuid id) {
+        return ByteString.copyFrom(ByteBuffer.allocate(16).putLong(id.getMostSignificantBits())
+            .putLong(id.getLeastSignificantBits()).flip());
+    }
+
+    private interface Action<T> {
+        T run(Attempt attempt) throws Exception;
+    }
+}
