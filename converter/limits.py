@@ -1,44 +1,83 @@
-"""Every limit of this room, in one place. Sizes are bytes unless the name says otherwise."""
+"""Every limit of this room. Sizes are bytes."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# --- what is written -------------------------------------------------------------------------------------------------
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+#: Input is worked on in steps of about this size; 1 MiB steps double the CPU.
+STEP_BYTES: Final = 4 * MIB
+
+#: A step ends with the batch that takes its records, uncompressed, to this size, however small they came.
+STEP_RECORDS_BYTES: Final = 8 * MIB
+
+#: Most batches of one step; one-record batches of 70 bytes reach it first.
+STEP_BATCHES_MAX: Final = 65_536
+
+#: Scratch buffers larger than this are dropped after the step that needed them.
+SCRATCH_BYTES_MAX: Final = 16 * MIB
+
+#: A batch is served uncompressed up to this size, or up to its original size where that is larger.
+SERVED_BATCH_BYTES_MAX: Final = MIB
+
+#: Upper bound of the setting `decompressed_batch_bytes_max`: Arrow's 32-bit offsets must hold a batch.
+DECOMPRESSED_BATCH_BYTES_CEILING: Final = 1024 * MIB
+
+#: A row costs about ten times the seven bytes of the smallest record. A compressed batch may have one record per this
+#: many bytes of the decompression limit (4 million at 256 MiB); beyond, it counts as exceeding the limit.
+DECOMPRESSED_BYTES_PER_RECORD_MIN: Final = 64
+
+#: Most bytes one call of rebuild() may be asked for.
+REBUILD_BYTES_MAX: Final = 2048 * MIB
+
+#: Ranges shorter than this are checksummed in a kernel, longer ones by the library.
+CHECKSUM_KERNEL_BYTES_MAX: Final = 512
+
+#: Largest transaction index and producer snapshot that are read; larger ones count as unreadable.
+TRANSACTION_FILE_BYTES_MAX: Final = 256 * MIB
+
+# What is written: data file, kept bytes, index.
 
 #: A row group is closed when its rows hold this many bytes of Arrow data; no more than one is ever buffered.
-ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
+ROW_GROUP_BYTES: Final = 32 * MIB
+
 #: Rows after which a row group is closed whatever their size.
 ROW_GROUP_ROWS: Final = 1024 * 1024
+
 #: Aimed-at uncompressed size of a page: what a random read decompresses too much.
-PAGE_BYTES: Final = 256 * 1024
-#: zstd level of data pages and of index blocks.
+PAGE_BYTES: Final = 256 * KIB
+
+#: zstd levels of data pages and of index blocks.
 ZSTD_LEVEL_DATA: Final = 1
 ZSTD_LEVEL_INDEX: Final = 3
 
-# --- positions -------------------------------------------------------------------------------------------------------
-
 #: Kafka adds the fetch size to a position as a 32-bit int.
 POSITION_MAX: Final = 2**30
+
 #: OFFSET index entries are at least this far apart: one per batch would be 97 MB for a GiB of one-record batches.
-OFFSET_INDEX_INTERVAL_BYTES: Final = 16 * 1024
+OFFSET_INDEX_INTERVAL_BYTES: Final = 16 * KIB
 
-# --- the segment index -----------------------------------------------------------------------------------------------
-
+#: Batches of one block of the index, and timestamp deltas after which it is closed early (one batch may have more).
 BLOCK_BATCHES_MAX: Final = 4096
-#: A block is closed early when its batches have this many timestamp deltas (one batch may have more).
 BLOCK_DELTAS: Final = 256 * 1024
-#: Most a part of a block may decompress to; a batch of 36 million records has that many deltas.
-BLOCK_PART_BYTES_MAX: Final = 512 * 1024 * 1024
-#: Most the directory may take, JSON and block array together.
-DIRECTORY_BYTES_MAX: Final = 64 * 1024 * 1024
-FOOTER_BYTES_MAX: Final = 256 * 1024 * 1024
+
 #: Undecided transactions listed in the directory; with more a flag is set and the blocks must be read.
 SUMMARY_TRANSACTIONS_MAX: Final = 1000
-KEY_CHARS_MAX: Final = 4096
 
-# --- what is read ----------------------------------------------------------------------------------------------------
+# What is read. A stored object never makes a fetch allocate more than this, whatever its bytes say.
 
+#: One part of a block, decompressed.
+BLOCK_PART_BYTES_MAX: Final = 512 * MIB
+
+#: The directory, and the footer of the data file, decompressed.
+DIRECTORY_BYTES_MAX: Final = 64 * MIB
+FOOTER_BYTES_MAX: Final = 256 * MIB
+
+#: A page of the data file, decompressed, and the values it may claim. One value may be as large as a batch.
+PAGE_BYTES_MAX: Final = 1024 * MIB + 16 * MIB
+PAGE_VALUES_MAX: Final = 2**28
+
+#: Nesting of a Thrift struct.
 THRIFT_DEPTH_MAX: Final = 16
-#: Most a page may decompress to: one value of nearly 2 GiB is legal Parquet, but no batch that large is ever rebuilt.
-PAGE_BYTES_MAX: Final = 768 * 1024 * 1024
