@@ -20,8 +20,6 @@ MANIFESTS_SMALL_MAX: Final = 20
 #: Tries to reload the table after a commit whose reply was lost, before its outcome is called unknown.
 RELOAD_ATTEMPTS_MAX: Final = 3
 RELOAD_PAUSE_MS: Final = 200
-#: Bytes of a lower or upper bound of a truncated column.
-BOUND_BYTES_MAX: Final = 16
 #: Recorded state of one table: 100,000 partitions with long lineages stay below it.
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024
 #: REST catalog: time to connect, and between two bytes of an answer.

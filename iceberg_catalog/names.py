@@ -1,9 +1,9 @@
 """Topic → table name, without looking anything up.
 
-Lower-case, because several engines fold case; `.` and `-` become `_`, because both need quoting in SQL. Different topics
-can meet in one name (`Orders` and `orders`, `a-b` and `a_b`), and a topic that is deleted and created again is a new
-topic (new topic id) whose rows have the same offsets. The first owner keeps the plain name; every later one gets the
-plain name, `_`, and eight hex digits that depend on cluster, topic and topic id only, so that every bridge finds the
+Lower-case, because several engines fold case; `.` and `-` become `_`, because both need quoting in SQL. Different
+topics can meet in one name (`Orders` and `orders`, `a-b` and `a_b`), and a topic that is deleted and created again is a
+new topic (new topic id) whose rows have the same offsets. The first owner keeps the plain name; every later one gets
+the plain name, `_`, and eight hex digits that depend on cluster, topic and topic id only, so every bridge finds the
 same table without asking another.
 
 | topic | table |

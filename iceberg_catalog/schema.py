@@ -67,7 +67,7 @@ def _names(value_format: ValueFormat) -> list[str]:
 
 
 def expected_field_ids(value_format: ValueFormat) -> Mapping[str, int]:
-    """Field id by full column name, nested ones too (`_kafka_headers.element.key`), as `create_table` gives them out."""
+    """Field id by full column name, nested ones too (`_kafka_headers.element.key`), as `create_table` gives out."""
     names = _names(value_format)
     nested = [f"{columns.HEADERS}.element", f"{columns.HEADERS}.element.key", f"{columns.HEADERS}.element.value"]
     return {name: number for number, name in enumerate([*names, *nested], start=1)}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.schema import index_by_name
 from pyiceberg.table import Table
 
 from converter.types import ValueFormat
@@ -36,6 +37,9 @@ def ensure_table(
     """The owner's table, created if need be. Safe to call from many bridges at once.
 
     Args:
+        catalog: where to look and create.
+        owner: whose table; written into its properties.
+        value_format: decides the columns.
         data_path: root of the table's data files, recorded as `write.data.path` when the table is created.
         namespace: created if absent; dots separate its levels.
         location: root of the table's metadata; None lets the catalog choose.
@@ -113,11 +117,10 @@ def _check_layout(table: Table, value_format: ValueFormat) -> None:
     stamped = table.properties.get(layout.VALUE_FORMAT)
     if stamped != value_format:
         raise CatalogError("schema_mismatch", f"table {name} was created for values {stamped!r}, not {value_format!r}")
-    schema = table.schema()
     expected = layout.expected_field_ids(value_format)
-    found = {name: schema.find_field(name).field_id for name in expected if name in schema._name_to_id}
-    if found != expected:
-        raise CatalogError("schema_mismatch", f"table {name} has field ids {found}, expected {dict(expected)}")
+    found = index_by_name(table.schema())
+    if any(found.get(column) != field_id for column, field_id in expected.items()):
+        raise CatalogError("schema_mismatch", f"table {name} has field ids {dict(found)}, expected {dict(expected)}")
     spec = layout.partition_spec(value_format)
     if not table.spec().compatible_with(spec):
         raise CatalogError("schema_mismatch", f"table {name} is partitioned by {table.spec()}, expected {spec}")

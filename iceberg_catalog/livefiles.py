@@ -1,0 +1,129 @@
+"""What a publisher run starts from: the table's head, its live files and the state recorded with it.
+
+A file's rows are known from its manifest entry alone: offsets from the bounds of `_kafka_offset` (kept in full),
+partition from the partition value, leader-epoch runs from its key. Manifests are immutable, so each is read once;
+reading a head on which little changed costs its manifest list and the new manifests.
+
+Files whose key is not one of ours (an engine rewrote the table, somebody inserted rows) and delete files are *foreign*:
+reported, never touched. The state is then the one recorded by the newest ancestor that has one.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile, read_manifest_list
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from converter.columns import OFFSET
+from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.plan_types import LiveFile, Runs
+from iceberg_catalog.state import StateRef
+
+STATE_KEY = "tierberg.state"
+STATE_SHA256 = "tierberg.state-sha256"
+
+_NAME = re.compile(r"(\d{20})-(\d{20})-(\d+\.\d+(?:_\d+\.\d+)*)-(?:d-?\d+-)?[0-9a-f]{32}\.parquet")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ManifestFiles:
+    """Live content of one manifest: our files, and paths of foreign ones."""
+
+    manifest: ManifestFile
+    files: tuple[LiveFile, ...]
+    foreign: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Head:
+    """A table's current snapshot. `snapshot_id` is None for a table without one; `state` None: nothing recorded yet."""
+
+    table: Table
+    snapshot_id: int | None = None
+    files: tuple[LiveFile, ...] = ()
+    foreign: tuple[str, ...] = ()
+    state: StateRef | None = None
+    manifests: tuple[ManifestFiles, ...] = field(default=(), repr=False)
+
+
+class LiveFiles:
+    """Reads heads of one table incrementally. Keep one per table; not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, ManifestFiles] = {}
+
+    def read(self, table: Table) -> Head:
+        """The head of `table` as it was loaded.
+
+        Raises:
+            CatalogError: `state_missing` if the table has files but no snapshot that records a state.
+            What the table's storage raises passes through.
+        """
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            return Head(table)
+        found: dict[str, ManifestFiles] = {}
+        for manifest in read_manifest_list(table.io.new_input(snapshot.manifest_list)):
+            known = self._seen.get(manifest.manifest_path)
+            found[manifest.manifest_path] = known if known is not None else _read_manifest(table, manifest)
+        self._seen = found
+        files = tuple(item for content in found.values() for item in content.files)
+        foreign = tuple(path for content in found.values() for path in content.foreign)
+        state = recorded_state(table, snapshot)
+        if state is None and (files or foreign):
+            raise CatalogError("state_missing", f"table {'.'.join(table.name())} has files but no recorded state")
+        return Head(table, snapshot.snapshot_id, files, foreign, state, tuple(found.values()))
+
+
+def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:
+    """The state recorded by `snapshot` or its newest ancestor that records one."""
+    current: Snapshot | None = snapshot
+    while current is not None:
+        summary = current.summary.additional_properties if current.summary is not None else {}
+        if STATE_KEY in summary and STATE_SHA256 in summary:
+            return StateRef(summary[STATE_KEY], summary[STATE_SHA256])
+        parent = current.parent_snapshot_id
+        current = table.metadata.snapshot_by_id(parent) if parent is not None else None
+    return None
+
+
+def parse_file_name(name: str) -> tuple[int, int, Runs] | None:
+    """First and last offset and leader-epoch runs from the last part of a data file's key; None if it is not ours."""
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return None
+    runs = tuple((int(epoch), int(start)) for epoch, start in (run.split(".") for run in match[3].split("_")))
+    return int(match[1]), int(match[2]), runs
+
+
+def normal_path(path: str) -> str:
+    """One spelling for local paths: Java writes `file:/x`, PyIceberg `file:///x`, others `/x`."""
+    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith(("file:", "/")) else path
+
+
+def _read_manifest(table: Table, manifest: ManifestFile) -> ManifestFiles:
+    entries = [entry.data_file for entry in manifest.fetch_manifest_entry(table.io)]
+    if manifest.content != ManifestContent.DATA:
+        return ManifestFiles(manifest, (), tuple(entry.file_path for entry in entries))
+    root = normal_path(table.properties.get("write.data.path", "")).rstrip("/") + "/"
+    offset_id = table.schema().find_field(OFFSET).field_id
+    parsed = [(entry.file_path, _live_file(entry, root, offset_id)) for entry in entries]
+    ours = tuple(item for _, item in parsed if item is not None)
+    return ManifestFiles(manifest, ours, tuple(path for path, item in parsed if item is None))
+
+
+def _live_file(entry: DataFile, root: str, offset_id: int) -> LiveFile | None:
+    path = entry.file_path
+    named = parse_file_name(path.rpartition("/")[2])
+    low = (entry.lower_bounds or {}).get(offset_id)
+    high = (entry.upper_bounds or {}).get(offset_id)
+    if named is None or low is None or high is None or not normal_path(path).startswith(root):
+        return None
+    if entry.content != DataFileContent.DATA or len(low) != 8 or len(high) != 8:
+        return None
+    first, last = struct.unpack("<q", low)[0], struct.unpack("<q", high)[0]
+    return LiveFile(path, first, last, named[2], entry.partition[0])

@@ -1,0 +1,82 @@
+"""The recorded state of all partitions of one table, as one immutable object named by its content.
+
+It is not in the snapshot's summary itself: a thousand partitions over twenty kept snapshots would outgrow
+metadata.json. The summary names the object and its SHA-256; the object is put before the commit that names it.
+
+JSON: `{"version": 1, "partitions": {"0": {"frontier": 10, "floor": 0, "lineage": [[0, 0]], "known_end": 10}}}`,
+keys sorted, no spaces, so equal states give equal names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.limits import STATE_BYTES_MAX
+from iceberg_catalog.plan_types import PartState
+
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StateRef:
+    """Where a recorded state lies: the object's key under the store's root, and its SHA-256 in hex."""
+
+    key: str
+    sha256: str
+
+
+def encode_state(states: Mapping[int, PartState]) -> tuple[bytes, str]:
+    """The object's bytes and their SHA-256 in hex.
+
+    Raises:
+        CatalogError: `corrupt_state` if it would be larger than STATE_BYTES_MAX and could not be read again.
+    """
+    partitions = {
+        str(partition): {
+            "frontier": state.frontier,
+            "floor": state.floor,
+            "lineage": [list(entry) for entry in state.lineage],
+            "known_end": state.known_end,
+        }
+        for partition, state in states.items()
+    }
+    document = {"version": _VERSION, "partitions": partitions}
+    data = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    if len(data) > STATE_BYTES_MAX:
+        raise CatalogError("corrupt_state", f"the state has {len(data)} bytes, the limit is {STATE_BYTES_MAX}")
+    return data, hashlib.sha256(data).hexdigest()
+
+
+def decode_state(data: bytes, sha256: str) -> dict[int, PartState]:
+    """State per Kafka partition.
+
+    Raises:
+        CatalogError: `corrupt_state` if the bytes do not have this hash, are too large, or do not parse.
+    """
+    if len(data) > STATE_BYTES_MAX or hashlib.sha256(data).hexdigest() != sha256:
+        raise CatalogError("corrupt_state", f"{len(data)} bytes of state do not match SHA-256 {sha256}")
+    try:
+        document = json.loads(data)
+        if document["version"] != _VERSION:
+            raise CatalogError("corrupt_state", f"state version {document['version']} is not known")
+        return {int(partition): _part_state(entry) for partition, entry in document["partitions"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CatalogError("corrupt_state", f"the state does not parse: {error!r}") from error
+
+
+def _part_state(entry: Mapping[str, object]) -> PartState:
+    frontier, floor, known_end = (_whole(entry[name]) for name in ("frontier", "floor", "known_end"))
+    lineage = entry["lineage"]
+    if not isinstance(lineage, list):
+        raise TypeError("lineage is no list")
+    return PartState(frontier, floor, tuple((_whole(epoch), _whole(start)) for epoch, start in lineage), known_end)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
