@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-import crc32c
 import obstore
 from obstore.exceptions import BaseError
 
@@ -30,14 +29,12 @@ class Upload(io.RawIOBase):
 
     Attributes:
         size: bytes written so far.
-        crc32c: CRC32C of them.
     """
 
     def __init__(self, client: Client, key: str) -> None:
         super().__init__()
         self.key = key
         self.size = 0
-        self.crc32c = 0
         self._writer: WritableFile | None = obstore.open_writer(
             client, key, buffer_size=UPLOAD_PART_BYTES, max_concurrency=UPLOAD_PARTS_IN_FLIGHT_MAX
         )
@@ -66,7 +63,6 @@ class Upload(io.RawIOBase):
                 self._writer.write(view[start : start + UPLOAD_PART_BYTES])
         except (BaseError, OSError) as error:
             raise StoreError(f"{self.key}: {str(error).partition(chr(10))[0]}") from error
-        self.crc32c = crc32c.crc32c(view, self.crc32c)
         self.size += len(view)
         return len(view)
 

@@ -1,0 +1,57 @@
+"""How a segment is cut into chunks of about 1 MiB of served bytes: the unit that is decoded and cached.
+
+Chunks never span two blocks of the index, and their borders follow from the batch table alone, so that every reader
+finds the same ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from converter.index_model import Block, Directory
+from rsm_bridge.limits import FETCH_CHUNK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkPlan:
+    """Chunk i of a block holds batches [starts[i], starts[i + 1]) of it; `starts` has one more entry than chunks.
+
+    `positions` are the served positions of the block's batches and the position at which the next block begins.
+    """
+
+    starts: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def chunk_of(self, batch: int) -> int:
+        """The chunk that holds the block's batch number `batch`."""
+        return int(np.searchsorted(self.starts, batch, side="right")) - 1
+
+
+def cut(block: Block) -> ChunkPlan:
+    """Cuts a block; a chunk ends with the batch that brings it to 1 MiB or more."""
+    sizes = block.batches["served_size"].astype(np.int64)
+    starts, size = [0], 0
+    ends = np.cumsum(sizes)
+    while starts[-1] < len(sizes):
+        # The first batch at which the chunk has its bytes.
+        end = int(np.searchsorted(ends, size + FETCH_CHUNK_BYTES, side="left")) + 1
+        end = min(end, len(sizes))
+        starts.append(end)
+        size = int(ends[end - 1])
+    return ChunkPlan(tuple(starts))
+
+
+def block_of(directory: Directory, position: int) -> int:
+    """The block whose batches include the served position; the first one for positions before it."""
+    found = int(np.searchsorted(directory.blocks["position"], position, side="right")) - 1
+    return max(found, 0)
+
+
+def batch_of(block: Block, position: int) -> int:
+    """The block's batch that contains the served position: the last one that begins at or before it."""
+    found = int(np.searchsorted(block.batches["position"], position, side="right")) - 1
+    return max(found, 0)

@@ -1,0 +1,200 @@
+"""The CopySegment call on the event loop: messages in, heartbeats and one result out.
+
+A copy goes through `waiting` (for memory and a worker), `receiving`, `writing` and `indexing`. While it waits nothing
+is read, so the client is held back by flow control. When the conversion meets an error of ours, the client is asked
+once to send the log bytes again (`restart`), and they are stored as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import structlog
+from grpc import aio
+
+from converter.errors import SegmentError
+from converter.index_model import Directory
+from converter.types import ConvertOptions, IndexType, SegmentMetadata
+from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.frame_feed import FeedClosedError, FrameFeed
+from rsm_bridge.limits import COPY_SECONDS_MAX, FRAME_WAIT_SECONDS_MAX, HEARTBEAT_SECONDS
+from rsm_bridge.metrics import Metrics
+from rsm_bridge.proto import rsm_pb2
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.wire import CopyMessage, End, File, Frame, Start, parse_copy_request
+
+
+@dataclass(slots=True)
+class Copier:
+    """What all copies share.
+
+    Attributes:
+        slots: as many as fit the memory budget and the workers.
+        options: a topic's conversion options, by its rule.
+        finished: told about each finished copy.
+    """
+
+    store: ObjectStore
+    executor: Executor
+    slots: asyncio.Semaphore
+    metrics: Metrics
+    options: Callable[[str], ConvertOptions]
+    finished: Callable[[SegmentMetadata, Directory], None]
+    log: structlog.typing.FilteringBoundLogger
+
+
+@dataclass(slots=True)
+class CopyCall:
+    """One call."""
+
+    copier: Copier
+    context: aio.ServicerContext[bytes, bytes]
+    stage: str = "waiting"
+    attempt: CopyAttempt | None = None
+    frames_seen: bool = False
+    running: list[asyncio.Future[Directory]] = field(default_factory=list)
+    _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def run(self) -> SegmentMetadata:
+        """Serves the call to its end; returns the segment for the log line.
+
+        Raises:
+            BridgeError, SegmentError: why the copy failed.
+        """
+        started = time.monotonic()
+        first = await self._read()
+        if not isinstance(first, Start):
+            raise BridgeError("bad_request", "a copy begins with `start`")
+        structlog.contextvars.bind_contextvars(
+            topic=first.segment.topic, partition=first.segment.partition, segment=first.segment.segment_id.hex()
+        )
+        heartbeats = asyncio.ensure_future(self._heartbeats())
+        try:
+            async with self._slot():
+                directory = await self._copy(first.segment, started + COPY_SECONDS_MAX)
+            await self._write(
+                rsm_pb2.CopyResponse(result=rsm_pb2.CopyResult(custom_metadata=custom_metadata(directory)))
+            )
+        finally:
+            heartbeats.cancel()
+        self.copier.metrics.copy_seconds.observe(time.monotonic() - started)
+        self.copier.finished(first.segment, directory)
+        return first.segment
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """Memory and a worker for the time of the block, and until the worker really is back."""
+        copier = self.copier
+        with copier.metrics.copies_waiting.track_inprogress():
+            await copier.slots.acquire()
+        copier.metrics.copies_running.inc()
+        self.stage = "receiving"
+        try:
+            yield
+        finally:
+            if self.attempt is not None:
+                self.attempt.feed.cancel()
+            pending = [future for future in self.running if not future.done()]
+            if pending:
+                pending[-1].add_done_callback(lambda _: self._release())
+            else:
+                self._release()
+
+    def _release(self) -> None:
+        self.copier.metrics.copies_running.dec()
+        self.copier.slots.release()
+
+    async def _copy(self, segment: SegmentMetadata, deadline: float) -> Directory:
+        files: dict[IndexType, bytes] = {}
+        message = await self._read()
+        while isinstance(message, File):
+            files[message.type] = message.data
+            message = await self._read()
+        options = self.copier.options(segment.topic)
+        attempt = CopyAttempt(segment, options, files, FrameFeed(), deadline)
+        try:
+            return await self._pass(attempt, message)
+        except (SegmentError, BridgeError):
+            raise
+        except Exception as error:
+            if options.mode == "verbatim":
+                raise
+            reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            self.copier.log.exception("conversion failed, storing the segment verbatim", reason=reason)
+            self.copier.metrics.verbatim_segments.labels("internal").inc()
+        message = await self._restart(reason)
+        again = CopyAttempt(segment, replace(options, mode="verbatim"), files, FrameFeed(), deadline)
+        return await self._pass(again, message)
+
+    async def _pass(self, attempt: CopyAttempt, message: CopyMessage) -> Directory:
+        """Feeds one attempt from `message` on and waits for its end."""
+        self.attempt = attempt
+        loop = asyncio.get_running_loop()
+        worker = loop.run_in_executor(self.copier.executor, store_segment, self.copier.store, attempt)
+        self.running.append(worker)
+        try:
+            while True:
+                if not isinstance(message, Frame | End):
+                    raise BridgeError("bad_request", "only frames and `end` may follow the files")
+                self.frames_seen = True
+                await attempt.feed.put(message)
+                if isinstance(message, End):
+                    break
+                message = await self._read()
+        except FeedClosedError:
+            pass
+        except BaseException:
+            attempt.feed.cancel()
+            worker.add_done_callback(_retrieve)
+            raise
+        try:
+            return await asyncio.shield(worker)
+        except asyncio.CancelledError:
+            worker.add_done_callback(_retrieve)
+            raise
+
+    async def _restart(self, reason: str) -> Frame:
+        """Asks for the log bytes once more and drops what was still on its way."""
+        if not self.frames_seen:
+            await self._read()  # so that the next frame at position 0 is the new one
+        await self._write(rsm_pb2.CopyResponse(restart=rsm_pb2.Restart(reason=reason)))
+        while True:
+            message = await self._read()
+            if isinstance(message, Frame) and message.position == 0:
+                return message
+
+    async def _read(self) -> CopyMessage:
+        try:
+            async with asyncio.timeout(FRAME_WAIT_SECONDS_MAX):
+                data = await self.context.read()
+        except TimeoutError as error:
+            raise BridgeError("deadline", f"no message for {FRAME_WAIT_SECONDS_MAX:.0f} s") from error
+        if data is aio.EOF or not isinstance(data, bytes):
+            raise BridgeError("bad_request", "the client closed the call before `end`")
+        return parse_copy_request(data)
+
+    async def _write(self, response: rsm_pb2.CopyResponse) -> None:
+        async with self._writing:
+            await self.context.write(response.SerializeToString())
+
+    async def _heartbeats(self) -> None:
+        while True:
+            attempt = self.attempt
+            beat = rsm_pb2.Heartbeat(
+                received_bytes=0 if attempt is None else attempt.feed.received,
+                stage=self.stage if attempt is None else attempt.stage,
+            )
+            await self._write(rsm_pb2.CopyResponse(heartbeat=beat))
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+
+def _retrieve(worker: asyncio.Future[Directory]) -> None:
+    """Looks at a result nobody waits for, so that asyncio does not complain about it."""
+    if not worker.cancelled():
+        worker.exception()

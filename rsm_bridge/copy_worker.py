@@ -1,0 +1,172 @@
+"""One attempt to store a segment, on a worker thread: frames in, durable objects out, the index last.
+
+Order of what becomes visible: data file and kept bytes (which nothing names yet), then the index by put-if-absent at
+the segment's own key. Before the index nothing of the attempt is readable by anyone who starts from an index; a failure
+before it aborts the uploads and deletes what was completed. A tombstone at the key makes the put fail: a delete that
+arrives at any moment of a copy wins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+from converter.columns import row_schema
+from converter.index_model import Directory, StoredObject, StoredObjects
+from converter.parser import SegmentParser
+from converter.transactions import Transactions
+from converter.types import ConvertOptions, IndexType, SegmentMetadata
+from converter.writer import SegmentWriter, WrittenSegment
+from iceberg_catalog.schema import expected_field_ids
+from rsm_bridge import failpoints
+from rsm_bridge.custom_metadata import CustomMetadata
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.frame_feed import FrameFeed
+from rsm_bridge.layout import data_key, index_key, kept_key, new_attempt_id
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.tombstone import is_tombstone
+from rsm_bridge.upload import Upload
+
+
+@dataclass(slots=True)
+class CopyAttempt:
+    """What one attempt works with. `stage` is written by the worker and read by heartbeats.
+
+    Attributes:
+        deadline: no index is put after it; seconds of the monotonic clock.
+    """
+
+    segment: SegmentMetadata
+    options: ConvertOptions
+    files: Mapping[IndexType, bytes]
+    feed: FrameFeed
+    deadline: float
+    stage: str = "receiving"
+
+
+def store_segment(store: ObjectStore, attempt: CopyAttempt) -> Directory:
+    """Runs one attempt to its end; returns the directory of the index it put.
+
+    Raises:
+        SegmentError: the segment is not what it claims to be.
+        BridgeError: `damaged_in_transit`, `invalid_segment`, `segment_deleted`, `cancelled`, `deadline`,
+            `store_unavailable`.
+        Exception: an error of ours; the caller stores the segment verbatim.
+    """
+    segment = attempt.segment
+    attempt_id = new_attempt_id()
+    objects = StoredObjects(attempt_id, data_key(segment, attempt_id), kept_key(segment, attempt_id))
+    completed: list[str] = []
+    try:
+        written = _write_objects(store, attempt, objects, completed)
+        failpoints.hit("before-index")
+        attempt.stage = "indexing"
+        _check_sizes(store, written.directory)
+        _put_index(store, attempt, written.index, completed)
+    except BaseException:
+        attempt.feed.close()
+        # Objects that no index names; should this fail too, the reclaimer finds them.
+        _delete_quietly(store, completed)
+        raise
+    failpoints.hit("after-index")
+    return written.directory
+
+
+def custom_metadata(directory: Directory) -> bytes:
+    """What Kafka is to keep for a finished copy."""
+    return CustomMetadata(
+        attempt=directory.attempt_id,
+        index_size=directory.total_size,
+        directory_size=directory.directory_size,
+        data_size=_size(directory.data),
+        kept_size=_size(directory.kept),
+        verbatim=directory.summary.verbatim,
+    ).encode()
+
+
+def _size(stored: StoredObject | None) -> int:
+    return 0 if stored is None else stored.size
+
+
+def _write_objects(
+    store: ObjectStore, attempt: CopyAttempt, objects: StoredObjects, completed: list[str]
+) -> WrittenSegment:
+    segment, options, feed = attempt.segment, attempt.options, attempt.feed
+    schema = row_schema(options.value_format, expected_field_ids(options.value_format))
+    transactions = Transactions.parse(
+        attempt.files.get(IndexType.TRANSACTION), attempt.files.get(IndexType.PRODUCER_SNAPSHOT)
+    )
+    with store.open_upload(objects.data_key) as data, store.open_upload(objects.kept_key) as kept:
+        parser = SegmentParser(segment, options, transactions)
+        writer = SegmentWriter(segment, options, schema, cast(BinaryIO, data), cast(BinaryIO, kept))
+        try:
+            for frame in feed.frames(segment.segment_size_bytes):
+                if options.mode == "table":
+                    failpoints.hit("convert")
+                for step in parser.feed(frame):
+                    writer.add(step)
+            attempt.stage = "writing"
+            for step in parser.finish():
+                writer.add(step)
+            written = writer.finish(attempt.files, transactions, objects)
+        except BaseException:
+            writer.abort()
+            raise
+        feed.check_cancelled()
+        for upload in (data, kept):
+            _complete(upload, completed)
+    return written
+
+
+def _complete(upload: Upload, completed: list[str]) -> None:
+    """Completes an upload that has bytes; an empty one is dropped: no object exists then."""
+    if upload.size:
+        completed.append(upload.key)
+        upload.commit()
+
+
+def _check_sizes(store: ObjectStore, directory: Directory) -> None:
+    """Compares what the store says it has with what was written."""
+    for stored in (directory.data, directory.kept):
+        if stored is not None and (size := store.size(stored.key)) != stored.size:
+            raise StoreError(f"{stored.key} has {size} bytes in the store, {stored.size} were written")
+
+
+def _put_index(store: ObjectStore, attempt: CopyAttempt, index: bytes, completed: list[str]) -> None:
+    key = str(index_key(attempt.segment))
+    attempt.feed.check_cancelled()
+    if time.monotonic() >= attempt.deadline:
+        raise BridgeError("deadline", "the copy's deadline passed before its index was put")
+    try:
+        if store.put_if_absent(key, index):
+            return
+    except StoreError as error:
+        # The request may still land: what the index names must stay. The reclaimer deletes it if it never does.
+        named = list(completed)
+        completed.clear()
+        try:
+            if _is_ours(store, key, index):
+                return
+        except ObjectNotFoundError:
+            raise error from None
+        completed.extend(named)
+    else:
+        if _is_ours(store, key, index):
+            return  # the client's own retry met what its first request had written
+    raise BridgeError("segment_deleted", "the segment was deleted while it was copied")
+
+
+def _is_ours(store: ObjectStore, key: str, index: bytes) -> bool:
+    found = store.read(key).data
+    if not is_tombstone(found) and found != index:
+        raise BridgeError("invalid_segment", "another copy of this segment id has finished")
+    return found == index
+
+
+def _delete_quietly(store: ObjectStore, keys: list[str]) -> None:
+    try:
+        store.delete_many(keys)
+    except BridgeError:
+        return

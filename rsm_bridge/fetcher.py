@@ -1,0 +1,265 @@
+"""Fetches on the event loop: directory → block → chunk, each cached, then frames.
+
+A consumer's fetch reads about 1 MiB and hangs up; Kafka comes back after 500 ms at the latest, for the same position or
+the next. So whatever was begun is finished and kept, and a reader that goes forward finds the next chunks on their way,
+across the segment's end too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from converter.errors import SegmentError
+from converter.index_model import Block, Directory
+from converter.types import IndexType, SegmentMetadata
+from rsm_bridge.byte_cache import ByteCache
+from rsm_bridge.chunks import ChunkPlan, batch_of, block_of, cut
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.layout import index_key, index_prefix, parse_index_key
+from rsm_bridge.limits import (
+    DIRECTORY_FRESH_SECONDS,
+    FETCH_FRAME_BYTES,
+    INDEX_HEAD_BYTES,
+    MIB,
+    READ_AHEAD_CHUNKS,
+)
+from rsm_bridge.metrics import Metrics
+from rsm_bridge.segment_reader import SegmentReader
+from rsm_bridge.settings import LimitSettings
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class OpenSegment:
+    """A cached directory. `checked` is when no tombstone was last seen; seconds of the monotonic clock."""
+
+    directory: Directory
+    checked: float
+
+    @property
+    def size(self) -> int:
+        return self.directory.directory_size + 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBlock:
+    """A cached block and its chunks."""
+
+    block: Block
+    plan: ChunkPlan
+
+    @property
+    def size(self) -> int:
+        return int(self.block.batches.nbytes + self.block.deltas.nbytes + 40 * len(self.block.pages.column))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ChunkPlace:
+    """Block number and chunk number in it."""
+
+    block: int
+    chunk: int
+
+
+class Fetcher:
+    """All fetches of one server."""
+
+    def __init__(self, reader: SegmentReader, executor: Executor, limits: LimitSettings, metrics: Metrics) -> None:
+        self._reader = reader
+        self._executor = executor
+        self._metrics = metrics
+        lookups = metrics.cache_lookups
+        half = limits.index_cache_mib * MIB // 2
+        self._segments: ByteCache[OpenSegment] = ByteCache("directory", half, lambda s: s.size, lookups)
+        self._blocks: ByteCache[OpenBlock] = ByteCache("block", half, lambda b: b.size, lookups)
+        self._chunks: ByteCache[memoryview] = ByteCache("chunk", limits.chunk_cache_mib * MIB, len, lookups)
+
+    async def _run(self, work: Callable[..., T], *arguments: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+
+    def forget(self, segment_id: bytes) -> None:
+        """A deleted segment leaves the caches."""
+
+        def belongs(key: object) -> bool:
+            return isinstance(key, tuple) and key[0] == segment_id
+
+        for cache in (self._segments, self._blocks, self._chunks):
+            cache.drop(belongs)
+
+    async def directory(self, segment: SegmentMetadata) -> Directory:
+        """The segment's directory, at most 15 s after it was last seen without a tombstone.
+
+        Raises:
+            BridgeError: `foreign_segment`, `segment_deleted`, `not_found`, `store_unavailable`, …
+        """
+        # A fetch with other custom metadata than the cached one must go the whole way.
+        key = (segment.segment_id, segment.custom_metadata)
+
+        async def load() -> OpenSegment:
+            return OpenSegment(await self._run(self._reader.directory_of, segment), time.monotonic())
+
+        found = await self._segments.get(key, load)
+        if time.monotonic() - found.checked > DIRECTORY_FRESH_SECONDS:
+            try:
+                await self._run(self._reader.check_live, segment)
+            except BridgeError as error:
+                if error.kind == "segment_deleted":
+                    self.forget(segment.segment_id)
+                raise
+            found.checked = time.monotonic()
+        return found.directory
+
+    async def index_file(self, segment: SegmentMetadata, kind: IndexType) -> bytes:
+        """One index file, whole. Raises BridgeError `not_found` when there is none."""
+        directory = await self.directory(segment)
+        return await self._run(self._reader.index_file, directory, kind)
+
+    async def _block(self, directory: Directory, number: int) -> OpenBlock:
+        async def load() -> OpenBlock:
+            block = await self._run(self._reader.block, directory, number)
+            return OpenBlock(block, cut(block))
+
+        return await self._blocks.get((directory.metadata.segment_id, number), load)
+
+    def _chunk_maker(self, directory: Directory, place: ChunkPlace) -> Callable[[], asyncio.Future[memoryview]]:
+        async def load() -> memoryview:
+            opened = await self._block(directory, place.block)
+            first, end = opened.plan.starts[place.chunk], opened.plan.starts[place.chunk + 1]
+            start = opened.block.first_batch
+            chunk = await self._run(self._reader.chunk, directory, opened.block, start + first, start + end - 1)
+            self._metrics.served_batches.inc(end - first)
+            return chunk
+
+        return lambda: asyncio.ensure_future(load())
+
+    async def _chunk(self, directory: Directory, place: ChunkPlace) -> memoryview:
+        key = (directory.metadata.segment_id, place)
+        return await self._chunks.get(key, self._chunk_maker(directory, place))
+
+    async def frames(self, segment: SegmentMetadata, start: int, end: int | None) -> AsyncIterator[memoryview]:
+        """Payloads of at most 256 KiB, from the batch that contains position `start` to position `end` (inclusive).
+
+        Raises:
+            BridgeError, SegmentError: before the first byte or between frames.
+        """
+        directory = await self.directory(segment)
+        if not len(directory.blocks):
+            raise SegmentError("corrupt_object", "the index has no batches")
+        if start < 0 or (end is not None and end < start):
+            raise BridgeError("bad_request", f"positions {start} to {end} are no range")
+        number = block_of(directory, start)
+        opened = await self._block(directory, number)
+        batch = batch_of(opened.block, start)
+        place = ChunkPlace(number, opened.plan.chunk_of(batch))
+        self._read_on(directory, place, opened)
+        sizes = opened.block.batches["served_size"]
+        skip = int(sizes[opened.plan.starts[place.chunk] : batch].sum())
+        rest = None if end is None else await self._served_between(directory, number, batch, end)
+        while rest is None or rest > 0:
+            chunk = (await self._chunk(directory, place))[skip:]
+            skip = 0
+            following = await self._next(directory, place)
+            if rest is not None:
+                chunk = chunk[:rest]
+                rest -= len(chunk)
+            for at in range(0, len(chunk), FETCH_FRAME_BYTES):
+                yield chunk[at : at + FETCH_FRAME_BYTES]
+            if following is None:
+                return
+            place = following
+            self._read_on(directory, place, await self._block(directory, place.block))
+
+    async def _served_between(self, directory: Directory, number: int, batch: int, end: int) -> int:
+        """Served bytes from a batch on to position `end`, inclusive.
+
+        The last batch is whole when `end` reaches the next one's position; otherwise it is cut as far in as `end`.
+        """
+        total = 0
+        last_block = block_of(directory, end)
+        for current in range(number, last_block + 1):
+            block = (await self._block(directory, current)).block
+            sizes, positions = block.batches["served_size"], block.batches["position"]
+            first = batch if current == number else 0
+            if current < last_block:
+                total += int(sizes[first:].sum())
+                continue
+            last = max(batch_of(block, end), first)
+            total += int(sizes[first:last].sum())
+            if last + 1 < len(positions):
+                following = int(positions[last + 1])
+            elif current + 1 < len(directory.blocks):
+                following = int(directory.blocks["position"][current + 1])
+            else:
+                following = int(positions[last]) + int(sizes[last])
+            inside = end - int(positions[last]) + 1
+            total += int(sizes[last]) if end + 1 >= following else min(inside, int(sizes[last]))
+        return total
+
+    async def _next(self, directory: Directory, place: ChunkPlace) -> ChunkPlace | None:
+        opened = await self._block(directory, place.block)
+        if place.chunk + 1 < len(opened.plan):
+            return ChunkPlace(place.block, place.chunk + 1)
+        return ChunkPlace(place.block + 1, 0) if place.block + 1 < len(directory.blocks) else None
+
+    def _read_on(self, directory: Directory, place: ChunkPlace, opened: OpenBlock) -> None:
+        """Begins to read this chunk, and, for a reader that goes forward, those behind it.
+
+        Going forward is known by the chunk before: somebody has just had it. A segment's first chunk counts too.
+        """
+        self._ahead(directory, place)
+        if place.chunk > 0:
+            forward = (directory.metadata.segment_id, ChunkPlace(place.block, place.chunk - 1)) in self._chunks
+        else:
+            forward = True
+        if not forward:
+            return
+        for ahead in range(1, READ_AHEAD_CHUNKS + 1):
+            if place.chunk + ahead < len(opened.plan):
+                self._ahead(directory, ChunkPlace(place.block, place.chunk + ahead))
+            elif place.block + 1 < len(directory.blocks):
+                self._ahead(directory, ChunkPlace(place.block + 1, 0))
+                return
+            else:
+                self._ahead_of_segment(directory)
+                return
+
+    def _ahead(self, directory: Directory, place: ChunkPlace) -> None:
+        key = (directory.metadata.segment_id, place)
+        if key not in self._chunks:
+            self._chunks.start(key, self._chunk_maker(directory, place))
+
+    def _ahead_of_segment(self, directory: Directory) -> None:
+        """Begins to read the segment that follows in the log."""
+        key = (directory.metadata.segment_id, "successor")
+        if key not in self._segments:
+            self._segments.start(key, lambda: self._successor(directory))
+
+    async def _successor(self, directory: Directory) -> OpenSegment:
+        successor = await self._run(self._find_successor, directory)
+        opened = OpenSegment(successor or directory, time.monotonic())
+        if successor is not None and len(successor.blocks):
+            self._ahead(successor, ChunkPlace(0, 0))
+        return opened
+
+    def _find_successor(self, directory: Directory) -> Directory | None:
+        metadata = directory.metadata
+        store = self._reader.store
+        for listed in store.list_after(
+            index_prefix(metadata.topic_id, metadata.partition), str(index_key(metadata))
+        ):
+            key = parse_index_key(listed.key)
+            if key is not None and key.base <= metadata.end_offset + 1 <= key.last:
+                try:
+                    return self._reader.directory_at(listed.key, INDEX_HEAD_BYTES)
+                except (BridgeError, SegmentError):
+                    continue
+            if key is not None and key.base > metadata.end_offset + 1:
+                break
+        return None
+

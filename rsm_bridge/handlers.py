@@ -1,0 +1,205 @@
+"""The four calls as gRPC sees them: protocol check, error mapping, one log line and one count per call.
+
+Raw bytes in and out (see wire.py). No exception leaves a handler but gRPC's own abort.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+import grpc
+import structlog
+from grpc import aio
+
+from converter.types import IndexType, SegmentMetadata
+from rsm_bridge.copy_call import Copier, CopyCall
+from rsm_bridge.deletes import Deleter
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.fetcher import Fetcher
+from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_FRAME_BYTES, PROTOCOL_VERSION
+from rsm_bridge.metrics import Metrics
+from rsm_bridge.proto import rsm_pb2
+from rsm_bridge.settings import LimitSettings
+from rsm_bridge.status import CODES, ERROR_TRAILER, PROTOCOL_HEADER, explain
+from rsm_bridge.wire import fetch_chunk, parse, segment_metadata
+
+SERVICE = "tierberg.v1.RemoteStorage"
+Context = aio.ServicerContext[bytes, bytes]
+
+
+@dataclass(slots=True)
+class Handlers:
+    """The service.
+
+    Attributes:
+        deleted: told about each tombstone.
+    """
+
+    copier: Copier
+    fetcher: Fetcher
+    deleter: Deleter
+    control: Executor
+    limits: LimitSettings
+    metrics: Metrics
+    log: structlog.typing.FilteringBoundLogger
+    deleted: Callable[[SegmentMetadata], None]
+    _copies: int = field(default=0, init=False)
+    _fetches: int = field(default=0, init=False)
+
+    def generic_handler(self) -> grpc.GenericRpcHandler:
+        """What the server registers."""
+        return grpc.method_handlers_generic_handler(
+            SERVICE,
+            {
+                "CopySegment": grpc.stream_stream_rpc_method_handler(self.copy_segment),
+                "FetchSegment": grpc.unary_stream_rpc_method_handler(self.fetch_segment),
+                "FetchIndex": grpc.unary_stream_rpc_method_handler(self.fetch_index),
+                "DeleteSegment": grpc.unary_unary_rpc_method_handler(self.delete_segment),
+            },
+        )
+
+    async def copy_segment(self, _: AsyncIterator[bytes], context: Context) -> None:
+        """CopySegment. The iterator stays unused: reads happen one by one, under flow control."""
+
+        async def serve() -> dict[str, object]:
+            if self._copies >= self.limits.copies_max:
+                raise BridgeError("overloaded", f"{self._copies} copies are running and waiting")
+            self._copies += 1
+            try:
+                segment = await CopyCall(self.copier, context).run()
+            finally:
+                self._copies -= 1
+            return {"bytes": segment.segment_size_bytes}
+
+        await self._guard("copy", context, serve)
+
+    async def fetch_segment(self, request: bytes, context: Context) -> None:
+        """FetchSegment."""
+
+        async def serve() -> dict[str, object]:
+            message = parse(rsm_pb2.FetchSegmentRequest(), request)
+            segment = self._bind(message.segment)
+            end = message.end_position if message.HasField("end_position") else None
+            structlog.contextvars.bind_contextvars(position=message.start_position)
+            frames = self.fetcher.frames(segment, message.start_position, end)
+            return await self._send("fetch", frames, context)
+
+        await self._guard("fetch", context, serve)
+
+    async def fetch_index(self, request: bytes, context: Context) -> None:
+        """FetchIndex."""
+
+        async def serve() -> dict[str, object]:
+            message = parse(rsm_pb2.FetchIndexRequest(), request)
+            segment = self._bind(message.segment)
+            if message.type not in IndexType._value2member_map_:
+                raise BridgeError("bad_request", f"unknown index type {message.type}")
+            data = await self.fetcher.index_file(segment, IndexType(message.type))
+            return await self._send("fetch_index", _frames(memoryview(data)), context)
+
+        await self._guard("fetch_index", context, serve)
+
+    async def delete_segment(self, request: bytes, context: Context) -> bytes:
+        """DeleteSegment."""
+
+        async def serve() -> dict[str, object]:
+            segment = self._bind(parse(rsm_pb2.DeleteSegmentRequest(), request).segment)
+            loop = asyncio.get_running_loop()
+            async with asyncio.timeout(DELETE_SECONDS_MAX):
+                outcome = await loop.run_in_executor(self.control, self.deleter.delete, segment)
+            self.fetcher.forget(segment.segment_id)
+            self.deleted(segment)
+            return {"outcome": outcome}
+
+        await self._guard("delete", context, serve)
+        return rsm_pb2.DeleteSegmentResponse().SerializeToString()
+
+    def _bind(self, message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
+        segment = segment_metadata(message)
+        structlog.contextvars.bind_contextvars(
+            topic=segment.topic, partition=segment.partition, segment=segment.segment_id.hex()
+        )
+        return segment
+
+    async def _send(self, method: str, frames: AsyncIterator[memoryview], context: Context) -> dict[str, object]:
+        if self._fetches >= self.limits.fetches_max:
+            raise BridgeError("overloaded", f"{self._fetches} fetches are open")
+        self._fetches += 1
+        sent = 0
+        try:
+            async for frame in frames:
+                await context.write(fetch_chunk(frame))
+                sent += len(frame)
+        finally:
+            self._fetches -= 1
+            self.metrics.served_bytes.labels(method).inc(sent)
+        return {"bytes": sent}
+
+    async def _guard(
+        self, method: str, context: Context, serve: Callable[[], Awaitable[dict[str, object]]]
+    ) -> None:
+        """Runs one call: metrics, the canonical log line, and its failure as status and trailer."""
+        structlog.contextvars.clear_contextvars()
+        started = time.monotonic()
+        facts: dict[str, object] = {}
+        kind, message = "ok", ""
+        failure: Exception | None = None
+        try:
+            _check_protocol(context)
+            await context.send_initial_metadata(((PROTOCOL_HEADER, str(PROTOCOL_VERSION)),))
+            facts = await serve()
+        except asyncio.CancelledError:
+            kind, message = "cancelled", "the broker ended the call"
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever happens becomes one status
+            failure = error
+            kind, message = explain(error)
+        finally:
+            self._account(method, kind, message, time.monotonic() - started, facts, failure)
+        if failure is not None:
+            error_kind, _ = explain(failure)
+            context.set_trailing_metadata(((ERROR_TRAILER, kind),))
+            await context.abort(CODES[error_kind], message, ((ERROR_TRAILER, kind),))
+
+    def _account(
+        self,
+        method: str,
+        kind: str,
+        message: str,
+        seconds: float,
+        facts: dict[str, object],
+        failure: Exception | None,
+    ) -> None:
+        self.metrics.requests.labels(method, kind).inc()
+        if method != "copy":
+            self.metrics.request_seconds.labels(method).observe(seconds)
+        if kind == "foreign_segment":
+            self.metrics.foreign_segments.labels(method).inc()
+        line = self.log.bind(kind=kind, duration_ms=round(seconds * 1000, 1), **facts)
+        if kind in ("ok", "cancelled"):
+            line.info(method)
+        elif kind == "not_found":
+            line.info(method, error=message)  # a segment without a TRANSACTION index is usual
+        elif kind == "internal":
+            line.error(method, error=message, exc_info=failure)
+        else:
+            line.warning(method, error=message)
+
+
+async def _frames(data: memoryview) -> AsyncIterator[memoryview]:
+    for at in range(0, len(data), FETCH_FRAME_BYTES):
+        yield data[at : at + FETCH_FRAME_BYTES]
+
+
+def _check_protocol(context: Context) -> None:
+    """Refuses a client that speaks another version, naming both."""
+    theirs = [value for key, value in context.invocation_metadata() or () if key == PROTOCOL_HEADER]
+    if theirs != [str(PROTOCOL_VERSION)]:
+        said = "none" if not theirs else ", ".join(str(value) for value in theirs)
+        raise BridgeError(
+            "protocol_mismatch", f"the client speaks tierberg-protocol {said}, this bridge {PROTOCOL_VERSION}"
+        )

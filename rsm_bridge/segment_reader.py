@@ -1,0 +1,114 @@
+"""Blocking reads of stored segments, for worker threads: directories, blocks, chunks of served bytes, index files.
+
+Knows no caches. Every byte that leaves was compared with a checksum: the index's sections here, each rebuilt batch by
+the converter.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from converter.errors import SegmentError
+from converter.index import HEADER_SIZE, block_section, decode_block, decode_directory, section_bytes
+from converter.index_model import Block, Directory
+from converter.replay import plan_read, replay
+from converter.types import IndexType, SegmentMetadata
+from rsm_bridge.custom_metadata import decode_custom_metadata
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.layout import index_key
+from rsm_bridge.limits import INDEX_HEAD_BYTES
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.tombstone import is_tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReader:
+    """Reads from one store. `helpers` runs the second half of a round trip that touches two objects."""
+
+    store: ObjectStore
+    helpers: Executor
+
+    def directory_of(self, segment: SegmentMetadata) -> Directory:
+        """The directory of the segment Kafka asks about.
+
+        Raises:
+            BridgeError: `foreign_segment`, `segment_deleted`, `not_found`, `corrupt_object`, `store_unavailable`.
+            SegmentError: `corrupt_object`, `unsupported_version`.
+        """
+        known = decode_custom_metadata(segment.custom_metadata)
+        key = str(index_key(segment))
+        try:
+            directory = self.directory_at(key, INDEX_HEAD_BYTES if known is None else known.directory_size)
+        except ObjectNotFoundError:
+            if known is None:
+                # Kafka asks for finished segments only, and ours always have custom metadata.
+                raise BridgeError("foreign_segment", "the segment was not written by Tierberg") from None
+            raise BridgeError("not_found", f"the segment's index {key} is not in the store") from None
+        if known is not None and directory.attempt_id != known.attempt:
+            raise BridgeError("corrupt_object", f"{key} is the index of another attempt than Kafka knows")
+        return directory
+
+    def directory_at(self, key: str, size_hint: int) -> Directory:
+        """The directory at an index key; one read when `size_hint` bytes hold it, else two.
+
+        Raises:
+            ObjectNotFoundError: there is neither index nor tombstone.
+            BridgeError: `segment_deleted`.
+        """
+        head = self.store.head_bytes(key, max(size_hint, HEADER_SIZE))
+        self._refuse_tombstone(head)
+        needed = int.from_bytes(head[8:12], "little") if len(head) >= HEADER_SIZE else 0
+        if len(head) < needed:
+            head = self.store.head_bytes(key, needed)
+        return decode_directory(head)
+
+    def check_live(self, segment: SegmentMetadata) -> None:
+        """Raises BridgeError `segment_deleted` when a tombstone has taken the index's place."""
+        try:
+            self._refuse_tombstone(self.store.head_bytes(str(index_key(segment)), HEADER_SIZE))
+        except ObjectNotFoundError:
+            raise BridgeError("segment_deleted", "the segment was deleted and reclaimed") from None
+
+    @staticmethod
+    def _refuse_tombstone(head: memoryview) -> None:
+        if is_tombstone(head):
+            raise BridgeError("segment_deleted", "the segment was deleted")
+
+    def block(self, directory: Directory, number: int) -> Block:
+        """One block of the batch table. Raises SegmentError `corrupt_object`."""
+        section = block_section(directory, number)
+        data = self.store.get_range(str(index_key(directory.metadata)), section.offset, section.size)
+        return decode_block(directory, number, data)
+
+    def index_file(self, directory: Directory, kind: IndexType) -> bytes:
+        """One of Kafka's indexes, whole: byte for byte what the broker sent, OFFSET being our own.
+
+        Raises:
+            BridgeError: `not_found` when the segment has none.
+        """
+        section = directory.files.get(kind)
+        if section is None:
+            raise BridgeError("not_found", f"the segment has no {kind.name} index")
+        if section.size == 0:
+            return b""
+        data = self.store.get_range(str(index_key(directory.metadata)), section.offset, section.size)
+        return section_bytes(section, data)
+
+    def chunk(self, directory: Directory, block: Block, first: int, last: int) -> memoryview:
+        """The record batches [first, last] (inclusive, numbers in the segment) as a consumer gets them.
+
+        Raises:
+            SegmentError: `corrupt_object` when a batch does not come back with its checksum.
+        """
+        plan = plan_read(directory, block, first, last)
+        kept_flight = None
+        if plan.kept and directory.kept is not None:
+            kept_flight = self.helpers.submit(self.store.get_ranges, directory.kept.key, plan.kept)
+        data: list[memoryview] = []
+        if plan.data:
+            if directory.data is None:
+                raise SegmentError("corrupt_object", "the index names rows and no data file", batch=first)
+            data = self.store.get_ranges(directory.data.key, plan.data)
+        kept = kept_flight.result() if kept_flight is not None else []
+        return memoryview(replay(directory, block, plan, data, kept)).cast("B")
