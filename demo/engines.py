@@ -1,0 +1,63 @@
+"""What an SQL engine gave: the same form for Spark and DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.table import Table
+
+from demo.events import Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A statement with its column names and rows."""
+
+    statement: str
+    columns: Sequence[str]
+    rows: Sequence[tuple[object, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the table in terms of a Kafka record; times in milliseconds since 1970 UTC."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """All that one engine was asked.
+
+    Attributes:
+        answers: to `demo.queries.QUERIES`, in their order.
+        rows: how many rows the table has.
+        checksum: over all of them, see `demo.canonical`.
+        sample: the row that was asked for.
+    """
+
+    name: str
+    answers: Sequence[Answer]
+    rows: int
+    checksum: int
+    sample: Row
+
+
+def show(console: Console, engine: str, answer: Answer) -> None:
+    """Print a statement and its rows."""
+    console.print(f"[bold]{engine}")
+    console.print(Syntax(answer.statement, "sql", background_color="default", word_wrap=True))
+    table = Table()
+    for column in answer.columns:
+        table.add_column(column)
+    for row in answer.rows:
+        table.add_row(*map(str, row))
+    console.print(table)

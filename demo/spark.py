@@ -1,0 +1,104 @@
+"""The table as Spark sees it: a local session with the Iceberg runtime, on the catalog that the bridge writes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from demo.canonical import SPARK_CHECKSUM
+from demo.engines import Answer, Engine, Row
+from demo.queries import QUERIES
+from stack.jars import spark_jars
+from stack.ports import LOOPBACK
+
+#: Not UTC, so that a wrong time zone anywhere shows.
+SESSION_ZONE = "America/New_York"
+CATALOG = "tierberg"
+
+
+@contextmanager
+def spark_session(data_dir: Path, logs: Path) -> Iterator[Any]:
+    """A session whose catalog `tierberg` is the bridge's SQLite file; ended on leaving.
+
+    Args:
+        data_dir: the bridge's.
+        logs: folder for Spark's own output and scratch files.
+    """
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    from pyspark.sql import SparkSession
+
+    logs.mkdir(parents=True, exist_ok=True)
+    catalog = f"spark.sql.catalog.{CATALOG}"
+    settings = {
+        "spark.jars": ",".join(str(jar) for jar in sorted(spark_jars().glob("*.jar"))),
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.host": LOOPBACK,
+        "spark.local.dir": str(logs),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": SESSION_ZONE,
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "jdbc",
+        f"{catalog}.uri": f"jdbc:sqlite:{data_dir / 'catalog.db'}",
+        f"{catalog}.warehouse": (data_dir / "warehouse").as_uri(),
+        f"{catalog}.jdbc.schema-version": "V1",
+    }
+    builder = SparkSession.builder.master("local[*]").appName("tierberg-demo")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with _stderr_to(logs / "spark.log"):
+        session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def ask_spark(session: Any, table: str, partition: int, offset: int) -> Engine:
+    """Ask the three questions, count, add up the checksum and read one row.
+
+    Args:
+        session: from :func:`spark_session`.
+        table: with its namespace, without the catalog.
+        partition: of the row wanted.
+        offset: of the row wanted.
+    """
+    name = f"{CATALOG}.{table}"
+    answers = [_run(session, query.spark.format(table=name)) for query in QUERIES]
+    rows, checksum = session.sql(f"SELECT count(*), {SPARK_CHECKSUM} FROM {name}").collect()[0]
+    found = session.sql(
+        f"""SELECT unix_millis(_kafka_timestamp) AS ms, _kafka_key, _kafka_headers,
+                   coalesce(encode(value, 'UTF-8'), _kafka_value) AS value
+            FROM {name} WHERE _kafka_partition = {partition} AND _kafka_offset = {offset}"""
+    ).collect()[0]
+    headers = tuple((header["key"], _bytes(header["value"])) for header in found["_kafka_headers"] or ())
+    sample = Row(partition, offset, found["ms"], _bytes(found["_kafka_key"]), _bytes(found["value"]), headers)
+    return Engine("Spark", answers, int(rows), int(checksum), sample)
+
+
+@contextmanager
+def _stderr_to(path: Path) -> Iterator[None]:
+    """Give children that start meanwhile another standard error: Spark's Java side writes warnings there all its life."""
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        with path.open("ab") as log:
+            os.dup2(log.fileno(), 2)
+        yield
+    finally:
+        os.dup2(ours, 2)
+        os.close(ours)
+
+
+def _run(session: Any, statement: str) -> Answer:
+    frame = session.sql(statement)
+    return Answer(statement, frame.columns, [tuple(row) for row in frame.collect()])
+
+
+def _bytes(content: bytearray | None) -> bytes | None:
+    return None if content is None else bytes(content)

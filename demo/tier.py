@@ -1,0 +1,146 @@
+"""Sends the events while the broker tiers, kills the bridge on the way, and waits until the broker's disk is empty."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyiceberg.exceptions import NoSuchTableError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from demo.checks import mib
+from demo.duck import open_table
+from demo.events import FLIGHTS, flights
+from demo.ledger import Ledger
+from demo.produce import Producers
+from demo.servers import PARTITIONS, TABLE, TOPIC, Servers
+from stack.errors import StackError
+from stack.waiting import wait_for
+
+#: Shares of the events after which the bridge is killed and started again.
+_KILL_AT, _RESTART_AT = 0.4, 0.6
+_TIER_S = 300.0
+_PUBLISH_S = 180.0
+_LOOK_S = 0.5
+_COPY_SEEN_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class KillReport:
+    """The state of things at the moment of `kill -9`."""
+
+    segments_stored: int
+    copies_running: int
+
+
+def produce_with_kill(servers: Servers, ledger: Ledger, console: Console) -> KillReport:
+    """Send every event; kill the bridge at 40 % and start it again at 60 %."""
+    killed: list[KillReport] = []
+    sent = 0
+    with _progress(console) as progress, _watch_disk(servers, progress):
+        bar = progress.add_task("events sent", total=FLIGHTS, note="")
+
+        def on_sent(count: int) -> None:
+            nonlocal sent
+            sent += count
+            progress.advance(bar, count)
+            if not killed and sent >= _KILL_AT * FLIGHTS:
+                killed.append(_kill(servers))
+                console.print(f"[bold red]kill -9[/bold red] of the bridge (process {servers.bridge.process.pid})")
+            elif killed and not servers.bridge.process.alive and sent >= _RESTART_AT * FLIGHTS:
+                servers.bridge.start()
+                console.print(f"bridge started again (process {servers.bridge.process.pid})")
+
+        producers = Producers(servers.broker.bootstrap, TOPIC, ledger)
+        producers.send_all(flights(), on_sent)
+        producers.close()
+    return killed[0]
+
+
+def wait_until_tiered(servers: Servers, console: Console) -> None:
+    """Wait until the broker's own log starts at its end: every record left its disk.
+
+    Raises:
+        StackError: that took longer than five minutes.
+    """
+    ends = servers.admin.end_offsets(TOPIC, PARTITIONS)
+    with _progress(console) as progress, _watch_disk(servers, progress):
+        bar = progress.add_task("offsets gone from the broker's disk", total=sum(ends.values()), note="")
+
+        def tiered() -> bool:
+            starts = servers.local_starts()
+            progress.update(bar, completed=sum(starts.values()))
+            return starts == ends
+
+        wait_for("the broker to delete its local segments", tiered, _TIER_S, _LOOK_S)
+
+
+def wait_until_published(servers: Servers, rows: int, console: Console) -> None:
+    """Wait until the table's current snapshot has `rows` rows.
+
+    Raises:
+        StackError: it had fewer, or more, for three minutes.
+    """
+    with _progress(console) as progress:
+        bar = progress.add_task("rows in the Iceberg table", total=rows, note="")
+
+        def published() -> bool:
+            found = published_rows(servers)
+            progress.update(bar, completed=found)
+            return found == rows
+
+        wait_for(f"{rows} rows in {TABLE}", published, _PUBLISH_S, _LOOK_S)
+
+
+def published_rows(servers: Servers) -> int:
+    """Rows of the table's current snapshot, by its summary; 0 while there is no table."""
+    try:
+        snapshot = open_table(servers.bridge.folder, TABLE).current_snapshot()
+    except NoSuchTableError:
+        return 0
+    if snapshot is None or snapshot.summary is None:
+        return 0
+    return int(snapshot.summary["total-records"] or 0)
+
+
+def _kill(servers: Servers) -> KillReport:
+    """Kill the bridge, in the middle of a copy when one is seen within five seconds."""
+    with contextlib.suppress(StackError):
+        wait_for("a running copy", lambda: servers.bridge.metric("tierberg_copies_running") > 0, _COPY_SEEN_S, 0.01)
+    copies = int(servers.bridge.metric("tierberg_copies_running"))
+    servers.bridge.kill()
+    return KillReport(len(servers.index_objects()), copies)
+
+
+def _progress(console: Console) -> Progress:
+    bars = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*bars, TextColumn("{task.fields[note]}"), console=console)
+
+
+@contextmanager
+def _watch_disk(servers: Servers, progress: Progress) -> Iterator[None]:
+    """Show segments in the store and bytes on the broker's disk until the block ends."""
+    stop = threading.Event()
+    bar = progress.add_task("segments in the store", total=None, note="")
+
+    def look() -> None:
+        while not stop.wait(_LOOK_S):
+            _show_disk(servers, progress, bar)
+        _show_disk(servers, progress, bar)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(10)
+
+
+def _show_disk(servers: Servers, progress: Progress, bar: TaskID) -> None:
+    note = f"{mib(servers.local_bytes())} on the broker's disk"
+    progress.update(bar, completed=len(servers.index_objects()), note=note)
