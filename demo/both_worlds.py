@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from demo.engines import Engine, Row
 from demo.events import Event
@@ -24,8 +25,13 @@ def show_side_by_side(console: Console, kafka: Row, engines: Sequence[Engine]) -
     for engine in engines:
         table.add_column(engine.name, overflow="fold")
     worlds = [kafka, *(engine.sample for engine in engines)]
-    table.add_row("timestamp (ms)", *(str(row.timestamp_ms) for row in worlds))
-    table.add_row("key", *(str(row.key) for row in worlds))
-    table.add_row("headers", *("\n".join(f"{name}={content!r}" for name, content in row.headers) for row in worlds))
-    table.add_row("value", *((row.value or b"").decode("utf-8", "replace") for row in worlds))
+    _add(table, "timestamp (ms)", [str(row.timestamp_ms) for row in worlds])
+    _add(table, "key", [str(row.key) for row in worlds])
+    _add(table, "headers", ["\n".join(f"{name}={content!r}" for name, content in row.headers) for row in worlds])
+    _add(table, "value", [(row.value or b"").decode("utf-8", "replace") for row in worlds])
     console.print(table)
+
+
+def _add(table: Table, name: str, cells: Sequence[str]) -> None:
+    # As text: record content is no markup.
+    table.add_row(name, *map(Text, cells))

@@ -18,6 +18,7 @@ from demo.ledger import Ledger
 _PATIENCE_S = 60.0
 _DIFFERENCES_SHOWN = 5
 Isolation = Literal["read_committed", "read_uncommitted"]
+ISOLATIONS: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
 
 
 @dataclass(slots=True)

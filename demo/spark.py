@@ -83,7 +83,7 @@ def ask_spark(session: Any, table: str, partition: int, offset: int) -> Engine:
 
 @contextmanager
 def _stderr_to(path: Path) -> Iterator[None]:
-    """Give children that start meanwhile another standard error: Spark's Java side writes warnings there all its life."""
+    """Give children that start meanwhile another standard error: Spark's Java side writes there all its life."""
     sys.stderr.flush()
     ours = os.dup(2)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -94,6 +94,14 @@ def wait_until_published(servers: Servers, rows: int, console: Console) -> None:
             return found == rows
 
         wait_for(f"{rows} rows in {TABLE}", published, _PUBLISH_S, _LOOK_S)
+
+
+@contextmanager
+def record_progress(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar; the block calls what it is given with how many more there are."""
+    with _progress(console) as progress:
+        bar = progress.add_task(what, total=total, note="")
+        yield lambda count: progress.advance(bar, count)
 
 
 def published_rows(servers: Servers) -> int:
