@@ -1,0 +1,105 @@
+"""The converter driven as the bridge drives it, with memory in place of a store."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import zstandard
+from crc32c import crc32c
+
+from benchmarks.meters import Spent, spent
+from benchmarks.segments import Segment
+from converter.columns import row_schema
+from converter.index import block_section, decode_block
+from converter.index_model import Block, Directory, StoredObjects
+from converter.limits import STEP_BYTES
+from converter.parser import SegmentParser
+from converter.replay import plan_read, replay
+from converter.transactions import Transactions
+from converter.types import ConvertOptions, UInt8Array
+from converter.writer import SegmentWriter
+from rsm_bridge.chunks import cut
+from rsm_bridge.limits import FRAME_BYTES_MAX
+
+_FRAME_BYTES = FRAME_BYTES_MAX // 2**20 * 2**20  # whole MiB, as the shim sends them
+_OBJECTS = StoredObjects(bytes(16), "data", "kept")
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What one segment became: the three objects and the directory of the index."""
+
+    data: bytes
+    kept: bytes
+    index: bytes
+    directory: Directory
+
+
+def convert(segment: Segment) -> Stored:
+    """One copy, from frames of 1 MiB to the finished objects, proof and index included."""
+    options = ConvertOptions()
+    transactions = Transactions.parse(None, None)
+    parser = SegmentParser(segment.metadata, options, transactions)
+    data, kept = io.BytesIO(), io.BytesIO()
+    writer = SegmentWriter(segment.metadata, options, row_schema(options.value_format), data, kept)
+    view = memoryview(segment.data)
+    for start in range(0, len(view), _FRAME_BYTES):
+        for step in parser.feed(view[start : start + _FRAME_BYTES]):
+            writer.add(step)
+    for step in parser.finish():
+        writer.add(step)
+    written = writer.finish({}, transactions, _OBJECTS)
+    return Stored(data.getvalue(), kept.getvalue(), written.index, written.directory)
+
+
+def blocks(stored: Stored) -> Iterator[Block]:
+    """The index's blocks, decoded from their ranges."""
+    for number in range(len(stored.directory.blocks)):
+        section = block_section(stored.directory, number)
+        data = memoryview(stored.index)[section.offset : section.offset + section.size]
+        yield decode_block(stored.directory, number, data)
+
+
+def chunk(stored: Stored, block: Block, first: int, end: int) -> UInt8Array:
+    """The served bytes of the block's batches [first, end)."""
+    plan = plan_read(stored.directory, block, first, end)
+    data = [memoryview(stored.data)[part.start : part.end] for part in plan.data]
+    kept = [memoryview(stored.kept)[part.start : part.end] for part in plan.kept]
+    return replay(stored.directory, block, plan, data, kept)
+
+
+def replay_all(stored: Stored) -> int:
+    """Every block and every chunk of about 1 MiB once, in order; returns the served bytes."""
+    served = 0
+    for block in blocks(stored):
+        starts = cut(block).starts
+        for first, end in pairwise(starts):
+            served += len(chunk(stored, block, first, end))
+    return served
+
+
+def zstd_floor(data: bytes) -> Spent:
+    """zstd-1 of these bytes, 4 MiB at a time, one thread."""
+    compressor = zstandard.ZstdCompressor(level=1)
+    with spent() as took:
+        for start in range(0, len(data), STEP_BYTES):
+            compressor.compress(data[start : start + STEP_BYTES])
+    return took
+
+
+def zstd_parts(data: bytes, part_bytes: int) -> list[bytes]:
+    """`data` as zstd-1 frames of `part_bytes` each, uncompressed."""
+    compressor = zstandard.ZstdCompressor(level=1)
+    return [compressor.compress(data[start : start + part_bytes]) for start in range(0, len(data), part_bytes)]
+
+
+def unzstd_floor(parts: list[bytes]) -> Spent:
+    """Decompression of every part and a CRC32C over what comes out: what no replay can do without."""
+    decompressor = zstandard.ZstdDecompressor()
+    with spent() as took:
+        for part in parts:
+            crc32c(decompressor.decompress(part))
+    return took

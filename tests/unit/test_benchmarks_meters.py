@@ -1,0 +1,100 @@
+"""Meters measure what they say."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from benchmarks.machine import load_average, machine, versions
+from benchmarks.meters import (
+    Sampler,
+    Spent,
+    interleaved,
+    median,
+    memory_bytes,
+    peak_memory_bytes,
+    percentile,
+    reset_peak_memory,
+    spent,
+    tree_cpu_s,
+)
+
+
+def burn(seconds):
+    end = time.process_time() + seconds
+    while time.process_time() < end:
+        pass
+
+
+def test_cpu_and_wall_are_told_apart():
+    with spent() as busy:
+        burn(0.05)
+    with spent() as idle:
+        time.sleep(0.05)
+    assert 0.05 <= busy.cpu_s < 0.5
+    assert idle.cpu_s < 0.04 < 0.05 <= idle.wall_s
+
+
+def test_figures_are_kept_when_the_work_raises():
+    box = []
+    with pytest.raises(RuntimeError), spent() as one:
+        box.append(one)
+        time.sleep(0.01)
+        raise RuntimeError
+    assert box[0].wall_s >= 0.01
+
+
+def test_work_is_done_in_turn():
+    order = []
+
+    def work(name):
+        def once():
+            order.append(name)
+            return Spent(cpu_s=float(len(order)))
+
+        return once
+
+    runs = interleaved([work("a"), work("b")], 3)
+    assert order == ["a", "b"] * 3
+    assert [[run.cpu_s for run in one] for one in runs] == [[1.0, 3.0, 5.0], [2.0, 4.0, 6.0]]
+
+
+def test_percentiles_and_medians():
+    values = [float(number) for number in range(1, 102)]
+    assert percentile(values, 50) == 51.0
+    assert percentile(values, 99) == 100.0
+    assert (percentile([], 99), median([]), median([3.0, 1.0, 2.0])) == (0.0, 0.0, 2.0)
+
+
+def test_a_child_counts_with_its_parent():
+    before = tree_cpu_s(os.getpid())
+    subprocess.run(
+        [sys.executable, "-c", "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"],
+        check=True,
+        timeout=60,
+    )
+    assert tree_cpu_s(os.getpid()) - before >= 0.2
+
+
+def test_the_peak_starts_again_after_a_reset():
+    pid = os.getpid()
+    block = bytearray(os.urandom(64 * 1024 * 1024))
+    high = peak_memory_bytes(pid)
+    del block
+    reset_peak_memory(pid)
+    assert memory_bytes(pid) <= peak_memory_bytes(pid) < high - 32 * 1024 * 1024
+
+
+def test_a_sampler_keeps_the_largest_value():
+    values = iter([1.0, 7.0, 3.0] + [2.0] * 1000)
+    with Sampler(lambda: next(values), 0.001) as sampler:
+        time.sleep(0.1)
+    assert sampler.peak == 7.0
+
+
+def test_the_machine_and_versions_are_named():
+    assert {"processor", "cores", "memory_gib", "system"} == set(machine())
+    assert {"python", "commit", "pyarrow", "numba"} <= set(versions())
+    assert load_average() >= 0
