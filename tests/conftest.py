@@ -1,0 +1,15 @@
+"""What every test shares."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+
+# Compiled kernels are kept in the project folder, so that only the first run pays for them.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parent.parent / "build" / "numba"))
+
+# A busy machine is slow, not wrong; examples are limited in number instead.
+settings.register_profile("tierberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.load_profile("tierberg")

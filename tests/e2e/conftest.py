@@ -1,0 +1,65 @@
+"""Real servers for the tests: one stock broker with our plugin and one bridge for the whole session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from stack.admin import Admin
+from stack.bridge import Bridge
+from stack.jars import KAFKA_VERSION
+from stack.kafka import BrokerOptions, KafkaBroker
+from stack.tiering import tierberg
+
+BRIDGE_SETTINGS = {
+    "publish_interval": "500ms",
+    "reclaim_grace": "0s",
+    "topics": [
+        {"pattern": "text-.*", "value_format": "string"},
+        {"pattern": "verbatim-.*", "mode": "verbatim"},
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A broker with our plugin, its bridge, and a client for topics."""
+
+    broker: KafkaBroker
+    bridge: Bridge
+    admin: Admin
+
+
+def start_pair(folder: Path, options: BrokerOptions | None = None) -> Pair:
+    bridge = Bridge(folder / "bridge", BRIDGE_SETTINGS)
+    options = options or BrokerOptions(version=os.environ.get("KAFKA_VERSION", KAFKA_VERSION))
+    broker = KafkaBroker(folder / "broker", tierberg(bridge.target, cluster_name="e2e"), options)
+    bridge.start()
+    try:
+        broker.start()
+    except BaseException:
+        bridge.stop()
+        raise
+    return Pair(broker, bridge, Admin(broker.bootstrap))
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Shared by all tests that leave it as they found it: running, with more topics."""
+    started = start_pair(tmp_path_factory.mktemp("pair"))
+    yield started
+    started.broker.stop()
+    started.bridge.stop()
+
+
+@pytest.fixture
+def own_pair(tmp_path: Path) -> Iterator[Pair]:
+    """For a test that kills or freezes its servers."""
+    started = start_pair(tmp_path)
+    yield started
+    started.broker.stop()
+    started.bridge.stop()

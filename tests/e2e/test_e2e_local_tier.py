@@ -1,0 +1,56 @@
+"""The stack itself, proven with Kafka's own LocalTieredStorage, so that a failure elsewhere is a failure of ours."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from demo.consume import read_back
+from demo.events import flights
+from demo.ledger import Ledger
+from demo.produce import Producers
+from stack.admin import TIERED, Admin
+from stack.jmx import JmxReader
+from stack.kafka import KafkaBroker
+from stack.tiering import local_tier
+from stack.waiting import wait_for
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+PARTITIONS = (0, 1, 2)
+
+
+def test_records_leave_the_disk_and_come_back(tmp_path: Path) -> None:
+    broker = KafkaBroker(tmp_path / "broker", local_tier(tmp_path / "tier"), None)
+    broker.start()
+    try:
+        admin = Admin(broker.bootstrap)
+        admin.create_topic("flights", 3, {**TIERED, "segment.ms": "630720000000"})
+        ledger = Ledger()
+        producers = Producers(broker.bootstrap, "flights", ledger)
+        sent: list[int] = []
+        producers.send_all(islice(flights(), 40_000), sent.append)
+        producers.close()
+        assert sum(sent) == 40_000 == ledger.committed_count()
+        assert ledger.aborted_count() > 0
+
+        ends = admin.end_offsets("flights", PARTITIONS)
+        wait_for(
+            "local segments to go",
+            lambda: {number: min(broker.local_segments("flights", number), default=0) for number in PARTITIONS} == ends,
+            90,
+        )
+        committed = read_back(broker.bootstrap, "flights", ledger, "read_committed", lambda _: None)
+        assert (committed.records, committed.differing) == (40_000, 0), committed.differences
+        everything = read_back(broker.bootstrap, "flights", ledger, "read_uncommitted", lambda _: None)
+        assert everything.records == 40_000 + ledger.aborted_count()
+        assert everything.differing == 0, everything.differences
+        with JmxReader(broker.jmx_port) as jmx:
+            copied = jmx.topic_total("RemoteCopyBytesPerSec", "flights")
+            assert jmx.topic_total("RemoteFetchBytesPerSec", "flights") >= copied > 0
+            assert jmx.topic_total("RemoteFetchBytesPerSec", "nobody") == 0
+    finally:
+        broker.stop()
+    assert not broker.process.alive
