@@ -81,3 +81,6 @@ PAGE_VALUES_MAX: Final = 2**28
 
 #: Nesting of a Thrift struct.
 THRIFT_DEPTH_MAX: Final = 16
+
+#: Ranges of one object that are this close are read as one: a request costs more than the bytes between.
+READ_GAP_BYTES: Final = 64 * KIB

@@ -70,7 +70,7 @@ class PositionAssigner:
         return positions
 
     def offset_index(self) -> bytes:
-        """The OFFSET index of all batches so far: Kafka's 8-byte big-endian entries (relative last offset, position)."""
+        """The OFFSET index of the batches so far: Kafka's 8-byte big-endian entries (relative last offset, position)."""
         return b"".join(self._entries)
 
     def _collect(self, relative: Int64Array, positions: Int64Array) -> None:

@@ -1,0 +1,163 @@
+"""How tables of integers are stored in a block: residuals, zigzag, byte planes, zstd.
+
+A column is first replaced by what it differs from a prediction (row_start from the rows before it, served CRC from the
+original CRC, …), so that most columns are all zero. Residuals are zigzagged and cut into byte planes, lowest first, as
+many as the largest needs; planes of like bytes compress to nearly nothing, and what cannot (checksums) costs just its
+own bytes. All arithmetic is modulo 2^64, so every value comes back whatever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import zstandard
+
+from converter.errors import SegmentError
+from converter.limits import BLOCK_PART_BYTES_MAX, ZSTD_LEVEL_INDEX
+from converter.types import BATCH_DTYPE, BatchFlag, BatchTable, Int64Array, PageTable
+
+_BATCH_COLUMNS = tuple(BATCH_DTYPE.names or ())
+
+
+def pack(columns: Sequence[Int64Array]) -> tuple[bytes, int]:
+    """Store equally long columns; returns the bytes and their size before compression, nothing and 0 for no rows."""
+    if not len(columns[0]):
+        return b"", 0
+    widths = bytearray()
+    planes: list[bytes] = []
+    for column in columns:
+        zigzag = ((column << 1) ^ (column >> 63)).astype("<u8")
+        width = (int(zigzag.max()).bit_length() + 7) // 8
+        widths.append(width)
+        planes.append(zigzag.view(np.uint8).reshape(-1, 8)[:, :width].T.tobytes())
+    raw = bytes(widths) + b"".join(planes)
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL_INDEX).compress(raw), len(raw)
+
+
+def unpack(data: bytes | memoryview, raw_size: int, columns: int, rows: int) -> list[Int64Array]:
+    """The inverse of :func:`pack`; raises SegmentError("corrupt_object")."""
+    if rows == 0:
+        if len(data) or raw_size:
+            raise SegmentError("corrupt_object", "index columns do not have the size they claim")
+        return [np.empty(0, dtype=np.int64) for _ in range(columns)]
+    raw = np.frombuffer(inflate(data, raw_size), dtype=np.uint8)
+    widths = raw[:columns].astype(np.int64)
+    if len(widths) != columns or widths.max(initial=0) > 8 or len(raw) != columns + int(widths.sum()) * rows:
+        raise SegmentError("corrupt_object", "index columns do not have the size they claim")
+    out: list[Int64Array] = []
+    at = columns
+    for width in widths.tolist():
+        wide = np.zeros((rows, 8), dtype=np.uint8)
+        wide[:, :width] = raw[at : at + width * rows].reshape(width, rows).T
+        zigzag = wide.view("<u8").reshape(rows)
+        out.append((zigzag >> 1).astype(np.int64) ^ -(zigzag & 1).astype(np.int64))
+        at += width * rows
+    return out
+
+
+def inflate(data: bytes | memoryview, raw_size: int) -> bytes:
+    """Decompress one zstd frame of exactly `raw_size` bytes; raises SegmentError("corrupt_object")."""
+    if not 0 <= raw_size <= BLOCK_PART_BYTES_MAX:
+        raise SegmentError("corrupt_object", f"a part of the index claims {raw_size} bytes")
+    try:
+        # decompress() ignores its limit when the frame declares a size, so the declared size is checked first.
+        if zstandard.frame_content_size(data) != raw_size:
+            raise SegmentError("corrupt_object", "a part of the index declares another size")
+        return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise SegmentError("corrupt_object", f"a part of the index does not decompress: {error}") from error
+
+
+#: Stored as the difference from the batch before.
+_DIFFERENCES = ("leader_epoch", "base_timestamp", "producer_id", "base_sequence", "timestamps_start")
+#: Stored as the difference from another column, plus a constant.
+_RELATIVE = {
+    "count": ("last_offset_delta", 1),
+    "max_timestamp": ("base_timestamp", 0),
+    "served_size": ("length", 12),
+    "served_crc": ("crc", 0),
+}
+
+
+def pack_batches(batches: BatchTable) -> tuple[bytes, int]:
+    """Store a slice of the batch table."""
+    columns = {name: batches[name].astype(np.int64) for name in _BATCH_COLUMNS}
+    residuals = dict(columns)
+    for name, step in _steps(columns).items():
+        residuals[name] = np.diff(columns[name], prepend=np.int64(0)) - _after(step)
+    for name, (other, constant) in _RELATIVE.items():
+        residuals[name] = columns[name] - columns[other] - constant
+    for name in _DIFFERENCES:
+        residuals[name] = np.diff(columns[name], prepend=np.int64(0))
+    return pack([residuals[name] for name in _BATCH_COLUMNS])
+
+
+def unpack_batches(data: bytes | memoryview, raw_size: int, count: int) -> BatchTable:
+    """The inverse of :func:`pack_batches`; raises SegmentError("corrupt_object")."""
+    columns = dict(zip(_BATCH_COLUMNS, unpack(data, raw_size, len(_BATCH_COLUMNS), count), strict=True))
+    for name in _DIFFERENCES:
+        columns[name] = np.cumsum(columns[name])
+    for name, (other, constant) in _RELATIVE.items():
+        columns[name] = columns[name] + columns[other] + constant
+    for name, step in _steps(columns).items():
+        columns[name] = np.cumsum(columns[name] + _after(step))
+    batches = np.empty(count, dtype=BATCH_DTYPE)
+    for name, column in columns.items():
+        batches[name] = column
+    return batches
+
+
+def _steps(columns: dict[str, Int64Array]) -> dict[str, Int64Array]:
+    """By how much a running column is expected to grow from each batch to the next."""
+    original = columns["length"] + 12
+    kept = (columns["flags"] & int(BatchFlag.KEPT)) != 0
+    return {
+        "base_offset": columns["last_offset_delta"] + 1,
+        "row_start": columns["row_count"],
+        "kept_start": np.where(kept, columns["served_size"], 0),
+        "position": np.minimum(original, columns["served_size"]),
+        "source_position": original,
+    }
+
+
+def _after(step: Int64Array) -> Int64Array:
+    """`step` one place later, with 0 in front."""
+    return np.concatenate((np.zeros(1, dtype=np.int64), step[:-1])) if len(step) else step
+
+
+def pack_pages(pages: PageTable) -> tuple[bytes, int]:
+    """Store a slice of the page table."""
+    first_row, offset = pages.first_row, pages.offset
+    row_count, length = pages.row_count.astype(np.int64), pages.length.astype(np.int64)
+    return pack(
+        [
+            np.diff(pages.column.astype(np.int64), prepend=np.int64(0)),
+            np.diff(first_row, prepend=np.int64(0)) - _after(row_count),
+            row_count,
+            np.diff(offset, prepend=np.int64(0)) - _after(length),
+            length,
+        ]
+    )
+
+
+def unpack_pages(data: bytes | memoryview, raw_size: int, count: int) -> PageTable:
+    """The inverse of :func:`pack_pages`; raises SegmentError("corrupt_object")."""
+    column, first_row, row_count, offset, length = unpack(data, raw_size, 5, count)
+    return PageTable(
+        column=np.cumsum(column).astype(np.int16),
+        first_row=np.cumsum(first_row + _after(row_count)),
+        row_count=row_count.astype(np.int32),
+        offset=np.cumsum(offset + _after(length)),
+        length=length.astype(np.int32),
+    )
+
+
+def pack_deltas(deltas: Int64Array) -> tuple[bytes, int]:
+    """Store timestamp deltas."""
+    return pack([deltas])
+
+
+def unpack_deltas(data: bytes | memoryview, raw_size: int, count: int) -> Int64Array:
+    """The inverse of :func:`pack_deltas`; raises SegmentError("corrupt_object")."""
+    return unpack(data, raw_size, 1, count)[0]

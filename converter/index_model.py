@@ -1,0 +1,160 @@
+"""What a segment index says, once decoded. docs/format.md gives the bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from converter.types import (
+    BatchTable,
+    Cause,
+    ConvertOptions,
+    IndexType,
+    Int64Array,
+    LeaderEpoch,
+    PageTable,
+    SegmentMetadata,
+)
+
+#: One block of the index: up to 4096 batches with what is needed to read them. Stored as it is in the directory.
+BLOCK_DTYPE = np.dtype(
+    [
+        ("first_batch", "<i8"),  # number of its first batch in the segment
+        ("batches", "<i4"),
+        ("first_offset", "<i8"),
+        ("last_offset", "<i8"),  # inclusive
+        ("position", "<i8"),  # served position of its first batch
+        ("row_start", "<i8"),
+        ("rows", "<i8"),
+        ("deltas_start", "<i8"),  # first of its timestamp deltas
+        ("deltas", "<i8"),
+        ("pages", "<i4"),
+        ("offset", "<i8"),  # where its bytes begin in the index object
+        ("batches_length", "<i4"),  # stored bytes of its three parts, which follow one another
+        ("deltas_length", "<i4"),
+        ("pages_length", "<i4"),
+        ("batches_raw", "<i4"),  # what they decompress to
+        ("deltas_raw", "<i4"),
+        ("pages_raw", "<i4"),
+        ("crc32c", "<u4"),  # of the stored bytes of all three parts
+    ]
+)
+
+BlockTable = npt.NDArray[np.void]  # dtype BLOCK_DTYPE
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObjects:
+    """The keys one copy attempt writes to, under the store's root; `attempt_id` is 16 bytes."""
+
+    attempt_id: bytes
+    data_key: str
+    kept_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as it was written: its key, its size in bytes and the CRC32C of all of it."""
+
+    key: str
+    size: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A range of the index object: `[offset, offset + size)`, with the CRC32C of its bytes."""
+
+    offset: int
+    size: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True)
+class UndecidedTransaction:
+    """Batches of one producer whose decision is not in this segment; offsets inclusive."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction that the producer snapshot calls open at the segment's end."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CauseCount:
+    """How many batches have a cause, with their records and served bytes."""
+
+    cause: Cause
+    batches: int
+    records: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What publishing needs of the batches, so that it reads no block.
+
+    `leader_epochs` are the runs seen in the batches: (epoch, base offset of the run's first batch). With
+    `undecided_overflow` the list of undecided transactions is empty and the blocks must be read.
+    """
+
+    batches: int
+    rows: int
+    served_bytes: int
+    markers: int
+    leader_epochs: tuple[LeaderEpoch, ...]
+    undecided: tuple[UndecidedTransaction, ...]
+    undecided_overflow: bool
+    open_transactions: tuple[OpenTransaction, ...]
+    transaction_conflict: bool
+    quarantined: tuple[CauseCount, ...]
+    kept: tuple[CauseCount, ...]
+    verbatim: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """The front of a segment index: everything but the batches.
+
+    `data` is None for a segment without rows and `kept` for one without kept bytes: no object exists then, `footer`
+    is None with `data`. `files` holds Kafka's own indexes byte for byte, and under OFFSET our own sparse one;
+    TRANSACTION is missing when the segment had none.
+    """
+
+    metadata: SegmentMetadata
+    options: ConvertOptions
+    attempt_id: bytes
+    data: StoredObject | None
+    kept: StoredObject | None
+    summary: Summary
+    files: Mapping[IndexType, Section]
+    footer: Section | None
+    footer_raw_size: int
+    blocks: BlockTable
+    directory_size: int
+    total_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One decoded block: its batches, the pages that hold their rows, their timestamp deltas.
+
+    `deltas[0]` is the delta number `deltas_start` of the segment.
+    """
+
+    number: int
+    first_batch: int
+    batches: BatchTable
+    pages: PageTable
+    deltas: Int64Array
+    deltas_start: int

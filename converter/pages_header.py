@@ -1,0 +1,109 @@
+"""Page headers (parquet.thrift `PageHeader`, Thrift compact protocol), read by a kernel: a fetch meets many."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from converter.kernel import kernel
+from converter.types import Int64Array, UInt8Array
+
+#: Places in the array that read_page_header() fills.
+TYPE: Final = 0
+UNCOMPRESSED_SIZE: Final = 1
+COMPRESSED_SIZE: Final = 2
+NUM_VALUES: Final = 4
+ENCODING: Final = 5
+DEFINITION_ENCODING: Final = 6
+REPETITION_ENCODING: Final = 7
+FIELDS: Final = 8
+
+DATA_PAGE: Final = 0
+PLAIN: Final = 0
+RLE: Final = 3
+DELTA_BINARY_PACKED: Final = 5
+
+_DATA_PAGE_HEADER: Final = 5  # field of PageHeader
+_DEPTH_MAX: Final = 4
+
+
+@kernel
+def read_varint(data: UInt8Array, p: int, end: int) -> tuple[int, int]:
+    """An unsigned varint at p: (value, position after it), or (0, -1) when it is cut or too long."""
+    value = np.uint64(0)
+    shift = np.uint64(0)
+    while p < end:
+        byte = np.uint64(data[p])
+        p += 1
+        value |= (byte & np.uint64(0x7F)) << shift
+        if byte < np.uint64(0x80):
+            return np.int64(value), p
+        shift += np.uint64(7)
+        if shift > np.uint64(63):
+            break
+    return np.int64(0), -1
+
+
+@kernel
+def zigzag(value: int) -> int:
+    """A signed number from its unsigned form."""
+    unsigned = np.uint64(value)
+    return np.int64(unsigned >> np.uint64(1)) ^ -np.int64(unsigned & np.uint64(1))
+
+
+@kernel
+def read_page_header(data: UInt8Array, out: Int64Array) -> int:  # noqa: C901  (one loop over one format)
+    """Fill `out` (FIELDS long, -1 where a field is missing) from the header at the start of `data`.
+
+    Returns its length, or -1 when it is no page header. Nothing but `data` is read.
+    """
+    out[:] = -1
+    end = len(data)
+    p = 0
+    depth = 0
+    # Field ids of the structs around, and whether they lie inside data_page_header.
+    fields = np.zeros(_DEPTH_MAX + 1, dtype=np.int64)
+    while True:
+        if p >= end:
+            return -1
+        head = data[p]
+        p += 1
+        if head == 0:
+            if depth == 0:
+                return p
+            depth -= 1
+            continue
+        kind = head & 0x0F
+        if head >> 4:
+            fields[depth] += head >> 4
+        else:
+            raw, p = read_varint(data, p, end)
+            if p < 0:
+                return -1
+            fields[depth] = zigzag(raw)
+        if kind == 1 or kind == 2:
+            continue
+        if kind == 3:
+            p += 1
+        elif kind >= 4 and kind <= 6:
+            raw, p = read_varint(data, p, end)
+            if p < 0:
+                return -1
+            field = fields[depth]
+            if depth == 0 and field >= 1 and field <= 4:
+                out[field - 1] = zigzag(raw)
+            elif depth == 1 and fields[0] == _DATA_PAGE_HEADER and field >= 1 and field <= 4:
+                out[field + 3] = zigzag(raw)
+        elif kind == 8:
+            size, p = read_varint(data, p, end)
+            if p < 0 or size < 0 or size > end - p:
+                return -1
+            p += size
+        elif kind == 12:
+            if depth == _DEPTH_MAX:
+                return -1
+            depth += 1
+            fields[depth] = 0
+        else:
+            return -1

@@ -1,0 +1,125 @@
+"""From a data file's footer and offset indexes to its page table.
+
+The writer keeps the last bytes of the file it wrote, from the end of the last page on: column indexes, offset indexes
+and footer. Only leaves that a fetch reads get into the table. The same function serves `verify`, over a stored file.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from converter.columns import HEADER_KEY_LEAF, HEADER_VALUE_LEAF, KEY, LEAF_COLUMNS, OFFSET, RAW_VALUE, TIMESTAMP, VALUE
+from converter.errors import SegmentError
+from converter.thrift import ThriftStruct, read_struct
+from converter.types import Int64Array, PageTable
+
+#: What a fetch reads.
+READ_LEAVES = (VALUE, OFFSET, TIMESTAMP, KEY, HEADER_KEY_LEAF, HEADER_VALUE_LEAF, RAW_VALUE)
+
+_PARQUET_MAGIC = b"PAR1"
+# parquet.thrift: FileMetaData.row_groups, RowGroup.columns, RowGroup.num_rows, ColumnChunk.meta_data,
+# ColumnMetaData.path_in_schema, ColumnChunk.offset_index_offset, OffsetIndex.page_locations,
+# PageLocation.offset, .compressed_page_size, .first_row_index.
+_ROW_GROUPS, _COLUMNS, _NUM_ROWS, _META_DATA, _PATH = 4, 1, 3, 3, 3
+_INDEX_OFFSET, _LOCATIONS = 4, 1
+_PAGE_OFFSET, _PAGE_LENGTH, _FIRST_ROW = 1, 2, 3
+
+
+def footer_of(tail: bytes) -> bytes:
+    """The footer (FileMetaData, Thrift) from the last bytes of a Parquet file.
+
+    Raises:
+        SegmentError: `corrupt_object` when `tail` does not end a Parquet file or does not reach back to its footer.
+    """
+    size = int.from_bytes(tail[-8:-4], "little")
+    if len(tail) < 8 or tail[-4:] != _PARQUET_MAGIC or size > len(tail) - 8:
+        raise SegmentError("corrupt_object", "no Parquet footer")
+    return tail[-8 - size : -8]
+
+
+def footer_metadata(footer: bytes) -> pq.FileMetaData:
+    """PyArrow's view of a footer, as if the data file had been opened.
+
+    Raises:
+        SegmentError: `corrupt_object`.
+    """
+    file = _PARQUET_MAGIC + footer + len(footer).to_bytes(4, "little") + _PARQUET_MAGIC
+    try:
+        return pq.read_metadata(io.BytesIO(file))
+    except (OSError, ValueError) as error:
+        raise SegmentError("corrupt_object", f"Parquet footer does not parse: {error}") from error
+
+
+def page_table(tail: bytes, tail_start: int) -> PageTable:
+    """The page table of a data file.
+
+    Args:
+        tail: the last bytes of the file, from before the first offset index on.
+        tail_start: where in the file they begin.
+
+    Raises:
+        SegmentError: `corrupt_object` when footer or offset indexes do not parse or contradict each other.
+    """
+    footer, _ = read_struct(footer_of(tail))
+    columns: dict[int, list[tuple[Int64Array, int, int]]] = {}
+    row_start = 0
+    try:
+        for group in footer[_ROW_GROUPS]:
+            for chunk in group[_COLUMNS]:
+                leaf = b".".join(chunk[_META_DATA][_PATH]).decode()
+                if leaf in READ_LEAVES:
+                    pages = _locations(chunk, tail, tail_start)
+                    columns.setdefault(LEAF_COLUMNS.index(leaf), []).append((pages, row_start, group[_NUM_ROWS]))
+            row_start += group[_NUM_ROWS]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise SegmentError("corrupt_object", f"Parquet footer lacks what the page table needs: {error!r}") from error
+    return _join(columns)
+
+
+def _locations(chunk: ThriftStruct, tail: bytes, tail_start: int) -> Int64Array:
+    """Page locations of a column chunk: rows of (offset, length, first row in the row group)."""
+    index, _ = read_struct(tail, chunk[_INDEX_OFFSET] - tail_start)
+    return np.array(
+        [(p[_PAGE_OFFSET], p[_PAGE_LENGTH], p[_FIRST_ROW]) for p in index[_LOCATIONS]], dtype=np.int64
+    ).reshape(-1, 3)
+
+
+def _join(columns: dict[int, list[tuple[Int64Array, int, int]]]) -> PageTable:
+    numbers: list[Int64Array] = []
+    first_rows: list[Int64Array] = []
+    counts: list[Int64Array] = []
+    offsets: list[Int64Array] = []
+    lengths: list[Int64Array] = []
+    for number in sorted(columns):
+        for pages, row_start, rows in columns[number]:
+            numbers.append(np.full(len(pages), number, dtype=np.int64))
+            first_rows.append(pages[:, 2] + row_start)
+            counts.append(np.diff(pages[:, 2], append=np.int64(rows)))
+            offsets.append(pages[:, 0])
+            lengths.append(pages[:, 1])
+
+    def joined(parts: list[Int64Array]) -> Int64Array:
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+    return PageTable(
+        column=joined(numbers).astype(np.int16),
+        first_row=joined(first_rows),
+        row_count=joined(counts).astype(np.int32),
+        offset=joined(offsets),
+        length=joined(lengths).astype(np.int32),
+    )
+
+
+def page_slice(pages: PageTable, row_start: int, row_end: int) -> PageTable:
+    """The pages that hold rows of `[row_start, row_end)`."""
+    hit = (pages.first_row < row_end) & (pages.first_row + pages.row_count > row_start)
+    return PageTable(
+        column=pages.column[hit],
+        first_row=pages.first_row[hit],
+        row_count=pages.row_count[hit],
+        offset=pages.offset[hit],
+        length=pages.length[hit],
+    )

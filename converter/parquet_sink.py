@@ -1,0 +1,56 @@
+"""What a data file is written into: counts, checksums, and keeps the file's tail."""
+
+from __future__ import annotations
+
+import io
+from typing import BinaryIO
+
+from crc32c import crc32c
+
+
+class CountingSink(io.RawIOBase):
+    """Passes writes on to `target`, which stays open.
+
+    Attributes:
+        size: bytes written so far.
+        crc32c: CRC32C of them.
+        tail: bytes written since :meth:`keep_tail`.
+        tail_start: where the tail begins in the file.
+    """
+
+    def __init__(self, target: BinaryIO) -> None:
+        super().__init__()
+        self._target: BinaryIO | None = target
+        self._keep = False
+        self.size = 0
+        self.crc32c = 0
+        self.tail = bytearray()
+        self.tail_start = 0
+
+    def keep_tail(self) -> None:
+        """Keep what is written from here on."""
+        self._keep = True
+        self.tail_start = self.size
+
+    def discard(self) -> None:
+        """Drop all further writes: closing a Parquet writer would otherwise complete an aborted file."""
+        self._target = None
+
+    def writable(self) -> bool:
+        """True: pyarrow asks."""
+        return True
+
+    def tell(self) -> int:
+        """Bytes written so far."""
+        return self.size
+
+    def write(self, data: object) -> int:
+        """Count, checksum and pass on a buffer; returns its size in bytes."""
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        if self._target is not None:
+            self._target.write(view)
+            self.crc32c = crc32c(view, self.crc32c)
+            if self._keep:
+                self.tail += view
+        self.size += len(view)
+        return len(view)

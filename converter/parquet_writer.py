@@ -1,0 +1,145 @@
+"""Rows into one Parquet file, shaped so that single pages can be read back.
+
+Byte-string columns are PLAIN without dictionary, offset and timestamp DELTA_BINARY_PACKED, pages about 256 KiB. Arrow's
+writer looks at a page's size only after a fixed number of rows, which would make pages of 1 MB values a gigabyte
+large; but it also looks at the end of every chunk of a column, so columns are handed over in chunks of about a page.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from converter.columns import ERROR, OFFSET, PARTITION, TIMESTAMP, TIMESTAMP_TYPE, VALUE_SIZE
+from converter.limits import PAGE_BYTES, ROW_GROUP_BYTES, ROW_GROUP_ROWS, ZSTD_LEVEL_DATA
+from converter.pagetable import footer_of, page_table
+from converter.parquet_sink import CountingSink
+from converter.types import Int64Array, PageTable
+
+
+class RowFile:
+    """Writes record batches; at most one row group of rows is buffered.
+
+    Args:
+        schema: of columns.row_schema; its `PARQUET:field_id` metadata is kept.
+        target: where the file goes. Nothing is written before the first row.
+    """
+
+    def __init__(self, schema: pa.Schema, target: BinaryIO) -> None:
+        self._schema = schema
+        self._sink = CountingSink(target)
+        self._writer: pq.ParquetWriter | None = None
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
+        self._pending_rows = 0
+        self.rows = 0
+        self.footer = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes written; all of the file after :meth:`close`."""
+        return self._sink.size
+
+    @property
+    def crc32c(self) -> int:
+        """CRC32C of the bytes written."""
+        return self._sink.crc32c
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Append rows; closes the row group when it is full."""
+        self._pending.append(rows)
+        self._pending_bytes += rows.nbytes
+        self._pending_rows += rows.num_rows
+        if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
+            self._flush()
+
+    def close(self) -> PageTable | None:
+        """Complete the file; returns its page table, or None when there were no rows and hence no file."""
+        self._flush()
+        if self._writer is None:
+            return None
+        self._sink.keep_tail()
+        self._writer.close()
+        tail = bytes(self._sink.tail)
+        self.footer = footer_of(tail)
+        return page_table(tail, self._sink.tail_start)
+
+    def abort(self) -> None:
+        """Write nothing more. What is already written is no complete Parquet file."""
+        self._pending.clear()
+        self._sink.discard()
+        if self._writer is not None:
+            self._writer.close()
+
+    def _flush(self) -> None:
+        if not self._pending_rows:
+            return
+        if self._writer is None:
+            self._writer = _open(self._schema, self._sink)
+        columns = [
+            pa.chunked_array(
+                [part for batch in self._pending for part in page_chunks(batch.column(i))], type=self._schema.types[i]
+            )
+            for i in range(len(self._schema))
+        ]
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema), row_group_size=self._pending_rows)
+        self.rows += self._pending_rows
+        self._pending.clear()
+        self._pending_bytes = self._pending_rows = 0
+
+
+def _open(schema: pa.Schema, sink: CountingSink) -> pq.ParquetWriter:
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        version="2.6",
+        data_page_version="1.0",
+        compression="zstd",
+        compression_level=ZSTD_LEVEL_DATA,
+        use_dictionary=[PARTITION, TIMESTAMP_TYPE, ERROR],
+        column_encoding=dict.fromkeys((OFFSET, TIMESTAMP, VALUE_SIZE), "DELTA_BINARY_PACKED"),
+        write_statistics=[PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, VALUE_SIZE, ERROR],
+        data_page_size=PAGE_BYTES,
+        write_page_index=True,
+        store_schema=False,
+    )
+
+
+def page_chunks(column: pa.Array) -> list[pa.Array]:
+    """Slices of a column, each about a page of bytes or a single row above that."""
+    ends = _row_ends(column)
+    if ends is None or not len(ends) or ends[-1] <= PAGE_BYTES:
+        return [column]
+    # A row that ends in another page-sized stretch than the row before begins a chunk.
+    stretch = ends // PAGE_BYTES
+    cuts = np.flatnonzero(np.diff(stretch)) + 1
+    edges = [0, *cuts.tolist(), len(column)]
+    return [column.slice(start, end - start) for start, end in pairwise(edges) if end > start]
+
+
+def _row_ends(column: pa.Array) -> Int64Array | None:
+    """Bytes of values up to the end of each row, or None for a column of fixed width."""
+    if pa.types.is_list(column.type):
+        entries = column.values
+        offsets = column.offsets.to_numpy()
+        total = np.zeros(len(offsets), dtype=np.int64)
+        for i in range(entries.type.num_fields):
+            total += _value_offsets(entries.field(i))[offsets]
+    elif pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        total = _value_offsets(column)
+    else:
+        return None
+    return total[1:] - total[0]
+
+
+def _value_offsets(column: pa.Array) -> Int64Array:
+    """The n + 1 value offsets of a binary or string array."""
+    buffer = column.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(column) + 1, dtype=np.int64)
+    offsets = np.frombuffer(buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
+    return offsets.astype(np.int64)

@@ -1,0 +1,150 @@
+"""Steps in; one data file, the kept bytes and the segment index out.
+
+Everything streams: rows are buffered up to one row group, batches up to one block. Nothing is complete before
+:meth:`SegmentWriter.finish`; after :meth:`SegmentWriter.abort` nothing ever is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+from crc32c import crc32c
+
+from converter.block_writer import BlockWriter
+from converter.index import encode_index
+from converter.index_model import Directory, OpenTransaction, StoredObject, StoredObjects, Summary
+from converter.parquet_writer import RowFile
+from converter.position import PositionAssigner
+from converter.summary import SummaryBuilder
+from converter.transactions import Transactions
+from converter.types import BatchFlag, ConvertOptions, IndexType, ParsedStep, SegmentMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenSegment:
+    """What a copy has to store and to say.
+
+    A segment without rows has no data file: `data_size` is 0, nothing was written to the sink and the index names no
+    data object. The same holds for kept bytes. `footer` is the data file's Parquet footer (also in the index), empty
+    without a data file; `rows` is the number of rows of the data file.
+    """
+
+    index: bytes
+    directory: Directory
+    footer: bytes
+    rows: int
+    data_size: int
+    data_crc32c: int
+    kept_size: int
+    kept_crc32c: int
+
+
+class SegmentWriter:
+    """Writes one segment.
+
+    Args:
+        metadata: the segment's metadata.
+        options: the topic's rule.
+        schema: columns.row_schema for the rule, with the field ids to write.
+        data: where the Parquet file goes. It is written in order and never closed here.
+        kept: where kept bytes go, likewise.
+    """
+
+    def __init__(
+        self, metadata: SegmentMetadata, options: ConvertOptions, schema: pa.Schema, data: BinaryIO, kept: BinaryIO
+    ) -> None:
+        self._metadata = metadata
+        self._options = options
+        self._file = RowFile(schema, data)
+        self._kept = kept
+        self._kept_size = 0
+        self._kept_crc32c = 0
+        self._positions = PositionAssigner(metadata.start_offset, metadata.segment_size_bytes)
+        self._blocks = BlockWriter()
+        self._summary = SummaryBuilder()
+
+    def add(self, step: ParsedStep) -> None:
+        """Write the next step. Positions are assigned here, whatever the step says.
+
+        Raises:
+            SegmentError: `invalid_segment` when offsets or sizes contradict the metadata.
+            ValueError: the step contradicts itself (rows, kept bytes or deltas missing).
+        """
+        batches = step.batches.copy()
+        kept_bytes = sum(len(part) for part in step.kept)
+        is_kept = (batches["flags"] & BatchFlag.KEPT) != 0
+        if int(batches["row_count"].sum(dtype=np.int64)) != step.rows.num_rows:
+            raise ValueError("a step's rows are not those of its batches")
+        if int(batches["served_size"][is_kept].sum(dtype=np.int64)) != kept_bytes:
+            raise ValueError("a step's kept bytes are not those of its batches")
+        if int(batches["count"][batches["timestamps_start"] >= 0].sum(dtype=np.int64)) != len(step.timestamp_deltas):
+            raise ValueError("a step's timestamp deltas are not those of its batches")
+        batches["position"] = self._positions.assign(batches)
+        for part in step.kept:
+            self._kept.write(part)
+            self._kept_crc32c = crc32c(part, self._kept_crc32c)
+        self._kept_size += kept_bytes
+        if step.rows.num_rows:
+            self._file.add(step.rows)
+        self._summary.add(batches)
+        self._blocks.add(batches, step.timestamp_deltas)
+
+    def finish(
+        self,
+        files: Mapping[IndexType, bytes],
+        transactions: Transactions,
+        objects: StoredObjects,
+        *,
+        transaction_conflicts: int = 0,
+    ) -> WrittenSegment:
+        """Complete the data file and build the index.
+
+        Args:
+            files: Kafka's indexes byte for byte, without OFFSET, which is replaced by our own; TRANSACTION may be
+                missing.
+            transactions: what was made of the transaction index and producer snapshot.
+            objects: the keys data and kept bytes are stored under.
+            transaction_conflicts: SegmentParser.transaction_conflicts, once its last step was taken.
+        """
+        pages = self._file.close()
+        table, blocks = self._blocks.finish(pages)
+        verbatim = self._options.mode == "verbatim"
+        directory = Directory(
+            metadata=self._metadata,
+            options=self._options,
+            attempt_id=objects.attempt_id,
+            data=None if pages is None else StoredObject(objects.data_key, self._file.size, self._file.crc32c),
+            kept=StoredObject(objects.kept_key, self._kept_size, self._kept_crc32c) if self._kept_size else None,
+            summary=self._summarize(transactions, transaction_conflicts, verbatim),
+            files={},
+            footer=None,
+            footer_raw_size=0,
+            blocks=table,
+            directory_size=0,
+            total_size=0,
+        )
+        stored: dict[IndexType, bytes] = {kind: bytes(data) for kind, data in files.items() if kind != IndexType.OFFSET}
+        stored[IndexType.OFFSET] = self._positions.offset_index()
+        index, directory = encode_index(directory, stored, None if pages is None else self._file.footer, blocks)
+        return WrittenSegment(
+            index=index,
+            directory=directory,
+            footer=self._file.footer,
+            rows=self._file.rows,
+            data_size=self._file.size,
+            data_crc32c=self._file.crc32c,
+            kept_size=self._kept_size,
+            kept_crc32c=self._kept_crc32c,
+        )
+
+    def abort(self) -> None:
+        """Stop writing. The data written so far is no readable Parquet file; the caller aborts its uploads."""
+        self._file.abort()
+
+    def _summarize(self, transactions: Transactions, conflicts: int, verbatim: bool) -> Summary:
+        open_transactions = tuple(OpenTransaction(producer, first) for producer, first in transactions.opened.tolist())
+        return self._summary.build(open_transactions, conflicts > 0, verbatim)
