@@ -1,0 +1,80 @@
+"""What a batch is, by its header and its CRC alone: the first column of the table in parser.py."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+
+from converter.codecs import ZSTD
+from converter.framing import CODEC_MASK, CONTROL, TRANSACTIONAL
+from converter.kernel import readonly
+from converter.rebuild import served_checksums
+from converter.transactions import ABORTED, UNDECIDED, Transactions
+from converter.types import BatchFlag, BatchTable, BoolArray, Cause, Int64Array, UInt8Array
+
+_LEGACY_CRC_START = 16
+
+
+def is_control(batches: BatchTable) -> BoolArray:
+    """Batches flagged CONTROL."""
+    return (batches["flags"] & BatchFlag.CONTROL) != 0
+
+
+def _flag(batches: BatchTable, mask: BoolArray, flags: BatchFlag, cause: Cause) -> None:
+    batches["flags"] = np.where(mask, batches["flags"] | np.uint16(flags), batches["flags"])
+    batches["cause"] = np.where(mask, np.uint8(cause), batches["cause"])
+
+
+def classify(
+    batches: BatchTable, raw: UInt8Array, starts: Int64Array, ends: Int64Array, transactions: Transactions
+) -> BoolArray:
+    """Fill flags, cause, control_type, served_size and served_crc as far as headers and CRCs tell.
+
+    Args:
+        batches: framed batches; batch i is raw[starts[i]:ends[i]].
+
+    Returns:
+        the batches whose records should become rows; all others are KEPT.
+    """
+    batches["control_type"] = -1
+    batches["served_size"] = ends - starts
+    batches["served_crc"] = served_checksums(batches, readonly(raw, np.uint8), starts, ends)
+    current = batches["magic"] == 2
+    legacy = (batches["magic"] == 0) | (batches["magic"] == 1)
+    damaged = current & (batches["served_crc"] != batches["crc"])
+    _flag(batches, ~current, BatchFlag.KEPT | BatchFlag.QUARANTINED, Cause.UNDECODABLE)
+    if legacy.any():
+        _flag(batches, legacy, BatchFlag.LEGACY, Cause.LEGACY_MAGIC)
+        damaged |= _damaged_legacy(batches, legacy, raw, starts, ends)
+    _flag(batches, damaged, BatchFlag.KEPT | BatchFlag.QUARANTINED, Cause.BAD_CRC)
+    good = current & ~damaged
+    control = good & ((batches["attributes"] & CONTROL) != 0)
+    _flag(batches, control, BatchFlag.KEPT | BatchFlag.CONTROL, Cause.NO_ROWS)
+    data = good & ~control
+    empty = data & (batches["count"] == 0)
+    _flag(batches, empty, BatchFlag.KEPT, Cause.NO_ROWS)
+    unknown = data & ~empty & (((batches["attributes"] & CODEC_MASK) > ZSTD) | (batches["count"] < 0))
+    _flag(batches, unknown, BatchFlag.KEPT | BatchFlag.QUARANTINED, Cause.UNDECODABLE)
+    wanted = data & ~empty & ~unknown
+    transactional = np.flatnonzero(wanted & ((batches["attributes"] & TRANSACTIONAL) != 0))
+    if len(transactional):
+        picked = batches[transactional]
+        decisions = np.zeros(len(batches), dtype=np.uint8)
+        decisions[transactional] = transactions.decide(picked["producer_id"], picked["base_offset"])
+        _flag(batches, decisions == ABORTED, BatchFlag.KEPT | BatchFlag.ABORTED, Cause.NO_ROWS)
+        _flag(batches, decisions == UNDECIDED, BatchFlag.UNDECIDED, Cause.NONE)
+        wanted &= decisions != ABORTED
+    return wanted
+
+
+def _damaged_legacy(
+    batches: BatchTable, legacy: BoolArray, raw: UInt8Array, starts: Int64Array, ends: Int64Array
+) -> BoolArray:
+    """Legacy batches whose CRC-32 (of all from the magic byte on) is wrong."""
+    damaged = np.zeros(len(batches), dtype=np.bool_)
+    view = memoryview(raw)
+    for i in np.flatnonzero(legacy).tolist():
+        found = zlib.crc32(view[starts[i] + _LEGACY_CRC_START : ends[i]])
+        damaged[i] = found != int(batches["crc"][i])
+    return damaged

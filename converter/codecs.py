@@ -1,0 +1,185 @@
+"""Decompression of a batch's records, never beyond a limit.
+
+Each function writes into a caller's buffer of limit + 1 bytes at most, grown as bytes really come: what a frame says
+about its size is not believed (zstd's one-shot call with a limit returned 64 MiB for a 1 MiB limit). Codec numbers are
+the low three bits of the batch attributes. Snappy is Kafka's xerial framing, or one raw block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cramjam
+import lz4.frame
+import numpy as np
+import zstandard
+from isal import isal_zlib
+
+from converter import limits
+from converter.types import UInt8Array
+
+NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES = 16
+_PIECE_BYTES_MIN = 64 * limits.KIB
+_PIECE_BYTES_MAX = 4 * limits.MIB
+_GZIP_WBITS = 31
+
+
+class LimitExceeded(Exception):
+    """The records are larger than the limit."""
+
+
+class Undecodable(Exception):
+    """The bytes do not follow the codec's format."""
+
+
+class PlainBuffer:
+    """Decompressed records of the batches of a step, one after another."""
+
+    def __init__(self) -> None:
+        self.data: UInt8Array = np.empty(limits.STEP_RECORDS_BYTES, dtype=np.uint8)
+        self.size = 0
+
+    def reset(self) -> None:
+        """Forget the bytes; a buffer that one huge batch made large is dropped."""
+        self.size = 0
+        if len(self.data) > limits.SCRATCH_BYTES_MAX:
+            self.data = np.empty(limits.STEP_RECORDS_BYTES, dtype=np.uint8)
+
+    def room(self, size: int) -> UInt8Array:
+        """At least `size` writable bytes after the ones held. Invalid after the next call."""
+        if size > len(self.data) - self.size:
+            grown = np.empty(max(self.size + size, 2 * len(self.data)), dtype=np.uint8)
+            grown[: self.size] = self.data[: self.size]
+            self.data = grown
+        return self.data[self.size :]
+
+    def append(self, piece: bytes | memoryview) -> None:
+        room = self.room(len(piece))
+        room[: len(piece)] = np.frombuffer(piece, dtype=np.uint8)
+        self.size += len(piece)
+
+
+def decompress(codec: int, data: memoryview, out: PlainBuffer, limit: int) -> int:
+    """Append the decompressed bytes to `out` and return their number, 0 to `limit`.
+
+    On an error `out` holds what it held before.
+
+    Raises:
+        LimitExceeded: there are more than `limit` bytes.
+        Undecodable: damaged, cut or followed by something else, or an unknown codec.
+    """
+    start = out.size
+    decoder = _DECODERS.get(codec)
+    if decoder is None:
+        raise Undecodable(f"codec {codec} is unknown")
+    try:
+        decoder(data, out, limit)
+    except (LimitExceeded, Undecodable):
+        out.size = start
+        raise
+    except (MemoryError, RuntimeError, ValueError, EOFError, OSError) as error:
+        out.size = start
+        raise Undecodable(str(error)) from error
+    except (isal_zlib.error, cramjam.DecompressionError, zstandard.ZstdError) as error:
+        out.size = start
+        raise Undecodable(str(error)) from error
+    return out.size - start
+
+
+def _take(out: PlainBuffer, start: int, limit: int, piece: bytes | memoryview) -> None:
+    if len(piece) > limit - (out.size - start):
+        raise LimitExceeded
+    out.append(piece)
+
+
+def _piece_bytes(data: memoryview) -> int:
+    """How much to ask a decoder for at once: enough for most batches, little enough to stop early."""
+    return min(max(8 * len(data), _PIECE_BYTES_MIN), _PIECE_BYTES_MAX)
+
+
+def _gzip(data: memoryview, out: PlainBuffer, limit: int) -> None:
+    start = out.size
+    rest: bytes | memoryview = data
+    while len(rest):
+        member = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
+        chunk: bytes | memoryview = rest
+        while not member.eof:
+            piece = member.decompress(chunk, _piece_bytes(data))
+            if not piece and not member.unconsumed_tail and not member.eof:
+                raise Undecodable("gzip member is cut")
+            _take(out, start, limit, piece)
+            chunk = member.unconsumed_tail
+        rest = member.unused_data
+
+
+def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
+    p = _XERIAL_HEADER_BYTES
+    while p < len(data):
+        if bytes(data[p : p + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:  # streams may be concatenated
+            p += _XERIAL_HEADER_BYTES
+            continue
+        size = int.from_bytes(data[p : p + 4], "big", signed=True)
+        p += 4
+        if size < 0 or size > len(data) - p:
+            raise Undecodable("snappy block ends beyond the batch")
+        yield data[p : p + size]
+        p += size
+
+
+def _snappy(data: memoryview, out: PlainBuffer, limit: int) -> None:
+    start = out.size
+    framed = len(data) >= _XERIAL_HEADER_BYTES and bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
+    for block in _xerial_blocks(data) if framed else (data,):
+        if len(block) == 0:
+            continue
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > limit - (out.size - start):
+            raise LimitExceeded
+        # Snappy gives at most 64 bytes for three: a longer claim is a lie and must not allocate.
+        if size > 32 * len(block):
+            raise Undecodable("snappy block claims more than it can hold")
+        room = out.room(size)[:size]
+        if cramjam.snappy.decompress_raw_into(block, room) != size:
+            raise Undecodable("snappy block is shorter than it claims")
+        out.size += size
+
+
+def _lz4(data: memoryview, out: PlainBuffer, limit: int) -> None:
+    start = out.size
+    frame = lz4.frame.LZ4FrameDecompressor()
+    chunk: bytes | memoryview = data
+    while not frame.eof:
+        piece = frame.decompress(chunk, max_length=_piece_bytes(data))
+        if not piece and frame.needs_input and not frame.eof:
+            raise Undecodable("lz4 frame is cut")
+        _take(out, start, limit, piece)
+        chunk = b""
+
+
+def _zstd(data: memoryview, out: PlainBuffer, limit: int) -> None:
+    start = out.size
+    decompressor: Any = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+    with decompressor.stream_reader(data, read_across_frames=True) as reader:
+        while True:
+            allowed = limit - (out.size - start)
+            room = out.room(min(_piece_bytes(data), allowed + 1))
+            count = reader.readinto(room[: min(len(room), allowed + 1)])
+            if count == 0:
+                break
+            if count > allowed:
+                raise LimitExceeded
+            out.size += count
+
+
+_ZSTD_WINDOW_BYTES_MAX = 128 * limits.MIB
+
+_DECODERS: dict[int, Callable[[memoryview, PlainBuffer, int], None]] = {
+    GZIP: _gzip,
+    SNAPPY: _snappy,
+    LZ4: _lz4,
+    ZSTD: _zstd,
+}

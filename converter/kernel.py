@@ -1,0 +1,36 @@
+"""How hot loops are compiled: numba, cached on disk, without the GIL.
+
+Kernels have no bounds checks. Each one says what its caller must have checked; inside, a length is tested as
+`length > end - position`, because `position + length` may wrap.
+
+numba compiles a kernel again for every new combination of argument types, and a read-only array is a type of its own.
+Arrays that come from outside therefore go through :func:`readonly`, so that a fetch never waits for a compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def kernel(function: Function) -> Function:
+    """Compile a function on first call for the argument types it is called with."""
+    return cast(Function, numba.njit(cache=True, nogil=True)(function))
+
+
+def readonly(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A read-only, aligned, contiguous view of `array` with this dtype; copies only where the array is not that.
+
+    Packed record dtypes are never aligned and are taken as they are.
+    """
+    wanted = np.dtype(dtype)
+    requirements = ["C"] if wanted.names else ["C", "A"]
+    view = np.require(array, dtype=wanted, requirements=requirements).view()
+    view.setflags(write=False)
+    return view

@@ -1,0 +1,223 @@
+"""Which transactional batches of a segment are aborted, which are open at its end.
+
+Two small files of the broker say it, so one pass over the log is enough:
+
+* the transaction index lists every abort whose marker lies in the segment: producer id, first offset, marker's offset;
+* the producer snapshot, taken at the segment's end, lists for every producer the first offset of its open transaction.
+
+A transactional batch is ABORTED if the index covers it, UNDECIDED if its transaction is open at the end, committed
+otherwise. The markers in the segment are compared with that on the way (:class:`MarkerCheck`): a batch is decided by
+the first COMMIT or ABORT of the same producer id above it; epochs are not compared, because from transaction.version 2
+on the marker's epoch is one more than the data's.
+
+A file that is absent or damaged never fails a copy. Then every transactional batch is UNDECIDED at first, and
+:meth:`Transactions.settle` clears those that a COMMIT in the segment decides. (No transaction index at all is normal:
+no abort.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from converter import limits
+from converter.checksum import checksum
+from converter.kernel import kernel, readonly
+from converter.types import BatchFlag, BatchTable, Int64Array, UInt8Array
+
+COMMITTED, ABORTED, UNDECIDED = range(3)
+CONTROL_ABORT, CONTROL_COMMIT = 0, 1
+
+_TRANSACTIONAL = 0x10
+
+_ABORTED_TXN_DTYPE = np.dtype(
+    [("version", ">i2"), ("producer_id", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")]
+)
+_PRODUCER_DTYPE = np.dtype(
+    [
+        ("producer_id", ">i8"),
+        ("epoch", ">i2"),
+        ("last_sequence", ">i4"),
+        ("last_offset", ">i8"),
+        ("offset_delta", ">i4"),
+        ("timestamp", ">i8"),
+        ("coordinator_epoch", ">i4"),
+        ("open_first", ">i8"),
+    ]
+)
+_SNAPSHOT_VERSION = 1
+_SNAPSHOT_CRC_END = 6
+_SNAPSHOT_HEAD_BYTES = 10
+
+
+@kernel
+def _decide(producers: Int64Array, offsets: Int64Array, aborted: Int64Array, opened: Int64Array, out: UInt8Array) -> None:
+    """`aborted` is (n, 3): producer id, first, highest last so far; `opened` (m, 2); both ascending."""
+    for i in range(len(producers)):
+        low, high = 0, len(aborted)
+        while low < high:
+            middle = (low + high) // 2
+            if aborted[middle, 0] < producers[i] or (
+                aborted[middle, 0] == producers[i] and aborted[middle, 1] <= offsets[i]
+            ):
+                low = middle + 1
+            else:
+                high = middle
+        if low > 0 and aborted[low - 1, 0] == producers[i] and offsets[i] <= aborted[low - 1, 2]:
+            out[i] = ABORTED
+            continue
+        low, high = 0, len(opened)
+        while low < high:
+            middle = (low + high) // 2
+            if opened[middle, 0] < producers[i]:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(opened) and opened[low, 0] == producers[i] and opened[low, 1] <= offsets[i]:
+            out[i] = UNDECIDED
+
+
+def _parse_aborted(data: bytes) -> Int64Array | None:
+    """(n, 3) as _decide() wants it; None where the file is damaged."""
+    if len(data) % _ABORTED_TXN_DTYPE.itemsize or len(data) > limits.TRANSACTION_FILE_BYTES_MAX:
+        return None
+    entries = np.frombuffer(data, dtype=_ABORTED_TXN_DTYPE)
+    if (entries["version"] != 0).any() or (entries["first"] > entries["last"]).any():
+        return None
+    table = np.column_stack([entries[name].astype(np.int64) for name in ("producer_id", "first", "last")])
+    table = table[np.lexsort((table[:, 1], table[:, 0]))]
+    for producer in np.unique(table[:, 0]).tolist():
+        mine = table[:, 0] == producer
+        table[mine, 2] = np.maximum.accumulate(table[mine, 2])
+    return np.ascontiguousarray(table)
+
+
+def _parse_snapshot(data: bytes) -> Int64Array | None:
+    """(m, 2): producer id and first offset of the open transactions; None where the file is damaged."""
+    if not _SNAPSHOT_HEAD_BYTES <= len(data) <= limits.TRANSACTION_FILE_BYTES_MAX:
+        return None
+    version = int.from_bytes(data[:2], "big", signed=True)
+    crc = int.from_bytes(data[2:_SNAPSHOT_CRC_END], "big")
+    count = int.from_bytes(data[_SNAPSHOT_CRC_END:_SNAPSHOT_HEAD_BYTES], "big", signed=True)
+    if version != _SNAPSHOT_VERSION or checksum(data[_SNAPSHOT_CRC_END:]) != crc:
+        return None
+    if count < 0 or len(data) - _SNAPSHOT_HEAD_BYTES != count * _PRODUCER_DTYPE.itemsize:
+        return None
+    entries = np.frombuffer(data, dtype=_PRODUCER_DTYPE, offset=_SNAPSHOT_HEAD_BYTES)
+    entries = entries[entries["open_first"] >= 0]
+    table = np.column_stack([entries[name].astype(np.int64) for name in ("producer_id", "open_first")])
+    return np.ascontiguousarray(table[np.lexsort((table[:, 1], table[:, 0]))])
+
+
+_NO_ABORTS = np.empty((0, 3), dtype=np.int64)
+_NONE_OPEN = np.empty((0, 2), dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """What the broker's files say. `known` is False where one of them could not be used."""
+
+    known: bool = True
+    aborted: Int64Array = field(default_factory=_NO_ABORTS.copy)
+    opened: Int64Array = field(default_factory=_NONE_OPEN.copy)
+
+    @classmethod
+    def parse(cls, txn_index: bytes | None, producer_snapshot: bytes | None) -> Transactions:
+        """From the bytes of the two files; `None` is a file the broker did not send. Never raises for bad bytes."""
+        aborted = _parse_aborted(txn_index or b"")
+        opened = None if producer_snapshot is None else _parse_snapshot(producer_snapshot)
+        if aborted is None or opened is None:
+            return cls(False, _NO_ABORTS.copy() if aborted is None else aborted, _NONE_OPEN.copy())
+        return cls(True, aborted, opened)
+
+    def decide(self, producer_ids: Int64Array, base_offsets: Int64Array) -> UInt8Array:
+        """COMMITTED, ABORTED or UNDECIDED for each transactional data batch."""
+        out = np.full(len(producer_ids), COMMITTED if self.known else UNDECIDED, dtype=np.uint8)
+        _decide(
+            readonly(producer_ids, np.int64),
+            readonly(base_offsets, np.int64),
+            readonly(self.aborted, np.int64),
+            readonly(self.opened, np.int64),
+            out,
+        )
+        return out
+
+    def settle(self, batches: BatchTable) -> None:
+        """Clear UNDECIDED in a whole segment's batch table where a COMMIT in the segment decides the batch.
+
+        Does nothing when the files are known. Batches that an ABORT in the segment decides stay UNDECIDED: they have
+        rows, which the publisher must leave out.
+        """
+        if self.known:
+            return
+        flags = batches["flags"]
+        undecided = (flags & BatchFlag.UNDECIDED) != 0
+        marker = ((flags & BatchFlag.CONTROL) != 0) & np.isin(batches["control_type"], (CONTROL_ABORT, CONTROL_COMMIT))
+        picked = np.flatnonzero(undecided | marker)
+        next_marker: dict[int, int] = {}
+        for i in picked[::-1].tolist():
+            producer = int(batches["producer_id"][i])
+            if marker[i]:
+                next_marker[producer] = int(batches["control_type"][i])
+            elif next_marker.get(producer) == CONTROL_COMMIT:
+                flags[i] &= ~int(BatchFlag.UNDECIDED) & 0xFFFF
+
+
+class MarkerCheck:
+    """Compares decisions with the markers seen in the segment. Holds one small entry per open producer."""
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._known = transactions.known
+        self._pending: dict[int, int] = {}  # producer id -> decisions since its last marker, as bits 1 << decision
+        self.conflicts = 0
+
+    def see(self, batches: BatchTable) -> None:
+        """Take the next batches of the segment, flags and control types filled."""
+        if not self._known:
+            return
+        flags = batches["flags"]
+        transactional = (batches["attributes"] & _TRANSACTIONAL) != 0
+        control = (flags & BatchFlag.CONTROL) != 0
+        marker = control & np.isin(batches["control_type"], (CONTROL_ABORT, CONTROL_COMMIT))
+        data = transactional & ~control & ((flags & (BatchFlag.ROWS | BatchFlag.ABORTED)) != 0)
+        picked = np.flatnonzero(marker | data)
+        if len(picked) == 0:
+            return
+        picked = picked[np.argsort(batches["producer_id"][picked], kind="stable")]
+        decision = np.where((flags[picked] & BatchFlag.ABORTED) != 0, ABORTED, COMMITTED)
+        decision = np.where((flags[picked] & BatchFlag.UNDECIDED) != 0, UNDECIDED, decision)
+        self._see_sorted(batches["producer_id"][picked], marker[picked], batches["control_type"][picked], decision)
+
+    def _see_sorted(
+        self,
+        producers: npt.NDArray[np.int64],
+        marker: npt.NDArray[np.bool_],
+        control: npt.NDArray[np.int16],
+        decision: npt.NDArray[np.int64],
+    ) -> None:
+        """Work on runs: batches of one producer up to and with a marker, or up to its last batch here."""
+        starts = np.ones(len(producers), dtype=np.bool_)
+        starts[1:] = (producers[1:] != producers[:-1]) | marker[:-1]
+        first = np.flatnonzero(starts)
+        last = np.append(first[1:], len(producers)) - 1
+        bits = np.where(marker, 0, 1 << decision)
+        seen = np.bitwise_or.reduceat(bits, first)
+        new_producer = np.ones(len(first), dtype=np.bool_)
+        new_producer[1:] = producers[first[1:]] != producers[first[:-1]]
+        for run in np.flatnonzero(new_producer).tolist():
+            seen[run] |= self._pending.pop(int(producers[first[run]]), 0)
+        ended = marker[last]
+        expected = np.where(control[last] == CONTROL_ABORT, 1 << ABORTED, 1 << COMMITTED)
+        self.conflicts += int(np.count_nonzero(ended & (seen != 0) & (seen != expected)))
+        for run in np.flatnonzero(~ended).tolist():
+            self._pending[int(producers[first[run]])] = int(seen[run])
+
+    def finish(self) -> int:
+        """Number of conflicts, those included that lack a marker for a batch said to be decided."""
+        open_ = sum(1 for bits in self._pending.values() if bits != 1 << UNDECIDED)
+        self._pending.clear()
+        self.conflicts += open_
+        return self.conflicts
+
