@@ -66,8 +66,8 @@ def blocks(stored: Stored) -> Iterator[Block]:
 def chunk(stored: Stored, block: Block, first: int, end: int) -> UInt8Array:
     """The served bytes of the block's batches [first, end)."""
     plan = plan_read(stored.directory, block, first, end)
-    data = [memoryview(stored.data)[part.start : part.end] for part in plan.data]
-    kept = [memoryview(stored.kept)[part.start : part.end] for part in plan.kept]
+    data = [memoryview(stored.data)[start : start + length] for start, length in plan.data]
+    kept = [memoryview(stored.kept)[start : start + length] for start, length in plan.kept]
     return replay(stored.directory, block, plan, data, kept)
 
 
