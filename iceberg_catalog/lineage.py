@@ -1,0 +1,115 @@
+"""R1, R2: which epoch of the log is the living one at each offset, and how much of a segment belongs to it.
+
+"The higher leader epoch wins" is wrong per offset: a leader elected uncleanly in epoch 4 can be followed by one in
+epoch 5 that has the log of epoch 3 and never had the rows of epoch 4. What wins is the newest *history*: the
+leader-epoch checkpoint that came with the newest copy, completed downwards by weaker ones where it says nothing.
+
+A checkpoint is cut at its broker's log start, which hides where its first epoch began. Taking the cut for the epoch's
+start would look like a divergence, so such a hole is entered as UNKNOWN, and nothing is ever compared with it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from iceberg_catalog.plan_types import PartState, Runs, Segment
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Entries (epoch, start), ascending by start, of the history known up to `end` (exclusive)."""
+
+    entries: Runs = ()
+    end: int = 0
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Which of two histories is newer: last epoch, then end."""
+        return (self.entries[-1][0] if self.entries else UNKNOWN - 1, self.end)
+
+    def epoch_at(self, offset: int) -> int | None:
+        """The epoch at an offset; UNKNOWN in a hole, None outside what is known."""
+        number = bisect_right(self.entries, offset, key=lambda entry: entry[1]) - 1
+        return self.entries[number][0] if number >= 0 and offset < self.end else None
+
+    def end_of(self, offset: int) -> int:
+        """Where the entry that holds `offset` ends, exclusive."""
+        number = bisect_right(self.entries, offset, key=lambda entry: entry[1])
+        return self.entries[number][1] if number < len(self.entries) else self.end
+
+
+def of_segment(segment: Segment) -> Lineage:
+    """What one index says: its own batches below the checkpoint's first entry, then the checkpoint."""
+    start = segment.checkpoint[0][1] if segment.checkpoint else segment.end + 1
+    own = tuple(run for run in segment.runs if run[1] < start)
+    told = tuple(entry for entry in segment.checkpoint if entry[1] <= segment.end)
+    return Lineage(_merged((*own, *told)), segment.end + 1)
+
+
+def fold(segments: Iterable[Segment], state: PartState) -> Lineage:
+    """The living history from all indexes, tombstoned ones too, and the recorded one."""
+    known = [of_segment(segment) for segment in segments]
+    if state.lineage:
+        known.append(Lineage(state.lineage, state.known_end))
+    result = Lineage()
+    for newer in sorted(known, key=lambda item: (*item.rank, item.entries)):
+        result = _complete(newer, result) if newer.entries else result
+    return result
+
+
+def _complete(newer: Lineage, older: Lineage) -> Lineage:
+    """`newer`, with what `older` knows below its first entry."""
+    epoch, first = newer.entries[0]
+    kept = tuple(entry for entry in older.entries if entry[1] < first and entry[0] <= epoch)
+    if not kept:
+        return newer
+    dropped = [entry[1] for entry in older.entries if entry not in kept]
+    reach = min([older.end, *dropped])
+    if reach < first and kept[-1][0] not in (epoch, UNKNOWN):
+        kept = (*(entry for entry in kept if entry[1] < reach), (UNKNOWN, reach))
+    return Lineage(_merged((*kept, *newer.entries)), newer.end)
+
+
+def _merged(entries: Runs) -> Runs:
+    """Without entries that repeat the epoch before them."""
+    return tuple(entry for n, entry in enumerate(entries) if n == 0 or entry[0] != entries[n - 1][0])
+
+
+def valid_end(runs: Runs, base: int, end: int, lineage: Lineage) -> int:
+    """R2: offset up to which [base, end) of a segment or file is alive, exclusive; `base` if nothing is.
+
+    From the newest epoch run to the oldest: the first that agrees with the lineage proves itself up to the lineage's
+    end of that epoch, and everything before it, because two logs that agree on a batch agree on all before it.
+    """
+    if not lineage.entries:
+        return end
+    run_end = end
+    for epoch, start in reversed(runs):
+        at = max(start, base, lineage.entries[0][1])
+        if lineage.epoch_at(at) == epoch:
+            return max(base, min(run_end, max(lineage.end_of(at), start)))
+        run_end = start
+    return base
+
+
+def divergence(old: Lineage, new: Lineage) -> int | None:
+    """R3: first offset where both are known and differ; None if they do not.
+
+    If they differ where the record begins already, it is the start of the first newer epoch.
+    """
+    if not old.entries or not new.entries:
+        return None
+    begin = max(old.entries[0][1], new.entries[0][1])
+    points = sorted({begin} | {start for _, start in (*old.entries, *new.entries) if start > begin})
+    for point in points:
+        before, after = old.epoch_at(point), new.epoch_at(point)
+        if before is None or after is None:
+            return None
+        if UNKNOWN not in (before, after) and before != after:
+            newer = [start for epoch, start in new.entries if epoch > before]
+            return min(newer) if point == begin and newer else point
+    return None
