@@ -7,18 +7,17 @@ import io.grpc.netty.NegotiationType;
 import io.grpc.netty.NettyChannelBuilder;
 import io.netty.buffer.PooledByteBufAllocator;
 import io.netty.channel.ChannelOption;
-import io.netty.channel.EventLoopGroup;
-import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.channel.EventLoop;
+import io.netty.channel.SingleThreadIoEventLoop;
 import io.netty.channel.nio.NioIoHandler;
 import io.netty.channel.socket.nio.NioSocketChannel;
-import io.netty.util.concurrent.DefaultThreadFactory;
-import io.netty.util.concurrent.GlobalEventExecutor;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 import java.io.IOException;
 import java.security.GeneralSecurityException;
 import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ThreadFactory;
@@ -45,7 +44,8 @@ final class BridgeChannels implements AutoCloseable {
 
     private final PooledByteBufAllocator buffers =
         new PooledByteBufAllocator(true, 1, 1, PAGE_BYTES, CHUNK_ORDER, 0, 0, false);
-    private final EventLoopGroup eventLoop;
+    private final List<Thread> threads = new CopyOnWriteArrayList<>();
+    private final EventLoop eventLoop;
     private final ExecutorService lookups;
     private final String target;
     private final ManagedChannel copy;
@@ -61,12 +61,20 @@ final class BridgeChannels implements AutoCloseable {
     BridgeChannels(ShimConfig config) throws IOException, GeneralSecurityException {
         target = config.host() + ":" + config.port();
         PemTls tls = config.tls() == null ? null : new PemTls(config.tls());
-        ThreadFactory loopThreads = new DefaultThreadFactory("tierberg-io", true);
-        eventLoop = new MultiThreadIoEventLoopGroup(1, loopThreads, NioIoHandler.newFactory());
-        lookups = Executors.newSingleThreadExecutor(new DefaultThreadFactory("tierberg-lookup", true));
+        // A loop without a group: a group reports its end on a global thread that idles for a second after it.
+        eventLoop = new SingleThreadIoEventLoop(null, (ThreadFactory) task -> thread("tierberg-io", task),
+            NioIoHandler.newFactory());
+        lookups = Executors.newSingleThreadExecutor(task -> thread("tierberg-lookup", task));
         copy = open(config, tls);
         fetch = open(config, tls);
         control = open(config, tls);
+    }
+
+    private Thread thread(String name, Runnable task) {
+        Thread thread = new Thread(task, name);
+        thread.setDaemon(true);
+        threads.add(thread);
+        return thread;
     }
 
     private ManagedChannel open(ShimConfig config, PemTls tls) throws IOException {
@@ -159,19 +167,18 @@ final class BridgeChannels implements AutoCloseable {
             for (ManagedChannel channel : channels) {
                 channel.awaitTermination(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
             }
-            lookups.shutdownNow();
-            eventLoop.shutdownGracefully(0, CLOSE_WAIT_MS, TimeUnit.MILLISECONDS);
-            eventLoop.awaitTermination(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
-            lookups.awaitTermination(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
-            // Netty reports the loop's end on a thread of its own, which then idles for a second.
-            GlobalEventExecutor.INSTANCE.awaitInactivity(CLOSE_WAIT_MS, TimeUnit.MILLISECONDS);
+            stopThreads();
+            for (Thread thread : threads) {
+                thread.join(Math.max(1, TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime())));
+            }
         } catch (InterruptedException e) {
+            stopThreads();
             Thread.currentThread().interrupt();
-        } catch (IllegalStateException e) {
-            LOG.trace("that thread was never started", e);
-        } finally {
-            lookups.shutdownNow();
-            eventLoop.shutdownGracefully(0, 0, TimeUnit.MILLISECONDS);
         }
+    }
+
+    private void stopThreads() {
+        lookups.shutdownNow();
+        eventLoop.shutdownGracefully(0, CLOSE_WAIT_MS, TimeUnit.MILLISECONDS);
     }
 }

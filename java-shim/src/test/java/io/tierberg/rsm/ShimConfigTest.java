@@ -1,0 +1,118 @@
+package io.tierberg.rsm;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import org.apache.kafka.common.config.ConfigException;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Map;
+
+class ShimConfigTest {
+    @TempDir
+    Path folder;
+
+    private static ShimConfig parse(String... pairs) {
+        Map<String, Object> properties = new HashMap<>(Map.of("bridge.target", "b:1", "cluster.name", "c"));
+        for (int i = 0; i < pairs.length; i += 2) {
+            properties.put(pairs[i], pairs[i + 1]);
+        }
+        return ShimConfig.parse(properties);
+    }
+
+    private static String refused(String... pairs) {
+        return assertThrows(ConfigException.class, () -> parse(pairs)).getMessage();
+    }
+
+    @Test
+    void defaults() {
+        ShimConfig config = parse("broker.id", "1", "unknown.key", "x");
+        assertEquals("b", config.host());
+        assertEquals(1, config.port());
+        assertEquals("c", config.clusterName());
+        assertNull(config.tls());
+        assertEquals(3_000, config.connectTimeoutMs());
+        assertEquals(30_000, config.copyStallTimeoutMs());
+        assertEquals(600_000, config.copyProgressTimeoutMs());
+        assertEquals(5_000, config.fetchFirstByteTimeoutMs());
+        assertEquals(5_000, config.fetchFrameTimeoutMs());
+        assertEquals(2_000, config.deleteTimeoutMs());
+    }
+
+    @ParameterizedTest
+    @CsvSource({"bridge.local:7050, bridge.local, 7050", "10.0.0.1:65535, 10.0.0.1, 65535", "[::1]:9, ::1, 9"})
+    void targets(String target, String host, int port) {
+        ShimConfig config = parse("bridge.target", target);
+        assertEquals(host, config.host());
+        assertEquals(port, config.port());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"bridge", "bridge:", ":7050", "bridge:0", "bridge:65536", "bridge:x", "::1:7", "a/b:1",
+        "dns:///a:1"})
+    void targetsThatAreNone(String target) {
+        String message = refused("bridge.target", target);
+        assertTrue(message.contains("bridge.target") && message.contains("expected host:port"), message);
+    }
+
+    @Test
+    void unixSocketsAreRefusedWithTheReason() {
+        String message = refused("bridge.target", "unix:/run/tierberg.sock");
+        assertTrue(message.contains("connects by TCP only"), message);
+    }
+
+    @Test
+    void requiredKeysAreNamed() {
+        assertTrue(assertThrows(ConfigException.class, () -> ShimConfig.parse(Map.of("bridge.target", "b:1")))
+            .getMessage().contains("cluster.name"));
+        assertTrue(assertThrows(ConfigException.class, () -> ShimConfig.parse(Map.of("cluster.name", "c")))
+            .getMessage().contains("bridge.target"));
+        assertTrue(refused("cluster.name", "").contains("cluster.name"));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"connect.timeout.ms", "copy.stall.timeout.ms", "copy.progress.timeout.ms",
+        "fetch.first.byte.timeout.ms", "fetch.frame.timeout.ms", "delete.timeout.ms"})
+    void timeoutsHaveARange(String key) {
+        for (String value : new String[] {"0", "-1", "3600001", "soon"}) {
+            assertTrue(refused(key, value).contains(key));
+        }
+        assertNotNull(parse(key, "1"));
+    }
+
+    @Test
+    void tlsKeysGoTogether() throws IOException {
+        String file = Files.writeString(folder.resolve("some.pem"), "x").toString();
+        String absent = folder.resolve("absent.pem").toString();
+        assertTrue(refused("bridge.tls.enabled", "true").contains("bridge.tls.ca.file is required"));
+        assertTrue(refused("bridge.tls.ca.file", file).contains("bridge.tls.enabled is not true"));
+        assertTrue(refused("bridge.tls.server.name", "x").contains("bridge.tls.enabled is not true"));
+        assertTrue(refused("bridge.tls.enabled", "true", "bridge.tls.ca.file", absent).contains("no such file"));
+        assertTrue(refused("bridge.tls.enabled", "true", "bridge.tls.ca.file", file, "bridge.tls.key.file", file)
+            .contains("go together"));
+        assertTrue(refused("bridge.tls.enabled", "maybe").contains("bridge.tls.enabled"));
+        ShimConfig.Tls tls = parse("bridge.tls.enabled", "true", "bridge.tls.ca.file", file,
+            "bridge.tls.key.file", file, "bridge.tls.certificate.file", file, "bridge.tls.server.name", "n").tls();
+        assertEquals("n", tls.serverName());
+        assertEquals(Path.of(file), tls.key());
+    }
+
+    @Test
+    void filesThatHoldNoCertificateAreNamedByConfigure() throws IOException {
+        Path file = Files.writeString(folder.resolve("some.pem"), "no certificate");
+        String message = assertThrows(ConfigException.class, () -> Shim.connect(1, "bridge.tls.enabled", "true",
+            "bridge.tls.ca.file", file.toString())).getMessage();
+        assertTrue(message.contains(file.toString()), message);
+    }
+}
