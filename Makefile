@@ -14,7 +14,7 @@ FAST := not slow and not bench and (not e2e or smoke)
 
 .PHONY: help
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup: $(ENVIRONMENT) $(SHIM) ## environment, shim, and jars of broker and Spark

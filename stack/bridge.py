@@ -1,7 +1,7 @@
 """One `tierberg serve` as a local process, on its embedded store and catalog.
 
-Its folder holds `tierberg.yaml`, `bridge.log` and everything it stores (`store/`, `warehouse/`, `catalog.db`). Ports are
-found free when the object is made and kept across restarts, so that a broker finds it again.
+Its folder holds `tierberg.yaml`, `bridge.log` and everything it stores (`store/`, `warehouse/`, `catalog.db`). Ports
+are found free when the object is made and kept across restarts, so that a broker finds it again.
 """
 
 from __future__ import annotations
@@ -102,4 +102,4 @@ class Bridge:
 
     def _ready(self) -> bool:
         self.process.require_alive()
-        return "ready" in self.process.output() and accepts(self.port)
+        return "tierberg ready" in self.process.output() and accepts(self.port)
