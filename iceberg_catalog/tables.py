@@ -12,7 +12,7 @@ the fallback name; the old table stays as it is.
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.schema import index_by_name
 from pyiceberg.table import Table
 
@@ -108,8 +108,9 @@ def _ensure_namespace(catalog: Catalog, levels: tuple[str, ...]) -> None:
             continue
         try:
             catalog.create_namespace(levels[:depth])
-        except NamespaceAlreadyExistsError:
-            continue
+        except Exception:  # a lost race is NamespaceAlreadyExistsError here, a database's own error there
+            if not catalog.namespace_exists(levels[:depth]):
+                raise
 
 
 def _check_layout(table: Table, value_format: ValueFormat) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import itertools
 import uuid
 from dataclasses import dataclass, field
@@ -58,13 +58,13 @@ class Place:
 def make_rows(offsets: range, partition: int, value_format: ValueFormat) -> pa.Table:
     """Rows as the converter writes them; every third has no key, every fifth is a tombstone."""
     schema = row_schema(value_format, expected_field_ids(value_format))
-    epoch = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    epoch = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
     rows = [
         {
             "value": f"value {offset}",
             "_kafka_partition": partition,
             "_kafka_offset": offset,
-            "_kafka_timestamp": epoch + datetime.timedelta(seconds=offset),
+            "_kafka_timestamp": epoch + dt.timedelta(seconds=offset),
             "_kafka_timestamp_type": 0,
             "_kafka_key": None if offset % 3 == 0 else f"key of a record {offset:010d}".encode(),
             "_kafka_headers": [{"key": "k", "value": b"1"}, {"key": "k", "value": None}] if offset % 2 else [],

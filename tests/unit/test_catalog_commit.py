@@ -10,7 +10,6 @@ from typing import Any
 import duckdb
 import polars as pl
 import pytest
-from tests.unit.catalog_support import STATE, Place, make_place
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table.snapshots import Operation
 
@@ -19,6 +18,7 @@ from iceberg_catalog.commit import Change, Outcome, commit
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.state import StateRef
+from tests.unit.catalog_support import STATE, Place, make_place
 
 
 @pytest.fixture
@@ -79,7 +79,8 @@ def test_rows_are_read_by_pyiceberg_duckdb_and_polars(place: Place, monkeypatch:
 def test_the_snapshot_says_who_made_it_and_where_the_state_is(place: Place) -> None:
     outcome = publish(place, Change(append=(place.write(0, 9),)), commit_id="one")
     snapshot = place.load().current_snapshot()
-    assert snapshot is not None and snapshot.summary is not None
+    assert snapshot is not None
+    assert snapshot.summary is not None
     assert snapshot.snapshot_id == outcome.snapshot_id
     summary = snapshot.summary.additional_properties
     assert summary["tierberg.commit-id"] == "one"
@@ -104,7 +105,8 @@ def test_overwrite_delete_and_append_go_in_one_request(place: Place) -> None:
     assert place.offsets() == [*range(10, 15), *range(20, 35)]
     assert operations(place) == [Operation.APPEND, Operation.OVERWRITE, Operation.DELETE, Operation.APPEND]
     snapshot = place.load().current_snapshot()
-    assert snapshot is not None and snapshot.summary is not None
+    assert snapshot is not None
+    assert snapshot.summary is not None
     assert snapshot.summary.additional_properties["total-records"] == "20"
     assert snapshot.summary.additional_properties["total-data-files"] == "3"
 

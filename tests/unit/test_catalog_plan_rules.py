@@ -1,0 +1,317 @@
+"""Each rule of the publish plan, with the smallest history that needs it."""
+
+from __future__ import annotations
+
+import pytest
+
+from iceberg_catalog.plan import plan
+from iceberg_catalog.plan_types import Derive, PartState, Trim, UseMain
+from tests.unit.plan_support import (
+    DELETED,
+    WITHDRAWN,
+    Model,
+    abort,
+    commit,
+    gone,
+    plain,
+    seg,
+    txn,
+)
+
+
+def test_nothing_makes_nothing() -> None:
+    result = plan([], [], PartState(), "follow", relisted=False)
+    assert not result.changes(PartState())
+    assert not result.need_relist
+
+
+def test_a_plain_segment_is_added_as_it_is() -> None:
+    model = Model()
+    result = model.publish(seg("a", [plain(0, 9)]))
+    assert result.add == (UseMain("a"),)
+    assert result.state.frontier == 10
+    assert model.offsets == list(range(10))
+
+
+def test_the_next_segment_adds_only_itself() -> None:
+    model = Model()
+    a, b = seg("a", [plain(0, 9)]), seg("b", [plain(10, 19)])
+    model.publish(a)
+    assert model.publish(a, b).add == (UseMain("b"),)
+    assert model.publish(b).add == ()
+
+
+def test_a_second_upload_of_the_same_range_adds_nothing() -> None:
+    model = Model()
+    a, again = seg("a", [plain(0, 9)]), seg("again", [plain(0, 9)])
+    model.publish(a)
+    model.publish(a, again)
+    assert model.offsets == list(range(10))
+    assert len(model.files) == 1
+
+
+def test_of_two_first_uploads_one_is_used() -> None:
+    model = Model()
+    assert len(model.publish(seg("a", [plain(0, 9)]), seg("b", [plain(0, 9)])).add) == 1
+
+
+def test_a_superset_published_first_is_used_whole() -> None:
+    model = Model()
+    a, whole = seg("a", [plain(0, 4)]), seg("whole", [plain(0, 4), plain(5, 9)])
+    assert model.publish(a, whole).add == (UseMain("whole"),)
+
+
+def test_a_superset_by_a_new_leader_is_derived_above_the_frontier() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 4), plain(5, 9)])
+    b = seg("b", [plain(5, 9), plain(10, 12), plain(13, 19, epoch=1)], checkpoint=((0, 0), (1, 13)))
+    model.publish(a)
+    assert model.publish(a, b).add == (Derive((("b", 10, 19),)),)
+    assert model.offsets == list(range(20))
+
+
+@pytest.mark.parametrize("mark", [commit, abort])
+def test_a_segment_with_an_undecided_transaction_waits_whole(mark: object) -> None:
+    model = Model()
+    a = seg("a", [plain(0, 1), txn(2, 4, 7), plain(5, 6)])
+    first = model.publish(a)
+    assert (first.add, first.state.frontier) == ((), 0)
+    b = seg("b", [mark(7, 7)], opened=())  # type: ignore[operator]
+    second = model.publish(a, b)
+    assert second.state.frontier == 8
+    assert model.offsets == ([0, 1, 2, 3, 4, 5, 6] if mark is commit else [0, 1, 5, 6])
+    assert second.add == ((UseMain("a"),) if mark is commit else (Derive((("a", 0, 1), ("a", 5, 6))),))
+
+
+def test_segments_above_a_waiting_one_wait_too() -> None:
+    model = Model()
+    result = model.publish(seg("a", [txn(0, 0, 7)]), seg("b", [plain(1, 2)], opened=((7, 0),)))
+    assert (result.add, result.state.frontier) == ((), 0)
+
+
+def test_segments_below_a_waiting_one_are_published() -> None:
+    model = Model()
+    result = model.publish(seg("a", [plain(0, 4)]), seg("b", [txn(5, 6, 7)]))
+    assert (result.add, result.state.frontier) == ((UseMain("a"),), 5)
+
+
+def test_markers_of_other_producers_decide_nothing() -> None:
+    model = Model()
+    model.publish(seg("a", [txn(0, 0, 7)]), seg("b", [txn(1, 1, 8), commit(2, 8)], opened=((7, 0),)))
+    assert model.offsets == []
+
+
+def test_each_transaction_of_a_producer_takes_its_own_marker() -> None:
+    model = Model()
+    model.publish(seg("a", [txn(0, 1, 7), abort(2, 7), txn(3, 4, 7), commit(5, 7), txn(6, 6, 8), commit(7, 8)]))
+    assert model.offsets == [3, 4, 6]
+
+
+def test_interleaved_transactions_become_exact_ranges() -> None:
+    model = Model()
+    a = seg("a", [txn(0, 0, 1), txn(1, 2, 2), txn(3, 3, 1), abort(4, 2), commit(5, 1), plain(6, 6)])
+    assert model.publish(a).add == (Derive((("a", 0, 0), ("a", 3, 6))),)
+
+
+def test_batches_without_rows_do_not_keep_a_file_from_being_used() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 1), plain(2, 3, rows=False), txn(4, 4, 9), commit(5, 9), plain(6, 6)])
+    assert model.publish(a).add == (UseMain("a"),)
+
+
+def test_a_segment_without_rows_moves_the_frontier_only() -> None:
+    model = Model()
+    result = model.publish(seg("a", [plain(0, 5, rows=False)]))
+    assert (result.add, result.state.frontier) == ((), 6)
+
+
+def test_a_gap_asks_for_another_listing_and_is_then_jumped() -> None:
+    model = Model()
+    a, c = seg("a", [plain(0, 4)]), seg("c", [plain(8, 9)])
+    assert model.publish(a, c, relisted=False).need_relist
+    assert model.files == {}
+    result = model.publish(a, c, relisted=True)
+    assert result.gaps == ((5, 7),)
+    assert model.offsets == [0, 1, 2, 3, 4, 8, 9]
+
+
+def test_the_segment_the_first_listing_missed_is_not_a_gap() -> None:
+    """C8: a page with base 0 was read before its segment existed, the page with 5 after."""
+    model = Model()
+    a, b = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)])
+    assert model.publish(b, relisted=False).need_relist
+    model.publish(a, b, relisted=True)
+    assert model.offsets == list(range(10))
+
+
+def test_the_first_start_above_zero_needs_a_second_listing_and_no_gap() -> None:
+    model = Model()
+    b = seg("b", [plain(5, 9)])
+    result = model.publish(b)
+    assert (result.gaps, result.state.frontier) == ((), 10)
+    assert not model.publish(b, relisted=False).need_relist
+
+
+def test_a_late_upload_below_the_frontier_is_never_added() -> None:
+    """C12."""
+    model = Model()
+    b = seg("b", [plain(5, 9)])
+    model.publish(b)
+    assert not model.publish(seg("a", [plain(0, 4)]), b).add
+    assert model.offsets == list(range(5, 10))
+
+
+def test_retention_removes_a_file_and_raises_the_floor() -> None:
+    model = Model()
+    a, b = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)])
+    model.publish(a, b)
+    result = model.publish(gone(a), b)
+    assert result.state.floor == 5
+    assert len(result.remove) == 1
+    assert (result.replace, result.trim) == ((), ())
+    assert model.offsets == list(range(5, 10))
+
+
+def test_keep_never_removes_by_retention() -> None:
+    model = Model(policy="keep")
+    a, b = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)])
+    model.publish(a, b)
+    model.publish(gone(a), gone(b))
+    assert model.offsets == list(range(10))
+
+
+def test_a_file_partly_below_the_floor_stays_whole() -> None:
+    """C9: no rewrite on retention; rows leave a file at a time."""
+    model = Model()
+    a, b = seg("a", [plain(0, 5)]), seg("b", [plain(3, 5), plain(6, 9)])
+    model.publish(a, b)
+    result = model.publish(gone(seg("small", [plain(0, 2)])), a, b)
+    assert result.state.floor == 3
+    assert (result.remove, result.trim) == ((), ())
+
+
+def test_retention_is_final_for_later_uploads() -> None:
+    """C13."""
+    model = Model()
+    a, b = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)])
+    model.publish(gone(a), gone(b))
+    model.publish(seg("again", [plain(0, 4), plain(5, 9)]))
+    assert model.offsets == []
+    assert model.state.floor == 10
+
+
+def test_a_live_segment_is_published_from_the_floor_on() -> None:
+    model = Model()
+    model.publish(gone(seg("small", [plain(0, 2)])), seg("a", [plain(0, 2), plain(3, 5)]))
+    assert model.offsets == [3, 4, 5]
+
+
+def test_a_withdrawn_copy_does_not_raise_the_floor() -> None:
+    """C7: published, its reply lost, withdrawn, uploaded again under another id."""
+    model = Model()
+    a = seg("a", [plain(0, 4)])
+    model.publish(a)
+    model.publish(gone(a, WITHDRAWN))
+    assert model.offsets == list(range(5))
+    model.publish(gone(a, WITHDRAWN), seg("again", [plain(0, 4)]), seg("b", [plain(5, 9)]))
+    assert model.offsets == list(range(10))
+    assert model.state.floor == 0
+
+
+def test_a_withdrawn_copy_adds_no_rows() -> None:
+    model = Model()
+    model.publish(gone(seg("a", [plain(0, 4)]), WITHDRAWN))
+    assert model.offsets == []
+    model.publish(gone(seg("a", [plain(0, 4)]), WITHDRAWN), seg("again", [plain(0, 4)]))
+    assert model.offsets == list(range(5))
+
+
+@pytest.mark.parametrize("policy", ["follow", "keep"])
+def test_a_marker_in_a_deleted_segment_still_decides(policy: str) -> None:
+    """C5."""
+    model = Model(policy=policy)  # type: ignore[arg-type]
+    n = seg("n", [plain(0, 3), txn(4, 4, 7)])
+    model.publish(n)
+    assert model.offsets == []
+    marker = seg("m", [commit(5, 7), plain(6, 6)], state=DELETED, opened=())
+    model.publish(n, marker)
+    assert model.offsets == ([] if policy == "follow" else [0, 1, 2, 3, 4, 6])
+    assert model.state.floor == 7
+
+
+def test_a_marker_in_a_withdrawn_segment_decides() -> None:
+    model = Model()
+    model.publish(seg("a", [txn(0, 2, 7)]), gone(seg("b", [commit(3, 7)], opened=()), WITHDRAWN))
+    assert model.offsets == [0, 1, 2]
+
+
+def test_a_marker_lost_in_a_gap_is_not_replaced_by_the_next_one() -> None:
+    """C4."""
+    model = Model()
+    a = seg("a", [plain(0, 7), txn(8, 9, 1)])
+    b = seg("b", [txn(22, 24, 1), commit(25, 1), plain(26, 30)], checkpoint=((0, 22),))
+    result = model.publish(a, b)
+    assert model.offsets == [*range(8), 22, 23, 24, *range(26, 31)]
+    assert result.lost == ((8, 9),)
+    assert result.gaps == ((10, 21),)
+
+
+def test_a_transaction_the_next_producer_snapshot_does_not_list_is_lost() -> None:
+    """C14, with a marker that never comes."""
+    model = Model()
+    a = seg("a", [txn(0, 0, 1), plain(1, 2)])
+    b = seg("b", [plain(3, 5)], opened=())
+    result = model.publish(a, b)
+    assert (result.lost, model.offsets) == (((0, 0),), [1, 2, 3, 4, 5])
+
+
+def test_a_snapshot_that_lists_a_younger_transaction_does_not_hold_the_older() -> None:
+    model = Model()
+    a = seg("a", [txn(0, 0, 1)])
+    b = seg("b", [txn(1, 1, 1)], opened=((1, 1),))
+    result = model.publish(a, b)
+    assert result.lost == ((0, 0),)
+    assert result.state.frontier == 1
+
+
+def test_a_file_that_sticks_out_over_the_frontier_is_cut() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 9)])
+    model.publish(a)
+    (path,) = model.files
+    model.state = PartState(6, 0, model.state.lineage, model.state.known_end)
+    result = model.publish(a)
+    assert result.trim == (Trim(path, 6),)
+    assert result.add == (Derive((("a", 6, 9),)),)
+    assert model.offsets == list(range(10))
+
+
+def test_files_without_a_recorded_frontier_are_kept() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 9)])
+    model.publish(a)
+    model.state = PartState()
+    result = model.publish(a)
+    assert (result.remove, result.replace, result.trim, result.add) == ((), (), (), ())
+    assert result.state.frontier == 10
+
+
+def test_batches_below_the_frontier_are_not_loaded() -> None:
+    model = Model()
+    old, new = seg("old", [plain(0, 9)]), seg("new", [plain(10, 19)])
+    model.publish(old)
+
+    def fail() -> None:
+        raise AssertionError("loaded")
+
+    object.__setattr__(old, "load", fail)
+    model.publish(old, new)
+    assert model.offsets[-1] == 19
+
+
+def test_many_segments_at_the_first_start_are_planned_fast() -> None:
+    model = Model()
+    segments = [seg(f"s{n}", [plain(n * 2, n * 2 + 1)], checkpoint=((0, 0),)) for n in range(3000)]
+    result = model.publish(*segments)
+    assert len(result.add) == 3000
+    assert result.state.frontier == 6000
