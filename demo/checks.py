@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -46,7 +47,7 @@ class Summary:
     def check(self, promise: str, held: bool, figures: str) -> None:
         """Note one check and show it at once."""
         self.checks.append(Check(promise, held, figures))
-        self.console.print(f"{_mark(held)} {promise}: {figures}", highlight=False)
+        self.console.print(f"{_mark(held)} {escape(promise)}: {escape(figures)}", highlight=False)
 
     @property
     def passed(self) -> bool:
@@ -66,7 +67,7 @@ class Summary:
         table.add_row("all steps", f"{sum(seconds for _, seconds in self.steps):.1f} s")
         table.add_section()
         for check in self.checks:
-            table.add_row(check.promise, f"{_mark(check.held)} {check.figures}")
+            table.add_row(check.promise, f"{_mark(check.held)} {escape(check.figures)}")
         self.console.print(table)
 
 

@@ -26,6 +26,8 @@ from stack.jars import broker_jars, shim_jar, spark_jars
 from stack.jmx import JmxReader
 
 _MARKER = ".tierberg-demo"
+#: Columns where the output is no terminal.
+_FILE_WIDTH = 120
 
 
 def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
@@ -40,6 +42,8 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
         0 when every check held, otherwise 1.
     """
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=_FILE_WIDTH)
     summary = Summary(console)
     try:
         folder = _fresh_folder(data_dir)
@@ -49,7 +53,8 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
             shim_jar()
         _play(summary, folder, kafka_version, keep=keep)
     except (DemoError, StackError) as error:
-        summary.check("ran to its end", False, str(error))
+        console.print(str(error), markup=False, highlight=False)
+        summary.check("ran to its end", False, str(error).partition("\n")[0])
     summary.show()
     console.print(f"Everything is in {data_dir}; [bold]tierberg demo --keep[/bold] leaves the servers running.")
     return 0 if summary.passed else 1

@@ -52,6 +52,11 @@ def test_import_rules_cover_every_package() -> None:
 
 def test_import_rules_hold() -> None:
     done = subprocess.run(
-        ["lint-imports", "--no-cache"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stdout
