@@ -8,6 +8,7 @@ an uncompressed literal); the CRC32C of each rebuilt batch finds them.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +19,6 @@ import zstandard
 from converter import pages_header as header
 from converter.columns import HEADER_KEY_LEAF, HEADER_VALUE_LEAF, KEY, LEAF_COLUMNS, OFFSET, RAW_VALUE, TIMESTAMP, VALUE
 from converter.errors import SegmentError
-from converter.kernel import readonly
 from converter.limits import PAGE_BYTES_MAX, PAGE_VALUES_MAX
 from converter.pages_values import (
     HEADER_ENTRY,
@@ -57,7 +57,7 @@ class PageReader:
             raise SegmentError("corrupt_object", "the store returned other ranges than were asked for")
         self._pages = pages
         self._starts = [r.start for r in ranges]
-        self._data = [readonly(np.frombuffer(d, dtype=np.uint8), np.uint8) for d in data]
+        self._data = [_bytes_array(d) for d in data]
         self._zstd = zstandard.ZstdDecompressor()
 
     def read(self, row_start: int, row_end: int) -> RowBuffers:
@@ -166,7 +166,7 @@ class PageReader:
         return opened
 
     def _raw(self, offset: int, length: int) -> UInt8Array:
-        number = int(np.searchsorted(self._starts, offset, side="right")) - 1
+        number = bisect_right(self._starts, offset) - 1
         if number < 0 or length <= 0 or offset + length - self._starts[number] > len(self._data[number]):
             raise SegmentError("corrupt_object", "a page lies outside what was read", position=offset)
         start = offset - self._starts[number]
@@ -199,7 +199,7 @@ class PageReader:
             data = self._zstd.decompress(frame, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise SegmentError("corrupt_object", f"a page of {leaf} does not decompress: {error}") from error
-        return _Page(leaf, readonly(np.frombuffer(data, dtype=np.uint8), np.uint8), values, skip, take, at)
+        return _Page(leaf, _bytes_array(data), values, skip, take, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +223,13 @@ class _Page:
 
     def broken(self, what: str) -> SegmentError:
         return SegmentError("corrupt_object", f"{what} of a page of {self.leaf} run out of bounds")
+
+
+def _bytes_array(data: Buffer) -> UInt8Array:
+    """A read-only view, which kernels are compiled for."""
+    array = np.frombuffer(data, dtype=np.uint8)
+    array.flags.writeable = False
+    return array
 
 
 def _empty_column(values: int, pages: Sequence[_Page]) -> VarBytes:

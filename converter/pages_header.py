@@ -1,4 +1,7 @@
-"""Page headers (parquet.thrift `PageHeader`, Thrift compact protocol), read by a kernel: a fetch meets many."""
+"""Page headers and page locations (parquet.thrift, compact protocol), read by kernels: both come by the thousand.
+
+A footer, of which there is one, is read by thrift.py.
+"""
 
 from __future__ import annotations
 
@@ -107,3 +110,35 @@ def read_page_header(data: UInt8Array, out: Int64Array) -> int:  # noqa: C901  (
             fields[depth] = 0
         else:
             return -1
+
+
+@kernel
+def read_page_locations(data: UInt8Array, out: Int64Array) -> int:
+    """Rows of (offset, compressed_page_size, first_row_index) from an `OffsetIndex`, whose first field they are.
+
+    Returns their number, or -1 when it is no offset index as Arrow writes it, or `out` is too short. Only `data` is
+    read; what follows the list is not looked at.
+    """
+    end = len(data)
+    # A list, field 1; its head: size and element type struct.
+    if end < 2 or data[0] != 0x19 or data[1] & 0x0F != 12:
+        return -1
+    p = 2
+    size = np.int64(data[1] >> 4)
+    if size == 15:
+        size, p = read_varint(data, p, end)
+    if p < 0 or size < 0 or size > len(out):
+        return -1
+    for i in range(size):
+        for field in range(3):
+            # Fields 1 to 3 in turn: i64, i32, i64.
+            if p >= end or data[p] != (0x15 if field == 1 else 0x16):
+                return -1
+            raw, p = read_varint(data, p + 1, end)
+            if p < 0:
+                return -1
+            out[i, field] = zigzag(raw)
+        if p >= end or data[p] != 0:
+            return -1
+        p += 1
+    return size

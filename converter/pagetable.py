@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from converter.columns import HEADER_KEY_LEAF, HEADER_VALUE_LEAF, KEY, LEAF_COLUMNS, OFFSET, RAW_VALUE, TIMESTAMP, VALUE
 from converter.errors import SegmentError
+from converter.pages_header import read_page_locations
 from converter.thrift import ThriftStruct, read_struct
 from converter.types import Int64Array, PageTable
 
@@ -21,11 +22,9 @@ READ_LEAVES = (VALUE, OFFSET, TIMESTAMP, KEY, HEADER_KEY_LEAF, HEADER_VALUE_LEAF
 
 _PARQUET_MAGIC = b"PAR1"
 # parquet.thrift: FileMetaData.row_groups, RowGroup.columns, RowGroup.num_rows, ColumnChunk.meta_data,
-# ColumnMetaData.path_in_schema, ColumnChunk.offset_index_offset, OffsetIndex.page_locations,
-# PageLocation.offset, .compressed_page_size, .first_row_index.
+# ColumnMetaData.path_in_schema, ColumnChunk.offset_index_offset and _length.
 _ROW_GROUPS, _COLUMNS, _NUM_ROWS, _META_DATA, _PATH = 4, 1, 3, 3, 3
-_INDEX_OFFSET, _LOCATIONS = 4, 1
-_PAGE_OFFSET, _PAGE_LENGTH, _FIRST_ROW = 1, 2, 3
+_INDEX_OFFSET, _INDEX_LENGTH = 4, 5
 
 
 def footer_of(tail: bytes) -> bytes:
@@ -81,10 +80,16 @@ def page_table(tail: bytes, tail_start: int) -> PageTable:
 
 def _locations(chunk: ThriftStruct, tail: bytes, tail_start: int) -> Int64Array:
     """Page locations of a column chunk: rows of (offset, length, first row in the row group)."""
-    index, _ = read_struct(tail, chunk[_INDEX_OFFSET] - tail_start)
-    return np.array(
-        [(p[_PAGE_OFFSET], p[_PAGE_LENGTH], p[_FIRST_ROW]) for p in index[_LOCATIONS]], dtype=np.int64
-    ).reshape(-1, 3)
+    start, size = chunk[_INDEX_OFFSET] - tail_start, chunk[_INDEX_LENGTH]
+    if not 0 <= start <= start + size <= len(tail):
+        raise SegmentError("corrupt_object", "an offset index lies outside the file's tail", position=start)
+    index = np.frombuffer(tail, dtype=np.uint8)[start : start + size]
+    # A location has at least seven bytes.
+    out = np.empty((size // 7 + 1, 3), dtype=np.int64)
+    count = read_page_locations(index, out)
+    if count < 0:
+        raise SegmentError("corrupt_object", "offset index does not parse", position=start)
+    return out[:count]
 
 
 def _join(columns: dict[int, list[tuple[Int64Array, int, int]]]) -> PageTable:

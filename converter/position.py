@@ -22,8 +22,9 @@ from typing import Final
 import numpy as np
 
 from converter.errors import SegmentError
+from converter.kernel import kernel, readonly
 from converter.limits import OFFSET_INDEX_INTERVAL_BYTES, POSITION_MAX
-from converter.types import BatchTable, Int64Array
+from converter.types import BatchTable, BoolArray, Int64Array
 
 _LOG_OVERHEAD: Final = 12  # base offset and length, which batchLength does not count
 _INT32_MAX: Final = 2**31 - 1
@@ -70,22 +71,25 @@ class PositionAssigner:
         return positions
 
     def offset_index(self) -> bytes:
-        """The OFFSET index of the batches so far: Kafka's 8-byte big-endian entries (relative last offset, position)."""
+        """The OFFSET index so far: Kafka's 8-byte big-endian entries (relative last offset, position)."""
         return b"".join(self._entries)
 
     def _collect(self, relative: Int64Array, positions: Int64Array) -> None:
         if relative.min() < 0 or relative.max() > _INT32_MAX:
             raise SegmentError("invalid_segment", "offset is not within 2^31 of the segment's start")
-        chosen: list[int] = []
-        at = 0
-        while True:
-            at = int(np.searchsorted(positions, self._last_entry + OFFSET_INDEX_INTERVAL_BYTES, side="left"))
-            if at == len(positions):
-                break
-            self._last_entry = int(positions[at])
-            chosen.append(at)
-        if chosen:
-            entries = np.empty(len(chosen), dtype=_ENTRY)
-            entries["offset"] = relative[chosen]
-            entries["position"] = positions[chosen]
-            self._entries.append(entries.tobytes())
+        chosen = np.empty(len(positions), dtype=np.bool_)
+        self._last_entry = _choose(readonly(positions, np.int64), self._last_entry, chosen)
+        entries = np.empty(int(chosen.sum()), dtype=_ENTRY)
+        entries["offset"] = relative[chosen]
+        entries["position"] = positions[chosen]
+        self._entries.append(entries.tobytes())
+
+
+@kernel
+def _choose(positions: Int64Array, last: int, chosen: BoolArray) -> int:
+    """Mark positions at least an interval after the one marked before; returns the last one marked."""
+    for i in range(len(positions)):
+        chosen[i] = positions[i] - last >= OFFSET_INDEX_INTERVAL_BYTES
+        if chosen[i]:
+            last = positions[i]
+    return last
