@@ -64,8 +64,8 @@ def blocks(stored: Stored) -> Iterator[Block]:
 
 
 def chunk(stored: Stored, block: Block, first: int, end: int) -> UInt8Array:
-    """The served bytes of the block's batches [first, end)."""
-    plan = plan_read(stored.directory, block, first, end)
+    """The served bytes of the block's batches [first, end), numbered within it."""
+    plan = plan_read(stored.directory, block, block.first_batch + first, block.first_batch + end - 1)
     data = [memoryview(stored.data)[start : start + length] for start, length in plan.data]
     kept = [memoryview(stored.kept)[start : start + length] for start, length in plan.kept]
     return replay(stored.directory, block, plan, data, kept)
