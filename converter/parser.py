@@ -13,6 +13,7 @@ is kept as the broker sent it. What one batch becomes:
     larger than the decompression limit       KEPT QUARANTINED          DECOMPRESSION_LIMIT
     cannot be decoded, unknown codec, magic   KEPT QUARANTINED          UNDECODABLE
     magic 0, 1                                KEPT QUARANTINED LEGACY   LEGACY_MAGIC, BAD_CRC
+    any, in mode `verbatim` (verbatim.py)     KEPT                      VERBATIM, INTERNAL
 
 `kept_start`, `row_start` count on for every batch, whether it has any or not; `timestamps_start` is -1 for batches
 without exact deltas. `position` is the writer's.
@@ -46,17 +47,28 @@ from converter.types import (
     SegmentMetadata,
     UInt8Array,
 )
+from converter.verbatim import describe_verbatim
 
 
 class SegmentParser:
     """Parses one segment. Memory: a few times limits.STEP_BYTES, or a few times the largest batch.
+
+    Args:
+        verbatim_cause: why the segment is stored as it is, where options.mode is `verbatim`: VERBATIM or INTERNAL.
 
     Attributes:
         transaction_conflicts: after finish(), how often markers in the segment contradict the broker's transaction
             index or producer snapshot. A segment with conflicts must not be published.
     """
 
-    def __init__(self, metadata: SegmentMetadata, options: ConvertOptions, transactions: Transactions) -> None:
+    def __init__(
+        self,
+        metadata: SegmentMetadata,
+        options: ConvertOptions,
+        transactions: Transactions,
+        verbatim_cause: Cause = Cause.VERBATIM,
+    ) -> None:
+        self._verbatim_cause = verbatim_cause
         self._partition = metadata.partition
         self._options = options
         self._limit = min(options.decompressed_batch_bytes_max, limits.DECOMPRESSED_BATCH_BYTES_CEILING)
@@ -98,8 +110,17 @@ class SegmentParser:
     def _steps(self, last: bool) -> Iterator[ParsedStep]:
         while (taken := self._framer.take(last)) is not None:
             self._busy = True
-            yield from self._split(*taken)
+            if self._options.mode == "verbatim":
+                yield self._verbatim_step(*taken)
+            else:
+                yield from self._split(*taken)
             self._busy = False
+
+    def _verbatim_step(self, batches: BatchTable, raw: UInt8Array) -> ParsedStep:
+        describe_verbatim(batches, raw, self._kept_bytes, self._verbatim_cause)
+        self._kept_bytes += len(raw)
+        rows = StepRows.allocate(0, np.zeros(MEASURES, dtype=np.int64))
+        return ParsedStep(batches, rows.record_batch(self._partition, self._options.value_format), [raw.tobytes()])
 
     def _split(self, batches: BatchTable, raw: UInt8Array) -> Iterator[ParsedStep]:
         """Decompress batch by batch; a step ends where its records reach limits.STEP_RECORDS_BYTES."""

@@ -10,9 +10,9 @@ otherwise. The markers in the segment are compared with that on the way (:class:
 the first COMMIT or ABORT of the same producer id above it; epochs are not compared, because from transaction.version 2
 on the marker's epoch is one more than the data's.
 
-A file that is absent or damaged never fails a copy. Then every transactional batch is UNDECIDED at first, and
-:meth:`Transactions.settle` clears those that a COMMIT in the segment decides. (No transaction index at all is normal:
-no abort.)
+A file that is absent or damaged never fails a copy. Then every transactional batch that the other file does not say to
+be aborted is UNDECIDED: the publisher decides it by the markers, those of this segment included. (No transaction index
+at all is normal: no abort.)
 """
 
 from __future__ import annotations
@@ -143,26 +143,6 @@ class Transactions:
             out,
         )
         return out
-
-    def settle(self, batches: BatchTable) -> None:
-        """Clear UNDECIDED in a whole segment's batch table where a COMMIT in the segment decides the batch.
-
-        Does nothing when the files are known. Batches that an ABORT in the segment decides stay UNDECIDED: they have
-        rows, which the publisher must leave out.
-        """
-        if self.known:
-            return
-        flags = batches["flags"]
-        undecided = (flags & BatchFlag.UNDECIDED) != 0
-        marker = ((flags & BatchFlag.CONTROL) != 0) & np.isin(batches["control_type"], (CONTROL_ABORT, CONTROL_COMMIT))
-        picked = np.flatnonzero(undecided | marker)
-        next_marker: dict[int, int] = {}
-        for i in picked[::-1].tolist():
-            producer = int(batches["producer_id"][i])
-            if marker[i]:
-                next_marker[producer] = int(batches["control_type"][i])
-            elif next_marker.get(producer) == CONTROL_COMMIT:
-                flags[i] &= ~int(BatchFlag.UNDECIDED) & 0xFFFF
 
 
 class MarkerCheck:
