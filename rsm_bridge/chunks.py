@@ -10,16 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from converter.index_model import Block, Directory
+from converter.index_model import Block
 from rsm_bridge.limits import FETCH_CHUNK_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkPlan:
-    """Chunk i of a block holds batches [starts[i], starts[i + 1]) of it; `starts` has one more entry than chunks.
-
-    `positions` are the served positions of the block's batches and the position at which the next block begins.
-    """
+    """Chunk i of a block holds batches [starts[i], starts[i + 1]) of it; `starts` has one more entry than chunks."""
 
     starts: tuple[int, ...]
 
@@ -43,15 +40,3 @@ def cut(block: Block) -> ChunkPlan:
         starts.append(end)
         size = int(ends[end - 1])
     return ChunkPlan(tuple(starts))
-
-
-def block_of(directory: Directory, position: int) -> int:
-    """The block whose batches include the served position; the first one for positions before it."""
-    found = int(np.searchsorted(directory.blocks["position"], position, side="right")) - 1
-    return max(found, 0)
-
-
-def batch_of(block: Block, position: int) -> int:
-    """The block's batch that contains the served position: the last one that begins at or before it."""
-    found = int(np.searchsorted(block.batches["position"], position, side="right")) - 1
-    return max(found, 0)

@@ -19,7 +19,7 @@ from grpc import aio
 
 from converter.errors import SegmentError
 from converter.index_model import Directory
-from converter.types import ConvertOptions, IndexType, SegmentMetadata
+from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.frame_feed import FeedClosedError, FrameFeed
@@ -129,7 +129,9 @@ class CopyCall:
             self.copier.log.exception("conversion failed, storing the segment verbatim", reason=reason)
             self.copier.metrics.verbatim_segments.labels("internal").inc()
         message = await self._restart(reason)
-        again = CopyAttempt(segment, replace(options, mode="verbatim"), files, FrameFeed(), deadline)
+        again = CopyAttempt(
+            segment, replace(options, mode="verbatim"), files, FrameFeed(), deadline, Cause.INTERNAL
+        )
         return await self._pass(again, message)
 
     async def _pass(self, attempt: CopyAttempt, message: CopyMessage) -> Directory:
@@ -175,7 +177,7 @@ class CopyCall:
                 data = await self.context.read()
         except TimeoutError as error:
             raise BridgeError("deadline", f"no message for {FRAME_WAIT_SECONDS_MAX:.0f} s") from error
-        if data is aio.EOF or not isinstance(data, bytes):
+        if not isinstance(data, bytes):  # gRPC's end-of-stream mark
             raise BridgeError("bad_request", "the client closed the call before `end`")
         return parse_copy_request(data)
 

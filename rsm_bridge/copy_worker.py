@@ -17,7 +17,7 @@ from converter.columns import row_schema
 from converter.index_model import Directory, StoredObject, StoredObjects
 from converter.parser import SegmentParser
 from converter.transactions import Transactions
-from converter.types import ConvertOptions, IndexType, SegmentMetadata
+from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from converter.writer import SegmentWriter, WrittenSegment
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge import failpoints
@@ -36,6 +36,7 @@ class CopyAttempt:
 
     Attributes:
         deadline: no index is put after it; seconds of the monotonic clock.
+        verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
     """
 
     segment: SegmentMetadata
@@ -43,6 +44,7 @@ class CopyAttempt:
     files: Mapping[IndexType, bytes]
     feed: FrameFeed
     deadline: float
+    verbatim_cause: Cause = Cause.VERBATIM
     stage: str = "receiving"
 
 
@@ -99,7 +101,7 @@ def _write_objects(
         attempt.files.get(IndexType.TRANSACTION), attempt.files.get(IndexType.PRODUCER_SNAPSHOT)
     )
     with store.open_upload(objects.data_key) as data, store.open_upload(objects.kept_key) as kept:
-        parser = SegmentParser(segment, options, transactions)
+        parser = SegmentParser(segment, options, transactions, attempt.verbatim_cause)
         writer = SegmentWriter(segment, options, schema, cast(BinaryIO, data), cast(BinaryIO, kept))
         try:
             for frame in feed.frames(segment.segment_size_bytes):
@@ -110,7 +112,9 @@ def _write_objects(
             attempt.stage = "writing"
             for step in parser.finish():
                 writer.add(step)
-            written = writer.finish(attempt.files, transactions, objects)
+            written = writer.finish(
+                attempt.files, transactions, objects, transaction_conflicts=parser.transaction_conflicts
+            )
         except BaseException:
             writer.abort()
             raise

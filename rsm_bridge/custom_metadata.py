@@ -32,6 +32,7 @@ class CustomMetadata:
     verbatim: bool = False
 
     def encode(self) -> bytes:
+        """The bytes Kafka keeps."""
         body = _BODY.pack(
             MAGIC,
             FLAG_VERBATIM if self.verbatim else 0,

@@ -16,9 +16,10 @@ from typing import TypeVar
 
 from converter.errors import SegmentError
 from converter.index_model import Block, Directory
+from converter.replay import find_batch, find_block
 from converter.types import IndexType, SegmentMetadata
 from rsm_bridge.byte_cache import ByteCache
-from rsm_bridge.chunks import ChunkPlan, batch_of, block_of, cut
+from rsm_bridge.chunks import ChunkPlan, cut
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import index_key, index_prefix, parse_index_key
 from rsm_bridge.limits import (
@@ -149,13 +150,13 @@ class Fetcher:
             BridgeError, SegmentError: before the first byte or between frames.
         """
         directory = await self.directory(segment)
-        if not len(directory.blocks):
-            raise SegmentError("corrupt_object", "the index has no batches")
         if start < 0 or (end is not None and end < start):
             raise BridgeError("bad_request", f"positions {start} to {end} are no range")
-        number = block_of(directory, start)
+        number = find_block(directory, start)
+        if number is None:
+            raise SegmentError("corrupt_object", "the index has no batches")
         opened = await self._block(directory, number)
-        batch = batch_of(opened.block, start)
+        batch = find_batch(opened.block, start) - opened.block.first_batch
         place = ChunkPlace(number, opened.plan.chunk_of(batch))
         self._read_on(directory, place, opened)
         sizes = opened.block.batches["served_size"]
@@ -181,7 +182,7 @@ class Fetcher:
         The last batch is whole when `end` reaches the next one's position; otherwise it is cut as far in as `end`.
         """
         total = 0
-        last_block = block_of(directory, end)
+        last_block = max(find_block(directory, end) or 0, number)
         for current in range(number, last_block + 1):
             block = (await self._block(directory, current)).block
             sizes, positions = block.batches["served_size"], block.batches["position"]
@@ -189,7 +190,7 @@ class Fetcher:
             if current < last_block:
                 total += int(sizes[first:].sum())
                 continue
-            last = max(batch_of(block, end), first)
+            last = max(find_batch(block, end) - block.first_batch, first)
             total += int(sizes[first:last].sum())
             if last + 1 < len(positions):
                 following = int(positions[last + 1])

@@ -50,7 +50,7 @@ class Handlers:
     _copies: int = field(default=0, init=False)
     _fetches: int = field(default=0, init=False)
 
-    def generic_handler(self) -> grpc.GenericRpcHandler:
+    def generic_handler(self) -> grpc.GenericRpcHandler[bytes, bytes]:
         """What the server registers."""
         return grpc.method_handlers_generic_handler(
             SERVICE,

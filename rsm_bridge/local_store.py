@@ -58,6 +58,8 @@ def _fsync(path: Path) -> None:
 class LocalObjectStore(ObjectStore):
     """Objects as files under one folder."""
 
+    single_process = True
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
         client = LocalStore(self._folder, mkdir=True)

@@ -6,7 +6,7 @@ Sizes are bytes, times seconds. `kind` and `cause` are the stable words of docs/
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from http.server import ThreadingHTTPServer
+from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
@@ -80,7 +80,7 @@ class Metrics:
         self.reclaimed_objects = Counter("tierberg_reclaimed_objects", "Objects deleted from the store", registry=r)
 
 
-def serve_metrics(metrics: Metrics, host: str, port: int) -> tuple[ThreadingHTTPServer, int]:
+def serve_metrics(metrics: Metrics, host: str, port: int) -> tuple[WSGIServer, int]:
     """Serves `/metrics` on a thread of its own; returns the server and its port."""
     server, _ = start_http_server(port, addr=host, registry=metrics.registry)
     return server, int(server.server_address[1])

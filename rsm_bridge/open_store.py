@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -15,6 +15,9 @@ from rsm_bridge.errors import SettingsError
 from rsm_bridge.local_store import LocalObjectStore
 from rsm_bridge.settings import Settings, StoreSettings
 from rsm_bridge.store import ObjectStore, first_line
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore as Client
 
 _CONNECT_FETCH = timedelta(milliseconds=200)
 _CONNECT_UPLOAD = timedelta(seconds=5)
@@ -50,24 +53,17 @@ def _remote(settings: StoreSettings) -> ObjectStore:
     if urlsplit(settings.url).scheme in ("s3", "s3a"):
         # Each part travels with its SHA-256, which the store checks: damage on the way fails the upload.
         options.setdefault("checksum_algorithm", "sha256")
-    fetches = from_url(
-        settings.url,
-        config=options,  # type: ignore[arg-type]
-        client_options={
-            **client,  # type: ignore[typeddict-item]
-            "timeout": timedelta(seconds=settings.fetch_timeout),
-            "connect_timeout": _CONNECT_FETCH,
-        },
-        retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=2)},
-    )
-    uploads = from_url(
-        settings.url,
-        config=options,  # type: ignore[arg-type]
-        client_options={
-            **client,  # type: ignore[typeddict-item]
-            "timeout": timedelta(seconds=settings.upload_timeout),
-            "connect_timeout": _CONNECT_UPLOAD,
-        },
-        retry_config={"max_retries": 5, "retry_timeout": timedelta(seconds=2 * settings.upload_timeout)},
-    )
+
+    def client_with(timeout: float, connect: timedelta, retries: int, retry_seconds: float) -> Client:
+        # Which options there are depends on the URL: obstore checks them, the type checker cannot.
+        opened: Client = from_url(  # type: ignore[call-overload]
+            settings.url,
+            config=options,
+            client_options={**client, "timeout": timedelta(seconds=timeout), "connect_timeout": connect},
+            retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=retry_seconds)},
+        )
+        return opened
+
+    uploads = client_with(settings.upload_timeout, _CONNECT_UPLOAD, 5, 2 * settings.upload_timeout)
+    fetches = client_with(settings.fetch_timeout, _CONNECT_FETCH, 2, 2.0)
     return ObjectStore(uploads, fetches, settings.url.rstrip("/"))

@@ -111,4 +111,4 @@ class SegmentReader:
                 raise SegmentError("corrupt_object", "the index names rows and no data file", batch=first)
             data = self.store.get_ranges(directory.data.key, plan.data)
         kept = kept_flight.result() if kept_flight is not None else []
-        return memoryview(replay(directory, block, plan, data, kept)).cast("B")
+        return replay(directory, block, plan, data, kept).data

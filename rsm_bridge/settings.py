@@ -22,7 +22,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class TlsSettings(_Section):
@@ -52,10 +52,10 @@ class StoreSettings(_Section):
         "environment's credentials are used.",
     )
     fetch_timeout: Seconds = Field(
-        default="400ms",
+        default=0.4,
         description="Time one ranged read may take, with two retries behind it.",
     )
-    upload_timeout: Seconds = Field(default="60s", description="Time one part of an upload may take.")
+    upload_timeout: Seconds = Field(default=60.0, description="Time one part of an upload may take.")
 
 
 class CatalogSettings(_Section):
@@ -150,12 +150,12 @@ class Settings(_Section):
     catalog: CatalogSettings = Field(default=CatalogSettings(), description="The Iceberg catalog.")
     limits: LimitSettings = Field(default=LimitSettings(), description="What the process may use.")
     reclaim_grace: Seconds = Field(
-        default="10m",
+        default=600.0,
         description="How long the objects of a deleted segment stay in the store after its rows have left the "
         "table's current snapshot; queries that run on an older snapshot may still read them. `0s`: at once.",
     )
     publish_interval: Seconds = Field(
-        default="5s",
+        default=5.0,
         description="How long finished segments are gathered into one Iceberg commit per table.",
     )
     topics: tuple[TopicRule, ...] = Field(default=(), description="Ordered rules; a topic that matches none is `raw`.")

@@ -67,7 +67,12 @@ class ObjectStore:
         uploads: client with long time-outs, for copies, listings and deletes.
         fetches: client with short ones.
         root_uri: the root as table metadata names it, without a slash at its end.
+
+    Attributes:
+        single_process: only this process writes to the store.
     """
+
+    single_process = False
 
     def __init__(self, uploads: Client, fetches: Client, root_uri: str) -> None:
         self._uploads = uploads
@@ -166,6 +171,12 @@ class ObjectStore:
                 for meta in page:
                     modified_ms = int(meta["last_modified"].timestamp() * 1000)
                     yield ListedObject(meta["path"], meta["size"], modified_ms)
+
+    def list_folders(self, prefix: str) -> list[str]:
+        """The folders directly under `prefix`, which ends with a slash."""
+        with store_errors(prefix):
+            found = obstore.list_with_delimiter(self._uploads, prefix)
+            return list(found["common_prefixes"])
 
     def delete_many(self, keys: Sequence[str]) -> None:
         """Deletes objects; those that are not there are no error."""

@@ -7,7 +7,6 @@ one in place and says so in the log; at start it is an error.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,7 +41,9 @@ class Certificates:
         except (OSError, ValueError) as error:
             raise SettingsError(f"tls: {error}") from error
         return grpc.dynamic_ssl_server_credentials(
-            initial, self._changed, require_client_authentication=self.settings.client_ca_file is not None
+            initial,
+            self._changed,  # type: ignore[arg-type]  # None is allowed and means: no change
+            require_client_authentication=self.settings.client_ca_file is not None,
         )
 
     def _files(self) -> list[Path]:
@@ -53,7 +54,7 @@ class Certificates:
         stamps = []
         for path in self._files():
             with contextlib.suppress(OSError):
-                status = os.stat(path)
+                status = path.stat()
                 stamps.append((status.st_mtime_ns, status.st_size))
         return tuple(stamps)
 

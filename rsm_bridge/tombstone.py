@@ -36,6 +36,7 @@ class Tombstone:
     index: bytes = b""
 
     def encode(self) -> bytes:
+        """The object's bytes."""
         header = json.dumps(
             {"kind": self.kind, "time_ms": self.time_ms, "topic": self.topic, "cluster_name": self.cluster_name},
             sort_keys=True,

@@ -7,6 +7,7 @@ protobuf (proto/tierberg/v1/rsm.proto); fields of other numbers are skipped, as 
 
 from __future__ import annotations
 
+import itertools
 import struct
 from dataclasses import dataclass
 from typing import TypeVar
@@ -209,7 +210,7 @@ def segment_metadata(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
     if problems:
         raise _bad(f"segment metadata: {'; '.join(problems)}")
     epochs = tuple(LeaderEpoch(entry.epoch, entry.start_offset) for entry in message.leader_epochs)
-    if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in zip(epochs, epochs[1:], strict=False)):
+    if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in itertools.pairwise(epochs)):
         raise _bad("segment metadata: leader_epochs are not ascending")
     return SegmentMetadata(
         cluster_name=message.cluster_name,

@@ -19,7 +19,7 @@ def generate(target: Path) -> None:
     Raises:
         RuntimeError: the compiler refused the file.
     """
-    from grpc_tools import protoc  # a development dependency: the running bridge never needs the compiler
+    from grpc_tools import protoc  # type: ignore[import-untyped]  # a development dependency: the running bridge never needs the compiler
 
     with tempfile.TemporaryDirectory() as folder:
         arguments = ["protoc", f"-I{PROTO_ROOT}", f"--python_out={folder}", f"--pyi_out={folder}", SOURCE]

@@ -1,0 +1,149 @@
+"""The `tierberg` command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="tierberg",
+    help="Tiered storage for Apache Kafka that keeps a topic's history once, as an Apache Iceberg table.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+inspect_app = typer.Typer(help="Look into stored objects.", no_args_is_help=True)
+app.add_typer(inspect_app, name="inspect")
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", help="Configuration file (YAML); see docs/configuration.md.")
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="Folder of the embedded store and catalog. Overrides `data_dir` of the file."),
+]
+
+
+def _fail(message: str) -> typer.Exit:
+    typer.echo(f"tierberg: {message}", err=True)
+    return typer.Exit(1)
+
+
+@app.command()
+def serve(
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="`HOST:PORT` or `unix:PATH` to serve brokers on. Port 0: a free one.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow listening beyond loopback without client authentication.")
+    ] = False,
+    metrics_listen: Annotated[
+        str | None, typer.Option("--metrics-listen", help="`HOST:PORT` of the Prometheus page, loopback only.")
+    ] = None,
+    log_level: Annotated[
+        str, typer.Option("--log-level", help="debug, info, warning or error.")
+    ] = "info",
+) -> None:
+    """Serve brokers until SIGTERM. Prints one line to standard output once calls are answered."""
+    from rsm_bridge.errors import SettingsError
+    from rsm_bridge.serve_command import serve_forever
+
+    overrides = {
+        "data_dir": data_dir,
+        "listen": listen,
+        "insecure": insecure or None,
+        "metrics_listen": metrics_listen,
+    }
+    try:
+        serve_forever(config, overrides, log_level)
+    except SettingsError as error:
+        raise _fail(str(error)) from error
+
+
+@app.command()
+def demo(
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", help="Folder for the servers and their data; emptied when a demo made it.")
+    ] = Path("demo-data"),
+    kafka_version: Annotated[
+        str, typer.Option("--kafka-version", envvar="KAFKA_VERSION", help="Of the stock broker: 4.3.1 or 4.4.0.")
+    ] = "4.3.1",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave broker and bridge running, and say how to use them.")] = False,
+) -> None:
+    """Run the whole path on this machine: stock Kafka, real events, Iceberg, Spark. Exits 1 when a check fails."""
+    from demo.main import run
+
+    raise typer.Exit(run(data_dir, kafka_version=kafka_version, keep=keep))
+
+
+@inspect_app.command("segment")
+def inspect_segment(
+    target: Annotated[str, typer.Argument(help="A segment index: a file, or a key of the store.")],
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    batches: Annotated[int, typer.Option("--batches", min=0, help="How many batches to list.")] = 20,
+) -> None:
+    """Show a segment's batches: offsets, producers, how each is stored and why."""
+    _inspect(target, config, data_dir, batches)
+
+
+@inspect_app.command("index")
+def inspect_index(
+    target: Annotated[str, typer.Argument(help="A segment index: a file, or a key of the store.")],
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Show what a segment index says: metadata, objects, summary, sections, blocks."""
+    _inspect(target, config, data_dir, None)
+
+
+def _inspect(target: str, config: Path | None, data_dir: Path | None, batches: int | None) -> None:
+    from converter.errors import SegmentError
+    from rsm_bridge.errors import BridgeError, SettingsError
+    from rsm_bridge.inspection import describe
+
+    try:
+        typer.echo(describe(target, config, data_dir, batches))
+    except (SettingsError, BridgeError, SegmentError) as error:
+        raise _fail(str(error)) from error
+
+
+@app.command()
+def verify(
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
+) -> None:
+    """Read every live segment again; prove it against stored checksums and the table. Exits 1 on any damage."""
+    from rsm_bridge.errors import SettingsError
+    from rsm_bridge.verification import verify_store
+
+    try:
+        report = verify_store(config, data_dir, topic)
+    except SettingsError as error:
+        raise _fail(str(error)) from error
+    for line in report.lines():
+        typer.echo(line)
+    if report.damages:
+        raise typer.Exit(1)
+
+
+@app.command()
+def version() -> None:
+    """Print the release."""
+    from importlib.metadata import version as release
+
+    typer.echo(f"tierberg {release('tierberg')}")
+
+
+def main() -> None:
+    """Entry point of the `tierberg` command."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Derived data files: rows of segments' data files that are published in another cut.
+
+Needed where a segment's own file cannot be used whole: some of its transactions were aborted later, another segment
+holds part of its offsets, or an unclean election cut its end. The objects Kafka reads are never touched.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from converter.columns import OFFSET, row_schema
+from converter.pagetable import footer_metadata
+from converter.parquet_writer import RowFile
+from converter.types import ValueFormat
+from iceberg_catalog.plan_types import Runs
+from iceberg_catalog.schema import expected_field_ids
+from rsm_bridge.layout import DATA_ROOT, new_attempt_id
+from rsm_bridge.store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows with offsets in [first, last] (inclusive) of one data file."""
+
+    data_key: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedFile:
+    """A written file; `footer` is its Parquet metadata."""
+
+    key: str
+    size: int
+    footer: pq.FileMetaData
+
+
+class ObjectFile(io.RawIOBase):
+    """An object as a seekable file, read by range."""
+
+    def __init__(self, store: ObjectStore, key: str) -> None:
+        super().__init__()
+        self._store, self._key = store, key
+        self._size = store.size(key)
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def size(self) -> int:
+        """Size in bytes."""
+        return self._size
+
+    def read(self, size: int = -1, /) -> bytes:
+        rest = max(self._size - self._at, 0)
+        length = rest if size < 0 else min(size, rest)
+        data = bytes(self._store.get_range(self._key, self._at, length)) if length else b""
+        self._at += length
+        return data
+
+
+def write_derived(
+    store: ObjectStore,
+    cuts: Sequence[Cut],
+    value_format: ValueFormat,
+    *,
+    topic_id: bytes,
+    partition: int,
+    runs: Runs,
+    head_snapshot: int | None,
+) -> DerivedFile | None:
+    """Writes one file with the rows of all cuts, which ascend and do not overlap; None when there are no rows.
+
+    Args:
+        runs: leader-epoch runs of the sources; the key carries them, cut to the rows.
+        head_snapshot: the head the file is planned on; the key carries it (publish rule R13).
+    """
+    first, last = cuts[0].first, cuts[-1].last
+    kept = [(epoch, max(start, first)) for number, (epoch, start) in enumerate(runs)
+            if start <= last and (number + 1 == len(runs) or runs[number + 1][1] > first)]  # fmt: skip
+    text = "_".join(f"{epoch}.{start}" for epoch, start in kept)
+    key = (
+        f"{DATA_ROOT}{topic_id.hex()}/{partition}/{first:020d}-{last:020d}-{text}"
+        f"-d{head_snapshot or 0}-{new_attempt_id().hex()}.parquet"
+    )
+    schema = row_schema(value_format, expected_field_ids(value_format))
+    with store.open_upload(key) as upload:
+        file = RowFile(schema, cast(BinaryIO, upload))
+        try:
+            for cut in cuts:
+                for batch in _rows(store, cut, schema):
+                    file.add(batch)
+            file.close()
+        except BaseException:
+            file.abort()
+            raise
+        if not file.rows:
+            return None
+        upload.commit()
+    return DerivedFile(key, file.size, footer_metadata(file.footer))
+
+
+def _rows(store: ObjectStore, cut: Cut, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The cut's rows, one row group in memory at a time; groups outside the offsets are not read."""
+    source = pq.ParquetFile(ObjectFile(store, cut.data_key))
+    column = source.schema_arrow.get_field_index(OFFSET)
+    for number in range(source.num_row_groups):
+        statistics = source.metadata.row_group(number).column(column).statistics
+        if statistics is not None and (statistics.max < cut.first or statistics.min > cut.last):
+            continue
+        table = source.read_row_group(number)
+        offsets = table.column(OFFSET)
+        wanted = table.filter(pc.and_(pc.greater_equal(offsets, cut.first), pc.less_equal(offsets, cut.last)))
+        yield from wanted.cast(schema).combine_chunks().to_batches()

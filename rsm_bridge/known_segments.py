@@ -1,0 +1,203 @@
+"""What the publisher knows of each segment of a topic: small, immutable, read once per version of the index object.
+
+A live segment is read from its index, a deleted one from the index inside its tombstone; both become the plan's
+:class:`~iceberg_catalog.plan_types.Segment`. Batches are read only when the plan asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from converter.columns import OFFSET
+from converter.errors import SegmentError
+from converter.framing import TRANSACTIONAL
+from converter.index import block_section, decode_block, decode_directory, footer_bytes, section_bytes
+from converter.index_model import Directory, StoredObject
+from converter.pagetable import footer_metadata
+from converter.position import last_offsets
+from converter.types import BatchFlag, BatchTable, IndexType, LeaderEpoch, SegmentMetadata, ValueFormat
+from iceberg_catalog.names import Owner
+from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Runs, Segment, SegmentState
+from rsm_bridge.layout import IndexKey
+from rsm_bridge.limits import INDEX_HEAD_BYTES
+from rsm_bridge.store import ListedObject, ObjectStore
+from rsm_bridge.tombstone import MAGIC as TOMBSTONE_MAGIC
+from rsm_bridge.tombstone import Tombstone, decode_tombstone
+
+
+ReadRange = Callable[[int, int], bytes | memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The tombstone at a segment's key. `had_index`: the copy had finished."""
+
+    kind: SegmentState
+    time_ms: int
+    had_index: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSegment:
+    """One index key. `segment` is None for a tombstone that replaced no index: then nothing was ever stored."""
+
+    key: IndexKey
+    listed: ListedObject
+    owner: Owner
+    value_format: ValueFormat
+    segment: Segment | None
+    data: StoredObject | None
+    kept: StoredObject | None
+    deletion: Deletion | None
+
+    @property
+    def live(self) -> bool:
+        return self.deletion is None
+
+    def objects(self) -> list[str]:
+        """Keys of what the segment stored beside its index."""
+        return [stored.key for stored in (self.data, self.kept) if stored is not None]
+
+
+def read_known(store: ObjectStore, key: IndexKey, listed: ListedObject) -> KnownSegment:
+    """Reads what is at an index key.
+
+    Raises:
+        SegmentError, BridgeError: the object is damaged, gone, of a newer release, or the store is away.
+    """
+    head = store.head_bytes(listed.key, INDEX_HEAD_BYTES)
+    if bytes(head[: len(TOMBSTONE_MAGIC)]) == TOMBSTONE_MAGIC:
+        return _from_tombstone(key, listed, decode_tombstone(store.read(listed.key).data))
+
+    def read(start: int, length: int) -> bytes | memoryview:
+        if start + length <= len(head):
+            return head[start : start + length]
+        return store.get_range(listed.key, start, length)
+
+    return _from_index(key, listed, read, lambda start, length: store.get_range(listed.key, start, length))
+
+
+def read_footer(store: ObjectStore, known: KnownSegment) -> pq.FileMetaData:
+    """The footer of a live segment's data file, out of its index."""
+    directory = decode_directory(store.get_range(known.listed.key, 0, known.listed.size))
+    return _footer(directory, lambda start, length: store.get_range(known.listed.key, start, length))
+
+
+def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> KnownSegment:
+    state = SegmentState.DELETED if stone.kind == "deleted" else SegmentState.WITHDRAWN
+    deletion = Deletion(state, stone.time_ms, bool(stone.index))
+    if not stone.index:
+        owner = Owner(stone.cluster_name, stone.topic, key.topic_id)
+        return KnownSegment(key, listed, owner, "raw", None, None, None, deletion)
+
+    def read(start: int, length: int) -> bytes:
+        return stone.index[start : start + length]
+
+    known = _from_index(key, listed, read, read)
+    if known.segment is None:
+        return replace(known, deletion=deletion)
+    return replace(known, deletion=deletion, segment=replace(known.segment, state=state))
+
+
+def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: ReadRange) -> KnownSegment:
+    head = read(0, 32)
+    directory = decode_directory(read(0, int.from_bytes(head[8:12], "little")))
+    metadata, summary = directory.metadata, directory.summary
+    main = None
+    if directory.data is not None:
+        footer = _footer(directory, read)
+        first, last = _row_offsets(footer)
+        main = FileRef(first, last, _runs(summary.leader_epochs), footer.num_rows)
+    segment = Segment(
+        id=listed.key,
+        base=metadata.start_offset,
+        end=metadata.end_offset,
+        runs=_runs(summary.leader_epochs),
+        checkpoint=_checkpoint(directory, metadata, read),
+        open_end=tuple((entry.producer_id, entry.first_offset) for entry in summary.open_transactions),
+        state=SegmentState.LIVE,
+        main=main,
+        load=lambda: _load_batches(load, directory.directory_size),
+    )
+    owner = Owner(metadata.cluster_name, metadata.topic, metadata.topic_id)
+    return KnownSegment(
+        key, listed, owner, directory.options.value_format, segment, directory.data, directory.kept, None
+    )
+
+
+def _footer(directory: Directory, read: ReadRange) -> pq.FileMetaData:
+    section = directory.footer
+    if section is None:
+        raise SegmentError("corrupt_object", "the index has a data file and no footer")
+    return footer_metadata(footer_bytes(directory, read(section.offset, section.size)))
+
+
+def _row_offsets(footer: pq.FileMetaData) -> tuple[int, int]:
+    """First and last offset of the rows, from the footer's statistics."""
+    names = [footer.schema.column(number).path for number in range(footer.num_columns)]
+    column = names.index(OFFSET)
+    groups = [footer.row_group(number).column(column).statistics for number in range(footer.num_row_groups)]
+    return min(int(group.min) for group in groups), max(int(group.max) for group in groups)
+
+
+def _runs(epochs: tuple[LeaderEpoch, ...]) -> Runs:
+    return tuple((entry.epoch, entry.start_offset) for entry in epochs)
+
+
+def _checkpoint(directory: Directory, metadata: SegmentMetadata, read: ReadRange) -> Runs:
+    """Kafka's leader-epoch checkpoint that came with the copy; the metadata's epochs when it cannot be read."""
+    section = directory.files.get(IndexType.LEADER_EPOCH)
+    if section is not None and section.size:
+        text = section_bytes(section, read(section.offset, section.size))
+        try:
+            return parse_checkpoint(text)
+        except ValueError:
+            pass  # our own copy of the same history, cut to the segment, serves as well
+    return _runs(metadata.leader_epochs)
+
+
+def parse_checkpoint(data: bytes) -> Runs:
+    """A leader-epoch checkpoint file: version 0, a count, then `epoch start_offset` lines.
+
+    Raises:
+        ValueError: it does not follow that form.
+    """
+    lines = data.decode("ascii").split("\n")
+    if len(lines) < 2 or lines[0].strip() != "0":
+        raise ValueError("not a leader-epoch checkpoint of version 0")
+    count = int(lines[1])
+    entries = tuple((int(epoch), int(start)) for epoch, start in (line.split() for line in lines[2 : 2 + count]))
+    if len(entries) != count:
+        raise ValueError("the leader-epoch checkpoint is cut")
+    return entries
+
+
+def _load_batches(read: ReadRange, directory_size: int) -> Batches:
+    directory = decode_directory(read(0, directory_size))
+    tables = []
+    for number in range(len(directory.blocks)):
+        section = block_section(directory, number)
+        tables.append(decode_block(directory, number, read(section.offset, section.size)).batches)
+    return plan_batches(np.concatenate(tables))
+
+
+def plan_batches(table: BatchTable) -> Batches:
+    """The batch table as the plan wants it."""
+    control = (table["flags"] & BatchFlag.CONTROL) != 0
+    kind = np.full(len(table), BatchKind.PLAIN, dtype=np.uint8)
+    kind[(table["attributes"] & TRANSACTIONAL) != 0] = BatchKind.TXN
+    kind[control] = BatchKind.PLAIN
+    kind[control & (table["control_type"] == 0)] = BatchKind.ABORT
+    kind[control & (table["control_type"] == 1)] = BatchKind.COMMIT
+    return Batches(
+        base=table["base_offset"].astype(np.int64),
+        last=last_offsets(table),
+        epoch=table["leader_epoch"].astype(np.int32),
+        producer_id=table["producer_id"].astype(np.int64),
+        kind=kind,
+        rows=(table["flags"] & BatchFlag.ROWS) != 0,
+    )

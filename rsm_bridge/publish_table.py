@@ -1,0 +1,259 @@
+"""One publisher run of one table: head → listing → plan → derived files → one commit (iceberg_catalog/plan.py).
+
+Every failure ends the run; the next one starts from the table's head again, so nothing here needs undoing.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from converter.types import ValueFormat
+from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.datafile import data_file
+from iceberg_catalog.livefiles import Head, LiveFiles
+from iceberg_catalog.names import Owner
+from iceberg_catalog.plan import plan
+from iceberg_catalog.plan_types import Derive, LiveFile, PartState, Plan, Segment, SegmentState, UseMain
+from iceberg_catalog.state import StateRef, decode_state, encode_state
+from iceberg_catalog.tables import ensure_table, find_table
+from rsm_bridge import failpoints
+from rsm_bridge.derived import Cut, DerivedFile, write_derived
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import KnownSegment, read_footer, read_known
+from rsm_bridge.layout import STATE_ROOT, index_prefix, parse_index_key
+from rsm_bridge.limits import WITHDRAWN_SECONDS
+from rsm_bridge.store import ObjectStore
+
+
+class RetryRunError(Exception):
+    """The commit did not land for sure: start again from the head."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run leaves behind. `head` is None while the topic has no table.
+
+    `files_added` and `files_removed` count data files, `rewinds` partitions.
+    """
+
+    head: Head | None
+    states: Mapping[int, PartState]
+    segments: Sequence[KnownSegment]
+    files_added: int = 0
+    files_removed: int = 0
+    rewinds: int = 0
+
+
+@dataclass(slots=True)
+class TableRun:
+    """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time."""
+
+    store: ObjectStore
+    catalog: Catalog
+    topic_id: bytes
+    namespace: str
+    _live: LiveFiles = field(default_factory=LiveFiles)
+    _known: dict[str, KnownSegment] = field(default_factory=dict)
+
+    def run(self) -> RunResult:
+        """Brings the table up to what the store holds.
+
+        Raises:
+            RetryRunError: the commit was refused or its outcome is unknown.
+            CatalogError, BridgeError, SegmentError: and whatever else catalog and store raise.
+        """
+        segments = self._list()
+        if not segments:
+            return RunResult(None, {}, segments)
+        table = self._table(segments)
+        if table is None:
+            return RunResult(None, {}, segments)
+        head = self._live.read(table)
+        states = self._states(head)
+        # The listing that counts starts after the head was read (publish rule P2).
+        segments = self._list()
+        plans = self._plans(segments, head, states, relisted=False)
+        if any(item.need_relist for item in plans.values()):
+            segments = self._list()
+            plans = self._plans(segments, head, states, relisted=True)
+        if not any(item.changes(states.get(number, PartState())) for number, item in plans.items()):
+            return RunResult(head, states, segments)
+        return self._apply(head, states, segments, plans)
+
+    def _list(self) -> list[KnownSegment]:
+        """All segments of the topic id; objects that did not change since the last run are not read again."""
+        found: dict[str, KnownSegment] = {}
+        for listed in self.store.list_after(index_prefix(self.topic_id)):
+            key = parse_index_key(listed.key)
+            if key is None:
+                continue
+            known = self._known.get(listed.key)
+            if known is None or known.listed != listed:
+                try:
+                    known = read_known(self.store, key, listed)
+                except BridgeError as error:
+                    if error.kind == "not_found":
+                        continue  # reclaimed between listing and reading
+                    raise
+            found[listed.key] = known
+        self._known = found
+        return list(found.values())
+
+    def _table(self, segments: Sequence[KnownSegment]) -> Table | None:
+        """The topic's table; created when a live segment has rows for it."""
+        owner, value_format = owner_of(segments)
+        if any(known.live and known.data is not None for known in segments):
+            return ensure_table(
+                self.catalog, owner, value_format, data_path=self.store.uri("data"), namespace=self.namespace
+            )
+        return find_table(self.catalog, owner, namespace=self.namespace)
+
+    def _states(self, head: Head) -> dict[int, PartState]:
+        if head.state is None:
+            return {}
+        return decode_state(self.store.read(head.state.key).data, head.state.sha256)
+
+    def _plans(
+        self, segments: Sequence[KnownSegment], head: Head, states: Mapping[int, PartState], *, relisted: bool
+    ) -> dict[int, Plan]:
+        by_partition: dict[int, list[KnownSegment]] = defaultdict(list)
+        for known in segments:
+            by_partition[known.key.partition].append(known)
+        files: dict[int, list[LiveFile]] = defaultdict(list)
+        for file in head.files:
+            files[file.partition].append(file)
+        now_ms = int(time.time() * 1000)
+        return {
+            partition: plan(
+                [_aged(known, known.segment, now_ms) for known in by_partition[partition] if known.segment is not None],
+                files[partition],
+                states.get(partition, PartState()),
+                "follow",
+                relisted=relisted,
+            )
+            for partition in sorted(by_partition.keys() | files.keys() | states.keys())
+        }
+
+    def _apply(
+        self, head: Head, states: Mapping[int, PartState], segments: Sequence[KnownSegment], plans: Mapping[int, Plan]
+    ) -> RunResult:
+        by_id = {known.listed.key: known for known in segments}
+        by_path = {file.path: file for file in head.files}
+        append: list[DataFile] = []
+        delete: list[str] = []
+        replaced: list[str] = []
+        replacement: list[DataFile] = []
+        for partition, item in plans.items():
+            for piece in item.add:
+                append.extend(self._added(head, partition, piece, by_id))
+            delete.extend(item.remove)
+            replaced.extend(item.replace)
+            for trim in item.trim:
+                replaced.append(trim.path)
+                replacement.extend(self._trimmed(head, partition, by_path[trim.path], trim.keep_below, by_id))
+        new_states = {**states, **{partition: item.state for partition, item in plans.items()}}
+        rewinds = {str(partition): item.rewind for partition, item in plans.items() if item.rewind is not None}
+        change = Change(tuple(append), tuple(delete), tuple(replaced), tuple(replacement))
+        committed = self._commit(head, change, new_states, rewinds)
+        return RunResult(
+            committed,
+            new_states,
+            segments,
+            len(append) + len(replacement),
+            len(delete) + len(replaced),
+            len(rewinds),
+        )
+
+    def _commit(
+        self, head: Head, change: Change, states: Mapping[int, PartState], rewinds: Mapping[str, int | None]
+    ) -> Head:
+        data, sha256 = encode_state(states)
+        key = f"{STATE_ROOT}{head.table.metadata.table_uuid}/{sha256}.json"
+        self.store.put_if_absent(key, data)
+        failpoints.hit("before-commit")
+        outcome = commit(
+            self.catalog,
+            head,
+            change,
+            StateRef(key, sha256),
+            commit_id=uuid.uuid4().hex,
+            as_of_ms=int(time.time() * 1000),
+            summary={f"tierberg.rewind.{partition}": str(offset) for partition, offset in rewinds.items()},
+        )
+        if outcome.kind != "committed" or outcome.table is None:
+            raise RetryRunError(f"the commit ended as {outcome.kind}: {outcome.error}")
+        return self._live.read(outcome.table)
+
+    def _added(
+        self, head: Head, partition: int, piece: UseMain | Derive, by_id: Mapping[str, KnownSegment]
+    ) -> list[DataFile]:
+        if isinstance(piece, UseMain):
+            known = by_id[piece.segment_id]
+            if known.data is None:
+                raise BridgeError("internal", f"the plan wants rows of {piece.segment_id}, which has none")
+            footer = read_footer(self.store, known)
+            return [data_file(head.table, self.store.uri(known.data.key), known.data.size, footer, partition)]
+        cuts: list[Cut] = []
+        runs: list[tuple[int, int]] = []
+        for segment_id, first, last in piece.ranges:
+            known = by_id[segment_id]
+            if known.data is not None and known.segment is not None:
+                cuts.append(Cut(known.data.key, first, last))
+                runs.extend(run for run in known.segment.runs if run not in runs)
+        return self._derive(head, partition, cuts, tuple(sorted(runs)), by_id) if cuts else []
+
+    def _trimmed(
+        self, head: Head, partition: int, file: LiveFile, keep_below: int, by_id: Mapping[str, KnownSegment]
+    ) -> list[DataFile]:
+        key = self.store.key(file.path)
+        if key is None:
+            raise BridgeError("internal", f"{file.path} lies outside of the store")
+        return self._derive(head, partition, [Cut(key, file.first, keep_below - 1)], file.runs, by_id)
+
+    def _derive(
+        self,
+        head: Head,
+        partition: int,
+        cuts: list[Cut],
+        runs: tuple[tuple[int, int], ...],
+        by_id: Mapping[str, KnownSegment],
+    ) -> list[DataFile]:
+        _, value_format = owner_of(list(by_id.values()))
+        written: DerivedFile | None = write_derived(
+            self.store,
+            cuts,
+            value_format,
+            topic_id=self.topic_id,
+            partition=partition,
+            runs=runs,
+            head_snapshot=head.snapshot_id,
+        )
+        if written is None:
+            return []
+        return [data_file(head.table, self.store.uri(written.key), written.size, written.footer, partition)]
+
+
+def owner_of(segments: Sequence[KnownSegment]) -> tuple[Owner, ValueFormat]:
+    """Whose table it is, and its value format: a segment with an index says so best."""
+    best = max(segments, key=lambda known: (known.segment is not None, known.data is not None))
+    return best.owner, best.value_format
+
+
+def _aged(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
+    """The plan's segment; a withdrawal that was never followed by a new copy counts as deleted (rule R4)."""
+    deletion = known.deletion
+    if (
+        deletion is not None
+        and deletion.kind is SegmentState.WITHDRAWN
+        and now_ms - deletion.time_ms > WITHDRAWN_SECONDS * 1000
+    ):
+        return replace(segment, state=SegmentState.DELETED)
+    return segment

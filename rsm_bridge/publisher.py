@@ -1,0 +1,199 @@
+"""Publishes finished segments: which table runs when, retries, and what follows a run.
+
+A topic id becomes due by a notice (a copy or delete in this process), by the listing at start and by one every minute
+(what other bridges did). Runs of one table follow one another, at most one per interval; a failed one is retried with
+back-off and jitter. Nothing here is reached from a call but :meth:`Publisher.notify`, which only sets a time.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import structlog
+from pyiceberg.catalog import Catalog
+
+from iceberg_catalog.catalogs import CatalogSettings as CatalogProperties
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from rsm_bridge.layout import INDEX_ROOT
+from rsm_bridge.limits import (
+    PUBLISH_BACKOFF_SECONDS_MAX,
+    PUBLISH_BACKOFF_SECONDS_MIN,
+    PUBLISH_WORKERS,
+    RELIST_SECONDS,
+)
+from rsm_bridge.metrics import Metrics
+from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
+from rsm_bridge.reclaim import Reclaimer
+from rsm_bridge.settings import Settings
+from rsm_bridge.status import explain
+from rsm_bridge.store import ObjectStore, first_line
+
+_TICK_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class _Topic:
+    """When a topic id is due; seconds of the monotonic clock. `waiting_since`: its oldest unserved notice."""
+
+    due: float
+    waiting_since: float
+    running: bool = False
+    failures: int = 0
+    run: TableRun | None = None
+
+
+def catalog_properties(settings: Settings) -> CatalogProperties:
+    """What PyIceberg is to open: the embedded SQLite catalog, or what the settings say."""
+    given = settings.catalog
+    if not given.properties:
+        return embedded_settings(settings.data_dir)
+    properties = {name: secret.get_secret_value() for name, secret in given.properties.items()}
+    if given.warehouse is not None:
+        properties.setdefault("warehouse", given.warehouse)
+    return CatalogProperties(given.name, properties)
+
+
+@dataclass(slots=True)
+class Publisher:
+    """All tables of one bridge."""
+
+    settings: Settings
+    store: ObjectStore
+    metrics: Metrics
+    log: structlog.typing.FilteringBoundLogger
+    _topics: dict[bytes, _Topic] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _scheduler: threading.Thread | None = None
+    _pool: ThreadPoolExecutor | None = None
+    _catalog: Catalog | None = None
+    _outage: str | None = None
+
+    def start(self) -> None:
+        """Begins to work, with a listing of everything."""
+        self._pool = ThreadPoolExecutor(PUBLISH_WORKERS, thread_name_prefix="publish")
+        self._scheduler = threading.Thread(target=self._schedule, name="publish-scheduler", daemon=True)
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Lets running commits end and starts no more."""
+        self._stop.set()
+        if self._scheduler is not None:
+            self._scheduler.join()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def notify(self, topic_id: bytes) -> None:
+        """Something about the topic changed in the store. Any thread; never waits for a run."""
+        now = time.monotonic()
+        with self._lock:
+            topic = self._topics.get(topic_id)
+            if topic is None or topic.due == float("inf"):
+                due = now + self.settings.publish_interval
+                if topic is None:
+                    self._topics[topic_id] = _Topic(due, now)
+                else:
+                    topic.due, topic.waiting_since = due, now
+
+    def _schedule(self) -> None:
+        next_listing = 0.0
+        while not self._stop.wait(_TICK_SECONDS):
+            now = time.monotonic()
+            if now >= next_listing:
+                next_listing = now + RELIST_SECONDS
+                self._discover()
+            with self._lock:
+                due = [(key, topic) for key, topic in self._topics.items() if topic.due <= now and not topic.running]
+                for _, topic in due:
+                    topic.running, topic.due = True, float("inf")
+                waiting = [t.waiting_since for t in self._topics.values() if t.running or t.due != float("inf")]
+            self.metrics.publish_lag.set(now - min(waiting, default=now))
+            for key, topic in due:
+                if self._pool is not None:
+                    self._pool.submit(self._run, key, topic)
+
+    def _discover(self) -> None:
+        """Makes every topic id of the store due."""
+        try:
+            prefixes = self.store.list_folders(INDEX_ROOT)
+        except Exception as error:  # noqa: BLE001 - the store may be away; the next listing finds the same
+            self.log.warning("listing failed", error=explain(error)[1])
+            return
+        for prefix in prefixes:
+            name = prefix.removeprefix(INDEX_ROOT).strip("/")
+            if len(name) == 32:
+                self.notify(bytes.fromhex(name))
+
+    def _run(self, topic_id: bytes, topic: _Topic) -> None:
+        started = time.monotonic()
+        retry_after: float | None = None
+        try:
+            if topic.run is None:
+                topic.run = TableRun(self.store, self._open_catalog(), topic_id, self.settings.catalog.namespace)
+            result = topic.run.run()
+            self._record(topic_id, result, time.monotonic() - started)
+            retry_after = Reclaimer(self.store, self.settings.reclaim_grace, self.metrics).reclaim(topic_id, result)
+            topic.failures = 0
+        except Exception as error:  # noqa: BLE001 - any failure is retried from the head
+            topic.failures += 1
+            topic.run = topic.run if isinstance(error, RetryRunError) else None
+            retry_after = _backoff(topic.failures)
+            self.metrics.publishes.labels("failed").inc()
+            self._report(topic_id, error, retry_after)
+        with self._lock:
+            topic.running = False
+            if retry_after is not None:
+                topic.due = min(topic.due, time.monotonic() + retry_after)
+
+    def _open_catalog(self) -> Catalog:
+        with self._lock:
+            if self._catalog is not None:
+                return self._catalog
+        catalog = open_catalog(catalog_properties(self.settings))
+        with self._lock:
+            if self._catalog is None:
+                self._catalog = catalog
+            return self._catalog
+
+    def _record(self, topic_id: bytes, result: RunResult, seconds: float) -> None:
+        if self._outage is not None:
+            self.log.info("publishing works again")
+            self._outage = None
+        changed = result.files_added or result.files_removed
+        self.metrics.publishes.labels("committed" if changed else "unchanged").inc()
+        self.metrics.published_files.labels("added").inc(result.files_added)
+        self.metrics.published_files.labels("removed").inc(result.files_removed)
+        self.metrics.rewinds.inc(result.rewinds)
+        if changed and result.head is not None:
+            self.log.info(
+                "published",
+                table=".".join(result.head.table.name()),
+                topic_id=topic_id.hex(),
+                added=result.files_added,
+                removed=result.files_removed,
+                rewinds=result.rewinds,
+                duration_ms=round(seconds * 1000, 1),
+            )
+        if result.head is not None and result.head.foreign:
+            self.log.warning("files of others in the table", count=len(result.head.foreign), first=result.head.foreign[0])
+
+    def _report(self, topic_id: bytes, error: Exception, retry_after: float) -> None:
+        """Logs an outage once per cause, not once per retry."""
+        said = f"{type(error).__name__}: {first_line(error)}"
+        if isinstance(error, RetryRunError):
+            self.log.info("planning again", topic_id=topic_id.hex(), reason=said)
+        elif said != self._outage:
+            self._outage = said
+            self.log.warning(
+                "publishing failed", topic_id=topic_id.hex(), error=said, retry_s=round(retry_after, 1), exc_info=error
+            )
+
+
+def _backoff(failures: int) -> float:
+    """Seconds before the next try: doubling, bounded, half of it random."""
+    longest = min(PUBLISH_BACKOFF_SECONDS_MIN * 2 ** min(failures, 16), PUBLISH_BACKOFF_SECONDS_MAX)
+    return float(longest * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load, protects nothing

@@ -1,0 +1,138 @@
+"""The bridge as a whole: opens what the settings name, runs until told to stop.
+
+Three pools, each bounded, so that no kind of call starves another: copies (at lower priority of the operating system),
+fetches, control calls. The publisher has threads of its own; an outage of the catalog never touches a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from converter.index_model import Directory
+from converter.types import ConvertOptions, SegmentMetadata
+from rsm_bridge.copy_call import Copier
+from rsm_bridge.deletes import Deleter
+from rsm_bridge.fetcher import Fetcher
+from rsm_bridge.handlers import Handlers
+from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
+from rsm_bridge.local_store import FolderLock, LocalObjectStore
+from rsm_bridge.logs import logger
+from rsm_bridge.metrics import Metrics, serve_metrics
+from rsm_bridge.niceness import be_nice
+from rsm_bridge.open_store import open_store
+from rsm_bridge.publisher import Publisher
+from rsm_bridge.segment_reader import SegmentReader
+from rsm_bridge.server import Server
+from rsm_bridge.settings import Settings, parse_listen
+from rsm_bridge.store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A bridge that answers. `metrics_address` is None without a metrics page."""
+
+    address: str
+    metrics_address: str | None
+    store: ObjectStore
+    metrics: Metrics
+    publisher: Publisher
+
+
+def convert_options(settings: Settings, topic: str) -> ConvertOptions:
+    """The conversion options of a topic, by its first matching rule."""
+    rule = settings.rule(topic)
+    return ConvertOptions(rule.value_format, rule.mode, settings.limits.decompressed_batch_mib * MIB)
+
+
+def copy_slots(settings: Settings) -> int:
+    """Copies that run at once: workers, or what fits the memory budget."""
+    limits = settings.limits
+    return max(1, min(limits.copy_workers, limits.copy_memory_mib * MIB // COPY_MEMORY_BYTES))
+
+
+@contextlib.asynccontextmanager
+async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
+    """Starts a bridge and, at the end of the block, stops it: calls first, then the publisher.
+
+    Raises:
+        SettingsError: something the settings name cannot be used.
+    """
+    metrics, log = Metrics(), logger("bridge")
+    slots = copy_slots(settings)
+    with contextlib.ExitStack() as stack:
+        store = open_store(settings)
+        if isinstance(store, LocalObjectStore):
+            lock = FolderLock(settings.data_dir)
+            stack.callback(lock.close)
+        pools = {
+            name: stack.enter_context(ThreadPoolExecutor(size, thread_name_prefix=name, initializer=initializer))
+            for name, size, initializer in (
+                ("copy", slots, be_nice),
+                ("fetch", settings.limits.fetch_workers, None),
+                ("fetch-helper", settings.limits.fetch_workers, None),
+                ("control", settings.limits.control_workers, None),
+            )
+        }
+        publisher = Publisher(settings, store, metrics, logger("publisher"))
+
+        def finished(segment: SegmentMetadata, directory: Directory) -> None:
+            _count_copy(metrics, segment, directory)
+            publisher.notify(segment.topic_id)
+
+        handlers = Handlers(
+            copier=Copier(
+                store=store,
+                executor=pools["copy"],
+                slots=asyncio.Semaphore(slots),
+                metrics=metrics,
+                options=lambda topic: convert_options(settings, topic),
+                finished=finished,
+                log=logger("copy"),
+            ),
+            fetcher=Fetcher(SegmentReader(store, pools["fetch-helper"]), pools["fetch"], settings.limits, metrics),
+            deleter=Deleter(store),
+            control=pools["control"],
+            limits=settings.limits,
+            metrics=metrics,
+            log=logger("request"),
+            deleted=lambda segment: publisher.notify(segment.topic_id),
+        )
+        metrics_address = None
+        if settings.metrics_listen is not None:
+            host, port = _host_port(settings.metrics_listen)
+            page, port = serve_metrics(metrics, host, port)
+            stack.callback(page.server_close)
+            stack.callback(page.shutdown)
+            metrics_address = f"{host}:{port}"
+        server = Server(settings, handlers, log)
+        address = await server.start()
+        publisher.start()
+        try:
+            yield Running(address, metrics_address, store, metrics, publisher)
+        finally:
+            await server.stop()
+            await asyncio.to_thread(publisher.stop)
+
+
+def _host_port(listen: str) -> tuple[str, int]:
+    target = parse_listen(listen)
+    if not isinstance(target, tuple):
+        raise TypeError(listen)
+    return target
+
+
+def _count_copy(metrics: Metrics, segment: SegmentMetadata, directory: Directory) -> None:
+    metrics.copied_bytes.inc(segment.segment_size_bytes)
+    metrics.copied_rows.inc(directory.summary.rows)
+    if directory.data is not None:
+        metrics.data_bytes.inc(directory.data.size)
+    for count in directory.summary.kept:
+        metrics.kept_bytes.labels(count.cause.name.lower()).inc(count.bytes)
+    for count in directory.summary.quarantined:
+        metrics.quarantined_batches.labels(count.cause.name.lower()).inc(count.batches)
+    if directory.options.mode == "verbatim":
+        metrics.verbatim_segments.labels("stored").inc()
