@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.measures import Measure, Target, load_measures, select
+from rsm_bridge.settings import LimitSettings
 
 MEASURE = Measure(
     id="m", title="t", unit="ms", direction="lower", floor="f", target=None, payloads=("flights",), suite="s"
@@ -37,7 +38,7 @@ def test_every_promise_of_the_project_has_an_id_with_its_target():
         "random_read_cpu_p99": Target(value=15.0),
         "copy_memory": Target(value=150.0),
         "load_fetch_max": Target(value=500.0),
-        "load_memory": targets["load_memory"],
+        "load_memory": Target(plus_floor=832.0),
         "copy_cpu_broker": Target(plus_floor=0.4),
         "consume_rate_1": Target(times_floor=0.5),
         "consume_rate_4": Target(times_floor=0.5),
@@ -48,6 +49,12 @@ def test_every_promise_of_the_project_has_an_id_with_its_target():
         "tail_p99_backfill_0": Target(times_floor=1.2),
         "tail_p99_backfill_10": Target(times_floor=1.2),
     }
+
+
+def test_the_memory_limit_is_the_sum_of_the_budgets_of_the_settings():
+    limits = LimitSettings()
+    total = limits.copy_memory_mib + limits.chunk_cache_mib + limits.index_cache_mib
+    assert load_measures()["load_memory"].target == Target(plus_floor=float(total))
 
 
 def test_rates_are_better_higher_and_costs_lower():

@@ -136,7 +136,7 @@ def test_a_suite_runs_once_for_all_its_measures_and_its_folder_goes(monkeypatch,
 
 def test_the_command_fails_for_an_unknown_name_and_for_a_missing_result(monkeypatch, tmp_path, capsys):
     assert main(["run", "--only", "nothing_like_it"]) == 2
-    monkeypatch.setattr("benchmarks.__main__.read_results", lambda: {})
+    monkeypatch.setattr("benchmarks.__main__.read_results", dict)
     assert main(["check"]) == 1
     assert "missing: convert_cpu" in capsys.readouterr().err
     assert main(["table"]) == 0

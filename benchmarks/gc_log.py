@@ -1,0 +1,17 @@
+"""The broker's heap, out of the log its Java machine keeps of collections (`-Xlog:gc*`)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+# [12.345s] GC(7) Pause Young (Normal) (G1 Evacuation Pause) 612M->87M(1024M) 4.321ms
+_PAUSE = re.compile(r"\bGC\(\d+\) Pause .* (\d+)M->(\d+)M\(\d+M\)")
+
+
+def heap_after_collections(log: Path, start: int) -> list[float]:
+    """MiB in use after each collection written from byte `start` of the log on: what is really held."""
+    with log.open("rb") as file:
+        file.seek(start)
+        text = file.read().decode("utf-8", "replace")
+    return [float(found.group(2)) for found in _PAUSE.finditer(text)]
