@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -65,6 +65,13 @@ class Admin:
     def end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
         """One past the last offset of each partition."""
         return self._offsets(topic, partitions, OffsetSpec.latest())
+
+    def topic_id(self, topic: str) -> str:
+        """The topic's id as 32 hexadecimal digits, as keys of the store have it."""
+        answers = self._client.describe_topics(TopicCollection([topic]), request_timeout=ADMIN_S)
+        found = answers[topic].result(ADMIN_S).topic_id
+        high, low = (part % 2**64 for part in (found.get_most_significant_bits(), found.get_least_significant_bits()))
+        return f"{high:016x}{low:016x}"
 
     def topic_names(self) -> set[str]:
         """All topics of the cluster."""

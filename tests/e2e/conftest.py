@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from stack.bridge import Bridge
 from stack.jars import KAFKA_VERSION
 from stack.kafka import BrokerOptions, KafkaBroker
 from stack.tiering import tierberg
+from tests.e2e.e2e_support import Pair
 
 BRIDGE_SETTINGS = {
     "publish_interval": "500ms",
@@ -23,15 +23,6 @@ BRIDGE_SETTINGS = {
         {"pattern": "verbatim-.*", "mode": "verbatim"},
     ],
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A broker with our plugin, its bridge, and a client for topics."""
-
-    broker: KafkaBroker
-    bridge: Bridge
-    admin: Admin
 
 
 def start_pair(folder: Path, options: BrokerOptions | None = None) -> Pair:

@@ -1,0 +1,233 @@
+"""Sending, waiting and reading, in the forms the end-to-end tests share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from stack.admin import Admin
+from stack.bridge import Bridge
+from stack.errors import StackError
+from stack.kafka import KafkaBroker
+from stack.waiting import wait_for
+
+TIER_S = 120
+PUBLISH_S = 90
+PATIENCE_S = 60
+BATCHED = {"linger.ms": 50, "batch.num.messages": 500}
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A broker with our plugin, its bridge, and a client for topics."""
+
+    broker: KafkaBroker
+    bridge: Bridge
+    admin: Admin
+
+
+@dataclass(frozen=True, slots=True)
+class Rec:
+    """A record as sent, or as it came back."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp_ms: int = 1_700_000_000_000
+
+
+@dataclass(slots=True)
+class Log:
+    """Offset → record of one partition, committed and aborted apart."""
+
+    committed: dict[int, Rec] = field(default_factory=dict)
+    aborted: dict[int, Rec] = field(default_factory=dict)
+
+    @property
+    def everything(self) -> dict[int, Rec]:
+        return self.committed | self.aborted
+
+
+class Sender:
+    """One producer for one partition; its log has the offsets the broker gave."""
+
+    def __init__(self, broker: KafkaBroker, topic: str, partition: int = 0, **settings: Any) -> None:
+        base = {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0, **BATCHED}
+        self.producer = Producer({**base, **{key.replace("_", "."): value for key, value in settings.items()}})
+        self.topic, self.partition = topic, partition
+        self.log = Log()
+        self.errors: list[KafkaError] = []
+        if "transactional_id" in settings:
+            self.producer.init_transactions(60)
+
+    def send(self, records: Iterable[Rec], *, committed: bool = True) -> None:
+        for record in records:
+            self._one(record, self.log.committed if committed else self.log.aborted)
+        assert self.producer.flush(120) == 0
+        assert not self.errors
+
+    def transaction(self, records: Iterable[Rec], *, commit: bool) -> None:
+        self.producer.begin_transaction()
+        self.send(records, committed=commit)
+        if commit:
+            self.producer.commit_transaction(60)
+        else:
+            self.producer.abort_transaction(60)
+
+    def _one(self, record: Rec, log: dict[int, Rec]) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is not None or offset is None:
+                self.errors.append(error or KafkaError(KafkaError.UNKNOWN))
+            else:
+                log[offset] = record
+
+        while True:
+            try:
+                self.producer.produce(
+                    self.topic,
+                    record.value,
+                    record.key,
+                    self.partition,
+                    timestamp=record.timestamp_ms,
+                    headers=list(record.headers) or None,
+                    on_delivery=delivered,
+                )
+                break
+            except BufferError:
+                self.producer.poll(0.1)
+        self.producer.poll(0)
+
+
+def wait_tiered(pair: Pair, topic: str, partitions: Sequence[int] = (0,), timeout_s: float = TIER_S) -> None:
+    """Until no record of the topic is on the broker's disk."""
+    ends = pair.admin.end_offsets(topic, partitions)
+    try:
+        wait_for(
+            f"{topic} to leave the broker's disk",
+            lambda: {number: min(pair.broker.local_segments(topic, number), default=0) for number in partitions} == ends,
+            timeout_s,
+        )
+    except StackError as error:
+        segments = {number: pair.broker.local_segments(topic, number) for number in partitions}
+        log = [line for line in pair.broker.process.log.read_text().splitlines() if "Remote" in line][-8:]
+        raise AssertionError(f"{error}; ends {ends}, local {segments}\n" + "\n".join(log)) from error
+
+
+def read(
+    broker: KafkaBroker,
+    topic: str,
+    partition: int = 0,
+    *,
+    start: int = 0,
+    count: int | None = None,
+    isolation: str = "read_committed",
+    **settings: Any,
+) -> dict[int, Rec]:
+    """Offset → record from `start` to the end, or the first `count`."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "e2e",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "log_level": 0,
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+    )
+    found: dict[int, Rec] = {}
+    deadline = time.monotonic() + PATIENCE_S
+    try:
+        consumer.assign([TopicPartition(topic, partition, start)])
+        while count is None or len(found) < count:
+            assert time.monotonic() < deadline, f"no record of {topic} for {PATIENCE_S} s after {len(found)}"
+            for message in consumer.consume(2000, 0.5):
+                error = message.error()
+                if error is None:
+                    _note(found, message)
+                    deadline = time.monotonic() + PATIENCE_S
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return found
+                else:
+                    assert error.retriable(), str(error)
+    finally:
+        consumer.close()
+    return dict(list(found.items())[:count])
+
+
+def _note(found: dict[int, Rec], message: Message) -> None:
+    offset = message.offset()
+    assert offset is not None
+    assert offset not in found, f"offset {offset} came twice"
+    headers = tuple((name, content) for name, content in message.headers() or ())
+    found[offset] = Rec(message.key(), message.value(), headers, message.timestamp()[1])
+
+
+def same(found: dict[int, Rec], sent: dict[int, Rec]) -> None:
+    """Equal, with the first difference in the message instead of megabytes."""
+    missing, extra = sorted(sent.keys() - found.keys()), sorted(found.keys() - sent.keys())
+    assert not missing, f"{len(missing)} missing, first {missing[:5]}"
+    assert not extra, f"{len(extra)} unexpected, first {extra[:5]}"
+    for offset, record in sent.items():
+        assert found[offset] == record, f"offset {offset}"
+    assert list(found) == sorted(found)
+
+
+def load_rows(folder: Path, table: str, namespace: str = "kafka") -> pa.Table | None:
+    """All rows of the table's current snapshot, or None while there is no table."""
+    catalog = SqlCatalog(
+        "tierberg", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=(folder / "warehouse").as_uri()
+    )
+    try:
+        loaded = catalog.load_table((namespace, table))
+        return loaded.scan().to_arrow() if loaded.current_snapshot() else None
+    except NoSuchTableError:
+        return None
+    finally:
+        catalog.close()
+
+
+def row_count(pair: Pair, table: str) -> int:
+    rows = load_rows(pair.bridge.folder, table)
+    return 0 if rows is None else rows.num_rows
+
+
+def wait_rows(pair: Pair, table: str, count: int, timeout_s: float = PUBLISH_S) -> pa.Table:
+    """The table's rows once there are `count`."""
+    wait_for(f"{count} rows in {table}, now {row_count(pair, table)}", lambda: row_count(pair, table) == count, timeout_s, 0.5)
+    return load_rows(pair.bridge.folder, table)
+
+
+def rows_by_offset(table: pa.Table, partition: int = 0) -> dict[int, Rec]:
+    """The rows of a partition as records; fails when an offset is there twice."""
+    found: dict[int, Rec] = {}
+    for row in table.to_pylist():
+        if row["_kafka_partition"] != partition:
+            continue
+        text = row.get("value")
+        value = row["_kafka_value"] if text is None else text.encode()
+        headers = tuple((header["key"], header["value"]) for header in row["_kafka_headers"] or ())
+        timestamp_ms = round(row["_kafka_timestamp"].timestamp() * 1000)
+        assert row["_kafka_offset"] not in found, f"offset {row['_kafka_offset']} is there twice"
+        found[row["_kafka_offset"]] = Rec(row["_kafka_key"], value, headers, timestamp_ms)
+        size = row["_kafka_value_size"]
+        assert size == (None if value is None else len(value))
+    return dict(sorted(found.items()))
+
+
+def store_objects(pair: Pair, topic_id: str) -> list[Path]:
+    """Every object of a topic in the embedded store."""
+    root = pair.bridge.folder / "store"
+    return [path for kind in ("index", "data", "kept") for path in (root / kind / topic_id).rglob("*") if path.is_file()]
