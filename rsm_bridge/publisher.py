@@ -67,6 +67,7 @@ class Publisher:
     log: structlog.typing.FilteringBoundLogger
     _topics: dict[bytes, _Topic] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _opening: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
     _scheduler: threading.Thread | None = None
     _pool: ThreadPoolExecutor | None = None
@@ -150,13 +151,9 @@ class Publisher:
                 topic.due = min(topic.due, time.monotonic() + retry_after)
 
     def _open_catalog(self) -> Catalog:
-        with self._lock:
-            if self._catalog is not None:
-                return self._catalog
-        catalog = open_catalog(catalog_properties(self.settings))
-        with self._lock:
+        with self._opening:
             if self._catalog is None:
-                self._catalog = catalog
+                self._catalog = open_catalog(catalog_properties(self.settings))
             return self._catalog
 
     def _record(self, topic_id: bytes, result: RunResult, seconds: float) -> None:

@@ -1,0 +1,116 @@
+"""`tierberg inspect`: what a segment index says, as text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from converter.index import block_section, decode_block, decode_directory
+from converter.index_model import Directory
+from converter.position import last_offsets
+from converter.types import BatchFlag, Cause
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.layout import INDEX_ROOT
+from rsm_bridge.open_store import open_store
+from rsm_bridge.settings import load_settings
+from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
+
+
+def describe(target: str, config: Path | None, data_dir: Path | None, batches: int | None) -> str:
+    """The text for one index: `target` is a file, or a key of the configured store.
+
+    Args:
+        batches: how many batches to list; None shows sections and blocks instead.
+
+    Raises:
+        BridgeError: no such object, or a damaged tombstone.
+        SegmentError: the index is damaged or of a newer release.
+        SettingsError: the configuration cannot be used.
+    """
+    data = _read(target, config, data_dir)
+    lines: list[str] = []
+    if is_tombstone(data):
+        stone = decode_tombstone(data)
+        lines.extend(_tombstone_lines(stone))
+        if not stone.index:
+            return "\n".join(lines)
+        data = stone.index
+    directory = decode_directory(data)
+    lines.extend(_directory_lines(directory))
+    lines.extend(_layout_lines(directory) if batches is None else _batch_lines(directory, data, batches))
+    return "\n".join(lines)
+
+
+def _read(target: str, config: Path | None, data_dir: Path | None) -> bytes:
+    if not target.startswith(INDEX_ROOT):
+        try:
+            return Path(target).read_bytes()
+        except OSError as error:
+            raise BridgeError("not_found", f"{target}: {error.strerror}; a key begins with {INDEX_ROOT}") from error
+    return open_store(load_settings(config, {"data_dir": data_dir})).read(target).data
+
+
+def _tombstone_lines(stone: Tombstone) -> list[str]:
+    return [f"tombstone    {stone.kind} at {stone.time_ms} ms, topic {stone.topic}, cluster {stone.cluster_name}"]
+
+
+def _directory_lines(directory: Directory) -> list[str]:
+    metadata, summary = directory.metadata, directory.summary
+    lines = [
+        f"segment      {metadata.segment_id.hex()}  attempt {directory.attempt_id.hex()}",
+        f"topic        {metadata.topic}-{metadata.partition}  id {metadata.topic_id.hex()}  cluster {metadata.cluster_name}",
+        f"offsets      {metadata.start_offset} to {metadata.end_offset} (inclusive)",
+        f"source       {metadata.segment_size_bytes} bytes, served {summary.served_bytes} bytes",
+        f"stored as    {directory.options.mode}, values {directory.options.value_format}",
+        f"batches      {summary.batches}, rows {summary.rows}, markers {summary.markers}",
+        f"epochs       {' '.join(f'{run.epoch}.{run.start_offset}' for run in summary.leader_epochs)}",
+    ]
+    for name, stored in (("data file", directory.data), ("kept bytes", directory.kept)):
+        text = "none" if stored is None else f"{stored.key}  {stored.size} bytes, CRC32C {stored.crc32c:08x}"
+        lines.append(f"{name:<12} {text}")
+    for name, counts in (("kept", summary.kept), ("quarantined", summary.quarantined)):
+        lines.extend(
+            f"{name:<12} {count.cause.name.lower()}: {count.batches} batches, {count.records} records, {count.bytes} bytes"
+            for count in counts
+        )
+    for transaction in summary.undecided:
+        lines.append(
+            f"undecided    producer {transaction.producer_id}, "
+            f"offsets {transaction.first_offset} to {transaction.last_offset}"
+        )
+    return lines
+
+
+def _layout_lines(directory: Directory) -> list[str]:
+    lines = [f"index        {directory.total_size} bytes, directory {directory.directory_size} bytes"]
+    lines.extend(
+        f"section      {kind.name:<18} offset {section.offset:>10}  {section.size} bytes  CRC32C {section.crc32c:08x}"
+        for kind, section in sorted(directory.files.items())
+    )
+    for number, block in enumerate(directory.blocks):
+        section = block_section(directory, number)
+        lines.append(
+            f"block {number:<6} batches {block['batches']}, offsets {block['first_offset']} to {block['last_offset']}, "
+            f"position {block['position']}, rows {block['rows']}, pages {block['pages']}, {section.size} bytes"
+        )
+    return lines
+
+
+def _batch_lines(directory: Directory, data: bytes, wanted: int) -> list[str]:
+    lines = ["   batch        base        last  epoch  records   served     position  producer  flags"]
+    for number in range(len(directory.blocks)):
+        section = block_section(directory, number)
+        block = decode_block(directory, number, data[section.offset : section.offset + section.size])
+        lasts = last_offsets(block.batches)
+        for place, batch in enumerate(block.batches):
+            if wanted == 0:
+                return lines
+            wanted -= 1
+            flags = BatchFlag(int(batch["flags"]))
+            cause = Cause(int(batch["cause"]))
+            said = "|".join(flag.name or "" for flag in BatchFlag if flag in flags)
+            reason = "" if cause is Cause.NONE else f" ({cause.name.lower()})"
+            lines.append(
+                f"{block.first_batch + place:>8} {batch['base_offset']:>11} {lasts[place]:>11} {batch['leader_epoch']:>6} "
+                f"{batch['count']:>8} {batch['served_size']:>8} {batch['position']:>12} {batch['producer_id']:>9}  {said}{reason}"
+            )
+    return lines

@@ -1,0 +1,139 @@
+"""Proves a table against the segments it was made from.
+
+What the table must hold follows from the live segments alone: the plan is made once more, from an empty table with only
+the recorded floor, and says which rows of which segments are committed. Offsets below the recorded frontier must then
+be in the table, once, and no others within the live segments. A segment's own data file is the very object Kafka reads;
+rows of derived files are compared with the rows they came from.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.table import Table
+
+from converter.columns import OFFSET
+from converter.types import Int64Array
+from iceberg_catalog.livefiles import Head, LiveFiles
+from iceberg_catalog.plan import plan
+from iceberg_catalog.plan_types import LiveFile, PartState, UseMain
+from iceberg_catalog.state import decode_state
+from rsm_bridge.derived import ObjectFile
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.store import ObjectStore
+
+
+def check_table(store: ObjectStore, table: Table, segments: Sequence[KnownSegment]) -> tuple[int, list[str]]:
+    """How many rows were compared, and one line per damage.
+
+    Raises:
+        CatalogError, BridgeError, SegmentError: head, state or an index cannot be read.
+    """
+    head: Head = LiveFiles().read(table)
+    states = {} if head.state is None else decode_state(store.read(head.state.key).data, head.state.sha256)
+    files: dict[int, list[LiveFile]] = defaultdict(list)
+    for file in head.files:
+        files[file.partition].append(file)
+    rows, damages = 0, [f"{path} was not written by Tierberg" for path in head.foreign]
+    for partition, state in sorted(states.items()):
+        live = [known for known in segments if known.live and known.key.partition == partition]
+        checked, found = _check_partition(store, files[partition], live, state)
+        rows += checked
+        damages.extend(f"partition {partition}: {damage}" for damage in found)
+    return rows, damages
+
+
+def _check_partition(
+    store: ObjectStore, files: Sequence[LiveFile], live: Sequence[KnownSegment], state: PartState
+) -> tuple[int, list[str]]:
+    damages: list[str] = []
+    present: list[Int64Array] = [np.empty(0, dtype=np.int64)]
+    own = {store.uri(known.data.key) for known in live if known.data is not None}
+    for file in files:
+        key = store.key(file.path)
+        try:
+            if key is None:
+                raise BridgeError("corrupt_object", "lies outside of the store")
+            present.append(read_offsets(store, key))
+            if file.path not in own and not _same_rows(store, key, live):
+                damages.append(f"{file.path} differs from the segments it was derived from")
+        except (BridgeError, OSError, ValueError) as error:
+            damages.append(f"{file.path}: {error}")
+    offsets = np.sort(np.concatenate(present))
+    if len(offsets) != len(np.unique(offsets)):
+        damages.append("offsets are there twice")
+    expected = _expected(store, live, state)
+    missing = np.setdiff1d(expected, offsets)
+    if len(missing):
+        damages.append(f"{len(missing)} published rows are missing, the first at offset {missing[0]}")
+    inside = _within(offsets, live, state)
+    extra = np.setdiff1d(inside, expected)
+    if len(extra):
+        damages.append(f"{len(extra)} rows should not be there, the first at offset {extra[0]}")
+    return len(offsets), damages
+
+
+def _expected(store: ObjectStore, live: Sequence[KnownSegment], state: PartState) -> Int64Array:
+    """Offsets of [floor, frontier) that a table made anew from the live segments would have."""
+    by_id = {known.listed.key: known for known in live}
+    start = PartState(floor=state.floor, lineage=state.lineage, known_end=state.known_end)
+    inputs = [known.segment for known in live if known.segment is not None]
+    fresh = plan(inputs, [], start, "follow", relisted=True)
+    found: list[Int64Array] = [np.empty(0, dtype=np.int64)]
+    for piece in fresh.add:
+        ranges = _whole(by_id, piece) if isinstance(piece, UseMain) else piece.ranges
+        for segment_id, first, last in ranges:
+            data = by_id[segment_id].data
+            if data is not None:
+                offsets = read_offsets(store, data.key)
+                found.append(offsets[(offsets >= first) & (offsets <= last)])
+    offsets = np.unique(np.concatenate(found))
+    return offsets[offsets < state.frontier]
+
+
+def _whole(by_id: Mapping[str, KnownSegment], piece: UseMain) -> tuple[tuple[str, int, int], ...]:
+    key = by_id[piece.segment_id].key
+    return ((piece.segment_id, key.base, key.last),)
+
+
+def _within(offsets: Int64Array, live: Sequence[KnownSegment], state: PartState) -> Int64Array:
+    """Offsets that lie in a live segment and at or above the floor: only of those we know what they should be."""
+    inside = np.zeros(len(offsets), dtype=np.bool_)
+    for known in live:
+        inside |= (offsets >= max(known.key.base, state.floor)) & (offsets <= known.key.last)
+    return offsets[inside]
+
+
+def _same_rows(store: ObjectStore, key: str, live: Sequence[KnownSegment]) -> bool:
+    """Whether every row of a derived file that a live segment also holds is equal in both."""
+    derived = _read(store, key)
+    low, high = derived.column(OFFSET)[0].as_py(), derived.column(OFFSET)[-1].as_py()
+    for source in _sources(live, low, high):
+        rows = _read(store, source)
+        ours, theirs = derived.column(OFFSET).to_numpy(), rows.column(OFFSET).to_numpy()
+        left = derived.filter(pa.array(np.isin(ours, theirs)))
+        right = rows.filter(pa.array(np.isin(theirs, ours)))
+        if not left.equals(right.cast(left.schema)):
+            return False
+    return True
+
+
+def _sources(live: Sequence[KnownSegment], low: int, high: int) -> Iterator[str]:
+    for known in live:
+        if known.data is not None and known.key.base <= high and known.key.last >= low:
+            yield known.data.key
+
+
+def _read(store: ObjectStore, key: str) -> pa.Table:
+    return pq.read_table(ObjectFile(store, key))
+
+
+def read_offsets(store: ObjectStore, key: str) -> Int64Array:
+    """Offsets of all rows of a data file, in file order."""
+    column: Int64Array = pq.read_table(ObjectFile(store, key), columns=[OFFSET]).column(OFFSET).to_numpy()
+    return column

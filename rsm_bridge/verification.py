@@ -1,0 +1,144 @@
+"""`tierberg verify`: reads every live segment again and proves it.
+
+Two proofs per segment: the stored objects have the sizes and CRC32C the index recorded, and every batch is rebuilt and
+compared with its checksum (what a consumer would be served). Then the tables: table_check.py.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import crc32c
+
+from converter.errors import SegmentError
+from converter.index_model import Directory, StoredObject
+from iceberg_catalog.catalogs import open_catalog
+from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.tables import find_table
+from rsm_bridge.chunks import cut
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import KnownSegment, read_known
+from rsm_bridge.layout import INDEX_ROOT, parse_index_key
+from rsm_bridge.limits import UPLOAD_PART_BYTES
+from rsm_bridge.open_store import open_store
+from rsm_bridge.publisher import catalog_properties
+from rsm_bridge.segment_reader import SegmentReader
+from rsm_bridge.settings import Settings, load_settings
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.table_check import check_table
+
+
+@dataclass(slots=True)
+class Report:
+    """What was read and what is wrong with it. `damages` are one line each."""
+
+    segments: int = 0
+    tombstones: int = 0
+    bytes: int = 0
+    rows: int = 0
+    tables: int = 0
+    damages: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """The report for a terminal; damages first."""
+        verdict = "no damage" if not self.damages else f"{len(self.damages)} damaged"
+        return [
+            *self.damages,
+            f"{self.segments} segments with {self.bytes} served bytes and {self.tombstones} tombstones read, "
+            f"{self.rows} rows in {self.tables} tables compared: {verdict}",
+        ]
+
+
+def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) -> Report:
+    """Verifies all topics, or one.
+
+    Raises:
+        SettingsError: the configuration cannot be used.
+    """
+    settings = load_settings(config, {"data_dir": data_dir})
+    store = open_store(settings)
+    report = Report()
+    topics: dict[bytes, list[KnownSegment]] = defaultdict(list)
+    with ThreadPoolExecutor(2) as helpers:
+        reader = SegmentReader(store, helpers)
+        for known in _segments(store, report):
+            if topic is not None and known.owner.topic != topic:
+                continue
+            topics[known.key.topic_id].append(known)
+            if known.live:
+                _verify_segment(reader, known, report)
+            else:
+                report.tombstones += 1
+    _verify_tables(settings, store, topics, report)
+    return report
+
+
+def _segments(store: ObjectStore, report: Report) -> Iterator[KnownSegment]:
+    for listed in store.list_after(INDEX_ROOT):
+        key = parse_index_key(listed.key)
+        if key is None:
+            report.damages.append(f"{listed.key}: not a key of an index")
+            continue
+        try:
+            yield read_known(store, key, listed)
+        except (SegmentError, BridgeError) as error:
+            report.damages.append(f"{listed.key}: {error.kind}: {error}")
+
+
+def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) -> None:
+    report.segments += 1
+    try:
+        directory = reader.directory_at(known.listed.key, known.listed.size)
+        for stored in (directory.data, directory.kept):
+            if stored is not None:
+                _verify_object(reader.store, stored)
+        for kind in directory.files:
+            reader.index_file(directory, kind)
+        report.bytes += _replay(reader, directory)
+    except (SegmentError, BridgeError) as error:
+        report.damages.append(f"{known.listed.key}: {error.kind}: {error}")
+
+
+def _verify_object(store: ObjectStore, stored: StoredObject) -> None:
+    size = store.size(stored.key)
+    if size != stored.size:
+        raise BridgeError("corrupt_object", f"{stored.key} has {size} bytes, {stored.size} were written")
+    checksum = 0
+    for start in range(0, size, UPLOAD_PART_BYTES):
+        part = store.get_range(stored.key, start, min(UPLOAD_PART_BYTES, size - start))
+        checksum = crc32c.crc32c(part, checksum)
+    if checksum != stored.crc32c:
+        raise BridgeError("corrupt_object", f"{stored.key} fails its checksum")
+
+
+def _replay(reader: SegmentReader, directory: Directory) -> int:
+    served = 0
+    for number in range(len(directory.blocks)):
+        block = reader.block(directory, number)
+        plan = cut(block)
+        for first, end in zip(plan.starts, plan.starts[1:], strict=False):
+            served += len(reader.chunk(directory, block, block.first_batch + first, block.first_batch + end - 1))
+    if served != directory.summary.served_bytes:
+        raise BridgeError("corrupt_object", f"{served} bytes are served, the index says {directory.summary.served_bytes}")
+    return served
+
+
+def _verify_tables(
+    settings: Settings, store: ObjectStore, topics: dict[bytes, list[KnownSegment]], report: Report
+) -> None:
+    try:
+        catalog = open_catalog(catalog_properties(settings))
+        for segments in topics.values():
+            table = find_table(catalog, segments[0].owner, namespace=settings.catalog.namespace)
+            if table is None:
+                continue
+            report.tables += 1
+            rows, damages = check_table(store, table, segments)
+            report.rows += rows
+            report.damages.extend(f"table {'.'.join(table.name())}: {damage}" for damage in damages)
+    except (CatalogError, BridgeError, SegmentError) as error:
+        report.damages.append(f"tables: {error.kind}: {error}")
