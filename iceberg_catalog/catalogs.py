@@ -16,7 +16,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 from requests import PreparedRequest, Response
 from requests.adapters import HTTPAdapter
-from sqlalchemy import event
+from sqlalchemy import URL, event, make_url
 
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import REST_CONNECT_TIMEOUT_MS, REST_READ_TIMEOUT_MS, SQLITE_BUSY_TIMEOUT_MS
@@ -35,12 +35,19 @@ class CatalogSettings:
 def embedded_settings(data_dir: Path) -> CatalogSettings:
     """The catalog that needs no server: SQLite in `data_dir/catalog.db`, metadata under `data_dir/warehouse`.
 
-    One bridge process only: SQLite on a shared file system is not safe for several hosts.
+    One bridge process only: SQLite on a shared file system is not safe for several hosts. The folder's name goes into
+    table locations as it is, for PyIceberg does not decode `%20` in local paths; `#` and `?` cannot be in it.
+
+    Raises:
+        CatalogError: `bad_settings` if the folder's path has `#` or `?` in it.
     """
     root = data_dir.resolve()
+    if "#" in str(root) or "?" in str(root):
+        raise CatalogError("bad_settings", f"the data directory {root} must not have # or ? in its path")
+    uri = URL.create("sqlite", database=str(root / "catalog.db"))
     return CatalogSettings(
         EMBEDDED_NAME,
-        {"type": "sql", "uri": f"sqlite:///{root / 'catalog.db'}", "warehouse": (root / "warehouse").as_uri()},
+        {"type": "sql", "uri": uri.render_as_string(), "warehouse": f"file://{root / 'warehouse'}"},
     )
 
 
@@ -52,7 +59,7 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
     """
     properties = dict(settings.properties)
     if properties.get("uri", "").startswith("sqlite:///"):
-        Path(properties["uri"].removeprefix("sqlite:///").partition("?")[0]).parent.mkdir(parents=True, exist_ok=True)
+        Path(make_url(properties["uri"]).database or "").parent.mkdir(parents=True, exist_ok=True)
     try:
         if properties.get("type") == "rest":
             return _TimedRestCatalog(settings.name, **properties)
