@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stack.errors import StackError
 from stack.limits import BRIDGE_START_S, SCRAPE_S
+from stack.paths import BUILD
 from stack.ports import LOOPBACK, accepts, free_ports
 from stack.process import ServerProcess
 from stack.waiting import wait_for
@@ -43,7 +44,9 @@ class Bridge:
         }
         self._config = folder / "tierberg.yaml"
         argv = [str(Path(sys.executable).with_name("tierberg")), "serve", "--config", str(self._config)]
-        self.process = ServerProcess("bridge", argv, folder / "bridge.log", cwd=folder)
+        # Compiled kernels are shared by all bridges of this checkout: a folder of its own would compile for a minute.
+        env = {"NUMBA_CACHE_DIR": str(BUILD / "numba")}
+        self.process = ServerProcess("bridge", argv, folder / "bridge.log", cwd=folder, env=env)
 
     @property
     def target(self) -> str:
