@@ -85,11 +85,11 @@ def pack_batches(batches: BatchTable) -> tuple[bytes, int]:
     columns = {name: batches[name].astype(np.int64) for name in _BATCH_COLUMNS}
     residuals = dict(columns)
     for name, step in _steps(columns).items():
-        residuals[name] = np.diff(columns[name], prepend=np.int64(0)) - _after(step)
+        residuals[name] = _difference(columns[name]) - _after(step)
     for name, (other, constant) in _RELATIVE.items():
         residuals[name] = columns[name] - columns[other] - constant
     for name in _DIFFERENCES:
-        residuals[name] = np.diff(columns[name], prepend=np.int64(0))
+        residuals[name] = _difference(columns[name])
     return pack([residuals[name] for name in _BATCH_COLUMNS])
 
 
@@ -121,6 +121,13 @@ def _steps(columns: dict[str, Int64Array]) -> dict[str, Int64Array]:
     }
 
 
+def _difference(column: Int64Array) -> Int64Array:
+    """Each value less the one before; the first less 0."""
+    out = column.copy()
+    out[1:] -= column[:-1]
+    return out
+
+
 def _after(step: Int64Array) -> Int64Array:
     """`step` one place later, with 0 in front."""
     return np.concatenate((np.zeros(1, dtype=np.int64), step[:-1])) if len(step) else step
@@ -132,10 +139,10 @@ def pack_pages(pages: PageTable) -> tuple[bytes, int]:
     row_count, length = pages.row_count.astype(np.int64), pages.length.astype(np.int64)
     return pack(
         [
-            np.diff(pages.column.astype(np.int64), prepend=np.int64(0)),
-            np.diff(first_row, prepend=np.int64(0)) - _after(row_count),
+            _difference(pages.column.astype(np.int64)),
+            _difference(first_row) - _after(row_count),
             row_count,
-            np.diff(offset, prepend=np.int64(0)) - _after(length),
+            _difference(offset) - _after(length),
             length,
         ]
     )

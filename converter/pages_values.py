@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from converter.kernel import kernel
+from converter.memory import copy
 from converter.pages_header import read_varint, zigzag
-from converter.records import copy
 from converter.types import BoolArray, Int64Array, UInt8Array
 
 #: Definition level of a header that is there, though its key or value may be null; one more when that is not null.

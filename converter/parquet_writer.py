@@ -133,7 +133,8 @@ def _row_ends(column: pa.Array) -> Int64Array | None:
         total = _value_offsets(column)
     else:
         return None
-    return total[1:] - total[0]
+    ends: Int64Array = total[1:] - total[0]
+    return ends
 
 
 def _value_offsets(column: pa.Array) -> Int64Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -196,7 +197,7 @@ def test_pages_are_about_a_quarter_megabyte(size: int, count: int) -> None:
     assert stored.read_all() == stored.served
 
 
-def test_other_readers_read_the_values(tmp_path: object) -> None:
+def test_other_readers_read_the_values(tmp_path: Path) -> None:
     records = [
         Record(0, 5, None, None),
         Record(1, 6, b"", b"", ((b"a", None), (b"", b""), (b"a", b"\xff"))),
@@ -212,9 +213,8 @@ def test_other_readers_read_the_values(tmp_path: object) -> None:
         {"key": "", "value": b""},
         {"key": "a", "value": b"\xff"},
     ]
-    path = f"{tmp_path}/rows.parquet"
-    with open(path, "wb") as file:
-        file.write(stored.data)
+    path = tmp_path / "rows.parquet"
+    path.write_bytes(stored.data)
     found = duckdb.sql(
         f"select _kafka_offset, epoch_ms(_kafka_timestamp), _kafka_key, len(_kafka_headers), typeof(_kafka_timestamp), "
         f"value from '{path}' order by 1"
