@@ -104,7 +104,7 @@ class ObjectStore:
     def replace(self, key: str, data: bytes, version: str) -> bool:
         """Overwrites the object if it still has `version` (from :meth:`read`); False when it changed or went."""
         failpoints.hit("store-put")
-        mode: UpdateVersion = {"e_tag": version, "version": None}
+        mode: UpdateVersion = {"e_tag": version}
         with store_errors(key):
             try:
                 obstore.put(self._uploads, key, data, mode=mode, use_multipart=False)

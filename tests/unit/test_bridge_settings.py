@@ -1,0 +1,135 @@
+"""Settings: defaults, refusals in plain words, and the generated page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rsm_bridge.configuration_doc import DOC, render
+from rsm_bridge.durations import parse_duration
+from rsm_bridge.errors import SettingsError
+from rsm_bridge.settings import is_local, load_settings, parse_listen
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "tierberg.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
+    assert load_settings(write(tmp_path, "")) == load_settings(None)
+    assert load_settings(None).reclaim_grace == 600
+    assert load_settings(None).metrics_listen is None
+
+
+def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "listen: 127.0.0.1:1\ndata_dir: /from/file\n")
+    settings = load_settings(path, {"listen": "127.0.0.1:2", "data_dir": None})
+    assert settings.listen == "127.0.0.1:2"
+    assert settings.data_dir == Path("/from/file")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("unknown_key: 1", "unknown_key: Extra inputs are not permitted"),
+        ("limits: {copy_workers: 0}", "limits.copy_workers: Input should be greater than or equal to 1"),
+        ("reclaim_grace: 10", "reclaim_grace: a duration is a number and a unit"),
+        ("reclaim_grace: -1s", "reclaim_grace: a duration is a number and a unit"),
+        ("listen: nowhere", "'nowhere' is neither host:port nor unix:path"),
+        ("listen: 127.0.0.1:99999", "neither host:port nor unix:path"),
+        ("listen: 'unix:'", "unix: needs a path"),
+        ("topics: [{pattern: '('}]", "topics.0.pattern: not a regular expression"),
+        ("topics: [{pattern: a, mode: fast}]", "topics.0.mode"),
+        ("tls: {certificate_file: a}", "tls.key_file: Field required"),
+        ("store: {url: ftp://x}", "store.url"),
+        ("- a\n- b", "must be a mapping"),
+        ("a: [", "tierberg.yaml"),
+        ("metrics_listen: 0.0.0.0:9100", "is not host:port on loopback"),
+        ("metrics_listen: unix:/x", "is not host:port on loopback"),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=r"tierberg\.yaml") as refused:
+        load_settings(write(tmp_path, text))
+    assert said in str(refused.value)
+
+
+def test_all_wrong_keys_are_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_settings(write(tmp_path, "a: 1\nlimits: {fetch_workers: 0}"))
+    assert "a: " in str(refused.value)
+    assert "limits.fetch_workers" in str(refused.value)
+
+
+def test_secrets_stay_out_of_errors_and_reprs(tmp_path: Path) -> None:
+    settings = load_settings(write(tmp_path, "store: {url: 's3://b', options: {secret_access_key: hunter2}}"))
+    assert "hunter2" not in repr(settings)
+    with pytest.raises(SettingsError) as refused:
+        load_settings(write(tmp_path, "store: {url: 's3://b', options: {secret_access_key: [hunter2]}}"))
+    assert "hunter2" not in str(refused.value)
+
+
+TLS = {"certificate_file": "c", "key_file": "k"}
+
+
+@pytest.mark.parametrize(
+    ("values", "allowed"),
+    [
+        ({"listen": "127.0.0.1:1"}, True),
+        ({"listen": "localhost:1"}, True),
+        ({"listen": "[::1]:1"}, True),
+        ({"listen": "unix:/run/t.sock"}, True),
+        ({"listen": "0.0.0.0:1"}, False),
+        ({"listen": "[::]:1"}, False),
+        ({"listen": "bridge.example:1"}, False),
+        ({"listen": "0.0.0.0:1", "insecure": True}, True),
+        ({"listen": "0.0.0.0:1", "tls": TLS}, False),
+        ({"listen": "0.0.0.0:1", "tls": {**TLS, "client_ca_file": "a"}}, True),
+    ],
+)
+def test_beyond_loopback_clients_must_be_authenticated(values: dict[str, object], allowed: bool) -> None:
+    if allowed:
+        load_settings(None, values)
+    else:
+        with pytest.raises(SettingsError, match="nothing authenticates clients"):
+            load_settings(None, values)
+
+
+def test_the_first_matching_rule_decides() -> None:
+    rules = [
+        {"pattern": "logs-.*", "value_format": "string"},
+        {"pattern": "logs-raw", "value_format": "raw", "mode": "verbatim"},
+        {"pattern": "big", "mode": "verbatim"},
+    ]
+    settings = load_settings(None, {"topics": rules})
+    assert settings.rule("logs-raw").value_format == "string"
+    assert settings.rule("big").mode == "verbatim"
+    assert settings.rule("bigger").mode == "table"  # whole names only
+    assert settings.rule("other").value_format == "raw"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("0s", 0), ("500ms", 0.5), ("10m", 600), ("2h", 7200), ("1.5s", 1.5), ("7d", 604800)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "5", "s", "5 s", "-5s", "5w", "1e3s", None, 5, 5.0])
+def test_durations_without_a_unit_are_refused(text: object) -> None:
+    with pytest.raises(ValueError, match="a number and a unit"):
+        parse_duration(text)
+
+
+def test_listen_forms() -> None:
+    assert parse_listen("[::1]:80") == ("::1", 80)
+    assert parse_listen("unix:/a b/c") == Path("/a b/c")
+    assert is_local("unix:rel.sock")
+    assert not is_local("10.0.0.1:1")
+
+
+def test_the_committed_page_is_current() -> None:
+    assert DOC.read_text(encoding="utf-8") == render(), "run python -m rsm_bridge.configuration_doc"

@@ -1,0 +1,244 @@
+"""The store interface, alike on a folder, in memory and on S3 (moto)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from pytest import FixtureRequest
+
+from rsm_bridge import upload as upload_module
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, SettingsError, StoreError
+from rsm_bridge.local_store import FolderLock, LocalObjectStore
+from rsm_bridge.open_store import open_store
+from rsm_bridge.settings import load_settings
+from rsm_bridge.store import ObjectStore
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def store(request: FixtureRequest, tmp_path: Path) -> ObjectStore:
+    if request.param == "folder":
+        return open_store(load_settings(None, {"data_dir": tmp_path}))
+    if request.param == "memory":
+        return open_store(load_settings(None, {"store": {"url": "memory://"}}))
+    endpoint = request.getfixturevalue("s3_endpoint")
+    bucket = f"bucket-{os.urandom(4).hex()}"
+    client = boto3.client(
+        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
+    )
+    client.create_bucket(Bucket=bucket)
+    client.close()
+    options = {
+        "endpoint": endpoint,
+        "region": "us-east-1",
+        "access_key_id": "a",
+        "secret_access_key": "b",
+        "allow_http": "true",
+    }
+    # moto is slow on a busy machine; what is tested here is right and wrong, not the time.
+    return open_store(
+        load_settings(
+            None, {"store": {"url": f"s3://{bucket}/root", "options": options, "fetch_timeout": "10s"}}
+        )
+    )
+
+
+def test_put_if_absent_writes_once(store: ObjectStore) -> None:
+    assert store.put_if_absent("a/b", b"first")
+    assert not store.put_if_absent("a/b", b"second")
+    assert store.read("a/b").data == b"first"
+    assert store.size("a/b") == 5
+
+
+def test_of_many_puts_if_absent_one_wins(store: ObjectStore) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        won = list(threads.map(lambda number: store.put_if_absent("one", b"%d" % number), range(8)))
+    assert won.count(True) == 1
+    assert store.read("one").data == b"%d" % won.index(True)
+
+
+def test_compare_and_swap(store: ObjectStore) -> None:
+    store.put_if_absent("k", b"one")
+    before = store.read("k")
+    assert store.replace("k", b"two", before.version)
+    assert not store.replace("k", b"three", before.version)
+    assert store.read("k").data == b"two"
+
+
+def test_compare_and_swap_of_what_is_not_there(store: ObjectStore) -> None:
+    assert not store.replace("nothing", b"x", "version")
+    with pytest.raises(ObjectNotFoundError):
+        store.read("nothing")
+
+
+def test_of_many_swaps_one_wins(store: ObjectStore) -> None:
+    if type(store) is ObjectStore and store.root_uri.startswith("s3"):
+        pytest.skip("moto checks If-Match and writes in two steps")
+    store.put_if_absent("k", b"start")
+    version = store.read("k").version
+    with ThreadPoolExecutor(8) as threads:
+        won = list(threads.map(lambda number: store.replace("k", b"%d" % number, version), range(8)))
+    assert won.count(True) == 1
+    assert store.read("k").data == b"%d" % won.index(True)
+
+
+def test_ranges_are_exact_or_an_error(store: ObjectStore) -> None:
+    store.put_if_absent("data", bytes(range(100)))
+    assert store.get_range("data", 10, 5) == bytes(range(10, 15))
+    assert [bytes(part) for part in store.get_ranges("data", [(90, 10), (0, 1)])] == [bytes(range(90, 100)), b"\0"]
+    assert store.get_ranges("data", []) == []
+    for start, length in ((95, 10), (100, 1), (500, 4)):
+        with pytest.raises(BridgeError, match="shorter than its index says") as short:
+            store.get_range("data", start, length)
+        assert short.value.kind == "corrupt_object"
+    with pytest.raises(ObjectNotFoundError):
+        store.get_range("nothing", 0, 1)
+
+
+def test_the_head_of_an_object(store: ObjectStore) -> None:
+    store.put_if_absent("data", b"0123456789")
+    store.put_if_absent("empty", b"")
+    assert store.head_bytes("data", 4) == b"0123"
+    assert store.head_bytes("data", 400) == b"0123456789"
+    assert store.head_bytes("empty", 4) == b""
+    with pytest.raises(ObjectNotFoundError):
+        store.head_bytes("nothing", 4)
+
+
+def test_listings_are_sorted_and_start_after_a_key(store: ObjectStore) -> None:
+    keys = [f"index/t/{number:03}" for number in range(30)]
+    for key in reversed(keys):
+        store.put_if_absent(key, b"x")
+    store.put_if_absent("other/t", b"x")
+    assert [listed.key for listed in store.list_after("index/")] == keys
+    assert [listed.key for listed in store.list_after("index/", keys[20])] == keys[21:]
+    assert list(store.list_after("index/", keys[-1])) == []
+    assert list(store.list_after("missing/")) == []
+    listed = next(iter(store.list_after("index/")))
+    assert listed.size == 1
+    assert listed.modified_ms > 1_600_000_000_000
+
+
+def test_folders(store: ObjectStore) -> None:
+    for key in ("index/a/1", "index/b/1", "index/b/2"):
+        store.put_if_absent(key, b"x")
+    assert sorted(folder.strip("/") for folder in store.list_folders("index/")) == ["index/a", "index/b"]
+
+
+def test_delete_many_ignores_what_is_gone(store: ObjectStore) -> None:
+    store.put_if_absent("a", b"x")
+    store.put_if_absent("b", b"x")
+    store.delete_many(["a", "never", "b"])
+    store.delete_many([])
+    assert list(store.list_after("")) == []
+
+
+def test_an_upload_is_nothing_before_its_commit(store: ObjectStore) -> None:
+    data = os.urandom(3 * upload_module.UPLOAD_PART_BYTES + 17)
+    with store.open_upload("up/data") as upload:
+        for start in range(0, len(data), 1_000_003):
+            upload.write(data[start : start + 1_000_003])
+        assert list(store.list_after("up/")) == []
+        assert upload.size == upload.tell() == len(data)
+        upload.commit()
+    assert store.read("up/data").data == data
+
+
+@pytest.mark.parametrize("size", [0, 100, 2 * upload_module.UPLOAD_PART_BYTES + 1])
+def test_an_upload_that_is_left_leaves_nothing(store: ObjectStore, size: int) -> None:
+    with pytest.raises(KeyError), store.open_upload("up/data") as upload:
+        upload.write(bytes(size))
+        raise KeyError
+    upload = store.open_upload("up/other")
+    upload.write(bytes(size))
+    upload.abort()
+    upload.abort()
+    with pytest.raises(StoreError, match="has ended"):
+        upload.write(b"x")
+    with pytest.raises(StoreError, match="has ended"):
+        upload.commit()
+    assert list(store.list_after("up/")) == []
+
+
+def test_names_of_objects_and_back(store: ObjectStore) -> None:
+    uri = store.uri("data/t/0/x.parquet")
+    assert "://" in uri
+    assert store.key(uri) == "data/t/0/x.parquet"
+    assert store.key("file:///elsewhere/x") is None
+
+
+def test_only_a_folder_belongs_to_one_process(store: ObjectStore) -> None:
+    assert store.single_process is isinstance(store, LocalObjectStore)
+
+
+def test_two_bridges_cannot_share_a_folder(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path)
+    with pytest.raises(SettingsError, match="in use by another bridge"):
+        FolderLock(tmp_path)
+    lock.close()
+    FolderLock(tmp_path).close()
+
+
+def test_what_is_acknowledged_was_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: set[str] = set()
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    store = LocalObjectStore(tmp_path / "store")
+    root = str((tmp_path / "store").resolve())
+    store.put_if_absent("index/t/0/a", b"x")
+    assert {f"{root}/index/t/0/a", f"{root}/index/t/0", f"{root}/index/t", f"{root}/index", root} <= synced
+    synced.clear()
+    with store.open_upload("data/t/b") as upload:
+        upload.write(b"x")
+        upload.commit()
+    assert {f"{root}/data/t/b", f"{root}/data/t", root} <= synced
+    synced.clear()
+    store.put_if_absent("index/t/0/b", b"x", sync=False)
+    assert not synced
+
+
+def test_a_store_that_is_away_is_an_outage_and_no_damage(tmp_path: Path) -> None:
+    options = {"endpoint": "http://127.0.0.1:9", "region": "x", "access_key_id": "a", "secret_access_key": "b"}
+    settings = load_settings(
+        None, {"store": {"url": "s3://b/p", "options": {**options, "allow_http": "true"}, "upload_timeout": "100ms"}}
+    )
+    store = open_store(settings)
+    done = threading.Event()
+    kinds: list[str] = []
+
+    def call() -> None:
+        for work in (lambda: store.read("x"), lambda: store.get_range("x", 0, 1)):
+            try:
+                work()
+            except BridgeError as error:
+                kinds.append(error.kind)
+        done.set()
+
+    threading.Thread(target=call, daemon=True).start()
+    assert done.wait(30)
+    assert kinds == ["store_unavailable"] * 2
+
+
+def test_wrong_store_options_are_named() -> None:
+    with pytest.raises(SettingsError, match="store:"):
+        open_store(load_settings(None, {"store": {"url": "s3://bucket", "options": {"no_such_option": "1"}}}))
