@@ -101,7 +101,7 @@ def _consume(summary: Summary, servers: Servers, ledger: Ledger, jmx: JmxReader)
         starts_before,
         servers.local_starts(),
         jmx.topic_total("RemoteFetchBytesPerSec", TOPIC),
-        int(servers.bridge.metric("tierberg_served_bytes_total", method="FetchSegment")),
+        int(servers.bridge.metric("tierberg_served_bytes_total", method="fetch")),
     )
     judge_origin(summary, results, origin)
     return results[0]

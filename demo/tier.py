@@ -67,13 +67,14 @@ def wait_until_tiered(servers: Servers, console: Console) -> None:
     Raises:
         StackError: that took longer than five minutes.
     """
-    ends = servers.admin.end_offsets(TOPIC, PARTITIONS)
     with _progress(console) as progress, _watch_disk(servers, progress):
-        bar = progress.add_task("offsets gone from the broker's disk", total=sum(ends.values()), note="")
+        bar = progress.add_task("offsets gone from the broker's disk", total=None, note="")
 
         def tiered() -> bool:
+            # Asked again each time: the marker of the last transaction may be written after its producer has returned.
+            ends = servers.admin.end_offsets(TOPIC, PARTITIONS)
             starts = servers.local_starts()
-            progress.update(bar, completed=sum(starts.values()))
+            progress.update(bar, completed=sum(starts.values()), total=sum(ends.values()))
             return starts == ends
 
         wait_for("the broker to delete its local segments", tiered, _TIER_S, _LOOK_S)

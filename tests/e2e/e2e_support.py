@@ -111,17 +111,18 @@ class Sender:
 
 def wait_tiered(pair: Pair, topic: str, partitions: Sequence[int] = (0,), timeout_s: float = TIER_S) -> None:
     """Until no record of the topic is on the broker's disk."""
-    ends = pair.admin.end_offsets(topic, partitions)
+
+    def gone() -> bool:
+        # Asked again each time: the marker of the last transaction may be written after its producer has returned.
+        ends = pair.admin.end_offsets(topic, partitions)
+        return {number: min(pair.broker.local_segments(topic, number), default=0) for number in partitions} == ends
+
     try:
-        wait_for(
-            f"{topic} to leave the broker's disk",
-            lambda: {number: min(pair.broker.local_segments(topic, number), default=0) for number in partitions} == ends,
-            timeout_s,
-        )
+        wait_for(f"{topic} to leave the broker's disk", gone, timeout_s)
     except StackError as error:
         segments = {number: pair.broker.local_segments(topic, number) for number in partitions}
         log = [line for line in pair.broker.process.log.read_text().splitlines() if "Remote" in line][-8:]
-        raise AssertionError(f"{error}; ends {ends}, local {segments}\n" + "\n".join(log)) from error
+        raise AssertionError(f"{error}; local {segments}\n" + "\n".join(log)) from error
 
 
 def read(
@@ -206,7 +207,12 @@ def row_count(pair: Pair, table: str) -> int:
 
 def wait_rows(pair: Pair, table: str, count: int, timeout_s: float = PUBLISH_S) -> pa.Table:
     """The table's rows once there are `count`."""
-    wait_for(f"{count} rows in {table}, now {row_count(pair, table)}", lambda: row_count(pair, table) == count, timeout_s, 0.5)
+    wait_for(
+        f"{count} rows in {table}, now {row_count(pair, table)}",
+        lambda: row_count(pair, table) == count,
+        timeout_s,
+        0.5,
+    )
     return load_rows(pair.bridge.folder, table)
 
 
@@ -230,4 +236,6 @@ def rows_by_offset(table: pa.Table, partition: int = 0) -> dict[int, Rec]:
 def store_objects(pair: Pair, topic_id: str) -> list[Path]:
     """Every object of a topic in the embedded store."""
     root = pair.bridge.folder / "store"
-    return [path for kind in ("index", "data", "kept") for path in (root / kind / topic_id).rglob("*") if path.is_file()]
+    return [
+        path for kind in ("index", "data", "kept") for path in (root / kind / topic_id).rglob("*") if path.is_file()
+    ]
