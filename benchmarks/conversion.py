@@ -6,6 +6,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import BinaryIO, cast
 
 import zstandard
 from crc32c import crc32c
@@ -32,19 +33,53 @@ _OBJECTS = StoredObjects(bytes(16), "data", "kept")
 class Stored:
     """What one segment became: the three objects and the directory of the index."""
 
-    data: bytes
+    data: memoryview
     kept: bytes
     index: bytes
     directory: Directory
 
 
-def convert(segment: Segment) -> Stored:
-    """One copy, from frames of 1 MiB to the finished objects, proof and index included."""
+class Memory(io.RawIOBase):
+    """A file in memory that keeps its pages when it is written again, so that no run pays for making them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pages = bytearray()
+        self._size = 0
+
+    def rewind(self) -> None:
+        """Forgets what was written."""
+        self._size = 0
+
+    def contents(self) -> memoryview:
+        """What was written. Valid until the next rewind."""
+        return memoryview(self._pages)[: self._size]
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: object) -> int:
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        end = self._size + len(view)
+        if end > len(self._pages):
+            self._pages = self._pages + bytes(max(end, 2 * len(self._pages)) - len(self._pages))
+        self._pages[self._size : end] = view
+        self._size = end
+        return len(view)
+
+
+def convert(segment: Segment, data: Memory | None = None) -> Stored:
+    """One copy, from frames of 1 MiB to the finished objects, proof and index included.
+
+    `data` is written from its start; what is returned then lives in it.
+    """
     options = ConvertOptions()
     transactions = Transactions.parse(None, None)
     parser = SegmentParser(segment.metadata, options, transactions)
-    data, kept = io.BytesIO(), io.BytesIO()
-    writer = SegmentWriter(segment.metadata, options, row_schema(options.value_format), data, kept)
+    data, kept = data or Memory(), io.BytesIO()
+    data.rewind()
+    schema = row_schema(options.value_format)
+    writer = SegmentWriter(segment.metadata, options, schema, cast(BinaryIO, data), kept)
     view = memoryview(segment.data)
     for start in range(0, len(view), _FRAME_BYTES):
         for step in parser.feed(view[start : start + _FRAME_BYTES]):
@@ -52,7 +87,7 @@ def convert(segment: Segment) -> Stored:
     for step in parser.finish():
         writer.add(step)
     written = writer.finish({}, transactions, _OBJECTS)
-    return Stored(data.getvalue(), kept.getvalue(), written.index, written.directory)
+    return Stored(data.contents(), kept.getvalue(), written.index, written.directory)
 
 
 def blocks(stored: Stored) -> Iterator[Block]:
@@ -66,7 +101,7 @@ def blocks(stored: Stored) -> Iterator[Block]:
 def chunk(stored: Stored, block: Block, first: int, end: int) -> UInt8Array:
     """The served bytes of the block's batches [first, end), numbered within it."""
     plan = plan_read(stored.directory, block, block.first_batch + first, block.first_batch + end - 1)
-    data = [memoryview(stored.data)[start : start + length] for start, length in plan.data]
+    data = [stored.data[start : start + length] for start, length in plan.data]
     kept = [memoryview(stored.kept)[start : start + length] for start, length in plan.kept]
     return replay(stored.directory, block, plan, data, kept)
 

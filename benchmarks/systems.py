@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -107,6 +108,22 @@ def running(kinds: Sequence[Kind], folder: Path) -> Iterator[list[System]]:
             stack.callback(system.broker.stop)
             systems.append(system)
         yield systems
+
+
+def fill(systems: Sequence[System], topic: str, payload: str, bytes_max: int, compression: str) -> None:
+    """Makes the topic on every system and fills it; nothing is tiered yet."""
+    _on_each(systems, lambda system: system.produce(topic, payload, bytes_max, compression))
+
+
+def empty_caches(systems: Sequence[System]) -> None:
+    """Restarts the bridges."""
+    _on_each(systems, System.restart_bridge)
+
+
+def _on_each(systems: Sequence[System], act: Callable[[System], object]) -> None:
+    """What is not measured is done on all systems at once."""
+    with ThreadPoolExecutor(len(systems)) as threads:
+        list(threads.map(act, systems))
 
 
 def drop(systems: Sequence[System], topic: str) -> None:

@@ -14,7 +14,7 @@ from benchmarks.gc_log import heap_after_collections
 from benchmarks.meters import median
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
-from benchmarks.systems import Kind, System, drop, running
+from benchmarks.systems import Kind, System, drop, empty_caches, fill, running
 
 _RATES: dict[str, tuple[Kind, int]] = {
     "consume_rate_1": ("tierberg", 1),
@@ -32,7 +32,7 @@ _FORM_NAMES: dict[Kind, str] = {
 _CONSUMERS = (1, 4)
 #: Values per topic: small records cost the clients most, so there are fewer bytes of them.
 _BYTES = {"synthetic-100": 100_000_000}
-_BYTES_DEFAULT = 300_000_000
+_BYTES_DEFAULT = 200_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ _Reads = dict[tuple[Kind, int], list[_Read]]
 
 def measure(plan: Plan) -> Cases:
     """Cases of consume_* and served_form_*."""
-    rounds = 1 if plan.quick else 3
+    rounds = 1 if plan.quick else 2
     kinds: list[Kind] = ["local-tier", "tierberg"]
     kinds += ["tierberg-tls"] if plan.wants("consume_rate_1_tls", "consume_rate_4_tls") else []
     kinds += ["original"] if plan.wants(*_FORMS) else []
@@ -63,8 +63,8 @@ def measure(plan: Plan) -> Cases:
             topic = f"consume-{payload}"
             bytes_max = _BYTES.get(payload, _BYTES_DEFAULT) // (6 if plan.quick else 1)
             chosen = [system for system in systems if system.kind != "original" or payload in forms]
+            fill(chosen, topic, payload, bytes_max, "zstd")
             for system in chosen:
-                system.produce(topic, payload, bytes_max, "zstd")
                 system.tier(topic)
             reads = _read_all(chosen, topic, rounds)
             _add(cases, payload, reads)
@@ -81,8 +81,8 @@ def _read_all(systems: Sequence[System], topic: str, rounds: int) -> _Reads:
         _read(system, topic, 1)
     for _ in range(rounds):
         for consumers in _CONSUMERS:
+            empty_caches(systems)
             for system in systems:
-                system.restart_bridge()
                 reads[system.kind, consumers].append(_read(system, topic, consumers))
     for (kind, consumers), found in reads.items():
         say(f"  {topic}, {kind}, {consumers}: {found}")

@@ -14,7 +14,7 @@ from benchmarks.meters import median
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
 from benchmarks.segments import segment
-from benchmarks.systems import Kind, System, drop, running
+from benchmarks.systems import Kind, System, drop, fill, running
 
 _IDS: dict[str, Kind] = {
     "copy_cpu_broker": "tierberg",
@@ -35,7 +35,7 @@ class _Copy:
 
 def measure(plan: Plan) -> Cases:
     """Cases of the four copy_cpu measures; one copy of each payload before the rounds is not counted."""
-    bytes_max, rounds = (48_000_000, 1) if plan.quick else (400_000_000, 3)
+    bytes_max, rounds = (48_000_000, 1) if plan.quick else (300_000_000, 2)
     wanted = list(dict.fromkeys(kind for name, kind in _IDS.items() if plan.wants(name)))
     kinds: list[Kind] = ["local-tier", *wanted]
     cases: Cases = {name: [] for name in _IDS}
@@ -57,8 +57,8 @@ def _round(
 ) -> dict[Kind, _Copy]:
     topic = f"copy-{payload}-{name}"
     found = {}
+    fill(systems, topic, payload, bytes_max, "none")
     for system in systems:
-        system.produce(topic, payload, bytes_max, "none")
         found[system.kind] = _copy(system, topic, idle[system.kind] if idle else _Copy(0, 0))
     drop(systems, topic)
     return found

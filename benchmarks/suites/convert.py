@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.conversion import convert, zstd_floor
+from benchmarks.conversion import Memory, convert, zstd_floor
 from benchmarks.meters import Spent, interleaved, median, spent
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan
@@ -24,21 +24,22 @@ _FORMS = (
 
 def measure(plan: Plan) -> Cases:
     """Cases of convert_cpu and convert_rate; CPU seconds are of all threads, GB of uncompressed batches."""
-    bytes_max, rounds = (8_000_000, 1) if plan.quick else (96_000_000, 3)
+    bytes_max, rounds = (8_000_000, 1) if plan.quick else (48_000_000, 3)
     cases: Cases = {"convert_cpu": [], "convert_rate": []}
+    memory = Memory()
     for payload in plan.payloads("convert_cpu", "convert_rate"):
         plain = segment(payload, "none", "16k", bytes_max).data
-        _convert(segment(payload, "none", "16k", 1_000_000))  # loads what the first call loads
+        _convert(segment(payload, "none", "16k", bytes_max), memory)  # loads what the first call loads
         for codec, batch in _FORMS:
             one = segment(payload, codec, batch, bytes_max)
-            ours, floor = interleaved([partial(_convert, one), partial(zstd_floor, plain)], rounds)
+            ours, floor = interleaved([partial(_convert, one, memory), partial(zstd_floor, plain)], rounds)
             _add(cases, one, ours, floor, len(plain))
     return cases
 
 
-def _convert(one: Segment) -> Spent:
+def _convert(one: Segment, memory: Memory) -> Spent:
     with spent() as took:
-        convert(one)
+        convert(one, memory)
     return took
 
 
