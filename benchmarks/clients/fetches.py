@@ -1,6 +1,7 @@
 """Consumers straight at a bridge: each reads its own segments, 1 MiB a fetch and then hangs up, as a broker does.
 
-Settings: target, file, topic, consumers, segments (per consumer), seconds. Before the ready line each consumer's
+Settings: target, file, topic, consumers, segments (per consumer), seconds, pace_ms (between the starts of a consumer's
+fetches; 0: as fast as it goes). Before the ready line each consumer's
 segments are copied. Figures: fetches, bytes, p50_ms, p99_ms, max_ms, cold_max_ms (first fetch of a segment).
 """
 
@@ -24,6 +25,7 @@ class _Work:
     client: BridgeClient
     segments: list[list[SegmentMetadata]]  # by consumer
     seconds: int
+    pace_s: float
 
 
 @dataclass(slots=True)
@@ -44,13 +46,13 @@ def _prepare(settings: dict[str, object]) -> _Work:
         ]
         for consumer in range(number(settings, "consumers"))
     ]
-    return _Work(client, segments, number(settings, "seconds"))
+    return _Work(client, segments, number(settings, "seconds"), number(settings, "pace_ms") / 1000)
 
 
 def _fetch_all(work: _Work) -> dict[str, object]:
     deadline = time.monotonic() + work.seconds
     with ThreadPoolExecutor(len(work.segments)) as threads:
-        reads = list(threads.map(lambda segments: _consume(work.client, segments, deadline), work.segments))
+        reads = list(threads.map(lambda segments: _consume(work, segments, deadline), work.segments))
     cold = [ms for one in reads for ms in one.cold_ms]
     every = cold + [ms for one in reads for ms in one.warm_ms]
     return {
@@ -63,7 +65,7 @@ def _fetch_all(work: _Work) -> dict[str, object]:
     }
 
 
-def _consume(client: BridgeClient, segments: list[SegmentMetadata], deadline: float) -> _Reads:
+def _consume(work: _Work, segments: list[SegmentMetadata], deadline: float) -> _Reads:
     reads = _Reads()
     while True:
         for metadata in segments:
@@ -72,11 +74,12 @@ def _consume(client: BridgeClient, segments: list[SegmentMetadata], deadline: fl
                 if time.monotonic() >= deadline:
                     return reads
                 started = time.monotonic()
-                read = client.fetch(metadata, position, FETCH_BYTES)
+                read = work.client.fetch(metadata, position, FETCH_BYTES)
                 took_ms = (time.monotonic() - started) * 1000
                 (reads.warm_ms if position else reads.cold_ms).append(took_ms)
                 reads.bytes += read
                 position += max(read, 1)
+                time.sleep(max(0.0, work.pace_s - (time.monotonic() - started)))
 
 
 if __name__ == "__main__":

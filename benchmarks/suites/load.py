@@ -1,7 +1,12 @@
-"""Fetches while 30 copies run on the same bridge: the slowest of 20 consumers, and the bridge's memory."""
+"""Fetches while 30 copies run on the same bridge: the slowest of 20 consumers, and the bridge's memory.
+
+Once with consumers that ask for 2 MiB a second each, once as fast as it goes: then 20 fetches are in flight always,
+and the latency is 20 MiB divided by what the cores give.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.clients.process import Client
@@ -14,7 +19,17 @@ from stack.bridge import Bridge
 
 _COPIES, _CONSUMERS = 30, 20
 _SEGMENTS_PER_CONSUMER = 2
+_PACES_MS = {"2 MiB/s each": 500, "as fast as it goes": 0}
 _MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    name: str
+    bridge: Bridge
+    file: Path
+    seconds: int
+    pace_ms: int
 
 
 def measure(plan: Plan) -> Cases:
@@ -26,18 +41,28 @@ def measure(plan: Plan) -> Cases:
         bridge = Bridge(plan.folder / f"bridge-{payload}")
         bridge.start()
         try:
-            _add(cases, payload, bridge, file, seconds)
+            alone = _idle(bridge, file)
+            idle = memory_bytes(bridge.process.pid)
+            for name, pace_ms in _PACES_MS.items():
+                load = _Load(f"{payload}, {name}", bridge, file, seconds, pace_ms)
+                _add(cases, load, alone["max_ms"], idle)
         finally:
             bridge.stop()
     return cases
 
 
-def _add(cases: Cases, payload: str, bridge: Bridge, file: Path, seconds: int) -> None:
-    alone = _idle(bridge, file)
-    idle = memory_bytes(bridge.process.pid)
-    settings = {"target": bridge.target, "file": str(file), "seconds": seconds}
-    copying = {**settings, "topic": "load-copy", "copies": _COPIES, "each": 0}
-    fetching = {**settings, "topic": "load-fetch", "consumers": _CONSUMERS, "segments": _SEGMENTS_PER_CONSUMER}
+def _add(cases: Cases, load: _Load, alone_ms: float, idle: int) -> None:
+    bridge, seconds = load.bridge, load.seconds
+    settings = {"target": bridge.target, "file": str(load.file), "seconds": seconds}
+    topic = f"load-{load.pace_ms}"
+    copying = {**settings, "topic": f"{topic}-copy", "copies": _COPIES, "each": 0}
+    fetching = {
+        **settings,
+        "topic": f"{topic}-fetch",
+        "consumers": _CONSUMERS,
+        "segments": _SEGMENTS_PER_CONSUMER,
+        "pace_ms": load.pace_ms,
+    }
     with Client("fetches", fetching) as consumers, Client("copies", copying) as copiers:
         consumers.wait_ready()
         copiers.wait_ready()
@@ -55,13 +80,13 @@ def _add(cases: Cases, payload: str, bridge: Bridge, file: Path, seconds: int) -
         "copies": copied["copies"],
         "copy_mb_per_s": copied["bytes"] / 1e6 / max(seconds, copied["longest_s"]),
     }
-    cases["load_fetch_max"].append(Case(payload, fetched["max_ms"], alone["max_ms"], extra=extra))
-    cases["load_memory"].append(Case(payload, peak / _MIB, idle / _MIB, extra={"copies": copied["copies"]}))
+    cases["load_fetch_max"].append(Case(load.name, fetched["max_ms"], alone_ms, extra=extra))
+    cases["load_memory"].append(Case(load.name, peak / _MIB, idle / _MIB, extra={"copies": copied["copies"]}))
 
 
 def _idle(bridge: Bridge, file: Path) -> dict[str, float]:
     """One consumer on the idle bridge; also warms it."""
-    settings = {"target": bridge.target, "file": str(file), "seconds": 4, "consumers": 1, "segments": 1}
+    settings = {"target": bridge.target, "file": str(file), "seconds": 4, "consumers": 1, "segments": 1, "pace_ms": 0}
     with Client("fetches", {**settings, "topic": "idle"}) as consumer:
         consumer.wait_ready()
         consumer.go()
