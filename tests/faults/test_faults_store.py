@@ -1,0 +1,175 @@
+"""Objects that the store damaged, cut or lost: a named error or the right bytes, through a real bridge."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from converter.types import IndexType
+from rsm_bridge.fetcher import Fetcher
+from rsm_bridge.service import Running
+from rsm_bridge.store import ObjectStore
+from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.kafka_log import LogBuilder
+from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
+
+FLIPS = 2_100
+KINDS = {"corrupt_object", "unsupported_version"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("store")
+
+
+FETCHERS: list[Fetcher] = []
+
+
+class RememberedFetcher(Fetcher):
+    """Lets a test empty the caches of the bridge."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        FETCHERS.append(self)
+
+
+@pytest.fixture(scope="module")
+def bridge(folder: Path) -> Iterator[Running]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rsm_bridge.service.Fetcher", RememberedFetcher)
+        with bridge_thread(test_settings(folder)) as running:
+            yield running
+
+
+@pytest.fixture(scope="module")
+def shim(bridge: Running) -> Iterator[ShimClient]:
+    with ShimClient(bridge.address) as client:
+        yield client
+
+
+def mixed_log() -> LogBuilder:
+    """Rows, kept bytes, exact deltas: all that a fetch may have to read."""
+    pick = random.Random(3)
+    log = LogBuilder()
+    for number in range(30):
+        log.batch(
+            [pick.choice([None, b"", b"text " * 9, pick.randbytes(70)]) for _ in range(6)],
+            bad_crc=number % 9 == 4,
+            compressed=number % 7 == 3,
+            attributes=8 if number % 5 == 2 else 0,
+        )
+    return log
+
+
+def objects(bridge: Running, folder: Path, segment: Segment) -> list[Path]:
+    return [
+        folder / "store" / listed.key
+        for root in ("index", "data", "kept")
+        for listed in bridge.store.list_after(f"{root}/{segment.topic_id.hex()}/")
+    ]
+
+
+def forget(segment: Segment) -> None:
+    """As after a restart: nothing is cached."""
+    FETCHERS[-1].forget(segment.segment_id)
+
+
+def flipped(data: bytes, pick: random.Random) -> bytes:
+    at = pick.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ 1 << pick.randrange(8)]) + data[at + 1 :]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["index", "data", "kept"])
+def test_flips_in_every_object(shim: ShimClient, bridge: Running, folder: Path, number: int) -> None:
+    judge_flips(shim, bridge, folder, number, FLIPS // 3)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["index", "data", "kept"])
+def test_some_flips_in_every_object(shim: ShimClient, bridge: Running, folder: Path, number: int) -> None:
+    judge_flips(shim, bridge, folder, number, 40)
+
+
+def judge_flips(shim: ShimClient, bridge: Running, folder: Path, number: int, flips: int) -> None:
+    segment = shim.copied(segment_of(mixed_log()))
+    right = shim.fetch(segment)
+    files = {kind: shim.fetch_index(segment, kind) for kind in (IndexType.OFFSET, IndexType.LEADER_EPOCH)}
+    path = objects(bridge, folder, segment)[number]
+    whole = path.read_bytes()
+    pick = random.Random(number)
+    named = 0
+    for _ in range(flips):
+        path.write_bytes(flipped(whole, pick))
+        forget(segment)
+        try:
+            assert shim.fetch(segment) == right
+        except ShimError as error:
+            assert error.kind in KINDS, error
+            assert error.code is not grpc.StatusCode.UNAVAILABLE
+            named += 1
+        if number == 0:
+            for kind, content in files.items():
+                try:
+                    assert shim.fetch_index(segment, kind) == content
+                except ShimError as error:
+                    assert error.kind in KINDS, error
+    assert named > flips // 4
+    path.write_bytes(whole)
+    forget(segment)
+    assert shim.fetch(segment) == right
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["index", "data", "kept"])
+def test_cut_and_emptied_objects(shim: ShimClient, bridge: Running, folder: Path, number: int) -> None:
+    segment = shim.copied(segment_of(mixed_log()))
+    path = objects(bridge, folder, segment)[number]
+    whole = path.read_bytes()
+    for size in (0, 1, 11, len(whole) // 3):
+        path.write_bytes(whole[:size])
+        forget(segment)
+        with pytest.raises(ShimError) as failed:
+            shim.fetch(segment)
+        assert failed.value.kind in KINDS, failed.value
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["index", "data", "kept"])
+def test_lost_objects_are_named(shim: ShimClient, bridge: Running, folder: Path, number: int) -> None:
+    segment = shim.copied(segment_of(mixed_log()))
+    objects(bridge, folder, segment)[number].unlink()
+    forget(segment)
+    with pytest.raises(ShimError) as failed:
+        shim.fetch(segment)
+    assert failed.value.kind in {"not_found", "corrupt_object"}, failed.value
+
+
+def test_objects_of_another_segment_are_not_served(shim: ShimClient, bridge: Running, folder: Path) -> None:
+    one, two = (shim.copied(segment_of(mixed_log())) for _ in range(2))
+    paths, others = objects(bridge, folder, one), objects(bridge, folder, two)
+    paths[0].write_bytes(others[0].read_bytes())
+    forget(one)
+    with pytest.raises(ShimError) as failed:
+        shim.fetch(one)
+    assert failed.value.kind == "corrupt_object", failed.value
+
+
+def test_an_upload_the_store_cut_is_noticed(
+    shim: ShimClient, bridge: Running, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that says yes and has less: the copy fails, and no index names the object."""
+    segment = segment_of(LogBuilder().fill(batches=5))
+    real = ObjectStore.size
+
+    def smaller(self: ObjectStore, key: str) -> int:
+        return real(self, key) - key.startswith("data/")
+
+    monkeypatch.setattr(ObjectStore, "size", smaller)
+    with pytest.raises(ShimError) as failed:
+        shim.copy(segment)
+    assert failed.value.kind == "store_unavailable"
+    assert objects(bridge, folder, segment) == []
