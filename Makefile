@@ -41,7 +41,7 @@ e2e: setup ## every test on a real broker
 
 .PHONY: bench
 bench: setup ## measure, and compare with benchmarks/measures.toml
-	$(RUN) -m benchmarks
+	$(RUN) -m benchmarks run
 
 .PHONY: sabotage
 sabotage: setup ## plant known bugs, one after another; each must turn a named test red
