@@ -87,5 +87,8 @@ def test_unusable_files_keep_a_bridge_from_starting(
         path.write_bytes(b"\xff" * 100)
     elif damage == "cut":
         path.write_bytes(Path(tls(ours)[field]).read_bytes()[:30])
-    with pytest.raises(SettingsError), bridge_thread(test_settings(tmp_path / "data", tls=tls(ours, **{field: str(path)}))):
+    with (
+        pytest.raises(SettingsError),
+        bridge_thread(test_settings(tmp_path / "data", tls=tls(ours, **{field: str(path)}))),
+    ):
         pass

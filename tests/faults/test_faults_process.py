@@ -103,9 +103,6 @@ def test_stopped_and_continued(tmp_path: Path) -> None:
         # The delete that was waiting may have come through: its id is then gone for good, and a new attempt is not.
         retried = segment_of(LogBuilder().fill(batches=4), topic="late", topic_id=late.topic_id)
         assert shim.fetch(shim.copied(retried)) == retried.data
-        end = time.monotonic() + 10
-        while time.monotonic() < end and list((tmp_path / "data" / "store").glob(f"data/{late.topic_id.hex()}/*/*{late.segment_id.hex()}*")):
-            time.sleep(0.1)
         assert bridge.stop() == 0
 
 
@@ -118,10 +115,7 @@ def test_killed_at_a_step_and_started_again(tmp_path: Path, point: str) -> None:
     log = LogBuilder().fill(batches=10)
     sent = segment_of(log, topic="steps")
     with serve(data, port, fault=f"{point}=kill") as bridge, ShimClient(bridge.address) as shim:
-        try:
-            shim.copy(sent)
-        except ShimError as error:
-            assert error.code is grpc.StatusCode.UNAVAILABLE
+        assert ends_within(30, shim.copy, sent) in ("ok", "UNAVAILABLE")
         assert bridge.process.wait(30) == -signal.SIGKILL
     with serve(data, port) as bridge:
         catalog = open_catalog(embedded_settings(data))

@@ -116,8 +116,6 @@ def test_lies_in_the_framing_are_refused(shim: ShimClient, bridge: Running, code
     refused(shim, bridge, sent(first + liar, 1))
 
 
-
-
 @pytest.mark.parametrize("codec", PACKED)
 def test_a_bomb_is_kept_and_served(shim: ShimClient, codec: str) -> None:
     payload = packed(codec, b"\0" * BOMB_BYTES)

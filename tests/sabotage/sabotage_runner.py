@@ -21,7 +21,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,7 +156,13 @@ class Tree:
         ]  # fmt: skip
         try:
             ended = subprocess.run(
-                command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=TEST_SECONDS_MAX
+                command,
+                cwd=self.folder,
+                env=environment,
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=TEST_SECONDS_MAX,
             )
         except subprocess.TimeoutExpired:
             return f"no end within {TEST_SECONDS_MAX} s"
@@ -175,7 +180,9 @@ def outcome(report: Path, code: int, output: str) -> str:
     if not report.is_file():
         return f"pytest ended with {code}: {output.strip()[-500:]}"
     suites = list(ET.parse(report).getroot().iter("testsuite"))
-    counts = {name: sum(int(suite.get(name, "0")) for suite in suites) for name in ("tests", "failures", "errors", "skipped")}
+    counts = {
+        name: sum(int(suite.get(name, "0")) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
+    }
     if counts["errors"] or counts["skipped"] or not counts["tests"] or code not in (0, 1):
         return f"pytest ended with {code}, {counts}: {output.strip()[-500:]}"
     messages = [item.get("message") or "" for suite in suites for item in suite.iter("failure")]

@@ -49,7 +49,9 @@ LIMIT = "--- a/m.py\n+++ b/m.py\n@@ -1,2 +1,2 @@\n def limit():\n-    return 5\n
 def small_tree(folder: Path) -> Tree:
     folder.mkdir()
     (folder / "m.py").write_text(TARGET)
-    (folder / "test_m.py").write_text("import m\n\n\ndef test_limit():\n    assert m.limit() == 5\n\n\ndef test_red():\n    assert 0\n")
+    (folder / "test_m.py").write_text(
+        "import m\n\n\ndef test_limit():\n    assert m.limit() == 5\n\n\ndef test_red():\n    assert 0\n"
+    )
     return Tree(folder)
 
 
@@ -88,5 +90,5 @@ def test_verdicts(tmp_path: Path, test: str, diff: str, problem: str) -> None:
 
 @pytest.mark.parametrize("text", ["", LIMIT, "# test: x\n", "# test: x\n--- a/m\n+++ b/m\n@@ -1 +1 @@\n a\n"])
 def test_malformed_patches_are_named(tmp_path: Path, text: str) -> None:
-    with pytest.raises(PatchError, match="p.diff"):
+    with pytest.raises(PatchError, match=r"p\.diff"):
         written(tmp_path, text)
