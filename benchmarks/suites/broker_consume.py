@@ -31,8 +31,8 @@ _FORM_NAMES: dict[Kind, str] = {
 }
 _CONSUMERS = (1, 4)
 #: Values per topic: small records cost the clients most, so there are fewer bytes of them.
-_BYTES = {"synthetic-100": 100_000_000}
-_BYTES_DEFAULT = 200_000_000
+_BYTES = {"synthetic-100": 60_000_000}
+_BYTES_DEFAULT = 120_000_000
 
 
 @dataclass(frozen=True, slots=True)
