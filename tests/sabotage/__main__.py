@@ -20,6 +20,7 @@ def main(names: list[str]) -> int:
         if verdict.problem:
             failed += 1
             print(f"  {verdict.problem}", flush=True)
+    tree.release()
     print(f"{len(patches) - failed} passed, {failed} failed")
     return 1 if failed or not patches else 0
 

@@ -11,6 +11,7 @@ only, not of a kernel that it calls from another one, and would hide such a patc
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCHES = Path(__file__).parent / "patches"
@@ -90,9 +92,13 @@ def all_patches() -> list[Patch]:
 
 @dataclass
 class Tree:
-    """A copy of what git knows and of new files that it does not ignore."""
+    """A copy of what git knows and of new files that it does not ignore.
+
+    The copy that all runs share keeps its place, since caches of kernels go by path; one run at a time has it.
+    """
 
     folder: Path
+    _lock: IO[str] | None = None
     _green: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -104,12 +110,20 @@ class Tree:
             capture_output=True,
             timeout=60,
         )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = folder.with_suffix(".lock").open("a+")
+        fcntl.flock(lock, fcntl.LOCK_EX)
         shutil.rmtree(folder, ignore_errors=True)
         for name in filter(None, listed.stdout.decode().split("\0")):
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)  # with its time: caches of kernels look at it
-        return cls(folder)
+        return cls(folder, lock)
+
+    def release(self) -> None:
+        """Lets the next run have the copy."""
+        if self._lock is not None:
+            self._lock.close()
 
     @contextmanager
     def patched(self, patch: Patch) -> Iterator[None]:
@@ -180,9 +194,8 @@ def outcome(report: Path, code: int, output: str) -> str:
     if not report.is_file():
         return f"pytest ended with {code}: {output.strip()[-500:]}"
     suites = list(ET.parse(report).getroot().iter("testsuite"))
-    counts = {
-        name: sum(int(suite.get(name, "0")) for suite in suites) for name in ("tests", "failures", "errors", "skipped")
-    }
+    names = ("tests", "failures", "errors", "skipped")
+    counts = {name: sum(int(suite.get(name, "0")) for suite in suites) for name in names}
     if counts["errors"] or counts["skipped"] or not counts["tests"] or code not in (0, 1):
         return f"pytest ended with {code}, {counts}: {output.strip()[-500:]}"
     messages = [item.get("message") or "" for suite in suites for item in suite.iter("failure")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ PATCHES = {patch.name: patch for patch in all_patches()}
 
 
 @pytest.fixture(scope="module")
-def tree() -> Tree:
-    return Tree.copied(BUILD / "tree")
+def tree() -> Iterator[Tree]:
+    copied = Tree.copied(BUILD / "tree")
+    yield copied
+    copied.release()
 
 
 def noticed(tree: Tree, patch: Patch) -> None:
