@@ -24,7 +24,7 @@ _FORMS = (
 
 def measure(plan: Plan) -> Cases:
     """Cases of convert_cpu and convert_rate; CPU seconds are of all threads, GB of uncompressed batches."""
-    bytes_max, rounds = (8_000_000, 1) if plan.quick else (48_000_000, 3)
+    bytes_max, rounds = (8_000_000, 1) if plan.quick else (32_000_000, 2)
     cases: Cases = {"convert_cpu": [], "convert_rate": []}
     memory = Memory()
     for payload in plan.payloads("convert_cpu", "convert_rate"):

@@ -18,7 +18,7 @@ _IDS = ("random_read_cpu_p50", "random_read_cpu_p99", "random_read_wall_p50", "r
 
 def measure(plan: Plan) -> Cases:
     """Cases of the four random_read measures, milliseconds per read."""
-    bytes_max, reads = (32_000_000, 60) if plan.quick else (256_000_000, 400)
+    bytes_max, reads = (32_000_000, 60) if plan.quick else (128_000_000, 300)
     cases: Cases = {name: [] for name in _IDS}
     for payload in plan.payloads(*_IDS):
         for batch in ("16k", "1m"):

@@ -15,7 +15,7 @@ _PART_BYTES = 256 * 1024  # about a page
 
 def measure(plan: Plan) -> Cases:
     """Cases of replay_cpu and replay_rate; GB of served bytes."""
-    bytes_max, rounds = (8_000_000, 1) if plan.quick else (96_000_000, 5)
+    bytes_max, rounds = (8_000_000, 1) if plan.quick else (64_000_000, 3)
     cases: Cases = {"replay_cpu": [], "replay_rate": []}
     for payload in plan.payloads("replay_cpu", "replay_rate"):
         for batch in ("16k", "1m"):
