@@ -40,6 +40,7 @@ INDEX_HEAD_BYTES = 256 * KIB  # first read of an index whose directory size is n
 
 # Control calls.
 DELETE_SECONDS_MAX = 10.0
+LATE_COPY_SECONDS = 15.0  # a tombstone without an index stays so long, whatever reclaim_grace: a copy may be ending
 TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving index
 
 # Processes around the calls.

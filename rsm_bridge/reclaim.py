@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from iceberg_catalog.plan_types import PartState, SegmentState
 from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.limits import COPY_SECONDS_MAX
+from rsm_bridge.limits import COPY_SECONDS_MAX, LATE_COPY_SECONDS
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.publish_table import RunResult
 from rsm_bridge.store import ObjectStore
@@ -48,8 +48,9 @@ class Reclaimer:
 
     def _fence(self, known: KnownSegment) -> float:
         """Seconds a tombstone lives. One that replaced no index must outlive every copy that could still finish."""
-        if known.segment is None and not self.store.single_process:
-            return max(self.grace, COPY_SECONDS_MAX)
+        if known.segment is None:
+            single = self.store.single_process
+            return max(self.grace, LATE_COPY_SECONDS if single else COPY_SECONDS_MAX)
         return self.grace
 
     @staticmethod
