@@ -30,9 +30,7 @@ _FORM_NAMES: dict[Kind, str] = {
     "original": "original bytes",
 }
 _CONSUMERS = (1, 4)
-#: Values per topic: small records cost the clients most, so there are fewer bytes of them.
-_BYTES = {"synthetic-100": 60_000_000}
-_BYTES_DEFAULT = 120_000_000
+_BYTES_MAX = 90_000_000  # values per topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ def measure(plan: Plan) -> Cases:
     with running(kinds, plan.folder) as systems:
         for payload in plan.payloads(*_RATES, "consume_wire_bytes", *_FORMS):
             topic = f"consume-{payload}"
-            bytes_max = _BYTES.get(payload, _BYTES_DEFAULT) // (6 if plan.quick else 1)
+            bytes_max = _BYTES_MAX // (3 if plan.quick else 1)
             chosen = [system for system in systems if system.kind != "original" or payload in forms]
             fill(chosen, topic, payload, bytes_max, "zstd")
             for system in chosen:
