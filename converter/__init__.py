@@ -1,0 +1,1 @@
+"""Kafka bytes to Arrow, Parquet and a segment index, and back: pure functions over buffers."""

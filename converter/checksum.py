@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from converter import limits
-from converter.kernel import kernel
+from converter.kernel import kernel, u32
 from converter.types import BoolArray, Int64Array, UInt8Array
 
 UInt32Array = npt.NDArray[np.uint32]
@@ -35,27 +35,29 @@ _TABLES = _tables()
 
 
 @kernel
-def _short_checksums(data: UInt8Array, starts: Int64Array, ends: Int64Array, wanted: BoolArray, out: UInt32Array) -> None:
+def _short_checksums(
+    data: UInt8Array, starts: Int64Array, ends: Int64Array, wanted: BoolArray, out: UInt32Array
+) -> None:
     """Caller's promise: 0 <= start <= end <= len(data) for every wanted range."""
-    mask = np.uint32(0xFF)
+    mask = u32(0xFF)
     for i in range(len(starts)):
         if not wanted[i]:
             continue
-        value = np.uint32(0xFFFFFFFF)
+        value = u32(0xFFFFFFFF)
         p = starts[i]
         end = ends[i]
         while end - p >= 8:
             low = value ^ (
-                np.uint32(data[p])
-                | (np.uint32(data[p + 1]) << np.uint32(8))
-                | (np.uint32(data[p + 2]) << np.uint32(16))
-                | (np.uint32(data[p + 3]) << np.uint32(24))
+                u32(data[p])
+                | (u32(data[p + 1]) << u32(8))
+                | (u32(data[p + 2]) << u32(16))
+                | (u32(data[p + 3]) << u32(24))
             )
             value = (
                 _TABLES[7, low & mask]
-                ^ _TABLES[6, (low >> np.uint32(8)) & mask]
-                ^ _TABLES[5, (low >> np.uint32(16)) & mask]
-                ^ _TABLES[4, low >> np.uint32(24)]
+                ^ _TABLES[6, (low >> u32(8)) & mask]
+                ^ _TABLES[5, (low >> u32(16)) & mask]
+                ^ _TABLES[4, low >> u32(24)]
                 ^ _TABLES[3, data[p + 4]]
                 ^ _TABLES[2, data[p + 5]]
                 ^ _TABLES[1, data[p + 6]]
@@ -63,9 +65,9 @@ def _short_checksums(data: UInt8Array, starts: Int64Array, ends: Int64Array, wan
             )
             p += 8
         while p < end:
-            value = np.uint32((value >> np.uint32(8)) ^ _TABLES[0, (value ^ np.uint32(data[p])) & mask])
+            value = u32((value >> u32(8)) ^ _TABLES[0, (value ^ u32(data[p])) & mask])
             p += 1
-        out[i] = value ^ np.uint32(0xFFFFFFFF)
+        out[i] = value ^ u32(0xFFFFFFFF)
 
 
 def checksum(data: bytes | bytearray | memoryview) -> int:
@@ -82,7 +84,7 @@ def checksums(data: UInt8Array, starts: Int64Array, ends: Int64Array, wanted: Bo
     short = wanted & (ends - starts < limits.CHECKSUM_KERNEL_BYTES_MAX)
     if short.any():
         _short_checksums(data, starts, ends, short, out)
-    view = memoryview(data)
+    view = data.data
     for i in np.flatnonzero(wanted & ~short).tolist():
         out[i] = crc32c.crc32c(view[starts[i] : ends[i]])
     return out

@@ -18,7 +18,8 @@ _LEGACY_CRC_START = 16
 
 def is_control(batches: BatchTable) -> BoolArray:
     """Batches flagged CONTROL."""
-    return (batches["flags"] & BatchFlag.CONTROL) != 0
+    control: BoolArray = (batches["flags"] & BatchFlag.CONTROL) != 0
+    return control
 
 
 def _flag(batches: BatchTable, mask: BoolArray, flags: BatchFlag, cause: Cause) -> None:
@@ -31,8 +32,7 @@ def classify(
 ) -> BoolArray:
     """Fill flags, cause, control_type, served_size and served_crc as far as headers and CRCs tell.
 
-    Args:
-        batches: framed batches; batch i is raw[starts[i]:ends[i]].
+    Batch i of `batches` is raw[starts[i]:ends[i]].
 
     Returns:
         the batches whose records should become rows; all others are KEPT.
@@ -56,7 +56,7 @@ def classify(
     _flag(batches, empty, BatchFlag.KEPT, Cause.NO_ROWS)
     unknown = data & ~empty & (((batches["attributes"] & CODEC_MASK) > ZSTD) | (batches["count"] < 0))
     _flag(batches, unknown, BatchFlag.KEPT | BatchFlag.QUARANTINED, Cause.UNDECODABLE)
-    wanted = data & ~empty & ~unknown
+    wanted: BoolArray = data & ~empty & ~unknown
     transactional = np.flatnonzero(wanted & ((batches["attributes"] & TRANSACTIONAL) != 0))
     if len(transactional):
         picked = batches[transactional]
@@ -73,7 +73,7 @@ def _damaged_legacy(
 ) -> BoolArray:
     """Legacy batches whose CRC-32 (of all from the magic byte on) is wrong."""
     damaged = np.zeros(len(batches), dtype=np.bool_)
-    view = memoryview(raw)
+    view = raw.data
     for i in np.flatnonzero(legacy).tolist():
         found = zlib.crc32(view[starts[i] + _LEGACY_CRC_START : ends[i]])
         damaged[i] = found != int(batches["crc"][i])

@@ -8,7 +8,7 @@ the low three bits of the batch attributes. Snappy is Kafka's xerial framing, or
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import cramjam
 import lz4.frame
@@ -28,11 +28,11 @@ _PIECE_BYTES_MAX = 4 * limits.MIB
 _GZIP_WBITS = 31
 
 
-class LimitExceeded(Exception):
+class LimitExceeded(Exception):  # noqa: N818, a verdict on one batch that never leaves this room
     """The records are larger than the limit."""
 
 
-class Undecodable(Exception):
+class Undecodable(Exception):  # noqa: N818, likewise
     """The bytes do not follow the codec's format."""
 
 
@@ -58,6 +58,7 @@ class PlainBuffer:
         return self.data[self.size :]
 
     def append(self, piece: bytes | memoryview) -> None:
+        """Copy bytes to the end."""
         room = self.room(len(piece))
         room[: len(piece)] = np.frombuffer(piece, dtype=np.uint8)
         self.size += len(piece)
@@ -84,7 +85,7 @@ def decompress(codec: int, data: memoryview, out: PlainBuffer, limit: int) -> in
     except (MemoryError, RuntimeError, ValueError, EOFError, OSError) as error:
         out.size = start
         raise Undecodable(str(error)) from error
-    except (isal_zlib.error, cramjam.DecompressionError, zstandard.ZstdError) as error:
+    except _CODEC_ERRORS as error:
         out.size = start
         raise Undecodable(str(error)) from error
     return out.size - start
@@ -143,7 +144,7 @@ def _snappy(data: memoryview, out: PlainBuffer, limit: int) -> None:
         if size > 32 * len(block):
             raise Undecodable("snappy block claims more than it can hold")
         room = out.room(size)[:size]
-        if cramjam.snappy.decompress_raw_into(block, room) != size:
+        if cramjam.snappy.decompress_raw_into(block, room.data) != size:
             raise Undecodable("snappy block is shorter than it claims")
         out.size += size
 
@@ -176,6 +177,13 @@ def _zstd(data: memoryview, out: PlainBuffer, limit: int) -> None:
 
 
 _ZSTD_WINDOW_BYTES_MAX = 128 * limits.MIB
+
+#: What the libraries raise beyond Python's own exceptions.
+_CODEC_ERRORS: tuple[type[Exception], ...] = (
+    cast(type[Exception], isal_zlib.error),
+    cramjam.DecompressionError,
+    zstandard.ZstdError,
+)
 
 _DECODERS: dict[int, Callable[[memoryview, PlainBuffer, int], None]] = {
     GZIP: _gzip,

@@ -31,7 +31,7 @@ import numpy as np
 
 from converter import limits
 from converter.errors import SegmentError
-from converter.kernel import kernel, readonly
+from converter.kernel import Row, i8, i64, kernel, readonly, u32
 from converter.types import BATCH_DTYPE, BatchTable, Int64Array, SegmentMetadata, UInt8Array
 
 HEADER_BYTES = 61  # of magic 2
@@ -60,21 +60,21 @@ _MESSAGES = (
 @kernel
 def _big_endian(data: UInt8Array, p: int, size: int) -> int:
     """A signed integer of 2, 4 or 8 bytes."""
-    value = np.int64(0)
+    value = i64(0)
     for i in range(size):
-        value = (value << 8) | np.int64(data[p + i])
+        value = (value << 8) | i64(data[p + i])
     shift = 64 - 8 * size
     return (value << shift) >> shift
 
 
 @kernel
-def _read_header(data: UInt8Array, p: int, row: np.void) -> None:
+def _read_header(data: UInt8Array, p: int, row: Row) -> None:
     """The magic 2 header at p into a row. Caller's promise: 61 bytes are there."""
     row.base_offset = _big_endian(data, p, 8)
     row.length = _big_endian(data, p + 8, 4)
     row.leader_epoch = _big_endian(data, p + 12, 4)
     row.magic = 2
-    row.crc = np.uint32(_big_endian(data, p + 17, 4) & 0xFFFFFFFF)
+    row.crc = u32(_big_endian(data, p + 17, 4) & 0xFFFFFFFF)
     row.attributes = _big_endian(data, p + 21, 2)
     row.last_offset_delta = _big_endian(data, p + 23, 4)
     row.base_timestamp = _big_endian(data, p + 27, 8)
@@ -86,14 +86,14 @@ def _read_header(data: UInt8Array, p: int, row: np.void) -> None:
 
 
 @kernel
-def _read_old_header(data: UInt8Array, p: int, row: np.void) -> None:
+def _read_old_header(data: UInt8Array, p: int, row: Row) -> None:
     """The first fields of another magic into a row. Caller's promise: 26 bytes are there."""
     row.base_offset = _big_endian(data, p, 8)
     row.length = _big_endian(data, p + 8, 4)
     row.leader_epoch = -1
     row.magic = _big_endian(data, p + 15, 2)
-    row.crc = np.uint32(_big_endian(data, p + 12, 4) & 0xFFFFFFFF)
-    row.attributes = np.int64(data[p + 17])
+    row.crc = u32(_big_endian(data, p + 12, 4) & 0xFFFFFFFF)
+    row.attributes = i64(data[p + 17])
     row.last_offset_delta = 0
     row.base_timestamp = -1
     row.max_timestamp = -1
@@ -104,7 +104,7 @@ def _read_old_header(data: UInt8Array, p: int, row: np.void) -> None:
 
 
 @kernel
-def _check_offsets(row: np.void, previous: int, bounds: Int64Array) -> int:
+def _check_offsets(row: Row, previous: int, bounds: Int64Array) -> int:
     """0, or the number of a message. `bounds` is first and last offset of the segment, both inclusive."""
     if row.base_offset < bounds[0] or row.base_offset > bounds[1]:
         return 3
@@ -116,7 +116,7 @@ def _check_offsets(row: np.void, previous: int, bounds: Int64Array) -> int:
 
 
 @kernel
-def _check_epoch(row: np.void, epochs: Int64Array) -> int:
+def _check_epoch(row: Row, epochs: Int64Array) -> int:
     """0, or the number of a message. `epochs` is (n, 2): epoch and the offset it starts at, ascending."""
     if row.magic != 2 or len(epochs) == 0:
         return 0
@@ -142,20 +142,18 @@ def _scan(
 ) -> tuple[int, int, int, int]:
     """Headers of the whole batches in data, until the table or bytes_max is full.
 
-    Args:
-        remaining: bytes from data[0] to the segment's end.
-        previous: last offset of the batch before.
+    `remaining` counts the bytes from data[0] to the segment's end, `previous` is the last offset of the batch before.
 
     Returns:
         batches read, bytes they have, last offset seen, number of a message (0: all is well).
     """
     n = 0
-    p = np.int64(0)
-    end = np.int64(len(data))
+    p = i64(0)
+    end = i64(len(data))
     while n < len(table) and p < bytes_max and end - p >= PREFIX_BYTES:
         length = _big_endian(data, p + 8, 4)
         magic = _big_endian(data, p + 15, 2)
-        magic = np.int64(np.int8(magic & 0xFF))
+        magic = i64(i8(magic & 0xFF))
         minimum = _MIN_LENGTH[magic] if 0 <= magic <= 2 else _MIN_LENGTH[0]
         if length < minimum:
             return n, p, previous, 1

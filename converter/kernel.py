@@ -18,6 +18,18 @@ import numpy.typing as npt
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+#: One element of a record array, its fields read and set as attributes.
+Row = Any
+
+#: Machine integers inside kernels. To a type checker they are ints, which is how kernels calculate with them.
+MachineInt = Callable[[Any], int]
+i8: MachineInt = cast(MachineInt, np.int8)
+i32: MachineInt = cast(MachineInt, np.int32)
+i64: MachineInt = cast(MachineInt, np.int64)
+u8: MachineInt = cast(MachineInt, np.uint8)
+u32: MachineInt = cast(MachineInt, np.uint32)
+u64: MachineInt = cast(MachineInt, np.uint64)
+
 
 def kernel(function: Function) -> Function:
     """Compile a function on first call for the argument types it is called with."""
@@ -30,7 +42,9 @@ def readonly(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     Packed record dtypes are never aligned and are taken as they are.
     """
     wanted = np.dtype(dtype)
-    requirements = ["C"] if wanted.names else ["C", "A"]
-    view = np.require(array, dtype=wanted, requirements=requirements).view()
+    if wanted.names:
+        view = np.require(array, dtype=wanted, requirements=["C"]).view()
+    else:
+        view = np.require(array, dtype=wanted, requirements=["C", "A"]).view()
     view.setflags(write=False)
     return view

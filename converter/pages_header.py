@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from converter.kernel import kernel
+from converter.kernel import i64, kernel, u64
 from converter.types import Int64Array, UInt8Array
 
 #: Places in the array that read_page_header() fills.
@@ -34,25 +34,25 @@ _DEPTH_MAX: Final = 4
 @kernel
 def read_varint(data: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """An unsigned varint at p: (value, position after it), or (0, -1) when it is cut or too long."""
-    value = np.uint64(0)
-    shift = np.uint64(0)
+    value = u64(0)
+    shift = u64(0)
     while p < end:
-        byte = np.uint64(data[p])
+        byte = u64(data[p])
         p += 1
-        value |= (byte & np.uint64(0x7F)) << shift
-        if byte < np.uint64(0x80):
-            return np.int64(value), p
-        shift += np.uint64(7)
-        if shift > np.uint64(63):
+        value |= (byte & u64(0x7F)) << shift
+        if byte < u64(0x80):
+            return i64(value), p
+        shift += u64(7)
+        if shift > u64(63):
             break
-    return np.int64(0), -1
+    return i64(0), -1
 
 
 @kernel
 def zigzag(value: int) -> int:
     """A signed number from its unsigned form."""
-    unsigned = np.uint64(value)
-    return np.int64(unsigned >> np.uint64(1)) ^ -np.int64(unsigned & np.uint64(1))
+    unsigned = u64(value)
+    return i64(unsigned >> u64(1)) ^ -i64(unsigned & u64(1))
 
 
 @kernel
@@ -124,7 +124,7 @@ def read_page_locations(data: UInt8Array, out: Int64Array) -> int:
     if end < 2 or data[0] != 0x19 or data[1] & 0x0F != 12:
         return -1
     p = 2
-    size = np.int64(data[1] >> 4)
+    size = i64(data[1] >> 4)
     if size == 15:
         size, p = read_varint(data, p, end)
     if p < 0 or size < 0 or size > len(out):

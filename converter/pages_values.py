@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy as np
-
-from converter.kernel import kernel
+from converter.kernel import i64, kernel, u64
 from converter.memory import copy
 from converter.pages_header import read_varint, zigzag
 from converter.types import BoolArray, Int64Array, UInt8Array
@@ -25,7 +23,7 @@ HEADER_ENTRY: Final = 3
 @kernel
 def read_u32(data: UInt8Array, p: int) -> int:
     """A little-endian u32; the caller has checked that four bytes are there."""
-    return np.int64(data[p]) | np.int64(data[p + 1]) << 8 | np.int64(data[p + 2]) << 16 | np.int64(data[p + 3]) << 24
+    return i64(data[p]) | i64(data[p + 1]) << 8 | i64(data[p + 2]) << 16 | i64(data[p + 3]) << 24
 
 
 @kernel
@@ -56,9 +54,9 @@ def read_levels(page: UInt8Array, p: int, width: int, level_max: int, out: UInt8
             bit = 0
             for k in range(count):
                 at = p + (bit >> 3)
-                word = np.int64(page[at])
+                word = i64(page[at])
                 if (bit & 7) + width > 8:
-                    word |= np.int64(page[at + 1]) << 8
+                    word |= i64(page[at + 1]) << 8
                 level = (word >> (bit & 7)) & ((1 << width) - 1)
                 if level > level_max:
                     return -1
@@ -98,7 +96,7 @@ def read_plain_bytes(
     end = len(page)
     written = offsets[at]
     for i in range(skip + take):
-        size = np.int64(0)
+        size = i64(0)
         if present[i] == level:
             if end - p < 4:
                 return False
@@ -121,18 +119,18 @@ def read_plain_bytes(
 @kernel
 def _unpack_bits(page: UInt8Array, p: int, bit: int, width: int) -> int:
     """The unsigned number of `width` bits that begins `bit` bits after p, as int64 bits."""
-    value = np.uint64(0)
+    value = u64(0)
     got = 0
     at = p + (bit >> 3)
     shift = bit & 7
     while got < width:
         taken = min(8 - shift, width - got)
-        piece = (np.uint64(page[at]) >> np.uint64(shift)) & np.uint64((1 << taken) - 1)
-        value |= piece << np.uint64(got)
+        piece = (u64(page[at]) >> u64(shift)) & u64((1 << taken) - 1)
+        value |= piece << u64(got)
         got += taken
         shift = 0
         at += 1
-    return np.int64(value)
+    return i64(value)
 
 
 @kernel
@@ -167,7 +165,7 @@ def read_delta_packed(page: UInt8Array, p: int, out: Int64Array) -> bool:
         for m in range(minis):
             if i >= total:
                 break
-            width = np.int64(page[widths + m])
+            width = i64(page[widths + m])
             if width > 64 or per_mini * width // 8 > end - p:
                 return False
             count = min(per_mini, total - i)

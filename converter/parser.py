@@ -133,7 +133,7 @@ class SegmentParser:
         readable = wanted | is_control(batches)
         packed = np.flatnonzero(readable & ((batches["attributes"] & CODEC_MASK) != NONE))
         begin = 0
-        view = memoryview(raw)
+        view = raw.data
         for i in packed.tolist():
             self._decompress(batches[i : i + 1], extents[i : i + 1], wanted[i : i + 1], view)
             if self._plain.size >= limits.STEP_RECORDS_BYTES:
@@ -152,8 +152,10 @@ class SegmentParser:
             decompress(int(batch["attributes"][0]) & CODEC_MASK, packed, self._plain, self._limit)
         except LimitExceeded:
             _quarantine(batch, wanted, Cause.DECOMPRESSION_LIMIT)
+            wanted[:] = False
         except Undecodable:
             _quarantine(batch, wanted, Cause.UNDECODABLE)
+            wanted[:] = False
         extent["source"] = 1
         extent["start"] = start
         extent["end"] = self._plain.size
@@ -182,7 +184,7 @@ class SegmentParser:
         _keep(batches, decodable & ~servable, Cause.SERVED_SIZE)
         _keep(batches, servable & ~equal, Cause.NOT_CANONICAL)
         _serve_uncompressed(batches, equal & (extents["source"] == 1), scratch, starts, plain_sizes)
-        kept = self._collect_kept(batches, raw, extents, sizes)
+        kept = self._collect_kept(batches, raw, sizes)
         self._markers.see(batches)
         self._plain.reset()
         record_batch = rows.record_batch(self._partition, self._options.value_format)
@@ -237,9 +239,7 @@ class SegmentParser:
             self._scratch = np.empty(0, dtype=np.uint8)
         return ends - sizes, scratch
 
-    def _collect_kept(
-        self, batches: BatchTable, raw: UInt8Array, extents: Extents, sizes: Int64Array
-    ) -> list[memoryview | bytes]:
+    def _collect_kept(self, batches: BatchTable, raw: UInt8Array, sizes: Int64Array) -> list[memoryview | bytes]:
         """Number and copy the kept bytes; consecutive kept batches are one piece."""
         mask = (batches["flags"] & BatchFlag.KEPT) != 0
         lengths = np.where(mask, sizes, 0)
@@ -262,12 +262,10 @@ def _keep(batches: BatchTable, mask: BoolArray, cause: Cause) -> None:
 
 
 def _quarantine(batches: BatchTable, mask: BoolArray, cause: Cause) -> None:
-    """Withhold the rows of the masked batches; clears the mask's claim to rows where it is the wanted mask itself."""
-    hit = mask.copy()
-    _keep(batches, hit, cause)
-    batches["flags"] |= np.where(hit, np.uint16(BatchFlag.QUARANTINED), np.uint16(0))
-    batches["flags"] &= np.where(hit, np.uint16(0xFFFF & ~int(BatchFlag.UNDECIDED)), np.uint16(0xFFFF))
-    mask[:] = False
+    """Withhold the rows of the masked batches."""
+    _keep(batches, mask, cause)
+    batches["flags"] |= np.where(mask, np.uint16(BatchFlag.QUARANTINED), np.uint16(0))
+    batches["flags"] &= np.where(mask, np.uint16(0xFFFF & ~int(BatchFlag.UNDECIDED)), np.uint16(0xFFFF))
 
 
 def _serve_uncompressed(

@@ -12,8 +12,8 @@ from converter.codecs import NONE
 from converter.framing import CODEC_MASK, HEADER_BYTES
 from converter.kernel import kernel, readonly
 from converter.memory import same
-from converter.records import Extents
 from converter.rebuild import SERVED_ATTRIBUTES, Column, check_rows, put_header, put_records
+from converter.records import Extents
 from converter.types import BATCH_DTYPE, BatchTable, BoolArray, Int64Array, RowBuffers, UInt8Array
 
 
@@ -79,11 +79,9 @@ def prove(
 ) -> BoolArray:
     """True for the wanted batches that are rebuilt equal.
 
-    Args:
-        raw, plain, batches, extents: see records.measure().
-        wanted: the batches to rebuild; their rows are `rows` from row_start - row_base on, their exact timestamp
-            deltas `deltas` from timestamps_start - delta_base on.
-        scratch: receives the rebuilt batch, without its CRC, at starts[i]; must be long enough.
+    raw, plain, batches and extents are those of records.measure(). The rows of a batch are `rows` from row_start -
+    row_base on, its exact timestamp deltas `deltas` from timestamps_start - delta_base on. `scratch` receives the
+    rebuilt batch i, without its CRC, at starts[i] and must be long enough.
     """
     equal = np.zeros(len(batches), dtype=np.bool_)
     _prove(
@@ -99,5 +97,5 @@ def prove(
         readonly(deltas, np.int64),
         row_base,
         delta_base,
-    )  # type: ignore[call-arg]
+    )
     return equal

@@ -17,7 +17,7 @@ from converter import limits
 from converter.checksum import checksums
 from converter.errors import SegmentError
 from converter.framing import CODEC_MASK, CRC_START, HEADER_BYTES, LENGTH_PREFIX_BYTES
-from converter.kernel import kernel, readonly
+from converter.kernel import Row, i64, kernel, readonly, u8
 from converter.memory import copy
 from converter.types import (
     BATCH_DTYPE,
@@ -35,18 +35,21 @@ _KEPT = int(BatchFlag.KEPT)
 _EXACT = int(BatchFlag.EXACT_TIMESTAMPS)
 SERVED_ATTRIBUTES = ~CODEC_MASK
 
+#: A column of byte strings: offsets, data, valid.
 Column = tuple[Int64Array, UInt8Array, BoolArray]
+#: RowBuffers as kernels take them, in the same order.
+RowArrays = tuple[Int64Array, Int64Array, BoolArray, Column, Column, Int64Array, Column, Column]
 
 
 @kernel
 def _put(out: UInt8Array, p: int, value: int, size: int) -> None:
     """A big-endian integer."""
     for i in range(size):
-        out[p + i] = np.uint8((value >> (8 * (size - 1 - i))) & 0xFF)
+        out[p + i] = u8((value >> (8 * (size - 1 - i))) & 0xFF)
 
 
 @kernel
-def put_header(out: UInt8Array, p: int, batch: np.void, size: int, attributes: int) -> None:
+def put_header(out: UInt8Array, p: int, batch: Row, size: int, attributes: int) -> None:
     """The 61 bytes of a magic 2 header but for its CRC."""
     _put(out, p, batch.base_offset, 8)
     _put(out, p + 8, size - LENGTH_PREFIX_BYTES, 4)
@@ -63,21 +66,21 @@ def put_header(out: UInt8Array, p: int, batch: np.void, size: int, attributes: i
 
 
 @kernel
-def _bytes_size(column: Column, i: int) -> int:
-    if not column[2][i]:
+def _bytes_size(offsets: Int64Array, valid: BoolArray, i: int) -> int:
+    if not valid[i]:
         return 1
-    size = column[0][i + 1] - column[0][i]
+    size = i64(offsets[i + 1] - offsets[i])
     return size_of(size) + size
 
 
 @kernel
-def _put_bytes(out: UInt8Array, p: int, column: Column, i: int) -> int:
-    if not column[2][i]:
+def _put_bytes(out: UInt8Array, p: int, offsets: Int64Array, data: UInt8Array, valid: BoolArray, i: int) -> int:
+    if not valid[i]:
         return write(out, p, -1)
-    start = column[0][i]
-    size = column[0][i + 1] - start
+    start = i64(offsets[i])
+    size = i64(offsets[i + 1]) - start
     p = write(out, p, size)
-    copy(out, p, column[1], start, size)
+    copy(out, p, data, start, size)
     return p + size
 
 
@@ -86,7 +89,7 @@ def put_records(
     out: UInt8Array,
     p: int,
     end: int,
-    batch: np.void,
+    batch: Row,
     row: int,
     offsets: Int64Array,
     timestamps: Int64Array,
@@ -101,37 +104,51 @@ def put_records(
 ) -> bool:
     """The records of a batch into [p, end), exactly; False where they do not fit or cannot be had.
 
-    Caller's promise: rows [row, row + count) exist, columns are consistent (see _check_rows), [p, end) lies in out,
+    Caller's promise: rows [row, row + count) exist, columns are consistent (see check_rows), [p, end) lies in out,
     and deltas [delta_at, delta_at + count) exist for a batch flagged EXACT_TIMESTAMPS.
     """
+    # Fields are read once, keys and values written in place: see records._fill_batch.
     exact = (batch.flags & _EXACT) != 0
-    for k in range(batch.count):
+    base_offset, base_timestamp, count = batch.base_offset, batch.base_timestamp, i64(batch.count)
+    key_offsets, key_data, key_valid = keys
+    value_offsets, value_data, value_valid = values
+    name_offsets, name_data, name_valid = header_keys
+    text_offsets, text_data, text_valid = header_values
+    for k in range(count):
         i = row + k
         if exact:
             delta = deltas[delta_at + k]
         else:
             if not timestamps_valid[i] or timestamps[i] % 1000 != 0:
                 return False
-            delta = timestamps[i] // 1000 - batch.base_timestamp
-        offset = offsets[i] - batch.base_offset
+            delta = timestamps[i] // 1000 - base_timestamp
+        offset = offsets[i] - base_offset
+        key_size = key_offsets[i + 1] - key_offsets[i] if key_valid[i] else i64(-1)
+        value_size = value_offsets[i + 1] - value_offsets[i] if value_valid[i] else i64(-1)
         first = header_offsets[i]
         last = header_offsets[i + 1]
-        size = 1 + size_of(delta) + size_of(offset) + _bytes_size(keys, i) + _bytes_size(values, i)
-        size += size_of(last - first)
+        size = 1 + size_of(delta) + size_of(offset) + size_of(key_size) + size_of(value_size) + size_of(last - first)
+        size += max(key_size, i64(0)) + max(value_size, i64(0))
         for h in range(first, last):
-            size += _bytes_size(header_keys, h) + _bytes_size(header_values, h)
+            size += _bytes_size(name_offsets, name_valid, h) + _bytes_size(text_offsets, text_valid, h)
         if size_of(size) + size > end - p:
             return False
         p = write(out, p, size)
         out[p] = 0
         p = write(out, p + 1, delta)
         p = write(out, p, offset)
-        p = _put_bytes(out, p, keys, i)
-        p = _put_bytes(out, p, values, i)
+        p = write(out, p, key_size)
+        if key_size > 0:
+            copy(out, p, key_data, key_offsets[i], key_size)
+            p += key_size
+        p = write(out, p, value_size)
+        if value_size > 0:
+            copy(out, p, value_data, value_offsets[i], value_size)
+            p += value_size
         p = write(out, p, last - first)
         for h in range(first, last):
-            p = _put_bytes(out, p, header_keys, h)
-            p = _put_bytes(out, p, header_values, h)
+            p = _put_bytes(out, p, name_offsets, name_data, name_valid, h)
+            p = _put_bytes(out, p, text_offsets, text_data, text_valid, h)
     return p == end
 
 
@@ -152,10 +169,10 @@ def _rebuild(
     bases: Int64Array,
 ) -> int:
     """Every batch into out, one after another; the number of the first that fails, or -1. `bases`: see rebuild()."""
-    p = np.int64(0)
+    p = i64(0)
     for i in range(len(batches)):
         batch = batches[i]
-        size = np.int64(batch.served_size)
+        size = i64(batch.served_size)
         if (batch.flags & _KEPT) != 0:
             start = batch.kept_start - bases[1]
             if start < 0 or start > len(kept) or size > len(kept) - start:
@@ -164,8 +181,8 @@ def _rebuild(
             p += size
             continue
         row = batch.row_start - bases[0]
-        count = np.int64(batch.count)
-        delta_at = np.int64(0)
+        count = i64(batch.count)
+        delta_at = i64(0)
         if batch.magic != 2 or size < HEADER_BYTES or count != batch.row_count:
             return i
         if row < 0 or count < 0 or row > len(offsets) or count > len(offsets) - row:
@@ -175,7 +192,7 @@ def _rebuild(
             if delta_at < 0 or delta_at > len(deltas) or count > len(deltas) - delta_at:
                 return i
         put_header(out, p, batch, size, batch.attributes & SERVED_ATTRIBUTES)
-        _put(out, p + 17, np.int64(batch.served_crc), 4)
+        _put(out, p + 17, i64(batch.served_crc), 4)
         if not put_records(
             out, p + HEADER_BYTES, p + size, batch, row, offsets, timestamps, timestamps_valid, keys, values,
             header_offsets, header_keys, header_values, deltas, delta_at,
@@ -195,8 +212,8 @@ def _find_foreign_prefix(out: UInt8Array, batches: BatchTable, starts: Int64Arra
             continue
         if batch.served_size < HEADER_BYTES:
             return i
-        put_header(prefix, 0, batch, np.int64(batch.served_size), np.int64(batch.attributes))
-        _put(prefix, 17, np.int64(batch.crc), 4)
+        put_header(prefix, 0, batch, i64(batch.served_size), i64(batch.attributes))
+        _put(prefix, 17, i64(batch.crc), 4)
         for k in range(CRC_START):
             if prefix[k] != out[starts[i] + k]:
                 return i
@@ -213,7 +230,7 @@ def _check_column(column: VarBytes, name: str) -> Column:
     return offsets, data, valid
 
 
-def check_rows(rows: RowBuffers) -> tuple[object, ...]:
+def check_rows(rows: RowBuffers) -> RowArrays:
     """The arrays of rows as put_records() wants them: read-only and known to be consistent with each other.
 
     Raises:
@@ -239,9 +256,7 @@ def check_rows(rows: RowBuffers) -> tuple[object, ...]:
 def _bases(batches: BatchTable) -> Int64Array:
     """Where the slices of rows, kept bytes and deltas start: row_start, kept_start, first timestamps_start."""
     exact = batches["timestamps_start"][batches["timestamps_start"] >= 0]
-    return np.array(
-        [batches["row_start"][0], batches["kept_start"][0], exact[0] if len(exact) else 0], dtype=np.int64
-    )
+    return np.array([batches["row_start"][0], batches["kept_start"][0], exact[0] if len(exact) else 0], dtype=np.int64)
 
 
 def rebuild(batches: BatchTable, rows: RowBuffers, deltas: Int64Array, kept: UInt8Array) -> UInt8Array:
@@ -276,7 +291,7 @@ def rebuild(batches: BatchTable, rows: RowBuffers, deltas: Int64Array, kept: UIn
         readonly(deltas, np.int64),
         readonly(kept, np.uint8),
         _bases(table),
-    )  # type: ignore[call-arg]
+    )
     if failed < 0:
         failed = _find_foreign_prefix(out, table, starts)
     if failed >= 0:

@@ -11,12 +11,10 @@ The measuring pass checks everything, so that the filling pass may trust the byt
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-from converter.kernel import kernel
+from converter.kernel import Row, i32, i64, kernel
 from converter.memory import copy
 from converter.types import BatchFlag, BatchTable, BoolArray, Int64Array, UInt8Array
 from converter.varint import BAD, read_int, read_long
@@ -62,11 +60,11 @@ def _measure_headers(data: UInt8Array, p: int, end: int, sums: Int64Array) -> in
 
 
 @kernel
-def _measure_batch(data: UInt8Array, p: int, end: int, batch: np.void, sums: Int64Array) -> bool:
+def _measure_batch(data: UInt8Array, p: int, end: int, batch: Row, sums: Int64Array) -> bool:
     """Check the records in [p, end) and add up their sizes; False where they cannot be decoded."""
-    previous = np.int64(-1)
+    previous = i64(-1)
     log_append_time = (batch.attributes & _LOG_APPEND_TIME) != 0
-    exact = np.int64(1) if log_append_time else np.int64(0)
+    exact = i64(1) if log_append_time else i64(0)
     for _ in range(batch.count):
         size, p = read_int(data, p, end)
         if p == BAD or size < 1 or size > end - p:
@@ -77,7 +75,7 @@ def _measure_batch(data: UInt8Array, p: int, end: int, batch: np.void, sums: Int
             return False
         timestamp = batch.base_timestamp + delta
         if timestamp == NO_TIMESTAMP or timestamp > TIMESTAMP_MS_MAX or timestamp < -TIMESTAMP_MS_MAX:
-            exact = np.int64(1)
+            exact = i64(1)
         offset, p = read_int(data, p, last)
         if p == BAD or offset <= previous or offset > batch.last_offset_delta:
             return False
@@ -107,10 +105,8 @@ def measure(
 ) -> None:
     """Check the records of the wanted batches and add up what their columns need.
 
-    Args:
-        raw: the segment's bytes; plain: decompressed records.
-        wanted: batches to look at; set to False here for those that cannot be decoded.
-        sums: zeros, (batches, MEASURES).
+    `raw` is the segment's bytes, `plain` decompressed records; `extents` says where each batch's are. `wanted` is set
+    to False for batches that cannot be decoded. `sums` comes as zeros, (batches, MEASURES).
     """
     for i in range(len(batches)):
         if not wanted[i]:
@@ -146,7 +142,7 @@ def _control_type(data: UInt8Array, p: int, end: int, count: int) -> int:
     size, p = read_int(data, p, last)
     if p == BAD or size < 4 or size > last - p or data[p] >= 0x80 or data[p + 2] >= 0x80:
         return -1
-    return (np.int64(data[p + 2]) << 8) | np.int64(data[p + 3])
+    return (i64(data[p + 2]) << 8) | i64(data[p + 3])
 
 
 @kernel
@@ -168,7 +164,7 @@ def _fill_bytes(
 def _fill_batch(
     data: UInt8Array,
     p: int,
-    batch: Any,
+    batch: Row,
     row: int,
     header: int,
     delta_at: int,
@@ -188,7 +184,7 @@ def _fill_batch(
     end = len(data)
     exact = batch.timestamps_start >= 0
     log_append_time = (batch.attributes & _LOG_APPEND_TIME) != 0
-    timestamp_type = np.int32(1) if log_append_time else np.int32(0)
+    timestamp_type = i32(1) if log_append_time else i32(0)
     key_offsets, key_data, key_valid = keys
     value_offsets, value_data, value_valid = values
     base_offset, base_timestamp, max_timestamp = batch.base_offset, batch.base_timestamp, batch.max_timestamp

@@ -119,9 +119,7 @@ def _gathered(data: UInt8Array, starts: Int64Array, ends: Int64Array, valid: Boo
 
 
 def _all_null(count: int) -> VarBytes:
-    return VarBytes(
-        np.zeros(count + 1, dtype=np.int64), np.empty(0, dtype=np.uint8), np.zeros(count, dtype=np.bool_)
-    )
+    return VarBytes(np.zeros(count + 1, dtype=np.int64), np.empty(0, dtype=np.uint8), np.zeros(count, dtype=np.bool_))
 
 
 def _validity(valid: BoolArray | None) -> pa.Buffer | None:

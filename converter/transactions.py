@@ -53,7 +53,9 @@ _SNAPSHOT_HEAD_BYTES = 10
 
 
 @kernel
-def _decide(producers: Int64Array, offsets: Int64Array, aborted: Int64Array, opened: Int64Array, out: UInt8Array) -> None:
+def _decide(
+    producers: Int64Array, offsets: Int64Array, aborted: Int64Array, opened: Int64Array, out: UInt8Array
+) -> None:
     """`aborted` is (n, 3): producer id, first, highest last so far; `opened` (m, 2); both ascending."""
     for i in range(len(producers)):
         low, high = 0, len(aborted)
@@ -200,4 +202,3 @@ class MarkerCheck:
         self._pending.clear()
         self.conflicts += open_
         return self.conflicts
-

@@ -97,6 +97,8 @@ BoolArray = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class LeaderEpoch:
+    """A leader epoch and the first offset it wrote."""
+
     epoch: int
     start_offset: int
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter.kernel import kernel, readonly
+from converter.kernel import i64, kernel, readonly, u8
 from converter.types import BoolArray, Int64Array, UInt8Array, VarBytes
 
 
 @kernel
 def _sequence_length(data: UInt8Array, p: int, end: int) -> int:
     """Length of the well-formed sequence at p (Unicode 15, table 3-7), 0 where there is none."""
-    first = np.int64(data[p])
+    first = i64(data[p])
     if first < 0x80:
         return 1
     low, high = 0x80, 0xBF  # of the second byte
@@ -44,7 +44,7 @@ def _validate(offsets: Int64Array, data: UInt8Array, out: BoolArray) -> None:
     for i in range(len(out)):
         p = offsets[i]
         end = offsets[i + 1]
-        high = np.uint8(0)
+        high = u8(0)
         for k in range(p, end):
             high |= data[k]
         ok = True

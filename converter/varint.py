@@ -6,9 +6,7 @@ last byte are dropped. Such encodings, and padded ones, decode but are not what 
 
 from __future__ import annotations
 
-import numpy as np
-
-from converter.kernel import kernel
+from converter.kernel import i64, kernel, u8, u64
 from converter.types import UInt8Array
 
 BAD = -1  # position after a varint that does not end
@@ -19,22 +17,22 @@ def read_int(data: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """(value as int32, position after it); the position is BAD if the varint does not end before `end`."""
     if end - p < 1:
         return 0, BAD
-    first = np.int64(data[p])
+    first = i64(data[p])
     if first < 0x80:
         return (first >> 1) ^ -(first & 1), p + 1
-    raw = np.uint64(first & 0x7F)
+    raw = u64(first & 0x7F)
     shift = 7
     p += 1
     while True:
         if end - p < 1 or shift > 28:
             return 0, BAD
-        byte = np.uint64(data[p])
+        byte = u64(data[p])
         p += 1
-        raw |= (byte & np.uint64(0x7F)) << np.uint64(shift)
-        if byte < np.uint64(0x80):
+        raw |= (byte & u64(0x7F)) << u64(shift)
+        if byte < u64(0x80):
             break
         shift += 7
-    low = np.int64(raw & np.uint64(0xFFFFFFFF))
+    low = i64(raw & u64(0xFFFFFFFF))
     return (low >> 1) ^ -(low & 1), p
 
 
@@ -43,31 +41,31 @@ def read_long(data: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """(value as int64, position after it); the position is BAD if the varint does not end before `end`."""
     if end - p < 1:
         return 0, BAD
-    first = np.int64(data[p])
+    first = i64(data[p])
     if first < 0x80:
         return (first >> 1) ^ -(first & 1), p + 1
-    raw = np.uint64(first & 0x7F)
+    raw = u64(first & 0x7F)
     shift = 7
     p += 1
     while True:
         if end - p < 1 or shift > 63:
             return 0, BAD
-        byte = np.uint64(data[p])
+        byte = u64(data[p])
         p += 1
-        raw |= (byte & np.uint64(0x7F)) << np.uint64(shift)
-        if byte < np.uint64(0x80):
+        raw |= (byte & u64(0x7F)) << u64(shift)
+        if byte < u64(0x80):
             break
         shift += 7
-    return np.int64(raw >> np.uint64(1)) ^ -np.int64(raw & np.uint64(1)), p
+    return i64(raw >> u64(1)) ^ -i64(raw & u64(1)), p
 
 
 @kernel
 def size_of(value: int) -> int:
     """Bytes write() needs for a value; ints and longs have the same encoding."""
-    raw = np.uint64((np.int64(value) << 1) ^ (np.int64(value) >> 63))
+    raw = u64((i64(value) << 1) ^ (i64(value) >> 63))
     size = 1
-    while raw >= np.uint64(0x80):
-        raw >>= np.uint64(7)
+    while raw >= u64(0x80):
+        raw >>= u64(7)
         size += 1
     return size
 
@@ -75,10 +73,10 @@ def size_of(value: int) -> int:
 @kernel
 def write(out: UInt8Array, p: int, value: int) -> int:
     """Write a varint at p and return the position after it. Caller's promise: size_of(value) bytes fit."""
-    raw = np.uint64((np.int64(value) << 1) ^ (np.int64(value) >> 63))
-    while raw >= np.uint64(0x80):
-        out[p] = np.uint8(raw & np.uint64(0x7F)) | np.uint8(0x80)
-        raw >>= np.uint64(7)
+    raw = u64((i64(value) << 1) ^ (i64(value) >> 63))
+    while raw >= u64(0x80):
+        out[p] = u8(raw & u64(0x7F)) | u8(0x80)
+        raw >>= u64(7)
         p += 1
-    out[p] = np.uint8(raw)
+    out[p] = u8(raw)
     return p + 1

@@ -20,7 +20,8 @@ def describe_verbatim(batches: BatchTable, raw: UInt8Array, kept_start: int, cau
     """Fill everything but `position` of framed batches that are kept whole.
 
     Args:
-        batches: framed batches, consecutive; raw: their bytes.
+        batches: framed batches, consecutive.
+        raw: their bytes.
         kept_start: kept bytes of the segment before them.
         cause: VERBATIM, or INTERNAL, which also flags the batches QUARANTINED: nobody asked for their rows to be
             withheld.

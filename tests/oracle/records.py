@@ -311,8 +311,8 @@ class Decoded:
 
 def decode_batch(data: bytes) -> Decoded:
     """Decode one magic 2 batch, CRC checked; `data` is exactly its bytes."""
-    fields = HEADER.unpack_from(data)
-    base, length, epoch, magic, crc, attributes, last, first_ts, max_ts, producer, producer_epoch, sequence, count = fields
+    base, length, epoch, magic, crc, attributes, last, first_ts, max_ts, *rest = HEADER.unpack_from(data)
+    producer, producer_epoch, sequence, count = rest
     if magic != 2 or length + 12 != len(data):
         raise DecodeError("not one batch of magic 2")
     if crc32c.crc32c(data[21:]) != crc:

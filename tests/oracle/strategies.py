@@ -41,7 +41,9 @@ headers = st.lists(st.tuples(header_names, contents), max_size=4).map(tuple)
 canonical_headers = st.lists(st.tuples(texts, contents), max_size=4).map(tuple)
 
 deltas = st.one_of(
-    st.integers(-5, 1000), st.sampled_from([0, 1, 127, 128, -1, INT64_MAX, INT64_MIN]), st.integers(INT64_MIN, INT64_MAX)
+    st.integers(-5, 1000),
+    st.sampled_from([0, 1, 127, 128, -1, INT64_MAX, INT64_MIN]),
+    st.integers(INT64_MIN, INT64_MAX),
 )
 
 
