@@ -44,9 +44,7 @@ def serve(
     metrics_listen: Annotated[
         str | None, typer.Option("--metrics-listen", help="`HOST:PORT` of the Prometheus page, loopback only.")
     ] = None,
-    log_level: Annotated[
-        str, typer.Option("--log-level", help="debug, info, warning or error.")
-    ] = "info",
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve brokers until SIGTERM. Prints one line to standard output once calls are answered."""
     from rsm_bridge.errors import SettingsError
@@ -72,7 +70,9 @@ def demo(
     kafka_version: Annotated[
         str, typer.Option("--kafka-version", envvar="KAFKA_VERSION", help="Of the stock broker: 4.3.1 or 4.4.0.")
     ] = "4.3.1",
-    keep: Annotated[bool, typer.Option("--keep", help="Leave broker and bridge running, and say how to use them.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave broker and bridge running, and say how to use them.")
+    ] = False,
 ) -> None:
     """Run the whole path on this machine: stock Kafka, real events, Iceberg, Spark. Exits 1 when a check fails."""
     from demo.main import run

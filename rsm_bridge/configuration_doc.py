@@ -73,7 +73,7 @@ def _type_text(field: FieldInfo) -> str:
         return " or ".join(f"`{item}`" for item in options)
     names = {Path: "path", str: "text", int: "number", bool: "true or false", SecretStr: "text"}
     for kind, text in names.items():
-        if annotation is kind or kind in options and get_origin(annotation) not in (dict, tuple):
+        if annotation is kind or (kind in options and get_origin(annotation) not in (dict, tuple)):
             return text
     if get_origin(annotation) is dict:
         return "mapping of texts"
@@ -114,9 +114,7 @@ def render() -> str:
         parts.append(f"\n## {title}\n\n{(model.__doc__ or '').strip()}\n\n")
         parts.append("| key | type | default | what it does |\n|---|---|---|---|\n")
         for name, field in model.model_fields.items():
-            parts.append(
-                f"| `{prefix}{name}` | {_type_text(field)} | {_default_text(field)} | {field.description} |\n"
-            )
+            parts.append(f"| `{prefix}{name}` | {_type_text(field)} | {_default_text(field)} | {field.description} |\n")
     return "".join(parts)
 
 

@@ -129,9 +129,7 @@ class CopyCall:
             self.copier.log.exception("conversion failed, storing the segment verbatim", reason=reason)
             self.copier.metrics.verbatim_segments.labels("internal").inc()
         message = await self._restart(reason)
-        again = CopyAttempt(
-            segment, replace(options, mode="verbatim"), files, FrameFeed(), deadline, Cause.INTERNAL
-        )
+        again = CopyAttempt(segment, replace(options, mode="verbatim"), files, FrameFeed(), deadline, Cause.INTERNAL)
         return await self._pass(again, message)
 
     async def _pass(self, attempt: CopyAttempt, message: CopyMessage) -> Directory:

@@ -1,7 +1,7 @@
 """The custom metadata that Kafka keeps with a finished segment (KIP-405; the broker allows 128 bytes).
 
-`TBM1` · flags u8 · attempt id 16 B · index size u32 · directory size u32 · data size u64 · kept size u64 · CRC32C u32 of
-all before; little-endian. A finished copy always has it, so a delete without it withdraws a failed copy.
+`TBM1` · flags u8 · attempt id 16 B · index size u32 · directory size u32 · data size u64 · kept size u64 · CRC32C u32
+of all before; little-endian. A finished copy always has it, so a delete without it withdraws a failed copy.
 """
 
 from __future__ import annotations
@@ -59,6 +59,4 @@ def decode_custom_metadata(data: bytes) -> CustomMetadata | None:
     if _CRC.unpack_from(data, _BODY.size)[0] != crc32c.crc32c(body):
         raise BridgeError("foreign_segment", "the segment's custom metadata fails its checksum")
     _, flags, attempt, index_size, directory_size, data_size, kept_size = _BODY.unpack(body)
-    return CustomMetadata(
-        attempt, index_size, directory_size, data_size, kept_size, bool(flags & FLAG_VERBATIM)
-    )
+    return CustomMetadata(attempt, index_size, directory_size, data_size, kept_size, bool(flags & FLAG_VERBATIM))

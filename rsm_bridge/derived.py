@@ -53,15 +53,19 @@ class ObjectFile(io.RawIOBase):
         self._at = 0
 
     def readable(self) -> bool:
+        """True."""
         return True
 
     def seekable(self) -> bool:
+        """True."""
         return True
 
     def tell(self) -> int:
+        """Position of the next read, bytes from the start."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Moves the position; nothing is read."""
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
@@ -70,6 +74,7 @@ class ObjectFile(io.RawIOBase):
         return self._size
 
     def read(self, size: int = -1, /) -> bytes:
+        """At most `size` bytes from the position on; all that is left when negative."""
         rest = max(self._size - self._at, 0)
         length = rest if size < 0 else min(size, rest)
         data = bytes(self._store.get_range(self._key, self._at, length)) if length else b""
@@ -90,6 +95,11 @@ def write_derived(
     """Writes one file with the rows of all cuts, which ascend and do not overlap; None when there are no rows.
 
     Args:
+        store: where sources are read and the file is written.
+        cuts: offset ranges and the files that hold them.
+        value_format: the table's; sources have the same.
+        topic_id: 16 bytes.
+        partition: of the topic.
         runs: leader-epoch runs of the sources; the key carries them, cut to the rows.
         head_snapshot: the head the file is planned on; the key carries it (publish rule R13).
     """

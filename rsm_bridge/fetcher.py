@@ -45,6 +45,7 @@ class OpenSegment:
 
     @property
     def size(self) -> int:
+        """Bytes it takes in the cache, roughly."""
         return self.directory.directory_size + 1024
 
 
@@ -57,6 +58,7 @@ class OpenBlock:
 
     @property
     def size(self) -> int:
+        """Bytes it takes in the cache, roughly."""
         return int(self.block.batches.nbytes + self.block.deltas.nbytes + 40 * len(self.block.pages.column))
 
 
@@ -251,9 +253,7 @@ class Fetcher:
     def _find_successor(self, directory: Directory) -> Directory | None:
         metadata = directory.metadata
         store = self._reader.store
-        for listed in store.list_after(
-            index_prefix(metadata.topic_id, metadata.partition), str(index_key(metadata))
-        ):
+        for listed in store.list_after(index_prefix(metadata.topic_id, metadata.partition), str(index_key(metadata))):
             key = parse_index_key(listed.key)
             if key is not None and key.base <= metadata.end_offset + 1 <= key.last:
                 try:
@@ -263,4 +263,3 @@ class Fetcher:
             if key is not None and key.base > metadata.end_offset + 1:
                 break
         return None
-

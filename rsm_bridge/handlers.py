@@ -139,9 +139,7 @@ class Handlers:
             self.metrics.served_bytes.labels(method).inc(sent)
         return {"bytes": sent}
 
-    async def _guard(
-        self, method: str, context: Context, serve: Callable[[], Awaitable[dict[str, object]]]
-    ) -> None:
+    async def _guard(self, method: str, context: Context, serve: Callable[[], Awaitable[dict[str, object]]]) -> None:
         """Runs one call: metrics, the canonical log line, and its failure as status and trailer."""
         structlog.contextvars.clear_contextvars()
         started = time.monotonic()

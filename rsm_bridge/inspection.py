@@ -19,6 +19,9 @@ def describe(target: str, config: Path | None, data_dir: Path | None, batches: i
     """The text for one index: `target` is a file, or a key of the configured store.
 
     Args:
+        target: a file's path or an index key.
+        config: the bridge's settings; None for the defaults.
+        data_dir: overrides the settings' own.
         batches: how many batches to list; None shows sections and blocks instead.
 
     Raises:
@@ -55,9 +58,10 @@ def _tombstone_lines(stone: Tombstone) -> list[str]:
 
 def _directory_lines(directory: Directory) -> list[str]:
     metadata, summary = directory.metadata, directory.summary
+    owner = f"id {metadata.topic_id.hex()}  cluster {metadata.cluster_name}"
     lines = [
         f"segment      {metadata.segment_id.hex()}  attempt {directory.attempt_id.hex()}",
-        f"topic        {metadata.topic}-{metadata.partition}  id {metadata.topic_id.hex()}  cluster {metadata.cluster_name}",
+        f"topic        {metadata.topic}-{metadata.partition}  {owner}",
         f"offsets      {metadata.start_offset} to {metadata.end_offset} (inclusive)",
         f"source       {metadata.segment_size_bytes} bytes, served {summary.served_bytes} bytes",
         f"stored as    {directory.options.mode}, values {directory.options.value_format}",
@@ -69,14 +73,15 @@ def _directory_lines(directory: Directory) -> list[str]:
         lines.append(f"{name:<12} {text}")
     for name, counts in (("kept", summary.kept), ("quarantined", summary.quarantined)):
         lines.extend(
-            f"{name:<12} {count.cause.name.lower()}: {count.batches} batches, {count.records} records, {count.bytes} bytes"
+            f"{name:<12} {count.cause.name.lower()}: "
+            f"{count.batches} batches, {count.records} records, {count.bytes} bytes"
             for count in counts
         )
-    for transaction in summary.undecided:
-        lines.append(
-            f"undecided    producer {transaction.producer_id}, "
-            f"offsets {transaction.first_offset} to {transaction.last_offset}"
-        )
+    lines.extend(
+        f"undecided    producer {transaction.producer_id}, "
+        f"offsets {transaction.first_offset} to {transaction.last_offset}"
+        for transaction in summary.undecided
+    )
     return lines
 
 
@@ -110,7 +115,9 @@ def _batch_lines(directory: Directory, data: bytes, wanted: int) -> list[str]:
             said = "|".join(flag.name or "" for flag in BatchFlag if flag in flags)
             reason = "" if cause is Cause.NONE else f" ({cause.name.lower()})"
             lines.append(
-                f"{block.first_batch + place:>8} {batch['base_offset']:>11} {lasts[place]:>11} {batch['leader_epoch']:>6} "
-                f"{batch['count']:>8} {batch['served_size']:>8} {batch['position']:>12} {batch['producer_id']:>9}  {said}{reason}"
+                f"{block.first_batch + place:>8} {batch['base_offset']:>11} {lasts[place]:>11} "
+                f"{batch['leader_epoch']:>6} "
+                f"{batch['count']:>8} {batch['served_size']:>8} {batch['position']:>12} {batch['producer_id']:>9}  "
+                f"{said}{reason}"
             )
     return lines

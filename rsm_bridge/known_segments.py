@@ -28,7 +28,6 @@ from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.tombstone import MAGIC as TOMBSTONE_MAGIC
 from rsm_bridge.tombstone import Tombstone, decode_tombstone
 
-
 ReadRange = Callable[[int, int], bytes | memoryview]
 
 
@@ -56,6 +55,7 @@ class KnownSegment:
 
     @property
     def live(self) -> bool:
+        """No delete is known."""
         return self.deletion is None
 
     def objects(self) -> list[str]:

@@ -40,9 +40,7 @@ class IndexKey:
 
 def index_key(segment: SegmentMetadata) -> IndexKey:
     """The key of a segment's index or tombstone; ordered by last offset within a partition."""
-    return IndexKey(
-        segment.topic_id, segment.partition, segment.end_offset, segment.start_offset, segment.segment_id
-    )
+    return IndexKey(segment.topic_id, segment.partition, segment.end_offset, segment.start_offset, segment.segment_id)
 
 
 def parse_index_key(key: str) -> IndexKey | None:

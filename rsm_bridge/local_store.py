@@ -44,6 +44,7 @@ class FolderLock:
             raise SettingsError(f"data_dir {folder} is in use by another bridge") from error
 
     def close(self) -> None:
+        """Lets another bridge have the folder."""
         self._file.close()
 
 
@@ -78,6 +79,7 @@ class LocalObjectStore(ObjectStore):
             folder = folder.parent
 
     def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:
+        """See ObjectStore; with `sync`, file and folders are on disk on return."""
         written = super().put_if_absent(key, data)
         if written and sync:
             with store_errors(key):
@@ -85,6 +87,7 @@ class LocalObjectStore(ObjectStore):
         return written
 
     def replace(self, key: str, data: bytes, version: str) -> bool:
+        """See ObjectStore; atomic because one process owns the folder (FolderLock)."""
         failpoints.hit("store-put")
         with self._lock:
             try:
@@ -99,21 +102,25 @@ class LocalObjectStore(ObjectStore):
         return True
 
     def read(self, key: str) -> VersionedBytes:
+        """See ObjectStore; the version is the SHA-256 of the bytes."""
         with store_errors(key):
             data = (self._folder / key).read_bytes()
         return VersionedBytes(data, hashlib.sha256(data).hexdigest())
 
     def list_after(self, prefix: str, after: str | None = None) -> Iterator[ListedObject]:
+        """See ObjectStore."""
         # The file system lists in no order.
         found = sorted(super().list_after(prefix), key=lambda listed: listed.key)
         return (listed for listed in found if after is None or listed.key > after)
 
     def delete_many(self, keys: Sequence[str]) -> None:
+        """See ObjectStore."""
         for key in keys:
             with store_errors(key):
                 (self._folder / key).unlink(missing_ok=True)
 
     def open_upload(self, key: str) -> Upload:
+        """See ObjectStore; a committed upload is on disk."""
         return _DurableUpload(self, key)
 
     def commit_durably(self, upload: Upload) -> None:
@@ -125,7 +132,7 @@ class LocalObjectStore(ObjectStore):
 
 class _DurableUpload(Upload):
     def __init__(self, store: LocalObjectStore, key: str) -> None:
-        super().__init__(store._uploads, key)
+        super().__init__(store._uploads, key)  # noqa: SLF001 the store's own half
         self._store = store
 
     def commit(self) -> None:

@@ -47,12 +47,21 @@ class Metrics:
     def __post_init__(self) -> None:
         r = self.registry
         self.requests = Counter(
-            "tierberg_requests", "Calls by method and outcome (`ok` or the error's kind)", ("method", "kind"), registry=r
+            "tierberg_requests",
+            "Calls by method and outcome (`ok` or the error's kind)",
+            ("method", "kind"),
+            registry=r,
         )
         self.request_seconds = Histogram(
-            "tierberg_request_seconds", "Time of calls other than copies", ("method",), buckets=_FETCH_BUCKETS, registry=r
+            "tierberg_request_seconds",
+            "Time of calls other than copies",
+            ("method",),
+            buckets=_FETCH_BUCKETS,
+            registry=r,
         )
-        self.copy_seconds = Histogram("tierberg_copy_seconds", "Time of finished copies", buckets=_COPY_BUCKETS, registry=r)
+        self.copy_seconds = Histogram(
+            "tierberg_copy_seconds", "Time of finished copies", buckets=_COPY_BUCKETS, registry=r
+        )
         self.copied_bytes = Counter("tierberg_copied_bytes", "Log bytes of finished copies", registry=r)
         self.copied_rows = Counter("tierberg_copied_rows", "Rows written by finished copies", registry=r)
         self.data_bytes = Counter("tierberg_data_bytes", "Bytes of data files written", registry=r)
@@ -63,9 +72,13 @@ class Metrics:
         self.verbatim_segments = Counter(
             "tierberg_verbatim_segments", "Segments stored as they are, by reason", ("reason",), registry=r
         )
-        self.served_bytes = Counter("tierberg_served_bytes", "Payload bytes handed to brokers, by method", ("method",), registry=r)
+        self.served_bytes = Counter(
+            "tierberg_served_bytes", "Payload bytes handed to brokers, by method", ("method",), registry=r
+        )
         self.served_batches = Counter("tierberg_served_batches", "Record batches decoded for brokers", registry=r)
-        self.cache_lookups = Counter("tierberg_cache_lookups", "Look-ups by cache and result", ("cache", "result"), registry=r)
+        self.cache_lookups = Counter(
+            "tierberg_cache_lookups", "Look-ups by cache and result", ("cache", "result"), registry=r
+        )
         self.foreign_segments = Counter(
             "tierberg_foreign_segments", "Calls for segments another plugin wrote", ("method",), registry=r
         )

@@ -137,7 +137,7 @@ class Publisher:
                 topic.run = TableRun(self.store, self._open_catalog(), topic_id, self.settings.catalog.namespace)
             result = topic.run.run()
             self._record(topic_id, result, time.monotonic() - started)
-            retry_after = Reclaimer(self.store, self.settings.reclaim_grace, self.metrics).reclaim(topic_id, result)
+            retry_after = Reclaimer(self.store, self.settings.reclaim_grace, self.metrics).reclaim(result)
             topic.failures = 0
         except Exception as error:  # noqa: BLE001 - any failure is retried from the head
             topic.failures += 1
@@ -176,7 +176,9 @@ class Publisher:
                 duration_ms=round(seconds * 1000, 1),
             )
         if result.head is not None and result.head.foreign:
-            self.log.warning("files of others in the table", count=len(result.head.foreign), first=result.head.foreign[0])
+            self.log.warning(
+                "files of others in the table", count=len(result.head.foreign), first=result.head.foreign[0]
+            )
 
     def _report(self, topic_id: bytes, error: Exception, retry_after: float) -> None:
         """Logs an outage once per cause, not once per retry."""

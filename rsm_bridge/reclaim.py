@@ -26,7 +26,7 @@ class Reclaimer:
     grace: float
     metrics: Metrics
 
-    def reclaim(self, topic_id: bytes, result: RunResult) -> float | None:
+    def reclaim(self, result: RunResult) -> float | None:
         """Deletes what is due; returns the seconds until more may be, None when nothing waits."""
         named = set() if result.head is None else {self.store.key(file.path) for file in result.head.files}
         now_ms = time.time() * 1000

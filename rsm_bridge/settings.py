@@ -142,9 +142,7 @@ class Settings(_Section):
     metrics_listen: str | None = Field(
         default=None, description="`host:port` of the Prometheus page `/metrics`, loopback only. Default: none."
     )
-    insecure: bool = Field(
-        default=False, description="Allow `listen` beyond loopback without client authentication."
-    )
+    insecure: bool = Field(default=False, description="Allow `listen` beyond loopback without client authentication.")
     tls: TlsSettings | None = Field(default=None, description="TLS of the gRPC port.")
     store: StoreSettings | None = Field(default=None, description="The object store.")
     catalog: CatalogSettings = Field(default=CatalogSettings(), description="The Iceberg catalog.")
@@ -235,5 +233,3 @@ def _explain(error: ValidationError, path: Path | None) -> str:
         lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}")
     source = "command line" if path is None else str(path)
     return f"{source}: " + "; ".join(lines)
-
-

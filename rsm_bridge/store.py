@@ -88,7 +88,7 @@ class ObjectStore:
         prefix = f"{self.root_uri}/"
         return uri[len(prefix) :] if uri.startswith(prefix) else None
 
-    def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:
+    def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:  # noqa: ARG002 the local store's
         """Writes an object unless one has this key; True when written.
 
         Durable on return, except that a local store skips its fsync when `sync` is False.

@@ -46,9 +46,11 @@ class Upload(io.RawIOBase):
         self.abort()
 
     def writable(self) -> bool:
+        """True."""
         return True
 
     def tell(self) -> int:
+        """Bytes written so far."""
         return self.size
 
     def write(self, data: Buffer, /) -> int:

@@ -48,8 +48,10 @@ class Report:
         verdict = "no damage" if not self.damages else f"{len(self.damages)} damaged"
         return [
             *self.damages,
-            f"{self.segments} segments with {self.bytes} served bytes and {self.tombstones} tombstones read, "
-            f"{self.rows} rows in {self.tables} tables compared: {verdict}",
+            (
+                f"{self.segments} segments with {self.bytes} served bytes and {self.tombstones} tombstones read, "
+                f"{self.rows} rows in {self.tables} tables compared: {verdict}"
+            ),
         ]
 
 
@@ -123,7 +125,9 @@ def _replay(reader: SegmentReader, directory: Directory) -> int:
         for first, end in zip(plan.starts, plan.starts[1:], strict=False):
             served += len(reader.chunk(directory, block, block.first_batch + first, block.first_batch + end - 1))
     if served != directory.summary.served_bytes:
-        raise BridgeError("corrupt_object", f"{served} bytes are served, the index says {directory.summary.served_bytes}")
+        raise BridgeError(
+            "corrupt_object", f"{served} bytes are served, the index says {directory.summary.served_bytes}"
+        )
     return served
 
 

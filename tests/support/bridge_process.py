@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rsm_bridge.service import Running, running_bridge
 from rsm_bridge.settings import Settings, load_settings
@@ -115,7 +115,7 @@ class BridgeProcess:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
 
-    def __enter__(self) -> BridgeProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

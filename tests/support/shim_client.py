@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from queue import Queue
 from types import TracebackType
+from typing import Self
 
 import grpc
 from crc32c import crc32c
@@ -104,13 +105,15 @@ class ShimClient:
             else grpc.secure_channel(target, credentials, options)
         )
 
-    def __enter__(self) -> ShimClient:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, _type: type | None, _value: BaseException | None, _trace: TracebackType | None) -> None:
+    def __exit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
         self.channel.close()
 
-    def stub(self, kind: str, method: str):  # noqa: ANN201 - grpc's multicallables have no common type
+    def stub(self, kind: str, method: str):
         return getattr(self.channel, kind)(SERVICE + method)
 
     def copy(self, segment: Segment, *, headers: tuple[tuple[str, str], ...] = HEADERS) -> CopyAnswer:

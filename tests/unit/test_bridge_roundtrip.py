@@ -125,7 +125,9 @@ def test_aborted_records_and_markers_are_served_and_are_no_rows(shim: ShimClient
     log.batch([b"plain"] * 3)
     log.batch([b"committed"] * 4, producer_id=5, producer_epoch=0, base_sequence=0, attributes=0x10)
     log.control(5, commit=True)
-    aborted = log.batch([b"aborted"] * 4, producer_id=6, producer_epoch=0, base_sequence=0, attributes=0x10, visible=False)
+    aborted = log.batch(
+        [b"aborted"] * 4, producer_id=6, producer_epoch=0, base_sequence=0, attributes=0x10, visible=False
+    )
     log.control(6, commit=False)
     files = {IndexType.TRANSACTION: aborted_transaction(6, aborted[0].offset, log.next_offset - 1, log.next_offset)}
     segment = shim.copied(segment_of(log, topic="txn", files=files))

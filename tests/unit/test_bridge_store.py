@@ -11,7 +11,6 @@ from pathlib import Path
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
-from pytest import FixtureRequest
 
 from rsm_bridge import upload as upload_module
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, SettingsError, StoreError
@@ -31,7 +30,7 @@ def s3_endpoint() -> Iterator[str]:
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
-def store(request: FixtureRequest, tmp_path: Path) -> ObjectStore:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "folder":
         return open_store(load_settings(None, {"data_dir": tmp_path}))
     if request.param == "memory":
@@ -52,9 +51,7 @@ def store(request: FixtureRequest, tmp_path: Path) -> ObjectStore:
     }
     # moto is slow on a busy machine; what is tested here is right and wrong, not the time.
     return open_store(
-        load_settings(
-            None, {"store": {"url": f"s3://{bucket}/root", "options": options, "fetch_timeout": "10s"}}
-        )
+        load_settings(None, {"store": {"url": f"s3://{bucket}/root", "options": options, "fetch_timeout": "10s"}})
     )
 
 
@@ -161,7 +158,7 @@ def test_an_upload_is_nothing_before_its_commit(store: ObjectStore) -> None:
 
 @pytest.mark.parametrize("size", [0, 100, 2 * upload_module.UPLOAD_PART_BYTES + 1])
 def test_an_upload_that_is_left_leaves_nothing(store: ObjectStore, size: int) -> None:
-    with pytest.raises(KeyError), store.open_upload("up/data") as upload:
+    with pytest.raises(KeyError), store.open_upload("up/data") as upload:  # noqa: PT012 the block is what is tested
         upload.write(bytes(size))
         raise KeyError
     upload = store.open_upload("up/other")
@@ -199,7 +196,7 @@ def test_what_is_acknowledged_was_synced(tmp_path: Path, monkeypatch: pytest.Mon
     real = os.fsync
 
     def fsync(descriptor: int) -> None:
-        synced.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.add(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
