@@ -1,0 +1,78 @@
+"""Segment -> Parquet, kept bytes and index -> record batches, for every form of batch."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from converter.types import BatchFlag, ConvertOptions, Mode, ValueFormat
+from tests.oracle.expect import expected_rows
+from tests.oracle.records import NONE, Batch, Message, decode_batch, split_batches
+from tests.oracle.stored import Copied, copy_segment
+from tests.oracle.strategies import Segment, segments
+
+FORMS: list[tuple[ValueFormat, Mode]] = [("raw", "table"), ("string", "table"), ("raw", "verbatim")]
+
+
+def convert(segment: Segment, value_format: ValueFormat = "raw", mode: Mode = "table") -> Copied:
+    options = ConvertOptions(value_format=value_format, mode=mode)
+    return copy_segment(segment.data, segment.metadata, segment.transactions, options)
+
+
+@given(segments(max_batches=12), st.sampled_from(FORMS))
+@settings(max_examples=150)
+def test_a_segment_comes_back(segment: Segment, form: tuple[ValueFormat, Mode]) -> None:
+    copied = convert(segment, *form)
+    flags = [int(flag) for block in copied.blocks() for flag in block.batches["flags"]]
+    back = split_batches(copied.fetch_all())
+    sent = split_batches(segment.data)
+    assert len(back) == len(sent)
+    for batch, original, again, flag in zip(segment.batches, sent, back, flags, strict=True):
+        if flag & BatchFlag.KEPT or isinstance(batch, Message) or batch.codec == NONE:
+            assert again == original
+        else:
+            assert decode_batch(again).same_but_codec(decode_batch(original))
+
+
+@given(segments(max_batches=6, canonical=True).filter(lambda s: all(not _codec(b) for b in s.batches)))
+@settings(max_examples=30)
+def test_an_uncompressed_segment_is_identical(segment: Segment) -> None:
+    assert convert(segment).fetch_all() == segment.data
+
+
+def _codec(batch: Batch | Message) -> int:
+    return 0 if isinstance(batch, Message) else batch.codec
+
+
+@given(segments(max_batches=12), st.data())
+@settings(max_examples=50)
+def test_any_range_of_batches(segment: Segment, data: st.DataObject) -> None:
+    copied = convert(segment)
+    whole = split_batches(copied.fetch_all())
+    for block in copied.blocks():
+        last_of_block = block.first_batch + len(block.batches) - 1
+        first = data.draw(st.integers(block.first_batch, last_of_block))
+        last = data.draw(st.integers(first, last_of_block))
+        assert copied.fetch(block, first, last) == b"".join(whole[first : last + 1])
+
+
+@given(segments(max_batches=8), st.sampled_from(["raw", "string"]))
+@settings(max_examples=50)
+def test_the_data_file_has_the_rows(segment: Segment, value_format: ValueFormat) -> None:
+    copied = convert(segment, value_format)
+    want = expected_rows(segment, value_format)
+    if not want:
+        assert copied.data == b""
+        return
+    table = pq.read_table(io.BytesIO(copied.data))
+    assert table.column("_kafka_offset").to_pylist() == [row["_kafka_offset"] for row in want]
+    for name in ("_kafka_key", "_kafka_headers", "_kafka_value", "_kafka_value_size", "_kafka_timestamp_type"):
+        assert table.column(name).to_pylist() == [row[name] for row in want], name
+    microseconds = table.column("_kafka_timestamp").combine_chunks().view("int64")
+    assert microseconds.to_pylist() == [row["_kafka_timestamp"] for row in want]
+    if value_format == "string":
+        for name in ("value", "_kafka_error"):
+            assert table.column(name).to_pylist() == [row[name] for row in want], name
