@@ -14,7 +14,8 @@ from tests.oracle.stored import Copied, copy_segment
 KINDS = "kinds=plain,idempotent,transactional,marker,leader_change,snapshot,kraft"
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SPECS = [
-    *(f"{codec}-{kind} codec={codec} timestamps={kind} {KINDS} batches=40" for codec in CODECS for kind in ("create", "append")),
+    *(f"{codec}-create codec={codec} {KINDS} batches=40" for codec in CODECS),
+    *(f"{codec}-append codec={codec} timestamps=append {KINDS} batches=40" for codec in CODECS),
     f"gaps codec=none,gzip,snappy,lz4,zstd timestamps=create,append gaps=true base=2147483640 {KINDS} batches=60",
     f"compacted codec=none,zstd timestamps=create,append compacted=true {KINDS} batches=60",
     "legacy magic=0,1,2 codec=none,gzip batches=40",
