@@ -125,7 +125,7 @@ def _row_ends(column: pa.Array) -> Int64Array | None:
     """Bytes of values up to the end of each row, or None for a column of fixed width."""
     if pa.types.is_list(column.type):
         entries = column.values
-        offsets = column.offsets.to_numpy()
+        offsets = _value_offsets(column)  # not to_numpy(), which imports pandas: seconds, and 60 MB
         total = np.zeros(len(offsets), dtype=np.int64)
         for i in range(entries.type.num_fields):
             total += _value_offsets(entries.field(i))[offsets]
@@ -138,7 +138,7 @@ def _row_ends(column: pa.Array) -> Int64Array | None:
 
 
 def _value_offsets(column: pa.Array) -> Int64Array:
-    """The n + 1 value offsets of a binary or string array."""
+    """The n + 1 value offsets of a binary, string or list array."""
     buffer = column.buffers()[1]
     if buffer is None:
         return np.zeros(len(column) + 1, dtype=np.int64)
