@@ -12,7 +12,7 @@ from converter.codecs import NONE
 from converter.framing import CODEC_MASK, HEADER_BYTES
 from converter.kernel import kernel, readonly
 from converter.memory import same
-from converter.rebuild import SERVED_ATTRIBUTES, Column, check_rows, put_header, put_records
+from converter.rebuild import SERVED_ATTRIBUTES, Column, put_header, put_records, row_arrays
 from converter.records import Extents
 from converter.types import BATCH_DTYPE, BatchTable, BoolArray, Int64Array, RowBuffers, UInt8Array
 
@@ -93,7 +93,7 @@ def prove(
         extents,
         wanted,
         equal,
-        *check_rows(rows),
+        *row_arrays(rows),
         readonly(deltas, np.int64),
         row_base,
         delta_base,

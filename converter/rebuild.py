@@ -104,7 +104,7 @@ def put_records(
 ) -> bool:
     """The records of a batch into [p, end), exactly; False where they do not fit or cannot be had.
 
-    Caller's promise: rows [row, row + count) exist, columns are consistent (see check_rows), [p, end) lies in out,
+    Caller's promise: rows [row, row + count) exist, columns are consistent (see _checked_arrays), [p, end) lies in out,
     and deltas [delta_at, delta_at + count) exist for a batch flagged EXACT_TIMESTAMPS.
     """
     # Fields are read once, keys and values written in place: see records._fill_batch.
@@ -220,37 +220,50 @@ def _find_foreign_prefix(out: UInt8Array, batches: BatchTable, starts: Int64Arra
     return -1
 
 
-def _check_column(column: VarBytes, name: str) -> Column:
+def row_arrays(rows: RowBuffers) -> RowArrays:
+    """The arrays of rows as kernels take them, read-only. Nothing is checked: for rows that this process made."""
+
+    def column(values: VarBytes) -> Column:
+        return readonly(values.offsets, np.int64), readonly(values.data, np.uint8), readonly(values.valid, np.bool_)
+
+    return (
+        readonly(rows.offsets, np.int64),
+        readonly(rows.timestamps_us, np.int64),
+        readonly(rows.timestamps_valid, np.bool_),
+        column(rows.keys),
+        column(rows.values),
+        readonly(rows.header_offsets, np.int64),
+        column(rows.header_keys),
+        column(rows.header_values),
+    )
+
+
+def _check_column(column: Column, name: str) -> None:
     """Raises SegmentError unless every value lies inside the data."""
-    offsets = readonly(column.offsets, np.int64)
-    data = readonly(column.data, np.uint8)
-    valid = readonly(column.valid, np.bool_)
+    offsets, data, valid = column
     if len(offsets) != len(valid) + 1 or offsets[0] < 0 or offsets[-1] > len(data) or (np.diff(offsets) < 0).any():
         raise SegmentError("corrupt_object", f"{name} lie outside their data")
-    return offsets, data, valid
 
 
-def check_rows(rows: RowBuffers) -> RowArrays:
-    """The arrays of rows as put_records() wants them: read-only and known to be consistent with each other.
+def _checked_arrays(rows: RowBuffers) -> RowArrays:
+    """The arrays of rows that came from a store, found to be consistent with each other.
 
     Raises:
         SegmentError: corrupt_object, lengths or offsets of the arrays disagree.
     """
-    offsets = readonly(rows.offsets, np.int64)
-    timestamps = readonly(rows.timestamps_us, np.int64)
-    timestamps_valid = readonly(rows.timestamps_valid, np.bool_)
-    header_offsets = readonly(rows.header_offsets, np.int64)
-    keys = _check_column(rows.keys, "keys")
-    values = _check_column(rows.values, "values")
-    header_keys = _check_column(rows.header_keys, "header keys")
-    header_values = _check_column(rows.header_values, "header values")
+    arrays = row_arrays(rows)
+    offsets, timestamps, timestamps_valid, keys, values, header_offsets, header_keys, header_values = arrays
+    _check_column(keys, "keys")
+    _check_column(values, "values")
+    _check_column(header_keys, "header keys")
+    _check_column(header_values, "header values")
     n = len(offsets)
     lengths = {len(timestamps), len(timestamps_valid), len(header_offsets) - 1, len(keys[2]), len(values[2])}
     if lengths != {n} or len(header_keys[2]) != len(header_values[2]):
         raise SegmentError("corrupt_object", "columns have different numbers of rows")
     if header_offsets[0] < 0 or header_offsets[-1] > len(header_keys[2]) or (np.diff(header_offsets) < 0).any():
         raise SegmentError("corrupt_object", "headers lie outside their columns")
-    return offsets, timestamps, timestamps_valid, keys, values, header_offsets, header_keys, header_values
+    return arrays
 
 
 def _bases(batches: BatchTable) -> Int64Array:
@@ -287,7 +300,7 @@ def rebuild(batches: BatchTable, rows: RowBuffers, deltas: Int64Array, kept: UIn
     failed = _rebuild(
         out,
         table,
-        *check_rows(rows),
+        *_checked_arrays(rows),
         readonly(deltas, np.int64),
         readonly(kept, np.uint8),
         _bases(table),
