@@ -5,6 +5,8 @@ PYTHON ?= python3
 KAFKA_VERSION ?= 4.3.1
 export KAFKA_VERSION
 export UV_PYTHON_DOWNLOADS := never
+# The certificates the machine trusts, as pip and Maven do: behind a company proxy the bundled ones refuse the registry.
+export UV_SYSTEM_CERTS := true
 
 UV := .tools/uv/bin/uv
 RUN := .venv/bin/python
