@@ -1,0 +1,149 @@
+"""A seek far back into a large segment: the first record comes before the broker's own patience runs out.
+
+A fetch that takes longer than `remote.fetch.max.wait.ms` (500 ms) is answered empty and asked again; a reader that is too
+slow every time makes no progress, without an error. So each seek here has half a second, cold and warm.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from stack.kafka import BrokerOptions, KafkaBroker
+from tests.e2e.conftest import start_pair
+from tests.e2e.e2e_support import Pair, wait_tiered
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+MIB = 1 << 20
+SEGMENT = 512 * MIB
+DEPTHS = (2, 25, 50, 75, 98)
+FIRST_RECORD_S = 0.5
+TOPIC_CONFIG = {
+    "remote.storage.enable": "true",
+    "segment.bytes": str(SEGMENT),
+    # Short only once all is written: the broker also rolls the open segment when its time is up.
+    "local.retention.ms": "3600000",
+    "retention.ms": "-1",
+    "max.message.bytes": str(2 * MIB),
+}
+
+
+@pytest.fixture
+def roomy_pair(tmp_path: Path) -> Iterator[Pair]:
+    """A broker that rolls and tiers large segments; all settings of remote reads are Kafka's defaults."""
+    started = start_pair(tmp_path, BrokerOptions(heap="1g", properties={"remote.fetch.max.wait.ms": "500"}))
+    yield started
+    started.broker.stop()
+    started.bridge.stop()
+
+
+def fill(broker: KafkaBroker, topic: str, batch_bytes: int) -> tuple[np.ndarray, int]:
+    """Random records of 1,000 bytes, a little more than one segment of them.
+
+    Returns:
+        The bytes all values were cut from (value n starts at 1000 n, modulo what is there), and how many were sent.
+    """
+    payload = np.random.default_rng(batch_bytes).integers(0, 256, 64 * MIB, dtype=np.uint8)
+    values = memoryview(payload.tobytes())
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 200,
+            "batch.size": batch_bytes,
+            "batch.num.messages": 100_000,
+            "message.max.bytes": 2 * MIB,
+            "queue.buffering.max.kbytes": 128 * 1024,
+            "log_level": 0,
+        }
+    )
+    errors: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+
+    # Enough for one full segment and the start of the next, which closes it.
+    count = int(SEGMENT * 1.02) // 1000
+    step = len(values) - 1000
+    for number in range(count):
+        start = number * 1000 % step
+        while True:
+            try:
+                producer.produce(topic, bytes(values[start : start + 1000]), partition=0, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if number % 1000 == 0:
+            producer.poll(0)
+    assert producer.flush(120) == 0
+    assert not errors
+    return payload, count
+
+
+def first_record(consumer: Consumer, topic: str, offset: int) -> tuple[float, Message]:
+    """Seconds from naming the position to the first record, and the record."""
+    started = time.monotonic()
+    consumer.assign([TopicPartition(topic, 0, offset)])
+    while time.monotonic() - started < 30:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None and message.offset() >= offset:
+            return time.monotonic() - started, message
+    raise AssertionError(f"no record at offset {offset} for 30 s")
+
+
+def seeks(pair: Pair, topic: str, end: int, payload: np.ndarray) -> dict[int, float]:
+    """Seconds to the first record at each depth, in percent of the segment."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": pair.broker.bootstrap,
+            "group.id": "seeks",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+            "message.max.bytes": 4 * MIB,
+            "log_level": 0,
+        }
+    )
+    took = {}
+    step = len(payload) - 1000
+    try:
+        # Connected to the leader, as a running consumer is. A fetch at the log's end would hold the next one up for
+        # the client's own fetch.wait.max.ms, so nothing is consumed yet.
+        assert consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30) == (0, end + 1)
+        for depth in DEPTHS:
+            offset = end * depth // 100
+            took[depth], message = first_record(consumer, topic, offset)
+            assert message.offset() == offset
+            start = offset * 1000 % step
+            assert message.value() == payload[start : start + 1000].tobytes()
+    finally:
+        consumer.close()
+    return took
+
+
+@pytest.mark.parametrize("batch_bytes", [16_384, MIB], ids=["16-kb-batches", "1-mb-batches"])
+def test_the_first_record_comes_in_half_a_second(roomy_pair: Pair, batch_bytes: int) -> None:
+    pair = roomy_pair
+    pair.admin.create_topic("deep", config=TOPIC_CONFIG)
+    payload, count = fill(pair.broker, "deep", batch_bytes)
+    pair.admin.set_topic_config("deep", {"local.retention.ms": "1000"})
+    wait_tiered(pair, "deep", timeout_s=180)
+    largest = max((path.stat().st_size for path in (pair.bridge.folder / "store" / "data").rglob("*.parquet")))
+    assert largest > 0.9 * SEGMENT
+
+    # Cold: nobody has read the segment yet, so the broker has none of its indexes, and the bridge has just started.
+    pair.bridge.stop()
+    pair.bridge.start()
+    figures = {name: seeks(pair, "deep", count - 1, payload) for name in ("cold", "warm")}
+    for name, took in figures.items():
+        line = ", ".join(f"{depth} %: {seconds * 1000:.0f} ms" for depth, seconds in took.items())
+        print(f"{batch_bytes} byte batches, {name}: {line}; median {statistics.median(took.values()) * 1000:.0f} ms")
+    assert max(max(took.values()) for took in figures.values()) < FIRST_RECORD_S
