@@ -1,7 +1,7 @@
 """A seek far back into a large segment: the first record comes before the broker's own patience runs out.
 
-A fetch that takes longer than `remote.fetch.max.wait.ms` (500 ms) is answered empty and asked again; a reader that is too
-slow every time makes no progress, without an error. So each seek here has half a second, cold and warm.
+A fetch that takes longer than `remote.fetch.max.wait.ms` (500 ms) is answered empty and asked again; a reader that is
+too slow every time makes no progress, without an error. So each seek here has half a second, cold and warm.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def test_the_first_record_comes_in_half_a_second(roomy_pair: Pair, batch_bytes: 
     payload, count = fill(pair.broker, "deep", batch_bytes)
     pair.admin.set_topic_config("deep", {"local.retention.ms": "1000"})
     wait_tiered(pair, "deep", timeout_s=180)
-    largest = max((path.stat().st_size for path in (pair.bridge.folder / "store" / "data").rglob("*.parquet")))
+    largest = max(path.stat().st_size for path in (pair.bridge.folder / "store" / "data").rglob("*.parquet"))
     assert largest > 0.9 * SEGMENT
 
     # Cold: nobody has read the segment yet, so the broker has none of its indexes, and the bridge has just started.
