@@ -75,7 +75,7 @@ def _summary_to_json(summary: Summary) -> dict[str, Any]:
         "leader_epochs": _epochs_to_json(summary.leader_epochs),
         "undecided": [[t.producer_id, t.first_offset, t.last_offset] for t in summary.undecided],
         "undecided_overflow": summary.undecided_overflow,
-        "open_transactions": [[t.producer_id, t.first_offset] for t in summary.open_transactions],
+        "open_transactions": _open_to_json(summary.open_transactions),
         "transaction_conflict": summary.transaction_conflict,
         "quarantined": _counts_to_json(summary.quarantined),
         "kept": _counts_to_json(summary.kept),
@@ -92,12 +92,20 @@ def _summary_from_json(text: Json) -> Summary:
         leader_epochs=_epochs_from_json(text["leader_epochs"]),
         undecided=tuple(UndecidedTransaction(*entry) for entry in text["undecided"]),
         undecided_overflow=bool(text["undecided_overflow"]),
-        open_transactions=tuple(OpenTransaction(*entry) for entry in text["open_transactions"]),
+        open_transactions=_open_from_json(text["open_transactions"]),
         transaction_conflict=bool(text["transaction_conflict"]),
         quarantined=_counts_from_json(text["quarantined"]),
         kept=_counts_from_json(text["kept"]),
         verbatim=bool(text["verbatim"]),
     )
+
+
+def _open_to_json(opened: tuple[OpenTransaction, ...] | None) -> list[list[int]] | None:
+    return None if opened is None else [[t.producer_id, t.first_offset] for t in opened]
+
+
+def _open_from_json(entries: list[list[int]] | None) -> tuple[OpenTransaction, ...] | None:
+    return None if entries is None else tuple(OpenTransaction(*entry) for entry in entries)
 
 
 def _epochs_to_json(epochs: tuple[LeaderEpoch, ...]) -> list[list[int]]:

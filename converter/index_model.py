@@ -105,7 +105,9 @@ class Summary:
     """What publishing needs of the batches, so that it reads no block.
 
     `leader_epochs` are the runs seen in the batches: (epoch, base offset of the run's first batch). With
-    `undecided_overflow` the list of undecided transactions is empty and the blocks must be read.
+    `undecided_overflow` the list of undecided transactions is empty and the blocks must be read. `open_transactions` is
+    None when the broker's files did not say: that is not the same as none open. With `transaction_conflict` markers in
+    the segment contradict those files, and its rows must not be published.
     """
 
     batches: int
@@ -115,7 +117,7 @@ class Summary:
     leader_epochs: tuple[LeaderEpoch, ...]
     undecided: tuple[UndecidedTransaction, ...]
     undecided_overflow: bool
-    open_transactions: tuple[OpenTransaction, ...]
+    open_transactions: tuple[OpenTransaction, ...] | None
     transaction_conflict: bool
     quarantined: tuple[CauseCount, ...]
     kept: tuple[CauseCount, ...]

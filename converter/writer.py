@@ -146,5 +146,5 @@ class SegmentWriter:
         self._file.abort()
 
     def _summarize(self, transactions: Transactions, conflicts: int, verbatim: bool) -> Summary:
-        open_transactions = tuple(OpenTransaction(producer, first) for producer, first in transactions.opened.tolist())
-        return self._summary.build(open_transactions, conflicts > 0, verbatim)
+        opened = tuple(OpenTransaction(producer, first) for producer, first in transactions.opened.tolist())
+        return self._summary.build(opened if transactions.known else None, conflicts > 0, verbatim)

@@ -16,7 +16,7 @@ from an old listing and a new head.
 | R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and under `keep` DELETED segments; all serve for decisions | a marker may lie in a deleted segment |
 | R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated | Kafka copies in order; one paged listing may miss a segment |
-| R8 decide | see decide.py; a segment with an undecided batch waits whole | |
+| R8 decide | see decide.py; a segment with an undecided batch waits whole, one whose markers contradict the broker's files too | |
 | R9 frontier | the end of what was walked and decided; never below the (rewound) old one | |
 | R10 remove | files of a dead branch or wholly below the floor (`follow`) go; files that stick out are cut | rows leave by floor a file at a time |
 | R11 add | exactly the committed rows from the old frontier to the new; a segment's own file if all its rows are wanted, else a derived one | every offset once |
@@ -255,7 +255,9 @@ def _decided(alive: Sequence[_Input], walk: _Walk) -> tuple[View, UInt8Array]:
     ends = [
         SnapshotEnd(item.segment.end, item.segment.open_end)
         for item in alive
-        if begin <= item.segment.end < cover and item.valid_end == item.segment.end + 1
+        if item.segment.open_end is not None
+        and begin <= item.segment.end < cover
+        and item.valid_end == item.segment.end + 1
     ]
     view = View.join(parts)
     return view, decide(view, ends)
@@ -274,7 +276,7 @@ def _incoming(
         safe = np.minimum(found, max(len(view.base) - 1, 0))
         matches = (found < len(view.base)) & (view.base[safe] == batches.base)
         verdict = np.where(matches, verdicts[safe], Verdict.UNDECIDED)
-        if (inside & (verdict == Verdict.UNDECIDED)).any():
+        if source.segment.conflict or (inside & (verdict == Verdict.UNDECIDED)).any():
             return add, stretch.start
         wanted = inside & batches.rows & (verdict == Verdict.COMMITTED)
         if not wanted.any():

@@ -63,9 +63,10 @@ class Segment:
     """One index object.
 
     `checkpoint` is the leader-epoch checkpoint that came with the copy, `open_end` what its producer snapshot lists as
-    open at the segment's end: (producer id, first offset). `runs` are the leader-epoch runs of its own batches.
-    `load` gives the batches; the plan calls it at most once, and only for segments that reach to the frontier or above.
-    `main` is None when the segment has no rows or is stored verbatim.
+    open at the segment's end: (producer id, first offset), or None when the snapshot was absent or damaged. `conflict`:
+    its markers contradict what the broker's files say; it waits until it is deleted. `runs` are the leader-epoch runs
+    of its own batches. `load` gives the batches; the plan calls it at most once, and only for segments that reach to the
+    frontier or above. `main` is None when the segment has no rows or is stored verbatim.
     """
 
     id: str
@@ -73,10 +74,11 @@ class Segment:
     end: int
     runs: Runs
     checkpoint: Runs
-    open_end: tuple[tuple[int, int], ...]
+    open_end: tuple[tuple[int, int], ...] | None
     state: SegmentState
     main: FileRef | None
     load: Callable[[], Batches] = field(repr=False)
+    conflict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,10 @@ def _directory_lines(directory: Directory) -> list[str]:
         f"offsets {transaction.first_offset} to {transaction.last_offset}"
         for transaction in summary.undecided
     )
+    if summary.open_transactions is None:
+        lines.append("open at end   unknown: the broker's producer snapshot or transaction index was absent or damaged")
+    if summary.transaction_conflict:
+        lines.append("conflict     markers contradict the broker's transaction files; the table waits before it")
     return lines
 
 

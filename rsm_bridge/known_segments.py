@@ -16,7 +16,7 @@ from converter.columns import OFFSET
 from converter.errors import SegmentError
 from converter.framing import TRANSACTIONAL
 from converter.index import block_section, decode_block, decode_directory, footer_bytes, section_bytes
-from converter.index_model import Directory, StoredObject
+from converter.index_model import Directory, StoredObject, Summary
 from converter.pagetable import footer_metadata
 from converter.position import last_offsets
 from converter.types import BatchFlag, BatchTable, IndexType, LeaderEpoch, SegmentMetadata, ValueFormat
@@ -118,7 +118,8 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         end=metadata.end_offset,
         runs=_runs(summary.leader_epochs),
         checkpoint=_checkpoint(directory, metadata, read),
-        open_end=tuple((entry.producer_id, entry.first_offset) for entry in summary.open_transactions),
+        open_end=_open_end(summary),
+        conflict=summary.transaction_conflict,
         state=SegmentState.LIVE,
         main=main,
         load=lambda: _load_batches(load, directory.directory_size),
@@ -142,6 +143,12 @@ def _row_offsets(footer: pq.FileMetaData) -> tuple[int, int]:
     column = names.index(OFFSET)
     groups = [footer.row_group(number).column(column).statistics for number in range(footer.num_row_groups)]
     return min(int(group.min) for group in groups), max(int(group.max) for group in groups)
+
+
+def _open_end(summary: Summary) -> tuple[tuple[int, int], ...] | None:
+    if summary.open_transactions is None:
+        return None
+    return tuple((entry.producer_id, entry.first_offset) for entry in summary.open_transactions)
 
 
 def _runs(epochs: tuple[LeaderEpoch, ...]) -> Runs:

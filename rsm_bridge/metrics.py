@@ -32,6 +32,7 @@ class Metrics:
     kept_bytes: Counter = field(init=False)
     quarantined_batches: Counter = field(init=False)
     verbatim_segments: Counter = field(init=False)
+    conflicting_segments: Counter = field(init=False)
     served_bytes: Counter = field(init=False)
     served_batches: Counter = field(init=False)
     cache_lookups: Counter = field(init=False)
@@ -71,6 +72,11 @@ class Metrics:
         )
         self.verbatim_segments = Counter(
             "tierberg_verbatim_segments", "Segments stored as they are, by reason", ("reason",), registry=r
+        )
+        self.conflicting_segments = Counter(
+            "tierberg_conflicting_segments",
+            "Segments whose markers contradict the broker's transaction files; the table waits before each",
+            registry=r,
         )
         self.served_bytes = Counter(
             "tierberg_served_bytes", "Payload bytes handed to brokers, by method", ("method",), registry=r

@@ -136,3 +136,5 @@ def _count_copy(metrics: Metrics, segment: SegmentMetadata, directory: Directory
         metrics.quarantined_batches.labels(count.cause.name.lower()).inc(count.batches)
     if directory.options.mode == "verbatim":
         metrics.verbatim_segments.labels("stored").inc()
+    if directory.summary.transaction_conflict:
+        metrics.conflicting_segments.inc()

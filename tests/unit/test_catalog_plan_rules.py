@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from iceberg_catalog.plan import plan
@@ -81,6 +83,33 @@ def test_a_segment_with_an_undecided_transaction_waits_whole(mark: object) -> No
     assert second.state.frontier == 8
     assert model.offsets == ([0, 1, 2, 3, 4, 5, 6] if mark is commit else [0, 1, 5, 6])
     assert second.add == ((UseMain("a"),) if mark is commit else (Derive((("a", 0, 1), ("a", 5, 6))),))
+
+
+def test_an_unknown_snapshot_decides_nothing() -> None:
+    # Absent or damaged is not "nothing open": the marker comes with the next segment.
+    model = Model()
+    unknown = replace(seg("a", [txn(0, 2, 7)]), open_end=None)
+    first = model.publish(unknown)
+    assert (first.add, first.lost, first.state.frontier) == ((), (), 0)
+    second = model.publish(unknown, seg("b", [commit(3, 7)], opened=()))
+    assert (second.lost, model.offsets) == ((), [0, 1, 2])
+
+
+def test_a_known_snapshot_without_the_transaction_ends_it() -> None:
+    model = Model()
+    result = model.publish(seg("a", [txn(0, 2, 7)], opened=()), seg("b", [commit(3, 7)], opened=()))
+    assert (result.lost, model.offsets) == (((0, 2),), [])
+
+
+def test_a_conflicting_segment_holds_its_partition_back() -> None:
+    model = Model()
+    below, above = seg("a", [plain(0, 4)]), seg("c", [plain(10, 14)])
+    conflicting = replace(seg("b", [txn(5, 8, 7), commit(9, 7)]), conflict=True)
+    held = model.publish(below, conflicting, above)
+    assert (held.add, held.state.frontier) == ((UseMain("a"),), 5)
+    freed = model.publish(below, gone(conflicting), above)
+    assert freed.state.frontier == 15
+    assert model.offsets == [10, 11, 12, 13, 14]
 
 
 def test_segments_above_a_waiting_one_wait_too() -> None:

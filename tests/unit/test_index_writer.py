@@ -294,6 +294,14 @@ def test_summary() -> None:
     assert not summary.transaction_conflict
 
 
+def test_files_that_do_not_say_what_is_open_are_not_taken_for_none_open() -> None:
+    written = write([simple_batches(3)], transactions=Transactions.parse(None, None))
+    assert written.directory.summary.open_transactions is None
+    assert decode_directory(written.written.index).summary.open_transactions is None
+    none_open = write([simple_batches(3)], transactions=Transactions())
+    assert decode_directory(none_open.written.index).summary.open_transactions == ()
+
+
 def test_too_many_undecided_transactions_set_a_flag() -> None:
     batches = simple_batches(1001)
     for number, batch in enumerate(batches):
