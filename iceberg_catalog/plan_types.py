@@ -65,8 +65,8 @@ class Segment:
     `checkpoint` is the leader-epoch checkpoint that came with the copy, `open_end` what its producer snapshot lists as
     open at the segment's end: (producer id, first offset), or None when the snapshot was absent or damaged. `conflict`:
     its markers contradict what the broker's files say; it waits until it is deleted. `runs` are the leader-epoch runs
-    of its own batches. `load` gives the batches; the plan calls it at most once, and only for segments that reach to the
-    frontier or above. `main` is None when the segment has no rows or is stored verbatim.
+    of its own batches. `load` gives the batches; the plan calls it at most once, and only for segments that reach to
+    the frontier or above. `main` is None when the segment has no rows or is stored verbatim.
     """
 
     id: str
