@@ -35,12 +35,14 @@ class Copier:
     """What all copies share.
 
     Attributes:
+        give_way: called by the worker before each step; waits while fetches do.
         slots: as many as fit the memory budget and the workers.
         options: a topic's conversion options, by its rule.
         finished: told about each finished copy.
     """
 
     store: ObjectStore
+    give_way: Callable[[], float]
     executor: Executor
     slots: asyncio.Semaphore
     metrics: Metrics
@@ -117,7 +119,7 @@ class CopyCall:
             files[message.type] = message.data
             message = await self._read()
         options = self.copier.options(segment.topic)
-        attempt = CopyAttempt(segment, options, files, FrameFeed(), deadline)
+        attempt = CopyAttempt(segment, options, files, FrameFeed(), deadline, self.copier.give_way)
         try:
             return await self._pass(attempt, message)
         except (SegmentError, BridgeError):
@@ -129,7 +131,13 @@ class CopyCall:
             self.copier.log.exception("conversion failed, storing the segment verbatim", reason=reason)
             self.copier.metrics.verbatim_segments.labels("internal").inc()
         message = await self._restart(reason)
-        again = CopyAttempt(segment, replace(options, mode="verbatim"), files, FrameFeed(), deadline, Cause.INTERNAL)
+        again = replace(
+            attempt,
+            options=replace(options, mode="verbatim"),
+            feed=FrameFeed(),
+            verbatim_cause=Cause.INTERNAL,
+            stage="receiving",
+        )
         return await self._pass(again, message)
 
     async def _pass(self, attempt: CopyAttempt, message: CopyMessage) -> Directory:

@@ -9,7 +9,7 @@ arrives at any moment of a copy wins.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -36,6 +36,7 @@ class CopyAttempt:
 
     Attributes:
         deadline: no index is put after it; seconds of the monotonic clock.
+        give_way: called before each step; waits while fetches do.
         verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
     """
 
@@ -44,6 +45,7 @@ class CopyAttempt:
     files: Mapping[IndexType, bytes]
     feed: FrameFeed
     deadline: float
+    give_way: Callable[[], float]
     verbatim_cause: Cause = Cause.VERBATIM
     stage: str = "receiving"
 
@@ -108,6 +110,7 @@ def _write_objects(
                 if options.mode == "table":
                     failpoints.hit("convert")
                 for step in parser.feed(frame):
+                    attempt.give_way()
                     writer.add(step)
             attempt.stage = "writing"
             for step in parser.finish():

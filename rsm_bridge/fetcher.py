@@ -3,14 +3,17 @@
 A consumer's fetch reads about 1 MiB and hangs up; Kafka comes back after 500 ms at the latest, for the same position or
 the next. So whatever was begun is finished and kept, and a reader that goes forward finds the next chunks on their way,
 across the segment's end too.
+
+Waiting for the store and decoding have pools of their own: many may wait, but more that decode than there are
+processors only delay each other. In both, what a fetch waits for goes before what is read ahead.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Executor
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -30,8 +33,10 @@ from rsm_bridge.limits import (
     READ_AHEAD_CHUNKS,
 )
 from rsm_bridge.metrics import Metrics
+from rsm_bridge.precedence import Precedence
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.settings import LimitSettings
+from rsm_bridge.worker_pool import Errand, WorkerPool
 
 T = TypeVar("T")
 
@@ -70,21 +75,38 @@ class ChunkPlace:
     chunk: int
 
 
+@dataclass(frozen=True, slots=True)
+class FetchPools:
+    """Where fetches work: `reading` from the store, `decoding` on the processors, `precedence` over copies."""
+
+    reading: WorkerPool
+    decoding: WorkerPool
+    precedence: Precedence
+
+
+_WANTED = Errand()
+
+
 class Fetcher:
     """All fetches of one server."""
 
-    def __init__(self, reader: SegmentReader, executor: Executor, limits: LimitSettings, metrics: Metrics) -> None:
+    def __init__(self, reader: SegmentReader, pools: FetchPools, limits: LimitSettings, metrics: Metrics) -> None:
         self._reader = reader
-        self._executor = executor
+        self._pools = pools
         self._metrics = metrics
+        self._errands: dict[Hashable, Errand] = {}  # of what is read ahead
         lookups = metrics.cache_lookups
         half = limits.index_cache_mib * MIB // 2
         self._segments: ByteCache[OpenSegment] = ByteCache("directory", half, lambda s: s.size, lookups)
         self._blocks: ByteCache[OpenBlock] = ByteCache("block", half, lambda b: b.size, lookups)
         self._chunks: ByteCache[memoryview] = ByteCache("chunk", limits.chunk_cache_mib * MIB, len, lookups)
 
-    async def _run(self, work: Callable[..., T], *arguments: object) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
+    async def _read(self, work: Callable[[], T], errand: Errand = _WANTED) -> T:
+        return await asyncio.wrap_future(self._pools.reading.submit(errand, work))
+
+    def fetching(self) -> AbstractContextManager[None]:
+        """A broker waits for bytes during the block; copies give way."""
+        return self._pools.precedence.fetching()
 
     def forget(self, segment_id: bytes) -> None:
         """A deleted segment leaves the caches."""
@@ -105,12 +127,12 @@ class Fetcher:
         key = (segment.segment_id, segment.custom_metadata)
 
         async def load() -> OpenSegment:
-            return OpenSegment(await self._run(self._reader.directory_of, segment), time.monotonic())
+            return OpenSegment(await self._read(lambda: self._reader.directory_of(segment)), time.monotonic())
 
         found = await self._segments.get(key, load)
         if time.monotonic() - found.checked > DIRECTORY_FRESH_SECONDS:
             try:
-                await self._run(self._reader.check_live, segment)
+                await self._read(lambda: self._reader.check_live(segment))
             except BridgeError as error:
                 if error.kind == "segment_deleted":
                     self.forget(segment.segment_id)
@@ -121,29 +143,38 @@ class Fetcher:
     async def index_file(self, segment: SegmentMetadata, kind: IndexType) -> bytes:
         """One index file, whole. Raises BridgeError `not_found` when there is none."""
         directory = await self.directory(segment)
-        return await self._run(self._reader.index_file, directory, kind)
+        return await self._read(lambda: self._reader.index_file(directory, kind))
 
     async def _block(self, directory: Directory, number: int) -> OpenBlock:
         async def load() -> OpenBlock:
-            block = await self._run(self._reader.block, directory, number)
+            block = await self._read(lambda: self._reader.block(directory, number))
             return OpenBlock(block, cut(block))
 
         return await self._blocks.get((directory.metadata.segment_id, number), load)
 
-    def _chunk_maker(self, directory: Directory, place: ChunkPlace) -> Callable[[], asyncio.Future[memoryview]]:
+    def _chunk_maker(
+        self, directory: Directory, place: ChunkPlace, errand: Errand
+    ) -> Callable[[], asyncio.Future[memoryview]]:
         async def load() -> memoryview:
             opened = await self._block(directory, place.block)
             first, end = opened.plan.starts[place.chunk], opened.plan.starts[place.chunk + 1]
             start = opened.block.first_batch
-            chunk = await self._run(self._reader.chunk, directory, opened.block, start + first, start + end - 1)
+            stored = await self._read(
+                lambda: self._reader.read_chunk(directory, opened.block, start + first, start + end - 1), errand
+            )
+            chunk = await asyncio.wrap_future(self._pools.decoding.submit(errand, stored.decode))
             self._metrics.served_batches.inc(end - first)
             return chunk
 
         return lambda: asyncio.ensure_future(load())
 
     async def _chunk(self, directory: Directory, place: ChunkPlace) -> memoryview:
+        """A chunk somebody waits for; one that is being read ahead is hurried up."""
         key = (directory.metadata.segment_id, place)
-        return await self._chunks.get(key, self._chunk_maker(directory, place))
+        if (errand := self._errands.get(key)) is not None:
+            self._pools.reading.want(errand)
+            self._pools.decoding.want(errand)
+        return await self._chunks.get(key, self._chunk_maker(directory, place, _WANTED))
 
     async def frames(self, segment: SegmentMetadata, start: int, end: int | None) -> AsyncIterator[memoryview]:
         """Payloads of at most 256 KiB, from the batch that contains position `start` to position `end` (inclusive).
@@ -160,13 +191,13 @@ class Fetcher:
         opened = await self._block(directory, number)
         batch = find_batch(opened.block, start) - opened.block.first_batch
         place = ChunkPlace(number, opened.plan.chunk_of(batch))
-        self._read_on(directory, place, opened)
         sizes = opened.block.batches["served_size"]
         skip = int(sizes[opened.plan.starts[place.chunk] : batch].sum())
         rest = None if end is None else await self._served_between(directory, number, batch, end)
         while rest is None or rest > 0:
             chunk = (await self._chunk(directory, place))[skip:]
             skip = 0
+            self._read_on(directory, place, await self._block(directory, place.block))
             following = await self._next(directory, place)
             if rest is not None:
                 chunk = chunk[:rest]
@@ -176,7 +207,6 @@ class Fetcher:
             if following is None:
                 return
             place = following
-            self._read_on(directory, place, await self._block(directory, place.block))
 
     async def _served_between(self, directory: Directory, number: int, batch: int, end: int) -> int:
         """Served bytes from a batch on to position `end`, inclusive.
@@ -211,11 +241,10 @@ class Fetcher:
         return ChunkPlace(place.block + 1, 0) if place.block + 1 < len(directory.blocks) else None
 
     def _read_on(self, directory: Directory, place: ChunkPlace, opened: OpenBlock) -> None:
-        """Begins to read this chunk, and, for a reader that goes forward, those behind it.
+        """Begins to read the chunks behind `place` for a reader that goes forward.
 
         Going forward is known by the chunk before: somebody has just had it. A segment's first chunk counts too.
         """
-        self._ahead(directory, place)
         if place.chunk > 0:
             forward = (directory.metadata.segment_id, ChunkPlace(place.block, place.chunk - 1)) in self._chunks
         else:
@@ -235,7 +264,9 @@ class Fetcher:
     def _ahead(self, directory: Directory, place: ChunkPlace) -> None:
         key = (directory.metadata.segment_id, place)
         if key not in self._chunks:
-            self._chunks.start(key, self._chunk_maker(directory, place))
+            self._errands[key] = errand = Errand(wanted=False)
+            flight = self._chunks.start(key, self._chunk_maker(directory, place, errand))
+            flight.add_done_callback(lambda _: self._errands.pop(key, None))
 
     def _ahead_of_segment(self, directory: Directory) -> None:
         """Begins to read the segment that follows in the log."""
@@ -244,7 +275,7 @@ class Fetcher:
             self._segments.start(key, lambda: self._successor(directory))
 
     async def _successor(self, directory: Directory) -> OpenSegment:
-        successor = await self._run(self._find_successor, directory)
+        successor = await self._read(lambda: self._find_successor(directory), Errand(wanted=False))
         opened = OpenSegment(successor or directory, time.monotonic())
         if successor is not None and len(successor.blocks):
             self._ahead(successor, ChunkPlace(0, 0))

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import grpc
@@ -20,7 +21,7 @@ from rsm_bridge.copy_call import Copier, CopyCall
 from rsm_bridge.deletes import Deleter
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.fetcher import Fetcher
-from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_FRAME_BYTES, PROTOCOL_VERSION
+from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_CHUNK_BYTES, FETCH_FRAME_BYTES, PROTOCOL_VERSION
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.settings import LimitSettings
@@ -98,7 +99,8 @@ class Handlers:
             segment = self._bind(message.segment)
             if message.type not in IndexType._value2member_map_:
                 raise BridgeError("bad_request", f"unknown index type {message.type}")
-            data = await self.fetcher.index_file(segment, IndexType(message.type))
+            with self.fetcher.fetching():
+                data = await self.fetcher.index_file(segment, IndexType(message.type))
             return await self._send("fetch_index", _frames(memoryview(data)), context)
 
         await self._guard("fetch_index", context, serve)
@@ -131,9 +133,14 @@ class Handlers:
         self._fetches += 1
         sent = 0
         try:
-            async for frame in frames:
-                await context.write(fetch_chunk(frame))
-                sent += len(frame)
+            # A broker reads 1 MiB and hangs up. One that holds a stream open behind it must not hold up copies.
+            with ExitStack() as waiting:
+                waiting.enter_context(self.fetcher.fetching())
+                async for frame in frames:
+                    await context.write(fetch_chunk(frame))
+                    sent += len(frame)
+                    if sent >= FETCH_CHUNK_BYTES:
+                        waiting.close()
         finally:
             self._fetches -= 1
             self.metrics.served_bytes.labels(method).inc(sent)
@@ -153,6 +160,9 @@ class Handlers:
         except asyncio.CancelledError:
             kind, message = "cancelled", "the broker ended the call"
             raise
+        except aio.InternalError:
+            # gRPC refuses the next read or write of a call that is over, before it cancels the handler.
+            kind, message = "cancelled", "the broker ended the call"
         except Exception as error:  # noqa: BLE001 - whatever happens becomes one status
             failure = error
             kind, message = explain(error)

@@ -26,6 +26,7 @@ from rsm_bridge.limits import (
     RELIST_SECONDS,
 )
 from rsm_bridge.metrics import Metrics
+from rsm_bridge.niceness import be_nice
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Reclaimer
 from rsm_bridge.settings import Settings
@@ -76,7 +77,7 @@ class Publisher:
 
     def start(self) -> None:
         """Begins to work, with a listing of everything."""
-        self._pool = ThreadPoolExecutor(PUBLISH_WORKERS, thread_name_prefix="publish")
+        self._pool = ThreadPoolExecutor(PUBLISH_WORKERS, thread_name_prefix="publish", initializer=be_nice)
         self._scheduler = threading.Thread(target=self._schedule, name="publish-scheduler", daemon=True)
         self._scheduler.start()
 

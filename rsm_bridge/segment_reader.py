@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from converter.errors import SegmentError
 from converter.index import HEADER_SIZE, block_section, decode_block, decode_directory, section_bytes
 from converter.index_model import Block, Directory
-from converter.replay import plan_read, replay
+from converter.replay import ReadPlan, plan_read, replay
 from converter.types import IndexType, SegmentMetadata
 from rsm_bridge.custom_metadata import decode_custom_metadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
@@ -20,6 +20,21 @@ from rsm_bridge.layout import index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import is_tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class StoredChunk:
+    """What was read for one chunk, not yet looked at."""
+
+    directory: Directory
+    block: Block
+    plan: ReadPlan
+    data: list[memoryview]
+    kept: list[memoryview]
+
+    def decode(self) -> memoryview:
+        """The half of :meth:`SegmentReader.chunk` that takes the processor; same errors."""
+        return replay(self.directory, self.block, self.plan, self.data, self.kept).data
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +116,10 @@ class SegmentReader:
         Raises:
             SegmentError: `corrupt_object` when a batch does not come back with its checksum.
         """
+        return self.read_chunk(directory, block, first, last).decode()
+
+    def read_chunk(self, directory: Directory, block: Block, first: int, last: int) -> StoredChunk:
+        """The stored bytes of batches [first, last]: the half of :meth:`chunk` that waits for the store."""
         plan = plan_read(directory, block, first, last)
         kept_flight = None
         if plan.kept and directory.kept is not None:
@@ -111,4 +130,4 @@ class SegmentReader:
                 raise SegmentError("corrupt_object", "the index names rows and no data file", batch=first)
             data = self.store.get_ranges(directory.data.key, plan.data)
         kept = kept_flight.result() if kept_flight is not None else []
-        return replay(directory, block, plan, data, kept).data
+        return StoredChunk(directory, block, plan, data, kept)

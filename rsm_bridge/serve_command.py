@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -33,6 +34,18 @@ def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str
     asyncio.run(_serve(settings))
 
 
+def _favour_calls() -> None:
+    """Keeps the interpreter's own pauses out of the calls.
+
+    A full collection walks every module's objects, 0.1 s with all libraries loaded, while nothing else runs: what
+    exists now lives as long as the process and is taken out of it. And a thread that asks for the interpreter's lock
+    gets it from a busy one after 1 ms instead of 5: a fetch crosses several threads.
+    """
+    gc.collect()
+    gc.freeze()
+    sys.setswitchinterval(0.001)
+
+
 async def _serve(settings: Settings) -> None:
     # Imported late: numba reads its cache folder from the environment when it is loaded.
     from converter.warmup import warm
@@ -43,6 +56,7 @@ async def _serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     warm()
+    _favour_calls()
     async with running_bridge(settings) as bridge:
         sys.stdout.write(
             f"tierberg ready listen={bridge.address} metrics={bridge.metrics_address or '-'} "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from converter.index_model import Directory
 from converter.types import ConvertOptions, SegmentMetadata
 from rsm_bridge.copy_call import Copier
 from rsm_bridge.deletes import Deleter
-from rsm_bridge.fetcher import Fetcher
+from rsm_bridge.fetcher import Fetcher, FetchPools
 from rsm_bridge.handlers import Handlers
 from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
@@ -24,11 +25,13 @@ from rsm_bridge.logs import logger
 from rsm_bridge.metrics import Metrics, serve_metrics
 from rsm_bridge.niceness import be_nice
 from rsm_bridge.open_store import open_store
+from rsm_bridge.precedence import Precedence
 from rsm_bridge.publisher import Publisher
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings, parse_listen
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.worker_pool import WorkerPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,15 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             name: stack.enter_context(ThreadPoolExecutor(size, thread_name_prefix=name, initializer=initializer))
             for name, size, initializer in (
                 ("copy", slots, be_nice),
-                ("fetch", settings.limits.fetch_workers, None),
                 ("fetch-helper", settings.limits.fetch_workers, None),
                 ("control", settings.limits.control_workers, None),
             )
         }
+        fetch_pools = FetchPools(
+            reading=stack.enter_context(WorkerPool(settings.limits.fetch_workers, "fetch")),
+            decoding=stack.enter_context(WorkerPool(os.cpu_count() or 1, "decode")),
+            precedence=Precedence(),
+        )
         publisher = Publisher(settings, store, metrics, logger("publisher"))
 
         def finished(segment: SegmentMetadata, directory: Directory) -> None:
@@ -86,6 +93,7 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
         handlers = Handlers(
             copier=Copier(
                 store=store,
+                give_way=fetch_pools.precedence.give_way,
                 executor=pools["copy"],
                 slots=asyncio.Semaphore(slots),
                 metrics=metrics,
@@ -93,7 +101,7 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
                 finished=finished,
                 log=logger("copy"),
             ),
-            fetcher=Fetcher(SegmentReader(store, pools["fetch-helper"]), pools["fetch"], settings.limits, metrics),
+            fetcher=Fetcher(SegmentReader(store, pools["fetch-helper"]), fetch_pools, settings.limits, metrics),
             deleter=Deleter(store),
             control=pools["control"],
             limits=settings.limits,

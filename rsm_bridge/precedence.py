@@ -1,0 +1,45 @@
+"""Fetches first: copies pause between two steps while a fetch waits for bytes.
+
+Niceness alone does not do it. The operating system's scheduler counts threads of the whole machine and knows nothing
+of the interpreter's lock, which a copy at low priority may hold while others run; and a copy that reads its frames
+keeps the event loop, gRPC and the sender busy. A copy that pauses lets its queue fill, and flow control stops the
+rest. A pause is bounded, so that copies go on under any load: at least 4 MiB per pause and worker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+
+from rsm_bridge.limits import COPY_PAUSE_SECONDS_MAX
+
+
+class Precedence:
+    """Counts the fetches that wait. `fetching` belongs to the event loop, `give_way` to worker threads of copies."""
+
+    def __init__(self) -> None:
+        self._waiting = 0
+        self._none_waits = threading.Event()
+        self._none_waits.set()
+
+    @contextlib.contextmanager
+    def fetching(self) -> Iterator[None]:
+        """A fetch waits for bytes during the block."""
+        self._waiting += 1
+        self._none_waits.clear()
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._none_waits.set()
+
+    def give_way(self) -> float:
+        """Waits until no fetch does, for at most `COPY_PAUSE_SECONDS_MAX`; returns the seconds it took."""
+        if self._none_waits.is_set():
+            return 0.0
+        started = time.monotonic()
+        self._none_waits.wait(COPY_PAUSE_SECONDS_MAX)
+        return time.monotonic() - started

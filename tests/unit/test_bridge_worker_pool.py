@@ -1,0 +1,119 @@
+"""Wanted work goes first, what is read ahead is hurried up, and copies give way to fetches for a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from concurrent.futures import CancelledError, wait
+
+import pytest
+
+from rsm_bridge.limits import COPY_PAUSE_SECONDS_MAX
+from rsm_bridge.precedence import Precedence
+from rsm_bridge.worker_pool import Errand, WorkerPool
+
+
+def test_wanted_work_does_not_wait_for_work_ahead_of_time() -> None:
+    release = threading.Event()
+    with WorkerPool(1, "test") as pool:
+        ahead = [pool.submit(Errand(wanted=False), lambda: release.wait(30)) for _ in range(5)]
+        try:
+            assert pool.submit(Errand(), lambda: "here").result(10) == "here"
+            assert not any(job.done() for job in ahead)
+        finally:
+            release.set()
+        assert all(job.result(10) for job in ahead)
+
+
+def test_an_errand_that_becomes_wanted_overtakes_the_others() -> None:
+    release, order = threading.Event(), list[str]()
+    with WorkerPool(1, "test") as pool:
+        pool.submit(Errand(wanted=False), lambda: release.wait(30))
+        first, second = Errand(wanted=False), Errand(wanted=False)
+        jobs = [
+            pool.submit(first, lambda: order.append("first")),
+            pool.submit(second, lambda: order.append("second")),
+        ]
+        pool.want(second)
+        try:
+            jobs[1].result(10)
+            assert order == ["second"]
+            # What follows in the same errand is wanted from the start.
+            assert pool.submit(second, lambda: 7).result(10) == 7
+        finally:
+            release.set()
+        jobs[0].result(10)
+    assert order == ["second", "first"]
+
+
+def test_an_error_reaches_who_waits_and_the_thread_goes_on() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    with WorkerPool(1, "test") as pool:
+        with pytest.raises(ValueError, match="no"):
+            pool.submit(Errand(), fail).result(10)
+        assert pool.submit(Errand(), lambda: 1).result(10) == 1
+
+
+def test_close_ends_the_threads_and_cancels_what_is_queued() -> None:
+    release = threading.Event()
+    before = threading.active_count()
+    pool = WorkerPool(1, "test")
+    running = pool.submit(Errand(), lambda: release.wait(30))
+    queued = pool.submit(Errand(), lambda: True)
+    threading.Timer(0.1, release.set).start()
+    pool.close()
+    assert running.result(0)
+    with pytest.raises(CancelledError):
+        queued.result(0)
+    with pytest.raises(RuntimeError, match="closed"):
+        pool.submit(Errand(), lambda: True)
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_every_job_is_done_once_under_many_submitters() -> None:
+    done = list[int]()
+    with WorkerPool(4, "test") as pool:
+
+        def submit(start: int) -> None:
+            for number in range(start, start + 200):
+                errand = Errand(wanted=number % 3 == 0)
+                futures.append(pool.submit(errand, lambda n=number: done.append(n)))  # type: ignore[misc]
+                if number % 5 == 0:
+                    pool.want(errand)
+
+        futures = list[object]()
+        threads = [threading.Thread(target=submit, args=(1000 * n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert not wait(futures, 30).not_done  # type: ignore[arg-type]
+    assert sorted(done) == [1000 * n + number for n in range(4) for number in range(200)]
+
+
+def test_copies_give_way_while_a_fetch_waits_and_no_longer_than_the_limit() -> None:
+    precedence = Precedence()
+    assert precedence.give_way() == 0.0
+    with precedence.fetching(), precedence.fetching():
+        started = time.monotonic()
+        assert precedence.give_way() >= COPY_PAUSE_SECONDS_MAX * 0.9
+        assert time.monotonic() - started < COPY_PAUSE_SECONDS_MAX + 5
+    assert precedence.give_way() == 0.0
+
+
+def test_a_copy_goes_on_as_soon_as_the_last_fetch_has_its_bytes() -> None:
+    precedence = Precedence()
+
+    async def fetch() -> float:
+        with precedence.fetching():
+            pause = asyncio.get_running_loop().run_in_executor(None, precedence.give_way)
+            await asyncio.sleep(COPY_PAUSE_SECONDS_MAX / 10)
+        return await pause
+
+    assert min(asyncio.run(fetch()) for _ in range(3)) < COPY_PAUSE_SECONDS_MAX * 0.9
