@@ -26,6 +26,7 @@ from rsm_bridge.frame_feed import FeedClosedError, FrameFeed
 from rsm_bridge.limits import COPY_SECONDS_MAX, FRAME_WAIT_SECONDS_MAX, HEARTBEAT_SECONDS
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.proto import rsm_pb2
+from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.wire import CopyMessage, End, File, Frame, Start, parse_copy_request
 
@@ -36,6 +37,7 @@ class Copier:
 
     Attributes:
         give_way: called by the worker before each step; waits while fetches do.
+        running: what the reclaimer asks before a tombstone goes.
         slots: as many as fit the memory budget and the workers.
         options: a topic's conversion options, by its rule.
         finished: told about each finished copy.
@@ -43,6 +45,7 @@ class Copier:
 
     store: ObjectStore
     give_way: Callable[[], float]
+    running: RunningCopies
     executor: Executor
     slots: asyncio.Semaphore
     metrics: Metrics
@@ -78,8 +81,9 @@ class CopyCall:
         )
         heartbeats = asyncio.ensure_future(self._heartbeats())
         try:
-            async with self._slot():
-                directory = await self._copy(first.segment, started + COPY_SECONDS_MAX)
+            with self.copier.running.of(first.segment.segment_id):
+                async with self._slot():
+                    directory = await self._copy(first.segment, started + COPY_SECONDS_MAX)
             await self._write(
                 rsm_pb2.CopyResponse(result=rsm_pb2.CopyResult(custom_metadata=custom_metadata(directory)))
             )
@@ -144,7 +148,7 @@ class CopyCall:
         """Feeds one attempt from `message` on and waits for its end."""
         self.attempt = attempt
         loop = asyncio.get_running_loop()
-        worker = loop.run_in_executor(self.copier.executor, store_segment, self.copier.store, attempt)
+        worker = loop.run_in_executor(self.copier.executor, self._work, attempt)
         self.running.append(worker)
         try:
             while True:
@@ -166,6 +170,11 @@ class CopyCall:
         except asyncio.CancelledError:
             worker.add_done_callback(_retrieve)
             raise
+
+    def _work(self, attempt: CopyAttempt) -> Directory:
+        # Longer than the call: a worker that hangs in a put outlives the broker's patience.
+        with self.copier.running.of(attempt.segment.segment_id):
+            return store_segment(self.copier.store, attempt)
 
     async def _restart(self, reason: str) -> Frame:
         """Asks for the log bytes once more and drops what was still on its way."""

@@ -41,7 +41,9 @@ INDEX_HEAD_BYTES = 256 * KIB  # first read of an index whose directory size is n
 
 # Control calls.
 DELETE_SECONDS_MAX = 10.0
-LATE_COPY_SECONDS = 15.0  # a tombstone without an index stays so long, whatever reclaim_grace: a copy may be ending
+LATE_COPY_SECONDS = 15.0  # a tombstone without an index stays so long, whatever reclaim_grace: a copy may be on its way
+LATE_PUT_SECONDS = 600.0  # how long after its deadline another bridge's put, with all retries, may still land
+COPY_RECHECK_SECONDS = 1.0  # a tombstone waits for a copy of this process: look again
 TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving index
 
 # Processes around the calls.

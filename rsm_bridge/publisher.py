@@ -29,6 +29,7 @@ from rsm_bridge.metrics import Metrics
 from rsm_bridge.niceness import be_nice
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Reclaimer
+from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
 from rsm_bridge.store import ObjectStore, first_line
@@ -66,6 +67,7 @@ class Publisher:
     store: ObjectStore
     metrics: Metrics
     log: structlog.typing.FilteringBoundLogger
+    copies: RunningCopies
     _topics: dict[bytes, _Topic] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _opening: threading.Lock = field(default_factory=threading.Lock)
@@ -138,7 +140,7 @@ class Publisher:
                 topic.run = TableRun(self.store, self._open_catalog(), topic_id, self.settings.catalog.namespace)
             result = topic.run.run()
             self._record(topic_id, result, time.monotonic() - started)
-            retry_after = Reclaimer(self.store, self.settings.reclaim_grace, self.metrics).reclaim(result)
+            retry_after = self._reclaimer().reclaim(result)
             topic.failures = 0
         except Exception as error:  # noqa: BLE001 - any failure is retried from the head
             topic.failures += 1
@@ -150,6 +152,9 @@ class Publisher:
             topic.running = False
             if retry_after is not None:
                 topic.due = min(topic.due, time.monotonic() + retry_after)
+
+    def _reclaimer(self) -> Reclaimer:
+        return Reclaimer(self.store, self.settings.reclaim_grace, self.metrics, self.copies)
 
     def _open_catalog(self) -> Catalog:
         with self._opening:

@@ -12,19 +12,21 @@ from dataclasses import dataclass
 
 from iceberg_catalog.plan_types import PartState, SegmentState
 from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.limits import COPY_SECONDS_MAX, LATE_COPY_SECONDS
+from rsm_bridge.limits import COPY_RECHECK_SECONDS, COPY_SECONDS_MAX, LATE_COPY_SECONDS, LATE_PUT_SECONDS
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.publish_table import RunResult
+from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.store import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
 class Reclaimer:
-    """`grace` is in seconds."""
+    """`grace` is in seconds; `copies` are those of this process."""
 
     store: ObjectStore
     grace: float
     metrics: Metrics
+    copies: RunningCopies
 
     def reclaim(self, result: RunResult) -> float | None:
         """Deletes what is due; returns the seconds until more may be, None when nothing waits."""
@@ -37,6 +39,8 @@ class Reclaimer:
             if known.data is not None and known.data.key in named:
                 continue
             left = self._fence(known) - (now_ms - known.deletion.time_ms) / 1000
+            if left <= 0 and known.key.segment_id in self.copies:
+                left = COPY_RECHECK_SECONDS
             if left > 0:
                 waits.append(left)
                 continue
@@ -47,10 +51,14 @@ class Reclaimer:
         return min(waits, default=None)
 
     def _fence(self, known: KnownSegment) -> float:
-        """Seconds a tombstone lives. One that replaced no index must outlive every copy that could still finish."""
+        """Seconds a tombstone lives at least.
+
+        One that replaced no index must outlive every copy that could still finish: those of this process are known,
+        one of another bridge ends with its deadline and the put it has begun.
+        """
         if known.segment is None:
             single = self.store.single_process
-            return max(self.grace, LATE_COPY_SECONDS if single else COPY_SECONDS_MAX)
+            return max(self.grace, LATE_COPY_SECONDS if single else COPY_SECONDS_MAX + LATE_PUT_SECONDS)
         return self.grace
 
     @staticmethod

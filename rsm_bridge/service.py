@@ -27,6 +27,7 @@ from rsm_bridge.niceness import be_nice
 from rsm_bridge.open_store import open_store
 from rsm_bridge.precedence import Precedence
 from rsm_bridge.publisher import Publisher
+from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings, parse_listen
@@ -84,7 +85,8 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             decoding=stack.enter_context(WorkerPool(os.cpu_count() or 1, "decode")),
             precedence=Precedence(),
         )
-        publisher = Publisher(settings, store, metrics, logger("publisher"))
+        running = RunningCopies()
+        publisher = Publisher(settings, store, metrics, logger("publisher"), running)
 
         def finished(segment: SegmentMetadata, directory: Directory) -> None:
             _count_copy(metrics, segment, directory)
@@ -94,6 +96,7 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             copier=Copier(
                 store=store,
                 give_way=fetch_pools.precedence.give_way,
+                running=running,
                 executor=pools["copy"],
                 slots=asyncio.Semaphore(slots),
                 metrics=metrics,
