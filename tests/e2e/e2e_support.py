@@ -157,7 +157,7 @@ def read(
             for message in consumer.consume(2000, 0.5):
                 error = message.error()
                 if error is None:
-                    _note(found, message)
+                    note(found, message)
                     deadline = time.monotonic() + PATIENCE_S
                 elif error.code() == KafkaError._PARTITION_EOF:
                     return found
@@ -168,7 +168,8 @@ def read(
     return dict(list(found.items())[:count])
 
 
-def _note(found: dict[int, Rec], message: Message) -> None:
+def note(found: dict[int, Rec], message: Message) -> None:
+    """Adds a consumed record; fails when its offset came before."""
     offset = message.offset()
     assert offset is not None
     assert offset not in found, f"offset {offset} came twice"
