@@ -18,7 +18,7 @@ from grpc import aio
 
 from converter.types import IndexType, SegmentMetadata
 from rsm_bridge.copy_call import Copier, CopyCall
-from rsm_bridge.deletes import Deleter
+from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.fetcher import Fetcher
 from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_CHUNK_BYTES, FETCH_FRAME_BYTES, PROTOCOL_VERSION
@@ -47,7 +47,7 @@ class Handlers:
     limits: LimitSettings
     metrics: Metrics
     log: structlog.typing.FilteringBoundLogger
-    deleted: Callable[[SegmentMetadata], None]
+    deleted: Callable[[SegmentMetadata, Outcome], None]
     _copies: int = field(default=0, init=False)
     _fetches: int = field(default=0, init=False)
 
@@ -113,8 +113,9 @@ class Handlers:
             loop = asyncio.get_running_loop()
             async with asyncio.timeout(DELETE_SECONDS_MAX):
                 outcome = await loop.run_in_executor(self.control, self.deleter.delete, segment)
-            self.fetcher.forget(segment.segment_id)
-            self.deleted(segment)
+            if outcome != "unknown_id":  # nothing of an unknown one is cached
+                self.fetcher.forget(segment.segment_id)
+            self.deleted(segment, outcome)
             return {"outcome": outcome}
 
         await self._guard("delete", context, serve)

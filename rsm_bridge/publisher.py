@@ -91,17 +91,23 @@ class Publisher:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def notify(self, topic_id: bytes) -> None:
-        """Something about the topic changed in the store. Any thread; never waits for a run."""
-        now = time.monotonic()
+    def notify(self, topic_id: bytes, later: float = 0.0) -> None:
+        """Something about the topic changed in the store. Any thread; never waits for a run.
+
+        Args:
+            topic_id: of the topic.
+            later: seconds the run may wait beyond the publish interval; an earlier notice does not wait with it.
+        """
+        since = time.monotonic() + later
+        due = since + self.settings.publish_interval
         with self._lock:
             topic = self._topics.get(topic_id)
-            if topic is None or topic.due == float("inf"):
-                due = now + self.settings.publish_interval
-                if topic is None:
-                    self._topics[topic_id] = _Topic(due, now)
-                else:
-                    topic.due, topic.waiting_since = due, now
+            if topic is None:
+                self._topics[topic_id] = _Topic(due, since)
+            elif due < topic.due:
+                if topic.due == float("inf") or since < topic.waiting_since:
+                    topic.waiting_since = since
+                topic.due = due
 
     def _schedule(self) -> None:
         next_listing = 0.0
@@ -115,7 +121,7 @@ class Publisher:
                 for _, topic in due:
                     topic.running, topic.due = True, float("inf")
                 waiting = [t.waiting_since for t in self._topics.values() if t.running or t.due != float("inf")]
-            self.metrics.publish_lag.set(now - min(waiting, default=now))
+            self.metrics.publish_lag.set(max(0.0, now - min(waiting, default=now)))
             for key, topic in due:
                 if self._pool is not None:
                     self._pool.submit(self._run, key, topic)

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from converter.index_model import Directory
 from converter.types import ConvertOptions, SegmentMetadata
 from rsm_bridge.copy_call import Copier
-from rsm_bridge.deletes import Deleter
+from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.fetcher import Fetcher, FetchPools
 from rsm_bridge.handlers import Handlers
-from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
+from rsm_bridge.limits import COPY_MEMORY_BYTES, LATE_COPY_SECONDS, MIB
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
 from rsm_bridge.logs import logger
 from rsm_bridge.metrics import Metrics, serve_metrics
@@ -92,6 +92,11 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             _count_copy(metrics, segment, directory)
             publisher.notify(segment.topic_id)
 
+        def deleted(segment: SegmentMetadata, outcome: Outcome) -> None:
+            # Nothing that can be published has changed; the tombstone alone is to go, when its fence is over.
+            late = LATE_COPY_SECONDS if outcome == "unknown_id" else 0.0
+            publisher.notify(segment.topic_id, late)
+
         handlers = Handlers(
             copier=Copier(
                 store=store,
@@ -110,7 +115,7 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             limits=settings.limits,
             metrics=metrics,
             log=logger("request"),
-            deleted=lambda segment: publisher.notify(segment.topic_id),
+            deleted=deleted,
         )
         metrics_address = None
         if settings.metrics_listen is not None:

@@ -1,0 +1,55 @@
+"""When a notice makes a topic due: an early one is never held up by one that may wait."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from rsm_bridge.logs import logger
+from rsm_bridge.metrics import Metrics
+from rsm_bridge.open_store import open_store
+from rsm_bridge.publisher import Publisher
+from rsm_bridge.running_copies import RunningCopies
+from tests.support.bridge_process import test_settings
+
+TOPIC = b"t" * 16
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> Publisher:
+    settings = test_settings(tmp_path, publish_interval="5s")
+    return Publisher(settings, open_store(settings), Metrics(), logger("test"), RunningCopies())
+
+
+def due_in(publisher: Publisher) -> float:
+    return publisher._topics[TOPIC].due - time.monotonic()
+
+
+def test_a_notice_that_may_wait_waits_longer(publisher: Publisher) -> None:
+    publisher.notify(TOPIC, 15.0)
+    assert 19 < due_in(publisher) <= 20
+
+
+def test_a_later_notice_does_not_put_off_an_earlier_one(publisher: Publisher) -> None:
+    publisher.notify(TOPIC)
+    publisher.notify(TOPIC, 15.0)
+    assert due_in(publisher) <= 5
+
+
+def test_an_urgent_notice_overtakes_one_that_may_wait(publisher: Publisher) -> None:
+    publisher.notify(TOPIC, 15.0)
+    publisher.notify(TOPIC)
+    assert due_in(publisher) <= 5
+    assert publisher._topics[TOPIC].waiting_since <= time.monotonic()
+
+
+def test_running_copies_are_counted_by_segment() -> None:
+    copies = RunningCopies()
+    with copies.of(b"a"):
+        with copies.of(b"a"):
+            assert b"a" in copies
+        assert b"a" in copies
+        assert b"b" not in copies
+    assert b"a" not in copies
