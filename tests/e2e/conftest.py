@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,11 @@ BRIDGE_SETTINGS = {
 }
 
 
-def start_pair(folder: Path, options: BrokerOptions | None = None) -> Pair:
-    bridge = Bridge(folder / "bridge", BRIDGE_SETTINGS)
+def start_pair(
+    folder: Path, options: BrokerOptions | None = None, *, bridge_settings: Mapping[str, Any] | None = None
+) -> Pair:
+    """A bridge and a broker, running; `bridge_settings` win over those all tests share."""
+    bridge = Bridge(folder / "bridge", {**BRIDGE_SETTINGS, **(bridge_settings or {})})
     options = options or BrokerOptions(version=os.environ.get("KAFKA_VERSION", KAFKA_VERSION))
     broker = KafkaBroker(folder / "broker", tierberg(bridge.target, cluster_name="e2e"), options)
     bridge.start()
