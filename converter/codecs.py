@@ -7,6 +7,7 @@ the low three bits of the batch attributes. Snappy is Kafka's xerial framing, or
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -161,10 +162,16 @@ def _lz4(data: memoryview, out: PlainBuffer, limit: int) -> None:
         chunk = b""
 
 
+class _ZstdContext(threading.local):
+    """One decompression context per thread: making one costs as much as decompressing a small batch."""
+
+    def __init__(self) -> None:
+        self.decompressor: Any = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+
+
 def _zstd(data: memoryview, out: PlainBuffer, limit: int) -> None:
     start = out.size
-    decompressor: Any = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
-    with decompressor.stream_reader(data, read_across_frames=True) as reader:
+    with _ZSTD.decompressor.stream_reader(data, read_across_frames=True) as reader:
         while True:
             allowed = limit - (out.size - start)
             room = out.room(min(_piece_bytes(data), allowed + 1))
@@ -177,6 +184,7 @@ def _zstd(data: memoryview, out: PlainBuffer, limit: int) -> None:
 
 
 _ZSTD_WINDOW_BYTES_MAX = 128 * limits.MIB
+_ZSTD = _ZstdContext()
 
 #: What the libraries raise beyond Python's own exceptions.
 _CODEC_ERRORS: tuple[type[Exception], ...] = (

@@ -177,7 +177,7 @@ class SegmentParser:
         row_base, delta_base = self._rows, self._deltas
         self._number_rows(batches, decodable, servable & (sums[:, EXACT] == 1))
         rows, deltas = self._fill(batches, raw, plain, places, sums)
-        starts, scratch = self._scratch_for(np.where(servable, plain_sizes, 0))
+        starts, scratch = self._scratch_for(np.where(servable, plain_sizes, 0), extents["source"] == 1)
         equal = prove(
             raw, plain, batches, places, servable, rows.buffers, deltas, scratch, starts, row_base, delta_base
         )
@@ -228,16 +228,23 @@ class SegmentParser:
         rows.replace_bad_header_names()
         return rows, deltas
 
-    def _scratch_for(self, sizes: Int64Array) -> tuple[Int64Array, UInt8Array]:
-        """Where each rebuilt batch goes, and a buffer they fit in."""
-        ends = np.cumsum(sizes)
-        total = int(ends[-1])
+    def _scratch_for(self, sizes: Int64Array, lasting: BoolArray) -> tuple[Int64Array, UInt8Array]:
+        """Where each rebuilt batch goes, and a buffer they fit in.
+
+        Only `lasting` batches are looked at after the proof. The others share one place at the end, which the
+        processor's cache then holds.
+        """
+        lengths = np.where(lasting, sizes, 0)
+        ends = np.cumsum(lengths)
+        kept = int(ends[-1])
+        starts = np.where(lasting, ends - lengths, kept)
+        total = kept + int(np.where(lasting, 0, sizes).max())
         if total > len(self._scratch):
             self._scratch = np.empty(total, dtype=np.uint8)
         scratch = self._scratch
         if len(scratch) > limits.SCRATCH_BYTES_MAX:
             self._scratch = np.empty(0, dtype=np.uint8)
-        return ends - sizes, scratch
+        return starts, scratch
 
     def _collect_kept(self, batches: BatchTable, raw: UInt8Array, sizes: Int64Array) -> list[memoryview | bytes]:
         """Number and copy the kept bytes; consecutive kept batches are one piece."""

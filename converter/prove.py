@@ -81,7 +81,7 @@ def prove(
 
     raw, plain, batches and extents are those of records.measure(). The rows of a batch are `rows` from row_start -
     row_base on, its exact timestamp deltas `deltas` from timestamps_start - delta_base on. `scratch` receives the
-    rebuilt batch i, without its CRC, at starts[i] and must be long enough.
+    rebuilt batch i, without its CRC, at starts[i] and must be long enough; batches may share a place.
     """
     equal = np.zeros(len(batches), dtype=np.bool_)
     _prove(
