@@ -1,0 +1,123 @@
+"""The store behind the S3 protocol: segments, indexes and tombstones over HTTP, tables that point there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from pyiceberg.catalog.sql import SqlCatalog
+
+from stack.waiting import wait_for
+from tests.e2e.conftest import start_pair
+from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+BUCKET = "history"
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """An S3 server on loopback with one bucket."""
+
+    host: str
+    port: int
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def client(self) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+
+    def keys(self, prefix: str) -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
+
+
+@pytest.fixture(scope="module")
+def bucket() -> Iterator[Bucket]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    made = Bucket(host, port)
+    made.client.create_bucket(Bucket=BUCKET)
+    yield made
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def s3_pair(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    store = {
+        "url": f"s3://{BUCKET}/tierberg",
+        "options": {
+            "endpoint": bucket.endpoint,
+            "region": REGION,
+            "access_key_id": "test",
+            "secret_access_key": "test",
+            "allow_http": "true",
+            "virtual_hosted_style_request": "false",
+        },
+        # The test server is slow and shares two cores with the broker; its time is not what is tested.
+        "fetch_timeout": "10s",
+    }
+    started = start_pair(tmp_path_factory.mktemp("s3"), bridge_settings={"store": store})
+    yield started
+    started.broker.stop()
+    started.bridge.stop()
+
+
+def catalog(pair: Pair, bucket: Bucket) -> SqlCatalog:
+    folder = pair.bridge.folder
+    return SqlCatalog(
+        "tierberg",
+        **{
+            "uri": f"sqlite:///{folder / 'catalog.db'}",
+            "warehouse": (folder / "warehouse").as_uri(),
+            "s3.endpoint": bucket.endpoint,
+            "s3.region": REGION,
+            "s3.access-key-id": "test",
+            "s3.secret-access-key": "test",
+        },
+    )
+
+
+def test_history_in_a_bucket(s3_pair: Pair, bucket: Bucket) -> None:
+    pair, draw = s3_pair, random.Random(3)
+    pair.admin.create_topic("lake")
+    sender = Sender(pair.broker, "lake", compression_type="zstd")
+    records = [Rec(draw.choice([None, b"k"]), draw.randbytes(900), (("h", None),)) for _ in range(4000)]
+    sender.send(records)
+    wait_tiered(pair, "lake")
+    same(read(pair.broker, "lake"), sender.log.committed)
+    topic_id = pair.admin.topic_id("lake")
+    assert bucket.keys(f"tierberg/index/{topic_id}/")
+    assert bucket.keys(f"tierberg/data/{topic_id}/")
+
+    lake = catalog(pair, bucket)
+    wait_for("all rows to be published", lambda: lake.load_table("kafka.lake").scan().count() == 4000, 60, 0.5)
+    rows = lake.load_table("kafka.lake").scan().to_arrow()
+    same(rows_by_offset(rows), sender.log.committed)
+
+    pair.bridge.kill()
+    pair.bridge.start()
+    same(read(pair.broker, "lake"), sender.log.committed)
+
+    pair.admin.delete_topic("lake")
+    wait_for("rows to leave", lambda: lake.load_table("kafka.lake").scan().count() == 0, 30, 0.5)
+    everything = [f"tierberg/{kind}/{topic_id}/" for kind in ("index", "data", "kept")]
+    wait_for("objects to leave", lambda: not any(bucket.keys(prefix) for prefix in everything), 60, 0.5)
+    lake.close()
