@@ -52,7 +52,7 @@ def _favour_calls() -> None:
 
 
 def _share_heaps() -> None:
-    """All threads allocate from a few heaps: with one for each, as glibc likes, freed megabytes stay where they were."""
+    """All threads allocate from a few heaps: with one for each, as glibc likes, freed megabytes lie idle in them."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # other C libraries have other allocators
         mallopt(_M_ARENA_MAX, _HEAPS_MAX)
