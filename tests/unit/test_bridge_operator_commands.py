@@ -1,0 +1,135 @@
+"""`tierberg verify` and `inspect`, on a store a real bridge has filled: what an operator sees, sound and damaged."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from converter.types import IndexType
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from rsm_bridge.cli import app
+from rsm_bridge.layout import IndexKey
+from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.kafka_log import LogBuilder, aborted_transaction
+from tests.support.shim_client import Segment, ShimClient, segment_of
+
+
+@dataclass(frozen=True)
+class Store:
+    """A data folder after a bridge has stopped: one segment with an aborted transaction and a damaged batch."""
+
+    folder: Path
+    segment: Segment
+    deleted: Segment
+
+    def key(self, segment: Segment) -> str:
+        return str(
+            IndexKey(segment.topic_id, segment.partition, segment.end_offset, segment.start_offset, segment.segment_id)
+        )
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(app, [*arguments, "--data-dir", str(self.folder)])
+
+    def only(self, kind: str) -> Path:
+        (found,) = (self.folder / "store" / kind / self.segment.topic_id.hex()).rglob("0*-*")
+        return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    log = LogBuilder().fill(batches=5, records=20, size=300)
+    aborted = log.batch(
+        [b"never seen"] * 3, producer_id=7, producer_epoch=0, base_sequence=0, attributes=0x10, visible=False
+    )
+    log.control(7, commit=False)
+    log.batch([b"broken"] * 20, bad_crc=True, visible=False)
+    log.fill(batches=4, records=20, size=300)
+    files = {IndexType.TRANSACTION: aborted_transaction(7, aborted[0].offset, aborted[-1].offset + 1, log.next_offset)}
+    segment = segment_of(log, topic="orders", files=files)
+    other = segment_of(LogBuilder().fill(batches=2), topic="gone")
+    with bridge_thread(test_settings(tmp_path, reclaim_grace="1h")) as running, ShimClient(running.address) as shim:
+        kept = shim.copied(segment)
+        deleted = shim.copied(other)
+        _wait_for_rows(tmp_path, "orders", 180)
+        _wait_for_rows(tmp_path, "gone", 20)
+        shim.delete(deleted)
+        _wait_for_rows(tmp_path, "gone", 0)
+    return Store(tmp_path, kept, deleted)
+
+
+def _wait_for_rows(folder: Path, table: str, rows: int) -> None:
+    catalog = open_catalog(embedded_settings(folder))
+    end = time.monotonic() + 20
+    while not catalog.table_exists(("kafka", table)) or catalog.load_table(("kafka", table)).scan().count() != rows:
+        assert time.monotonic() < end, "never published"
+        time.sleep(0.1)
+
+
+def test_a_sound_store_is_proved(store: Store) -> None:
+    result = store.run("verify")
+    assert result.exit_code == 0, result.output
+    assert "1 segments with" in result.output
+    assert "1 tombstones" in result.output
+    assert "180 rows" in result.output
+    assert "no damage" in result.output
+
+
+def test_only_one_topic(store: Store) -> None:
+    assert "0 segments" in store.run("verify", "--topic", "elsewhere").output
+    assert "1 segments" in store.run("verify", "--topic", "orders").output
+
+
+@pytest.mark.parametrize("kind", ["data", "kept", "index"])
+def test_damage_is_found_and_named(store: Store, kind: str) -> None:
+    path = store.only(kind)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    result = store.run("verify")
+    assert result.exit_code == 1
+    assert store.key(store.segment) in result.output
+    assert "corrupt_object" in result.output
+    assert "damaged" in result.output
+
+
+def test_a_lost_data_file_is_found(store: Store) -> None:
+    store.only("data").unlink()
+    result = store.run("verify")
+    assert result.exit_code == 1
+    assert store.only("index").name in result.output
+
+
+def test_inspect_index_says_what_was_withheld_and_why(store: Store) -> None:
+    result = store.run("inspect", "index", store.key(store.segment))
+    assert result.exit_code == 0, result.output
+    assert f"topic        orders-0  id {store.segment.topic_id.hex()}  cluster test" in result.output
+    assert "quarantined  bad_crc: 1 batches, 20 records" in result.output
+    assert "kept         no_rows: 2 batches" in result.output
+    assert "rows 180" in result.output
+    assert "conflict" not in result.output
+
+
+def test_inspect_segment_lists_batches(store: Store) -> None:
+    result = store.run("inspect", "segment", store.key(store.segment), "--batches", "12")
+    assert result.exit_code == 0, result.output
+    assert "bad_crc" in result.output
+    by_file = store.run("inspect", "segment", str(store.only("index")), "--batches", "12")
+    assert by_file.output == result.output
+
+
+def test_inspect_shows_a_tombstone_and_the_index_in_it(store: Store) -> None:
+    result = store.run("inspect", "index", store.key(store.deleted))
+    assert result.exit_code == 0, result.output
+    assert "tombstone    deleted at " in result.output
+    assert "topic        gone-0" in result.output
+
+
+@pytest.mark.parametrize("target", ["index/none", "no/such/file"])
+def test_inspect_of_nothing_says_so(store: Store, target: str) -> None:
+    result = store.run("inspect", "index", target)
+    assert result.exit_code == 1
+    assert target in result.output
