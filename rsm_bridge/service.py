@@ -117,13 +117,7 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             log=logger("request"),
             deleted=deleted,
         )
-        metrics_address = None
-        if settings.metrics_listen is not None:
-            host, port = _host_port(settings.metrics_listen)
-            page, port = serve_metrics(metrics, host, port)
-            stack.callback(page.server_close)
-            stack.callback(page.shutdown)
-            metrics_address = f"{host}:{port}"
+        metrics_address = _metrics_page(settings, metrics, stack)
         server = Server(settings, handlers, log)
         address = await server.start()
         publisher.start()
@@ -132,6 +126,17 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
         finally:
             await server.stop()
             await asyncio.to_thread(publisher.stop)
+
+
+def _metrics_page(settings: Settings, metrics: Metrics, stack: contextlib.ExitStack) -> str | None:
+    """Serves the page, if there is to be one, until `stack` ends; returns its address with the real port."""
+    if settings.metrics_listen is None:
+        return None
+    host, port = _host_port(settings.metrics_listen)
+    page, port = serve_metrics(metrics, host, port)
+    stack.callback(page.server_close)
+    stack.callback(page.shutdown)
+    return f"{host}:{port}"
 
 
 def _host_port(listen: str) -> tuple[str, int]:
