@@ -83,11 +83,23 @@ def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:
     """The state recorded by `snapshot` or its newest ancestor that records one."""
     current: Snapshot | None = snapshot
     while current is not None:
-        summary = current.summary.additional_properties if current.summary is not None else {}
-        if STATE_KEY in summary and STATE_SHA256 in summary:
-            return StateRef(summary[STATE_KEY], summary[STATE_SHA256])
+        if (state := _named_state(current)) is not None:
+            return state
         parent = current.parent_snapshot_id
         current = table.metadata.snapshot_by_id(parent) if parent is not None else None
+    return None
+
+
+def recorded_states(table: Table) -> set[StateRef]:
+    """The states that the table's kept snapshots name, of every branch and tag."""
+    states = (_named_state(snapshot) for snapshot in table.metadata.snapshots)
+    return {state for state in states if state is not None}
+
+
+def _named_state(snapshot: Snapshot) -> StateRef | None:
+    summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
+    if STATE_KEY in summary and STATE_SHA256 in summary:
+        return StateRef(summary[STATE_KEY], summary[STATE_SHA256])
     return None
 
 

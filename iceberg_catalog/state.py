@@ -1,4 +1,4 @@
-"""The recorded state of all partitions of one table, as one immutable object named by its content.
+"""The recorded state of all partitions of one table, as one immutable object, named by its content and its commit.
 
 It is not in the snapshot's summary itself: a thousand partitions over twenty kept snapshots would outgrow
 metadata.json. The summary names the object and its SHA-256; the object is put before the commit that names it.

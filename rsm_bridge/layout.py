@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,16 @@ def index_prefix(topic_id: bytes, partition: int | None = None) -> str:
     """Prefix of all indexes of a topic id, or of one of its partitions."""
     prefix = f"{INDEX_ROOT}{topic_id.hex()}/"
     return prefix if partition is None else f"{prefix}{partition}/"
+
+
+def state_prefix(table_uuid: uuid.UUID) -> str:
+    """Prefix of all recorded states of a table."""
+    return f"{STATE_ROOT}{table_uuid}/"
+
+
+def state_key(table_uuid: uuid.UUID, sha256: str, commit_id: str) -> str:
+    """Key of the state that one attempt to commit records: its content's hash, and whose it is."""
+    return f"{state_prefix(table_uuid)}{sha256}-{commit_id}.json"
 
 
 def new_attempt_id() -> bytes:

@@ -50,6 +50,7 @@ TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving ind
 PUBLISH_QUEUE_MAX = 100_000
 PUBLISH_BACKOFF_SECONDS_MIN = 0.5
 PUBLISH_BACKOFF_SECONDS_MAX = 30.0
+STATE_SWEEP_COMMITS = 16  # a table's state objects are listed once in so many commits
 RELIST_SECONDS = 60.0
 STOP_GRACE_SECONDS = 10.0
 WITHDRAWN_SECONDS = 24 * 3600  # publish rule R4

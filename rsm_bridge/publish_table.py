@@ -22,14 +22,15 @@ from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import Derive, LiveFile, PartState, Plan, Segment, SegmentState, UseMain
-from iceberg_catalog.state import StateRef, decode_state, encode_state
+from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import ensure_table, find_table
 from rsm_bridge import failpoints
 from rsm_bridge.derived import Cut, DerivedFile, write_derived
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, read_footer, read_known
-from rsm_bridge.layout import STATE_ROOT, index_prefix, parse_index_key
+from rsm_bridge.layout import index_prefix, parse_index_key
 from rsm_bridge.limits import WITHDRAWN_SECONDS
+from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
 
 
@@ -62,6 +63,10 @@ class TableRun:
     namespace: str
     _live: LiveFiles = field(default_factory=LiveFiles)
     _known: dict[str, KnownSegment] = field(default_factory=dict)
+    _state_objects: StateObjects = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._state_objects = StateObjects(self.store)
 
     def run(self) -> RunResult:
         """Brings the table up to what the store holds.
@@ -175,21 +180,22 @@ class TableRun:
     def _commit(
         self, head: Head, change: Change, states: Mapping[int, PartState], rewinds: Mapping[str, int | None]
     ) -> Head:
-        data, sha256 = encode_state(states)
-        key = f"{STATE_ROOT}{head.table.metadata.table_uuid}/{sha256}.json"
-        self.store.put_if_absent(key, data)
+        commit_id = uuid.uuid4().hex
+        recorded = self._state_objects.put(head.table, states, commit_id)
+        swept = self._state_objects.before_commit(head.table)
         failpoints.hit("before-commit")
         outcome = commit(
             self.catalog,
             head,
             change,
-            StateRef(key, sha256),
-            commit_id=uuid.uuid4().hex,
+            recorded,
+            commit_id=commit_id,
             as_of_ms=int(time.time() * 1000),
             summary={f"tierberg.rewind.{partition}": str(offset) for partition, offset in rewinds.items()},
         )
         if outcome.kind != "committed" or outcome.table is None:
             raise RetryRunError(f"the commit ended as {outcome.kind}: {outcome.error}")
+        self._state_objects.after_commit(outcome.table, swept)
         return self._live.read(outcome.table)
 
     def _added(

@@ -235,8 +235,10 @@ def rows_by_offset(table: pa.Table, partition: int = 0) -> dict[int, Rec]:
 
 
 def store_objects(pair: Pair, topic_id: str) -> list[Path]:
-    """Every object of a topic in the embedded store."""
-    root = pair.bridge.folder / "store"
-    return [
-        path for kind in ("index", "data", "kept") for path in (root / kind / topic_id).rglob("*") if path.is_file()
-    ]
+    """Every object of a topic in the embedded store, whatever its kind."""
+    return [path for path in (pair.bridge.folder / "store").rglob("*") if topic_id in str(path) and path.is_file()]
+
+
+def state_objects(pair: Pair) -> list[Path]:
+    """Recorded states of all tables: they hold offsets, no records, and stay with the snapshots that name them."""
+    return [path for path in (pair.bridge.folder / "store" / "state").rglob("*") if path.is_file()]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 
+from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
+from rsm_bridge.limits import STATE_SWEEP_COMMITS
 from stack.waiting import wait_for
 from tests.e2e.e2e_support import (
     Pair,
@@ -20,6 +23,7 @@ from tests.e2e.e2e_support import (
     row_count,
     rows_by_offset,
     same,
+    state_objects,
     store_objects,
     wait_rows,
     wait_tiered,
@@ -97,6 +101,9 @@ def test_a_deleted_topic_leaves_nothing(pair: Pair) -> None:
     seconds_until("rows of a deleted topic to leave", lambda: row_count(pair, "doomed") == 0, GONE_S)
     seconds_until("its objects to leave the store", lambda: not store_objects(pair, topic_id), EMPTY_S)
     assert "doomed" not in pair.admin.topic_names()
+    # What is left are states of snapshots that the table still has: offsets, no records.
+    per_table = Counter(path.parent for path in state_objects(pair))
+    assert max(per_table.values()) <= SNAPSHOTS_KEPT_MAX + STATE_SWEEP_COMMITS, per_table
 
 
 def test_a_topic_made_again_has_its_own_rows_only(pair: Pair) -> None:
