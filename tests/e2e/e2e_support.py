@@ -154,7 +154,7 @@ def read(
         consumer.assign([TopicPartition(topic, partition, start)])
         while count is None or len(found) < count:
             assert time.monotonic() < deadline, f"no record of {topic} for {PATIENCE_S} s after {len(found)}"
-            for message in consumer.consume(2000, 0.5):
+            for message in consumer.consume(2000 if count is None else min(2000, count - len(found)), 0.5):
                 error = message.error()
                 if error is None:
                     note(found, message)
@@ -165,7 +165,7 @@ def read(
                     assert error.retriable(), str(error)
     finally:
         consumer.close()
-    return dict(list(found.items())[:count])
+    return found
 
 
 def note(found: dict[int, Rec], message: Message) -> None:
