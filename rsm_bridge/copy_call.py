@@ -23,7 +23,7 @@ from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.frame_feed import FeedClosedError, FrameFeed
-from rsm_bridge.limits import COPY_SECONDS_MAX, FRAME_WAIT_SECONDS_MAX, HEARTBEAT_SECONDS
+from rsm_bridge.limits import CANCEL_NOTICE_SECONDS, COPY_SECONDS_MAX, FRAME_WAIT_SECONDS_MAX, HEARTBEAT_SECONDS
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.running_copies import RunningCopies
@@ -193,6 +193,8 @@ class CopyCall:
         except TimeoutError as error:
             raise BridgeError("deadline", f"no message for {FRAME_WAIT_SECONDS_MAX:.0f} s") from error
         if not isinstance(data, bytes):  # gRPC's end-of-stream mark
+            # A call that is over, by its deadline or a lost client, looks like this too, until gRPC cancels us.
+            await asyncio.sleep(CANCEL_NOTICE_SECONDS)
             raise BridgeError("bad_request", "the client closed the call before `end`")
         return parse_copy_request(data)
 

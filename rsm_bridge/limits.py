@@ -27,6 +27,7 @@ COPY_MEMORY_BYTES = 112 * MIB  # what one running copy is charged against the me
 HEARTBEAT_SECONDS = 2.0
 COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline
 FRAME_WAIT_SECONDS_MAX = 60.0  # a client that sends nothing for so long is gone
+CANCEL_NOTICE_SECONDS = 0.5  # from the end of a cancelled call's messages until gRPC tells of the cancellation
 COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait
 UPLOAD_PART_BYTES = 8 * MIB
 UPLOAD_PARTS_IN_FLIGHT_MAX = 2
