@@ -189,7 +189,7 @@ class CopyCall:
     async def _read(self) -> CopyMessage:
         try:
             async with asyncio.timeout(FRAME_WAIT_SECONDS_MAX):
-                data = await self.context.read()
+                data: object = await self.context.read()
         except TimeoutError as error:
             raise BridgeError("deadline", f"no message for {FRAME_WAIT_SECONDS_MAX:.0f} s") from error
         if not isinstance(data, bytes):  # gRPC's end-of-stream mark
