@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ import structlog
 from grpc import aio
 
 from converter.types import IndexType, SegmentMetadata
+from rsm_bridge.call_pool import CallPool
 from rsm_bridge.copy_call import Copier, CopyCall
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.errors import BridgeError
@@ -43,7 +43,7 @@ class Handlers:
     copier: Copier
     fetcher: Fetcher
     deleter: Deleter
-    control: Executor
+    control: CallPool
     limits: LimitSettings
     metrics: Metrics
     log: structlog.typing.FilteringBoundLogger
@@ -110,9 +110,8 @@ class Handlers:
 
         async def serve() -> dict[str, object]:
             segment = self._bind(parse(rsm_pb2.DeleteSegmentRequest(), request).segment)
-            loop = asyncio.get_running_loop()
             async with asyncio.timeout(DELETE_SECONDS_MAX):
-                outcome = await loop.run_in_executor(self.control, self.deleter.delete, segment)
+                outcome = await self.control.submit(self.deleter.delete, segment)
             if outcome != "unknown_id":  # nothing of an unknown one is cached
                 self.fetcher.forget(segment.segment_id)
             self.deleted(segment, outcome)

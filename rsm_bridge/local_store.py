@@ -1,6 +1,6 @@
 """The embedded default store: a folder.
 
-Two things obstore's `LocalStore` does not give are added here.
+Three things obstore's `LocalStore` does not give are added here.
 
 * Durable before acknowledged: a written file and every folder that is new are fsynced. Tombstones of ids that nobody
   has seen are the exception (`put_if_absent(..., sync=False)`): what they guard against is a copy still running in this
@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import itertools
 import os
+import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,6 +27,9 @@ from rsm_bridge import failpoints
 from rsm_bridge.errors import ObjectNotFoundError, SettingsError
 from rsm_bridge.store import ListedObject, ObjectStore, VersionedBytes, store_errors
 from rsm_bridge.upload import Upload
+
+#: A staged file that a crash left may be another name of a live object: it is never opened again.
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
 class FolderLock:
@@ -56,6 +61,15 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
+def _write_and_close(descriptor: int, data: bytes) -> None:
+    try:
+        left = memoryview(data)
+        while left:
+            left = left[os.write(descriptor, left) :]
+    finally:
+        os.close(descriptor)
+
+
 class LocalObjectStore(ObjectStore):
     """Objects as files under one folder."""
 
@@ -67,6 +81,7 @@ class LocalObjectStore(ObjectStore):
         super().__init__(client, client, self._folder.as_uri())
         self._lock = threading.Lock()
         self._durable_folders: set[Path] = set()
+        self._staged = itertools.count(2**32 + secrets.randbits(62))
 
     def _make_durable(self, key: str) -> None:
         path = self._folder / key
@@ -80,11 +95,33 @@ class LocalObjectStore(ObjectStore):
 
     def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:
         """See ObjectStore; with `sync`, file and folders are on disk on return."""
-        written = super().put_if_absent(key, data)
-        if written and sync:
-            with store_errors(key):
+        failpoints.hit("store-put")
+        with store_errors(key):
+            written = self._create(f"{self._folder}/{key}", data)
+            if written and sync:
                 self._make_durable(key)
         return written
+
+    def _create(self, path: str, data: bytes) -> bool:
+        """Puts a whole file at `path` unless there is one; True when written.
+
+        Staged beside it and linked, as obstore does it, without the switches of thread that a put through it takes.
+        Staged files end in `#` and a number: obstore hides them in listings. Its own numbers begin with 1.
+        """
+        staged = f"{path}#{next(self._staged)}"
+        try:
+            descriptor = os.open(staged, _NEW_FILE, 0o666)
+        except FileNotFoundError:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(staged, _NEW_FILE, 0o666)
+        try:
+            _write_and_close(descriptor, data)
+            os.link(staged, path)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(staged)  # noqa: PTH108 half the time of a Path
+        return True
 
     def replace(self, key: str, data: bytes, version: str) -> bool:
         """See ObjectStore; atomic because one process owns the folder (FolderLock)."""

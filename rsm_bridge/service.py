@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from converter.index_model import Directory
 from converter.types import ConvertOptions, SegmentMetadata
+from rsm_bridge.call_pool import CallPool
 from rsm_bridge.copy_call import Copier
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.fetcher import Fetcher, FetchPools
@@ -77,7 +78,6 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             for name, size, initializer in (
                 ("copy", slots, be_nice),
                 ("fetch-helper", settings.limits.fetch_workers, None),
-                ("control", settings.limits.control_workers, None),
             )
         }
         fetch_pools = FetchPools(
@@ -85,6 +85,7 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             decoding=stack.enter_context(WorkerPool(os.cpu_count() or 1, "decode")),
             precedence=Precedence(),
         )
+        control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
         running = RunningCopies()
         publisher = Publisher(settings, store, metrics, logger("publisher"), running)
 
@@ -111,7 +112,7 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             ),
             fetcher=Fetcher(SegmentReader(store, pools["fetch-helper"]), fetch_pools, settings.limits, metrics),
             deleter=Deleter(store),
-            control=pools["control"],
+            control=control,
             limits=settings.limits,
             metrics=metrics,
             log=logger("request"),

@@ -239,3 +239,39 @@ def test_a_store_that_is_away_is_an_outage_and_no_damage(tmp_path: Path) -> None
 def test_wrong_store_options_are_named() -> None:
     with pytest.raises(SettingsError, match="store:"):
         open_store(load_settings(None, {"store": {"url": "s3://bucket", "options": {"no_such_option": "1"}}}))
+
+
+def test_a_put_that_a_crash_cut_off_is_seen_by_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = LocalObjectStore(tmp_path / "store")
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "link", crash)
+        patched.setattr(os, "unlink", lambda _: None)
+        with pytest.raises(KeyboardInterrupt):
+            store.put_if_absent("index/t/0/a", b"cut")
+    assert len(list((tmp_path / "store/index/t/0").iterdir())) == 1
+    assert list(store.list_after("index/")) == []
+    # Nor does it stand in the way of the next attempt.
+    assert LocalObjectStore(tmp_path / "store").put_if_absent("index/t/0/a", b"whole")
+    assert store.read("index/t/0/a").data == b"whole"
+    assert [listed.key for listed in store.list_after("index/")] == ["index/t/0/a"]
+
+
+@pytest.mark.parametrize("name", ["write", "link"])
+def test_a_put_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    store = LocalObjectStore(tmp_path / "store")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, name, full)
+        with pytest.raises(StoreError, match="No space left"):
+            store.put_if_absent("index/t/0/a", b"x")
+    assert list((tmp_path / "store/index/t/0").iterdir()) == []
+    assert store.put_if_absent("index/t/0/a", b"x" * 5_000_000)
+    assert store.read("index/t/0/a").data == b"x" * 5_000_000
+    assert [path.name for path in (tmp_path / "store/index/t/0").iterdir()] == ["a"]
