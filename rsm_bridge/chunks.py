@@ -6,7 +6,9 @@ finds the same ones.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -40,3 +42,10 @@ def cut(block: Block) -> ChunkPlan:
         starts.append(end)
         size = int(ends[end - 1])
     return ChunkPlan(tuple(starts))
+
+
+def split(data: memoryview, ends: Sequence[int]) -> list[memoryview]:
+    """Copies of data[ends[i]:ends[i + 1]]: a cached chunk must not keep its neighbours in memory."""
+    if len(ends) == 2:
+        return [data]
+    return [memoryview(bytes(data[start:end])) for start, end in pairwise(ends)]

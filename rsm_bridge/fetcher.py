@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
+
+import numpy as np
 
 from converter.errors import SegmentError
 from converter.index_model import Block, Directory
 from converter.replay import find_batch, find_block
 from converter.types import IndexType, SegmentMetadata
 from rsm_bridge.byte_cache import ByteCache
-from rsm_bridge.chunks import ChunkPlan, cut
+from rsm_bridge.chunks import ChunkPlan, cut, split
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import index_key, index_prefix, parse_index_key
 from rsm_bridge.limits import (
@@ -30,6 +33,7 @@ from rsm_bridge.limits import (
     FETCH_FRAME_BYTES,
     INDEX_HEAD_BYTES,
     MIB,
+    READ_AHEAD_BYTES,
     READ_AHEAD_CHUNKS,
 )
 from rsm_bridge.metrics import Metrics
@@ -152,21 +156,19 @@ class Fetcher:
 
         return await self._blocks.get((directory.metadata.segment_id, number), load)
 
-    def _chunk_maker(
-        self, directory: Directory, place: ChunkPlace, errand: Errand
-    ) -> Callable[[], asyncio.Future[memoryview]]:
-        async def load() -> memoryview:
-            opened = await self._block(directory, place.block)
-            first, end = opened.plan.starts[place.chunk], opened.plan.starts[place.chunk + 1]
-            start = opened.block.first_batch
-            stored = await self._read(
-                lambda: self._reader.read_chunk(directory, opened.block, start + first, start + end - 1), errand
-            )
-            chunk = await asyncio.wrap_future(self._pools.decoding.submit(errand, stored.decode))
-            self._metrics.served_batches.inc(end - first)
-            return chunk
-
-        return lambda: asyncio.ensure_future(load())
+    async def _load(self, directory: Directory, block: int, chunks: range, errand: Errand) -> list[memoryview]:
+        """Neighbouring chunks of one block, read and decoded in one go."""
+        opened = await self._block(directory, block)
+        starts = [opened.plan.starts[chunk] for chunk in (*chunks, chunks.stop)]
+        first = opened.block.first_batch
+        stored = await self._read(
+            lambda: self._reader.read_chunk(directory, opened.block, first + starts[0], first + starts[-1] - 1), errand
+        )
+        sizes = opened.block.batches["served_size"]
+        ends = [int(sizes[starts[0] : end].sum()) for end in starts]
+        parts = await asyncio.wrap_future(self._pools.decoding.submit(errand, lambda: split(stored.decode(), ends)))
+        self._metrics.served_batches.inc(starts[-1] - starts[0])
+        return parts
 
     async def _chunk(self, directory: Directory, place: ChunkPlace) -> memoryview:
         """A chunk somebody waits for; one that is being read ahead is hurried up."""
@@ -174,7 +176,11 @@ class Fetcher:
         if (errand := self._errands.get(key)) is not None:
             self._pools.reading.want(errand)
             self._pools.decoding.want(errand)
-        return await self._chunks.get(key, self._chunk_maker(directory, place, _WANTED))
+
+        async def load() -> memoryview:
+            return (await self._load(directory, place.block, range(place.chunk, place.chunk + 1), _WANTED))[0]
+
+        return await self._chunks.get(key, load)
 
     async def frames(self, segment: SegmentMetadata, start: int, end: int | None) -> AsyncIterator[memoryview]:
         """Payloads of at most 256 KiB, from the batch that contains position `start` to position `end` (inclusive).
@@ -251,22 +257,56 @@ class Fetcher:
             forward = True
         if not forward:
             return
-        for ahead in range(1, READ_AHEAD_CHUNKS + 1):
-            if place.chunk + ahead < len(opened.plan):
-                self._ahead(directory, ChunkPlace(place.block, place.chunk + ahead))
-            elif place.block + 1 < len(directory.blocks):
-                self._ahead(directory, ChunkPlace(place.block + 1, 0))
+        for chunk in range(place.chunk + 1, place.chunk + 1 + READ_AHEAD_CHUNKS):
+            if chunk >= len(opened.plan):
+                if place.block + 1 < len(directory.blocks):
+                    self._ahead(directory, place.block + 1, range(1))
+                else:
+                    self._ahead_of_segment(directory)
                 return
-            else:
-                self._ahead_of_segment(directory)
+            if (directory.metadata.segment_id, ChunkPlace(place.block, chunk)) not in self._chunks:
+                self._ahead(directory, place.block, self._row(directory, place.block, opened, chunk))
                 return
 
-    def _ahead(self, directory: Directory, place: ChunkPlace) -> None:
-        key = (directory.metadata.segment_id, place)
-        if key not in self._chunks:
-            self._errands[key] = errand = Errand(wanted=False)
-            flight = self._chunks.start(key, self._chunk_maker(directory, place, errand))
-            flight.add_done_callback(lambda _: self._errands.pop(key, None))
+    def _row(self, directory: Directory, block: int, opened: OpenBlock, first: int) -> range:
+        """Chunks from `first` on to be read ahead in one go: less work for each than one by one."""
+        sizes, starts = opened.block.batches["served_size"], opened.plan.starts
+        end = first + 1
+        while (
+            end < len(opened.plan)
+            and int(sizes[starts[first] : starts[end + 1]].sum(dtype=np.int64)) <= READ_AHEAD_BYTES
+            and (directory.metadata.segment_id, ChunkPlace(block, end)) not in self._chunks
+        ):
+            end += 1
+        return range(first, end)
+
+    def _ahead(self, directory: Directory, block: int, chunks: range) -> None:
+        errand = Errand(wanted=False)
+        flight = asyncio.ensure_future(self._load(directory, block, chunks, errand))
+        # Whoever waits for a chunk hears of a failure; nobody need wait.
+        flight.add_done_callback(lambda task: task.cancelled() or task.exception())
+        for number, chunk in enumerate(chunks):
+            key = (directory.metadata.segment_id, ChunkPlace(block, chunk))
+            if key not in self._chunks:
+                self._errands[key] = errand
+                part = self._chunks.start(key, self._part_maker(directory, ChunkPlace(block, chunk), flight, number))
+                part.add_done_callback(partial(self._arrived, key))
+
+    def _arrived(self, key: Hashable, _: object) -> None:
+        self._errands.pop(key, None)
+
+    def _part_maker(
+        self, directory: Directory, place: ChunkPlace, flight: asyncio.Future[list[memoryview]], number: int
+    ) -> Callable[[], Awaitable[memoryview]]:
+        async def part() -> memoryview:
+            try:
+                return (await flight)[number]
+            except SegmentError:
+                # Damage in one chunk must not fail its neighbours.
+                alone = range(place.chunk, place.chunk + 1)
+                return (await self._load(directory, place.block, alone, _WANTED))[0]
+
+        return part
 
     def _ahead_of_segment(self, directory: Directory) -> None:
         """Begins to read the segment that follows in the log."""
@@ -278,7 +318,7 @@ class Fetcher:
         successor = await self._read(lambda: self._find_successor(directory), Errand(wanted=False))
         opened = OpenSegment(successor or directory, time.monotonic())
         if successor is not None and len(successor.blocks):
-            self._ahead(successor, ChunkPlace(0, 0))
+            self._ahead(successor, 0, range(1))
         return opened
 
     def _find_successor(self, directory: Directory) -> Directory | None:

@@ -21,7 +21,12 @@ from rsm_bridge.copy_call import Copier, CopyCall
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.fetcher import Fetcher
-from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_CHUNK_BYTES, FETCH_FRAME_BYTES, PROTOCOL_VERSION
+from rsm_bridge.limits import (
+    DELETE_SECONDS_MAX,
+    FETCH_CHUNK_BYTES,
+    FETCH_FRAME_BYTES,
+    PROTOCOL_VERSION,
+)
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.settings import LimitSettings
@@ -144,7 +149,8 @@ class Handlers:
         finally:
             self._fetches -= 1
             self.metrics.served_bytes.labels(method).inc(sent)
-        return {"bytes": sent}
+            structlog.contextvars.bind_contextvars(bytes=sent)  # of hang-ups, too
+        return {}
 
     async def _guard(self, method: str, context: Context, serve: Callable[[], Awaitable[dict[str, object]]]) -> None:
         """Runs one call: metrics, the canonical log line, and its failure as status and trailer."""

@@ -37,7 +37,8 @@ FETCH_FRAME_BYTES = 256 * KIB
 FETCH_CHUNK_BYTES = MIB  # aim for the served bytes of one cached chunk
 FETCH_CHUNK_BYTES_MAX = 1024 * MIB  # one batch may be large; Kafka's batches are int32 sized
 DIRECTORY_FRESH_SECONDS = 15.0  # after this a cached directory is compared with the store again
-READ_AHEAD_CHUNKS = 4
+READ_AHEAD_CHUNKS = 3  # behind the one being sent
+READ_AHEAD_BYTES = 5 * MIB  # read and decoded in one go: four chunks, each a little more than 1 MiB
 INDEX_HEAD_BYTES = 256 * KIB  # first read of an index whose directory size is not known
 
 # Control calls.
