@@ -15,9 +15,10 @@ from demo.duck import ask_duckdb, open_table
 from demo.engines import Engine, show
 from demo.errors import DemoError
 from demo.events import JFK
+from demo.keep import ended_in_order, how_to_use, refuse_running
 from demo.ledger import Ledger
 from demo.queries import QUERIES
-from demo.servers import TABLE, TOPIC, Servers, running_servers
+from demo.servers import BRIDGE_FOLDER, TABLE, TOPIC, Servers, running_servers
 from demo.spark import ask_spark, spark_session
 from demo.tier import produce_with_kill, record_progress, wait_until_published, wait_until_tiered
 from demo.verdicts import RemoteReads, judge_engines, judge_ledger, judge_origin, judge_reading
@@ -45,22 +46,34 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
     if not console.is_terminal:
         console = Console(width=_FILE_WIDTH)
     summary = Summary(console)
+    servers: Servers | None = None
     try:
-        folder = _fresh_folder(data_dir)
-        with summary.step("Fetch what is missing"):
-            broker_jars(kafka_version)
-            spark_jars()
-            shim_jar()
-        _play(summary, folder, kafka_version, keep=keep)
+        with ended_in_order():
+            folder = _fresh_folder(data_dir)
+            with summary.step("Fetch what is missing"):
+                broker_jars(kafka_version)
+                spark_jars()
+                shim_jar()
+            servers = _play(summary, folder, kafka_version, keep=keep)
     except (DemoError, StackError) as error:
         console.print(str(error), markup=False, highlight=False)
         summary.check("ran to its end", False, str(error).partition("\n")[0])
     summary.show()
-    console.print(f"Everything is in {data_dir}; [bold]tierberg demo --keep[/bold] leaves the servers running.")
+    console.print(_last_words(data_dir, servers, keep=keep), markup=False, highlight=False, soft_wrap=True)
     return 0 if summary.passed else 1
 
 
-def _play(summary: Summary, folder: Path, kafka_version: str, *, keep: bool) -> None:
+def _last_words(data_dir: Path, servers: Servers | None, *, keep: bool) -> str:
+    """Where everything is, and what runs now; `servers` is None when the demo did not run to its end."""
+    where = f"Everything is in {data_dir}"
+    if not keep:
+        return f"{where}; `tierberg demo --keep` leaves the servers running."
+    if servers is None:
+        return f"{where}; no server was left running."
+    return f"{where}. {how_to_use(servers)}"
+
+
+def _play(summary: Summary, folder: Path, kafka_version: str, *, keep: bool) -> Servers:
     ledger = Ledger()
     with ExitStack() as open_things:
         with summary.step(f"Start a bridge and stock Kafka {kafka_version} with the plugin"):
@@ -71,8 +84,7 @@ def _play(summary: Summary, folder: Path, kafka_version: str, *, keep: bool) -> 
             committed = _consume(summary, servers, ledger, jmx)
         _query(summary, folder, servers, ledger, committed)
         _figures(summary, servers, ledger, jmx)
-        if keep:
-            _say_how_to_use(summary.console, servers)
+        return servers
 
 
 def _tier(summary: Summary, servers: Servers, ledger: Ledger) -> None:
@@ -137,23 +149,13 @@ def _figures(summary: Summary, servers: Servers, ledger: Ledger, jmx: JmxReader)
     summary.figure("bytes left on the broker's disk", f"{servers.local_bytes():,}")
 
 
-def _say_how_to_use(console: Console, servers: Servers) -> None:
-    console.print(
-        f"""The servers go on running:
-  Kafka   {servers.broker.bootstrap}, topic {TOPIC}, log {servers.broker.process.log}
-  bridge  {servers.bridge.target}, metrics port {servers.bridge.metrics_port}, log {servers.bridge.process.log}
-  table   {TABLE} in the SQLite catalog {servers.bridge.folder / "catalog.db"}
-  end     kill {servers.broker.process.pid} {servers.bridge.process.pid}""",
-        highlight=False,
-    )
-
-
 def _fresh_folder(data_dir: Path) -> Path:
     """Make the folder, emptying it when an earlier demo made it."""
     folder = data_dir.resolve()
     if folder.exists():
         if any(folder.iterdir()) and not (folder / _MARKER).exists():
             raise DemoError(f"{data_dir} exists and was not made by a demo; name another folder with --data-dir")
+        refuse_running(data_dir, folder / BRIDGE_FOLDER)
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     (folder / _MARKER).write_text("Made by `tierberg demo`, which empties this folder each time.\n")

@@ -15,6 +15,7 @@ from stack.tiering import tierberg
 TOPIC = "flights"
 TABLE = "kafka.flights"
 PARTITIONS = (0, 1, 2)
+BRIDGE_FOLDER = "bridge"
 
 _TOPIC_CONFIG = {
     **TIERED,
@@ -57,7 +58,7 @@ def running_servers(folder: Path, kafka_version: str, *, keep: bool) -> Iterator
         StackError: a server did not start.
     """
     bridge = Bridge(
-        folder / "bridge",
+        folder / BRIDGE_FOLDER,
         {"publish_interval": "2s", "topics": [{"pattern": TOPIC, "value_format": "string"}]},
     )
     plugin = tierberg(bridge.target, cluster_name="demo")

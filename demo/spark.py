@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from demo.canonical import SPARK_CHECKSUM
 from demo.engines import Answer, Engine, Row
@@ -51,12 +53,13 @@ def spark_session(data_dir: Path, logs: Path) -> Iterator[Any]:
     builder = SparkSession.builder.master("local[*]").appName("tierberg-demo")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    with _stderr_to(logs / "spark.log"):
-        session = builder.getOrCreate()
-    try:
-        yield session
-    finally:
-        session.stop()
+    with _no_child_left_by_a_failure():
+        with _stderr_to(logs / "spark.log"):
+            session = builder.getOrCreate()
+        try:
+            yield session
+        finally:
+            session.stop()
 
 
 def ask_spark(session: Any, table: str, partition: int, offset: int) -> Engine:
@@ -79,6 +82,19 @@ def ask_spark(session: Any, table: str, partition: int, offset: int) -> Engine:
     headers = tuple((header["key"], _bytes(header["value"])) for header in found["_kafka_headers"] or ())
     sample = Row(partition, offset, found["ms"], _bytes(found["_kafka_key"]), _bytes(found["value"]), headers)
     return Engine("Spark", answers, int(rows), int(checksum), sample)
+
+
+@contextmanager
+def _no_child_left_by_a_failure() -> Iterator[None]:
+    """Kill what the block has started when an exception leaves it: Spark's Java side outlives an interrupted start."""
+    before = set(psutil.Process().children())
+    try:
+        yield
+    except BaseException:
+        for child in set(psutil.Process().children()) - before:
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
+        raise
 
 
 @contextmanager
