@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import BinaryIO, cast
 
 import zstandard
@@ -107,12 +106,15 @@ def chunk(stored: Stored, block: Block, first: int, end: int) -> UInt8Array:
 
 
 def replay_all(stored: Stored) -> int:
-    """Every block and every chunk of about 1 MiB once, in order; returns the served bytes."""
+    """Every block once, in order, as the bridge reads ahead: four chunks at a time; returns the served bytes."""
     served = 0
     for block in blocks(stored):
-        starts = cut(block).starts
-        for first, end in pairwise(starts):
-            served += len(chunk(stored, block, first, end))
+        plan = cut(block)
+        place = 0
+        while place < len(plan):
+            row = plan.row(place)
+            served += len(chunk(stored, block, plan.starts[row.start], plan.starts[row.stop]))
+            place = row.stop
     return served
 
 

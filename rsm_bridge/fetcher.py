@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-import numpy as np
-
 from converter.errors import SegmentError
 from converter.index_model import Block, Directory
 from converter.replay import find_batch, find_block
@@ -33,7 +31,6 @@ from rsm_bridge.limits import (
     FETCH_FRAME_BYTES,
     INDEX_HEAD_BYTES,
     MIB,
-    READ_AHEAD_BYTES,
     READ_AHEAD_CHUNKS,
 )
 from rsm_bridge.metrics import Metrics
@@ -164,8 +161,8 @@ class Fetcher:
         stored = await self._read(
             lambda: self._reader.read_chunk(directory, opened.block, first + starts[0], first + starts[-1] - 1), errand
         )
-        sizes = opened.block.batches["served_size"]
-        ends = [int(sizes[starts[0] : end].sum()) for end in starts]
+        at = opened.plan.bytes_at
+        ends = [at[chunk] - at[chunks.start] for chunk in (*chunks, chunks.stop)]
         parts = await asyncio.wrap_future(self._pools.decoding.submit(errand, lambda: split(stored.decode(), ends)))
         self._metrics.served_batches.inc(starts[-1] - starts[0])
         return parts
@@ -265,20 +262,15 @@ class Fetcher:
                     self._ahead_of_segment(directory)
                 return
             if (directory.metadata.segment_id, ChunkPlace(place.block, chunk)) not in self._chunks:
-                self._ahead(directory, place.block, self._row(directory, place.block, opened, chunk))
+                self._ahead(directory, place.block, self._absent(directory, place.block, opened.plan.row(chunk)))
                 return
 
-    def _row(self, directory: Directory, block: int, opened: OpenBlock, first: int) -> range:
-        """Chunks from `first` on to be read ahead in one go: less work for each than one by one."""
-        sizes, starts = opened.block.batches["served_size"], opened.plan.starts
-        end = first + 1
-        while (
-            end < len(opened.plan)
-            and int(sizes[starts[first] : starts[end + 1]].sum(dtype=np.int64)) <= READ_AHEAD_BYTES
-            and (directory.metadata.segment_id, ChunkPlace(block, end)) not in self._chunks
-        ):
+    def _absent(self, directory: Directory, block: int, chunks: range) -> range:
+        """The chunks before the first that is there or on its way; one at least."""
+        end = chunks.start + 1
+        while end < chunks.stop and (directory.metadata.segment_id, ChunkPlace(block, end)) not in self._chunks:
             end += 1
-        return range(first, end)
+        return range(chunks.start, end)
 
     def _ahead(self, directory: Directory, block: int, chunks: range) -> None:
         errand = Errand(wanted=False)

@@ -108,7 +108,7 @@ def test_damage_fails_the_reads_that_need_it_and_no_other(
     (listed,) = bridge.store.list_after(f"data/{segment.topic_id.hex()}/")
     path = tmp_path / "store" / listed.key
     stored = bytearray(path.read_bytes())
-    damaged = 100  # random values are stored as they are: batch 100's can be found
+    damaged = 145  # in the last of four chunks; random values are stored as they are, so that it can be found
     at = stored.index(log.committed[damaged * BATCH_RECORDS + 3].value or b"?")
     stored[at + 1000] ^= 0x10
     path.write_bytes(stored)
