@@ -18,3 +18,6 @@ CALL_S: Final = 600.0
 FRAME_BYTES: Final = 1024 * 1024
 #: What a broker reads of a fetch before it hangs up (the default fetch size of a partition).
 FETCH_BYTES: Final = 1024 * 1024
+#: One forced collection of a broker, and the pause before the next.
+COLLECTION_S: Final = 30.0
+COLLECTION_PAUSE_S: Final = 0.2

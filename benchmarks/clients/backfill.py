@@ -1,7 +1,8 @@
 """Consumers that read a topic's history over and over, each from a place of its own, until the input ends.
 
-Settings: bootstrap, topic, ends (partition → offset, exclusive), consumers, seconds. Every consumer reads all
-partitions; consumer i begins at i/consumers of each. Figures: records, bytes (of values), records_per_s, errors.
+Settings: bootstrap, topic, ends (partition → offset, exclusive), consumers, seconds, pace_kb_per_s (of values, each
+consumer; 0: as fast as it goes). Every consumer reads all partitions; consumer i begins at i/consumers of each.
+Figures: records, bytes (of values), records_per_s, errors.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from benchmarks.clients.protocol import number, serve, text
 
+#: A paced consumer fetches no more in advance than this, so that the broker feels its pace.
+_QUEUE_KB = 2048
+
 
 @dataclass(slots=True)
 class _Work:
@@ -21,6 +25,7 @@ class _Work:
     topic: str
     ends: dict[int, int]
     seconds: int
+    pace: int  # bytes per second of each consumer; 0 for no limit
 
 
 @dataclass(slots=True)
@@ -44,6 +49,7 @@ def _prepare(settings: dict[str, object]) -> _Work:
                 "auto.offset.reset": "error",
                 "check.crcs": True,
                 "enable.partition.eof": True,
+                **({"queued.max.messages.kbytes": _QUEUE_KB} if number(settings, "pace_kb_per_s") else {}),
                 "log_level": 2,
             }
         )
@@ -51,7 +57,13 @@ def _prepare(settings: dict[str, object]) -> _Work:
     ]
     for consumer in consumers:
         consumer.list_topics(topic, timeout=30)
-    return _Work(consumers, topic, {int(key): int(end) for key, end in ends.items()}, number(settings, "seconds"))
+    return _Work(
+        consumers,
+        topic,
+        {int(key): int(end) for key, end in ends.items()},
+        number(settings, "seconds"),
+        number(settings, "pace_kb_per_s") * 1000,
+    )
 
 
 def _backfill(work: _Work) -> dict[str, object]:
@@ -79,7 +91,11 @@ def _read(work: _Work, place: int, deadline: float) -> _Count:
     share = place / len(work.consumers)
     consumer.assign([TopicPartition(work.topic, key, int(end * share)) for key, end in work.ends.items()])
     count = _Count()
-    while time.monotonic() < deadline:
+    started = time.monotonic()
+    while (now := time.monotonic()) < deadline:
+        if work.pace and (early_s := count.bytes / work.pace - (now - started)) > 0:
+            time.sleep(min(early_s, deadline - now))
+            continue
         for message in consumer.consume(5000, timeout=0.2):
             error, partition = message.error(), message.partition()
             if error is None:

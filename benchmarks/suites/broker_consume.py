@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.clients.process import run_together
-from benchmarks.gc_log import heap_after_collections
+from benchmarks.gc_log import collections_forced, heap_after_collections
 from benchmarks.meters import median
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
@@ -41,7 +41,6 @@ class _Read:
 
     records_per_s: float
     wire_bytes: float  # per record
-    heap_mib: float  # broker heap in use after the fullest collection
     broker_s: float
     bridge_s: float
     client_s: float
@@ -52,7 +51,7 @@ _Reads = dict[tuple[Kind, int], list[_Read]]
 
 def measure(plan: Plan) -> Cases:
     """Cases of consume_* and served_form_*."""
-    rounds = 1 if plan.quick else 2
+    rounds = 1 if plan.quick else 3
     kinds: list[Kind] = ["local-tier", "tierberg"]
     kinds += ["tierberg-tls"] if plan.wants("consume_rate_1_tls", "consume_rate_4_tls") else []
     kinds += ["original"] if plan.wants(*_FORMS) else []
@@ -70,6 +69,7 @@ def measure(plan: Plan) -> Cases:
             _add(cases, payload, reads)
             if payload in forms:
                 _add_forms(cases, payload, reads)
+                _add_heap(cases, payload, chosen, topic)
             drop(chosen, topic)
     return cases
 
@@ -94,14 +94,12 @@ def _read(system: System, topic: str, consumers: int) -> _Read:
     ends = system.ends[topic]
     shares = [{part: end for part, end in ends.items() if part % consumers == place} for place in range(consumers)]
     settings = [{"bootstrap": system.broker.bootstrap, "topic": topic, "ends": share} for share in shares]
-    log_start = system.gc_log.stat().st_size
     broker, bridge = system.broker_cpu_s(), system.bridge_cpu_s()
     results, _ = run_together("consume", settings)
     records = sum(ends.values())
     return _Read(
         records_per_s=records / max(result["wall_s"] for result in results),
         wire_bytes=sum(result["wire_bytes"] for result in results) / records,
-        heap_mib=max(heap_after_collections(system.gc_log, log_start), default=0.0),
         broker_s=system.broker_cpu_s() - broker,
         bridge_s=system.bridge_cpu_s() - bridge,
         client_s=sum(result["cpu_s"] for result in results),
@@ -139,6 +137,19 @@ def _add_forms(cases: Cases, payload: str, reads: _Reads) -> None:
             cases["served_form_wire"].append(
                 Case(name, median(read.wire_bytes for read in found), median(read.wire_bytes for read in yardstick))
             )
-            cases["served_form_heap"].append(
-                Case(name, median(read.heap_mib for read in found), median(read.heap_mib for read in yardstick))
-            )
+
+
+def _add_heap(cases: Cases, payload: str, systems: Sequence[System], topic: str) -> None:
+    """Reads of their own: collections forced in the middle show what is held, and slow the read down."""
+    for consumers in _CONSUMERS:
+        held = {system.kind: _heap_mib(system, topic, consumers) for system in systems if system.kind in _FORM_KINDS}
+        for kind in _FORM_KINDS:
+            name = f"{payload}, {consumers} consumer{'s' if consumers > 1 else ''}, {_FORM_NAMES[kind]}"
+            cases["served_form_heap"].append(Case(name, held[kind], held["local-tier"]))
+
+
+def _heap_mib(system: System, topic: str, consumers: int) -> float:
+    log_start = system.gc_log.stat().st_size
+    with collections_forced(system.broker.process.pid):
+        _read(system, topic, consumers)
+    return max(heap_after_collections(system.gc_log, log_start))

@@ -36,7 +36,7 @@ class _Copy:
 
 def measure(plan: Plan) -> Cases:
     """Cases of the four copy_cpu measures; the copies before the rounds are not counted."""
-    bytes_max, rounds, warm_rounds = (48_000_000, 1, 1) if plan.quick else (300_000_000, 2, 8)
+    bytes_max, rounds, warm_rounds = (48_000_000, 1, 1) if plan.quick else (300_000_000, 3, 8)
     wanted = list(dict.fromkeys(kind for name, kind in _IDS.items() if plan.wants(name)))
     kinds: list[Kind] = ["local-tier", *wanted]
     cases: Cases = {name: [] for name in _IDS}

@@ -1,10 +1,12 @@
 """What back-filling consumers do to producers and to consumers at the tail, beside LocalTieredStorage.
 
 A steady producer and a consumer that follows it, on a topic of their own, while 0 or 10 consumers read a tiered topic
-of the same broker over and over, as fast as it goes.
+of the same broker over and over: at a pace that both systems keep, and as fast as each goes.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from benchmarks.clients.process import Client
 from benchmarks.meters import median
@@ -13,12 +15,22 @@ from benchmarks.run import Plan, say
 from benchmarks.systems import PARTITIONS, Kind, System, fill, running
 
 _BACKFILLS = (0, 10)
+#: By number of consumers: name and KB/s of each. 60 MB/s in all leaves both systems room.
+_PACES: dict[int, dict[str, int]] = {0: {"": 0}, 10: {", 60 MB/s": 6000, ", as fast as it goes": 0}}
 _IDS = tuple(f"{what}_p99_backfill_{number}" for what in ("produce", "tail") for number in _BACKFILLS)
 _RATE = 1000  # records per second
 _HISTORY, _LIVE = "history", "live"
 _KINDS: tuple[Kind, ...] = ("local-tier", "tierberg", "tierberg-tls")
 _OURS: tuple[tuple[Kind, str], ...] = (("tierberg", "plaintext"), ("tierberg-tls", "mTLS"))
 _Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    payload: str
+    backfills: int
+    pace_kb_per_s: int
+    seconds: int
 
 
 def measure(plan: Plan) -> Cases:
@@ -30,14 +42,20 @@ def measure(plan: Plan) -> Cases:
         for payload in plan.payloads(*_IDS):
             _fill(systems, payload, bytes_max)
             for number in numbers:
-                found: dict[Kind, list[_Figures]] = {kind: [] for kind in _KINDS}
-                for _ in range(rounds):
-                    for system in systems:
-                        found[system.kind].append(_run(system, payload, number, seconds))
-                for kind, figures in found.items():
-                    say(f"  {payload}, {number} back-filling, {kind}: {figures}")
-                _add(cases, payload, number, found)
+                for pace, kb_per_s in _PACES[number].items():
+                    load = _Load(payload, number, kb_per_s, seconds)
+                    _add(cases, f"{payload}{pace}", number, _measure(systems, load, rounds))
     return cases
+
+
+def _measure(systems: list[System], load: _Load, rounds: int) -> dict[Kind, list[_Figures]]:
+    found: dict[Kind, list[_Figures]] = {kind: [] for kind in _KINDS}
+    for _ in range(rounds):
+        for system in systems:
+            found[system.kind].append(_run(system, load))
+    for kind, figures in found.items():
+        say(f"  {load}, {kind}: {figures}")
+    return found
 
 
 def _fill(systems: list[System], payload: str, bytes_max: int) -> None:
@@ -45,18 +63,20 @@ def _fill(systems: list[System], payload: str, bytes_max: int) -> None:
     for system in systems:
         system.tier(_HISTORY)
         system.admin.create_topic(_LIVE, PARTITIONS, {"remote.storage.enable": "true"})
-        _run(system, payload, 0, 4)  # warms the broker; not counted
+        _run(system, _Load(payload, 0, 0, 4))  # warms the broker; not counted
 
 
-def _run(system: System, payload: str, backfills: int, seconds: int) -> _Figures:
+def _run(system: System, load: _Load) -> _Figures:
+    seconds = load.seconds
     address = {"bootstrap": system.broker.bootstrap}
-    producing = {**address, "topic": _LIVE, "payload": payload, "rate": _RATE, "seconds": seconds}
+    producing = {**address, "topic": _LIVE, "payload": load.payload, "rate": _RATE, "seconds": seconds}
     tailing = {**address, "topic": _LIVE, "records": _RATE * seconds}
     filling = {
         **address,
         "topic": _HISTORY,
         "ends": system.ends[_HISTORY],
-        "consumers": backfills,
+        "consumers": load.backfills,
+        "pace_kb_per_s": load.pace_kb_per_s,
         "seconds": seconds + 2,
     }
     with (
@@ -79,7 +99,7 @@ def _run(system: System, payload: str, backfills: int, seconds: int) -> _Figures
     }
 
 
-def _add(cases: Cases, payload: str, number: int, found: dict[Kind, list[_Figures]]) -> None:
+def _add(cases: Cases, case: str, number: int, found: dict[Kind, list[_Figures]]) -> None:
     for what in ("produce", "tail"):
         key = f"{what}_p99"
         floor = median(figures[key] for figures in found["local-tier"])
@@ -91,4 +111,4 @@ def _add(cases: Cases, payload: str, number: int, found: dict[Kind, list[_Figure
                 "floor_backfill_mb_per_s": median(figures["backfill_mb_per_s"] for figures in found["local-tier"]),
                 "backfill_errors": sum(figures["backfill_errors"] for figures in found[kind]),
             }
-            cases[f"{what}_p99_backfill_{number}"].append(Case(f"{payload}, {name}", median(runs), floor, runs, extra))
+            cases[f"{what}_p99_backfill_{number}"].append(Case(f"{case}, {name}", median(runs), floor, runs, extra))
