@@ -18,8 +18,8 @@ from rsm_bridge.limits import PROTOCOL_VERSION
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.status import PROTOCOL_HEADER
 
-_SERVICE = "/tierberg.v1.RemoteStorage/"
-_HEADERS = ((PROTOCOL_HEADER, str(PROTOCOL_VERSION)),)
+SERVICE = "/tierberg.v1.RemoteStorage/"
+HEADERS = ((PROTOCOL_HEADER, str(PROTOCOL_VERSION)),)
 # As the shim's channels: no more than a small window ahead of the reader.
 _OPTIONS = (
     ("grpc.max_receive_message_length", 4 * 1024 * 1024),
@@ -44,8 +44,8 @@ class BridgeClient:
 
     def __init__(self, target: str) -> None:
         self._channel = grpc.insecure_channel(target, options=_OPTIONS)
-        self._copy = self._channel.stream_stream(f"{_SERVICE}CopySegment", None, None)
-        self._fetch = self._channel.unary_stream(f"{_SERVICE}FetchSegment", None, None)
+        self._copy = self._channel.stream_stream(f"{SERVICE}CopySegment", None, None)
+        self._fetch = self._channel.unary_stream(f"{SERVICE}FetchSegment", None, None)
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +64,7 @@ class BridgeClient:
         """
         outcome = _Outcome(threading.Event())
         try:
-            for answer in self._copy(_requests(metadata, data, outcome.done), timeout=CALL_S, metadata=_HEADERS):
+            for answer in self._copy(_requests(metadata, data, outcome.done), timeout=CALL_S, metadata=HEADERS):
                 message = rsm_pb2.CopyResponse.FromString(answer)
                 if message.HasField("restart"):
                     raise RuntimeError(f"the bridge asks for a restart: {message.restart.reason}")
@@ -83,7 +83,7 @@ class BridgeClient:
         Returns the bytes read. Raises grpc.RpcError when the fetch fails.
         """
         request = rsm_pb2.FetchSegmentRequest(segment=_segment(metadata), start_position=position)
-        call = self._fetch(request.SerializeToString(), timeout=CALL_S, metadata=_HEADERS)
+        call = self._fetch(request.SerializeToString(), timeout=CALL_S, metadata=HEADERS)
         read = 0
         for chunk in call:
             read += len(rsm_pb2.FetchChunk.FromString(chunk).data)
@@ -104,6 +104,11 @@ def _requests(metadata: SegmentMetadata, data: memoryview, done: threading.Event
     yield rsm_pb2.CopyRequest(end=rsm_pb2.CopyEnd(size_bytes=len(data))).SerializeToString()
     # The call stays open on our side until the bridge has answered: it might ask for the bytes once more.
     done.wait(CALL_S)
+
+
+def delete_request(metadata: SegmentMetadata) -> bytes:
+    """A serialised DeleteSegmentRequest."""
+    return rsm_pb2.DeleteSegmentRequest(segment=_segment(metadata)).SerializeToString()
 
 
 def _small_files() -> dict[IndexType, bytes]:

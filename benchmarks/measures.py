@@ -82,20 +82,17 @@ def select(measures: Mapping[str, Measure], only: list[str]) -> dict[str, Measur
     return {name: measure for name, measure in measures.items() if not only or name in only or measure.suite in only}
 
 
-_KEYS = {"title", "unit", "direction", "floor", "payloads", "suite"}
+_KEYS = {"title", "unit", "direction", "floor", "suite"}
 
 
 def _measure(name: str, table: Mapping[str, object]) -> Measure:
     missing = _KEYS - set(table)
-    unknown = set(table) - _KEYS - {"target"}
+    unknown = set(table) - _KEYS - {"payloads", "target"}
     if missing or unknown:
         raise ValueError(f"{name}: missing {sorted(missing)}, unknown {sorted(unknown)}")
     direction = table["direction"]
     if direction not in ("lower", "higher"):
         raise ValueError(f"{name}: direction is {direction!r}, not lower or higher")
-    payloads = table["payloads"]
-    if not isinstance(payloads, list) or not payloads or any(payload not in PAYLOADS for payload in payloads):
-        raise ValueError(f"{name}: payloads must name some of {', '.join(PAYLOADS)}")
     return Measure(
         id=name,
         title=str(table["title"]),
@@ -103,9 +100,15 @@ def _measure(name: str, table: Mapping[str, object]) -> Measure:
         direction="lower" if direction == "lower" else "higher",
         floor=str(table["floor"]),
         target=_target(name, table.get("target")),
-        payloads=tuple(payloads),
+        payloads=_payloads(name, table["payloads"]) if "payloads" in table else (),
         suite=str(table["suite"]),
     )
+
+
+def _payloads(name: str, found: object) -> tuple[str, ...]:
+    if not isinstance(found, list) or not found or any(payload not in PAYLOADS for payload in found):
+        raise ValueError(f"{name}: payloads must name some of {', '.join(PAYLOADS)}")
+    return tuple(found)
 
 
 def _target(name: str, table: object) -> Target | None:

@@ -1,5 +1,6 @@
 """measures.toml is complete, and a promise is judged the right way round."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,7 @@ def test_every_promise_of_the_project_has_an_id_with_its_target():
         "copy_memory": Target(value=150.0),
         "load_fetch_max": Target(value=500.0),
         "load_memory": Target(plus_floor=832.0),
+        "delete_unknown_rate": Target(value=2000.0),
         "copy_cpu_broker": Target(plus_floor=0.4),
         "consume_rate_1": Target(times_floor=0.5),
         "consume_rate_4": Target(times_floor=0.5),
@@ -115,6 +117,11 @@ def test_a_wrong_entry_is_refused_by_name(tmp_path, broken, message):
 
 def test_a_right_entry_is_read(tmp_path):
     assert load(tmp_path, ENTRY)["m"] == MEASURE
+
+
+def test_a_measure_may_be_without_payloads(tmp_path):
+    bare = ENTRY.replace('payloads = ["flights"]\n', "")
+    assert load(tmp_path, bare)["m"] == replace(MEASURE, payloads=())
 
 
 def test_only_takes_ids_and_suites_and_refuses_other_words():
