@@ -56,17 +56,14 @@ class Handlers:
     _copies: int = field(default=0, init=False)
     _fetches: int = field(default=0, init=False)
 
-    def generic_handler(self) -> grpc.GenericRpcHandler[bytes, bytes]:
-        """What the server registers."""
-        return grpc.method_handlers_generic_handler(
-            SERVICE,
-            {
-                "CopySegment": grpc.stream_stream_rpc_method_handler(self.copy_segment),
-                "FetchSegment": grpc.unary_stream_rpc_method_handler(self.fetch_segment),
-                "FetchIndex": grpc.unary_stream_rpc_method_handler(self.fetch_index),
-                "DeleteSegment": grpc.unary_unary_rpc_method_handler(self.delete_segment),
-            },
-        )
+    def methods(self) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
+        """What the server registers, by method name."""
+        return {
+            "CopySegment": grpc.stream_stream_rpc_method_handler(self.copy_segment),
+            "FetchSegment": grpc.unary_stream_rpc_method_handler(self.fetch_segment),
+            "FetchIndex": grpc.unary_stream_rpc_method_handler(self.fetch_index),
+            "DeleteSegment": grpc.unary_unary_rpc_method_handler(self.delete_segment),
+        }
 
     async def copy_segment(self, _: AsyncIterator[bytes], context: Context) -> None:
         """CopySegment. The iterator stays unused: reads happen one by one, under flow control."""

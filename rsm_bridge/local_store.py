@@ -144,6 +144,11 @@ class LocalObjectStore(ObjectStore):
             data = (self._folder / key).read_bytes()
         return VersionedBytes(data, hashlib.sha256(data).hexdigest())
 
+    def head_bytes(self, key: str, length: int) -> memoryview:
+        """See ObjectStore."""
+        with store_errors(key), (self._folder / key).open("rb", buffering=0) as file:
+            return memoryview(file.read(length))
+
     def list_after(self, prefix: str, after: str | None = None) -> Iterator[ListedObject]:
         """See ObjectStore."""
         # The file system lists in no order.

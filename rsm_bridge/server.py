@@ -34,6 +34,14 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 )
 
 
+def register(server: aio.Server, methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]]) -> None:
+    """Adds the methods of our service.
+
+    Registered by name, as generated code does it: gRPC finds the method by itself, which saves a tenth of a delete.
+    """
+    server.add_registered_method_handlers(SERVICE, methods)  # type: ignore[attr-defined]  # the stubs lack it
+
+
 class Server:
     """One listening server.
 
@@ -45,7 +53,7 @@ class Server:
         self._settings = settings
         self._log = log
         self._server = aio.server(options=OPTIONS)
-        self._server.add_generic_rpc_handlers((handlers.generic_handler(),))
+        register(self._server, handlers.methods())
         self._health = HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self.address = settings.listen

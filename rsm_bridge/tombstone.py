@@ -21,6 +21,7 @@ VERSION = 1
 _HEAD = struct.Struct("<4sBI")
 _CRC = struct.Struct("<I")
 HEADER_BYTES_MAX = 1024 * 1024
+_encode = json.JSONEncoder(sort_keys=True).encode
 
 Kind = Literal["deleted", "withdrawn"]
 
@@ -37,9 +38,8 @@ class Tombstone:
 
     def encode(self) -> bytes:
         """The object's bytes."""
-        header = json.dumps(
-            {"kind": self.kind, "time_ms": self.time_ms, "topic": self.topic, "cluster_name": self.cluster_name},
-            sort_keys=True,
+        header = _encode(
+            {"cluster_name": self.cluster_name, "kind": self.kind, "time_ms": self.time_ms, "topic": self.topic}
         ).encode()
         body = b"".join((_HEAD.pack(MAGIC, VERSION, len(header)), header, self.index))
         return body + _CRC.pack(crc32c.crc32c(body))

@@ -192,27 +192,8 @@ def segment_metadata(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
     Raises:
         BridgeError: `bad_request` naming the field that cannot be.
     """
-    problems = [
-        text
-        for wrong, text in (
-            (len(message.topic_id) != 16, "topic_id is not 16 bytes"),
-            (len(message.segment_id) != 16, "segment_id is not 16 bytes"),
-            (not message.topic or len(message.topic) > NAME_CHARS_MAX, "topic is empty or too long"),
-            (len(message.cluster_name) > NAME_CHARS_MAX, "cluster_name is too long"),
-            (message.partition < 0, "partition is negative"),
-            (message.start_offset < 0, "start_offset is negative"),
-            (message.end_offset < message.start_offset, "end_offset is below start_offset"),
-            (not 0 <= message.segment_size_bytes <= SEGMENT_BYTES_MAX, "segment_size_bytes is out of range"),
-            (len(message.leader_epochs) > LEADER_EPOCHS_MAX, "too many leader_epochs"),
-        )
-        if wrong
-    ]
-    if problems:
-        raise _bad(f"segment metadata: {'; '.join(problems)}")
-    epochs = tuple(LeaderEpoch(entry.epoch, entry.start_offset) for entry in message.leader_epochs)
-    if any(a.epoch >= b.epoch or a.start_offset > b.start_offset for a, b in itertools.pairwise(epochs)):
-        raise _bad("segment metadata: leader_epochs are not ascending")
-    return SegmentMetadata(
+    epochs = tuple([LeaderEpoch(entry.epoch, entry.start_offset) for entry in message.leader_epochs])
+    segment = SegmentMetadata(
         cluster_name=message.cluster_name,
         topic=message.topic,
         topic_id=message.topic_id,
@@ -227,6 +208,37 @@ def segment_metadata(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
         leader_epochs=epochs,
         custom_metadata=message.custom_metadata,
     )
+    if problems := _problems(segment):
+        raise _bad(f"segment metadata: {'; '.join(problems)}")
+    return segment
+
+
+def _problems(segment: SegmentMetadata) -> list[str]:
+    """What cannot be. Plain comparisons: every call comes through here."""
+    found = []
+    if len(segment.topic_id) != 16:
+        found.append("topic_id is not 16 bytes")
+    if len(segment.segment_id) != 16:
+        found.append("segment_id is not 16 bytes")
+    if not 0 < len(segment.topic) <= NAME_CHARS_MAX:
+        found.append("topic is empty or too long")
+    if len(segment.cluster_name) > NAME_CHARS_MAX:
+        found.append("cluster_name is too long")
+    if segment.partition < 0:
+        found.append("partition is negative")
+    if segment.start_offset < 0:
+        found.append("start_offset is negative")
+    if segment.end_offset < segment.start_offset:
+        found.append("end_offset is below start_offset")
+    if not 0 <= segment.segment_size_bytes <= SEGMENT_BYTES_MAX:
+        found.append("segment_size_bytes is out of range")
+    if len(segment.leader_epochs) > LEADER_EPOCHS_MAX:
+        found.append("too many leader_epochs")
+    for before, after in itertools.pairwise(segment.leader_epochs):
+        if before.epoch >= after.epoch or before.start_offset > after.start_offset:
+            found.append("leader_epochs are not ascending")
+            break
+    return found
 
 
 def _length_prefix(number: int, length: int) -> bytes:

@@ -13,8 +13,7 @@ from grpc import aio
 
 from benchmarks.clients.protocol import serve, text
 from benchmarks.limits import CLIENT_READY_S
-from rsm_bridge.handlers import SERVICE
-from rsm_bridge.server import OPTIONS
+from rsm_bridge.server import OPTIONS, register
 
 
 async def _answer(_: bytes, __: aio.ServicerContext[bytes, bytes]) -> bytes:
@@ -23,8 +22,7 @@ async def _answer(_: bytes, __: aio.ServicerContext[bytes, bytes]) -> bytes:
 
 async def _serve(target: str, ready: threading.Event) -> None:
     server = aio.server(options=OPTIONS)
-    methods = {"DeleteSegment": grpc.unary_unary_rpc_method_handler(_answer)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+    register(server, {"DeleteSegment": grpc.unary_unary_rpc_method_handler(_answer)})
     server.add_insecure_port(target)
     await server.start()
     ready.set()

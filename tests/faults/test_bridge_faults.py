@@ -195,6 +195,22 @@ def test_another_protocol_version_is_refused_by_name(shim: ShimClient, headers: 
     assert "this bridge 1" in (failed.details or "")
 
 
+def test_a_delete_of_another_protocol_version_puts_no_tombstone(bridge: Running, shim: ShimClient) -> None:
+    request = rsm_pb2.DeleteSegmentRequest(
+        segment=segment_of(LogBuilder().fill(batches=1)).message()
+    ).SerializeToString()
+    with pytest.raises(grpc.RpcError) as failed:
+        shim.stub("unary_unary", "DeleteSegment")(request, metadata=(("tierberg-protocol", "2"),), timeout=10)
+    assert ShimError(failed.value).kind == "protocol_mismatch"
+    assert list(bridge.store.list_after("index/")) == []
+
+
+def test_a_method_of_a_later_protocol_is_not_implemented(shim: ShimClient) -> None:
+    with pytest.raises(grpc.RpcError) as failed:
+        shim.stub("unary_unary", "RenameSegment")(b"", metadata=HEADERS, timeout=10)
+    assert failed.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     data = tmp_path / "data"
     sent = segment_of(LogBuilder().fill(batches=20, size=5_000))
