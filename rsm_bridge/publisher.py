@@ -146,7 +146,9 @@ class Publisher:
                 topic.run = TableRun(self.store, self._open_catalog(), topic_id, self.settings.catalog.namespace)
             result = topic.run.run()
             self._record(topic_id, result, time.monotonic() - started)
-            retry_after = self._reclaimer().reclaim(result)
+            waits = self._reclaimer().reclaim(result)
+            # Tombstones come due one by one while a topic is removed: each run takes what came due since the last.
+            retry_after = None if waits is None else max(waits, self.settings.publish_interval)
             topic.failures = 0
         except Exception as error:  # noqa: BLE001 - any failure is retried from the head
             topic.failures += 1

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from rsm_bridge.layout import IndexKey
+from rsm_bridge.limits import LATE_COPY_SECONDS
 from rsm_bridge.logs import logger
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.open_store import open_store
 from rsm_bridge.publisher import Publisher
 from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.tombstone import Tombstone
 from tests.support.bridge_process import test_settings
 
 TOPIC = b"t" * 16
@@ -19,7 +22,7 @@ TOPIC = b"t" * 16
 
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
-    settings = test_settings(tmp_path, publish_interval="5s")
+    settings = test_settings(tmp_path, publish_interval="5s", reclaim_grace="0s")
     return Publisher(settings, open_store(settings), Metrics(), logger("test"), RunningCopies())
 
 
@@ -43,6 +46,20 @@ def test_an_urgent_notice_overtakes_one_that_may_wait(publisher: Publisher) -> N
     publisher.notify(TOPIC)
     assert due_in(publisher) <= 5
     assert publisher._topics[TOPIC].waiting_since <= time.monotonic()
+
+
+def test_tombstones_that_come_due_one_by_one_are_reclaimed_together(publisher: Publisher) -> None:
+    ages = (LATE_COPY_SECONDS + 1, LATE_COPY_SECONDS - 0.2, LATE_COPY_SECONDS - 0.4)
+    for number, age in enumerate(ages):
+        stone = Tombstone("withdrawn", int((time.time() - age) * 1000), "orders", "test")
+        assert publisher.store.put_if_absent(str(IndexKey(TOPIC, 0, 9, 0, b"%016d" % number)), stone.encode())
+    publisher.notify(TOPIC)
+    topic = publisher._topics[TOPIC]
+    topic.due = float("inf")
+    publisher._run(TOPIC, topic)
+    assert topic.failures == 0
+    assert len(list(publisher.store.list_after("index/"))) == 2
+    assert 4 < due_in(publisher) <= 5
 
 
 def test_running_copies_are_counted_by_segment() -> None:
