@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -54,12 +56,16 @@ def spark_session(data_dir: Path, logs: Path) -> Iterator[Any]:
     for key, value in settings.items():
         builder = builder.config(key, value)
     with _no_child_left_by_a_failure():
+        interrupted = signal.getsignal(signal.SIGINT)
         with _stderr_to(logs / "spark.log"):
             session = builder.getOrCreate()
-        try:
-            yield session
-        finally:
-            session.stop()
+        # Its own handler calls Java from inside the call it interrupts, and fails.
+        signal.signal(signal.SIGINT, interrupted)
+        # An interrupted call is logged with two tracebacks; whatever fails is raised as well.
+        logging.disable(logging.CRITICAL)
+        yield session
+        session.stop()
+        logging.disable(logging.NOTSET)
 
 
 def ask_spark(session: Any, table: str, partition: int, offset: int) -> Engine:

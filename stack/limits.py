@@ -6,6 +6,10 @@ from typing import Final
 
 #: Maven fetching jars on a slow line.
 FETCH_JARS_S: Final = 900.0
+#: Go fetching and compiling the S3 server on a slow, busy machine.
+BUILD_GATEWAY_S: Final = 1200.0
+#: The S3 server from start to its first answer.
+GATEWAY_START_S: Final = 30.0
 #: Formatting a broker's folder.
 FORMAT_S: Final = 120.0
 #: A broker from start to its first answer, on a busy two-core machine.

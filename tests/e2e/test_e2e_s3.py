@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -12,11 +14,12 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyiceberg.catalog.sql import SqlCatalog
 
+from stack.versitygw import VersityGateway, can_be_had
 from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1300)]  # the first use of the gateway builds it
 
 BUCKET = "history"
 REGION = "us-east-1"
@@ -26,12 +29,9 @@ REGION = "us-east-1"
 class Bucket:
     """An S3 server on loopback with one bucket."""
 
-    host: str
-    port: int
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://{self.host}:{self.port}"
+    endpoint: str
+    access_key: str = "test"
+    secret_key: str = "test"
 
     @property
     def client(self) -> Any:
@@ -39,8 +39,8 @@ class Bucket:
             "s3",
             endpoint_url=self.endpoint,
             region_name=REGION,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
         )
 
     def keys(self, prefix: str) -> list[str]:
@@ -48,15 +48,30 @@ class Bucket:
         return [entry["Key"] for page in pages for entry in page.get("Contents", [])]
 
 
-@pytest.fixture(scope="module")
-def bucket() -> Iterator[Bucket]:
+@contextmanager
+def moto() -> Iterator[Bucket]:
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    made = Bucket(host, port)
-    made.client.create_bucket(Bucket=BUCKET)
-    yield made
+    yield Bucket(f"http://{host}:{port}")
     server.stop()
+
+
+@contextmanager
+def gateway(folder: Path) -> Iterator[Bucket]:
+    if not can_be_had():
+        pytest.skip("needs Go, to build the S3 server")
+    server = VersityGateway(folder)
+    server.start()
+    yield Bucket(server.endpoint, server.access_key, server.secret_key)
+    server.stop()
+
+
+@pytest.fixture(scope="module", params=["moto", "gateway"])
+def bucket(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+    with moto() if request.param == "moto" else gateway(tmp_path_factory.mktemp("gateway")) as made:
+        made.client.create_bucket(Bucket=BUCKET)
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +81,8 @@ def s3_pair(bucket: Bucket, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         "options": {
             "endpoint": bucket.endpoint,
             "region": REGION,
-            "access_key_id": "test",
-            "secret_access_key": "test",
+            "access_key_id": bucket.access_key,
+            "secret_access_key": bucket.secret_key,
             "allow_http": "true",
             "virtual_hosted_style_request": "false",
         },
@@ -89,8 +104,8 @@ def catalog(pair: Pair, bucket: Bucket) -> SqlCatalog:
             "warehouse": (folder / "warehouse").as_uri(),
             "s3.endpoint": bucket.endpoint,
             "s3.region": REGION,
-            "s3.access-key-id": "test",
-            "s3.secret-access-key": "test",
+            "s3.access-key-id": bucket.access_key,
+            "s3.secret-access-key": bucket.secret_key,
         },
     )
 

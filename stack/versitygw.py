@@ -1,0 +1,100 @@
+"""An S3 server with real conditional writes, from the Go module registry, built once into `build/`.
+
+Versity's gateway keeps objects as files under a folder. It decides racing compare-and-swaps in one step, which the
+in-process test server does not.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from stack.errors import StackError
+from stack.limits import BUILD_GATEWAY_S, GATEWAY_START_S
+from stack.paths import BUILD
+from stack.ports import LOOPBACK, accepts, free_ports
+from stack.process import ServerProcess
+from stack.waiting import wait_for
+
+VERSION = "v1.8.0"
+_MODULE = "github.com/versity/versitygw/cmd/versitygw"
+_BINARY = BUILD / f"versitygw-{VERSION}" / "versitygw"
+
+
+def can_be_had() -> bool:
+    """Whether the binary is there, or Go, which builds it."""
+    return _BINARY.exists() or shutil.which("go") is not None
+
+
+def binary() -> Path:
+    """The server's program. The first call builds it: minutes.
+
+    Raises:
+        StackError: Go is not there, or the build failed.
+    """
+    if _BINARY.exists():
+        return _BINARY
+    go = shutil.which("go")
+    if go is None:
+        raise StackError("Go is needed to build the S3 server versitygw")
+    partial = BUILD / f"versitygw-{VERSION}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    argv = [go, "install", "-trimpath", f"{_MODULE}@{VERSION}"]
+    env = {**os.environ, "GOBIN": str(partial)}
+    try:
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=BUILD_GATEWAY_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise StackError(f"building versitygw took longer than {BUILD_GATEWAY_S:.0f} s") from error
+    if done.returncode != 0:
+        raise StackError(f"cannot build versitygw:\n{(done.stdout + done.stderr)[-2000:]}")
+    partial.rename(_BINARY.parent)
+    return _BINARY
+
+
+class VersityGateway:
+    """One S3 server on loopback; buckets are folders under `folder`/buckets.
+
+    Attributes:
+        access_key: of its one user.
+        secret_key: likewise.
+    """
+
+    access_key = "stack"
+    secret_key = "stack-secret"  # noqa: S105 - of a server that only this machine reaches
+
+    def __init__(self, folder: Path) -> None:
+        """Nothing is written or started yet."""
+        (self.port,) = free_ports(1)
+        self._folder = folder
+        argv = [str(binary()), "--port", f"{LOOPBACK}:{self.port}", "--quiet"]
+        argv += ["--access", self.access_key, "--secret", self.secret_key, "posix"]
+        # Not every temporary folder has the extended attributes that the server would use.
+        argv += ["--sidecar", str(folder / "attributes"), str(folder / "buckets")]
+        self.process = ServerProcess("versitygw", argv, folder / "versitygw.log", cwd=folder)
+
+    @property
+    def endpoint(self) -> str:
+        """Its URL."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def start(self) -> None:
+        """Start it and return when it answers.
+
+        Raises:
+            StackError: it ended, or did not answer within GATEWAY_START_S.
+        """
+        for name in ("buckets", "attributes"):
+            (self._folder / name).mkdir(parents=True, exist_ok=True)
+        self.process.start()
+        wait_for("the S3 server to answer", self._answers, GATEWAY_START_S)
+
+    def stop(self) -> None:
+        """Stop in order; kill when that takes too long."""
+        self.process.stop()
+
+    def _answers(self) -> bool:
+        self.process.require_alive()
+        return accepts(self.port)
