@@ -33,6 +33,11 @@ def spark_jars() -> Path:
     return _fetch("spark-pom.xml", "spark-4.1", "")
 
 
+def rest_catalog_jars() -> Path:
+    """The folder with Iceberg's reference REST catalog. Raises StackError when it cannot be fetched."""
+    return _fetch("iceberg-rest-pom.xml", "iceberg-rest-1.11.0", "")
+
+
 def shim_jar() -> Path:
     """The one jar a broker needs, built by `make shim`.
 
@@ -52,7 +57,7 @@ def _fetch(pom: str, name: str, version: str) -> Path:
         return folder
     maven = shutil.which("mvn")
     if maven is None:
-        raise StackError("Maven (mvn) is needed to fetch the jars of Kafka and Spark")
+        raise StackError("Maven (mvn) is needed to fetch the jars of Kafka, Spark and Iceberg")
     partial = BUILD / f"{name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     argv = [maven, "-B", "-q", "-f", str(Path(__file__).with_name(pom)), f"-DoutputDirectory={partial}"]

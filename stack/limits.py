@@ -10,6 +10,8 @@ FETCH_JARS_S: Final = 900.0
 BUILD_GATEWAY_S: Final = 1200.0
 #: The S3 server from start to its first answer.
 GATEWAY_START_S: Final = 30.0
+#: The REST catalog from start to its first answer; Java compiles its program first.
+REST_CATALOG_START_S: Final = 60.0
 #: Formatting a broker's folder.
 FORMAT_S: Final = 120.0
 #: A broker from start to its first answer, on a busy two-core machine.
