@@ -99,7 +99,9 @@ class LimitSettings(_Section):
         default=64, description="Cache of index directories and blocks, in MiB."
     )
     decompressed_batch_mib: Annotated[int, Field(ge=1, le=1024)] = Field(
-        default=256, description="A batch that decompresses to more is kept as it is and its rows are withheld."
+        default=256,
+        description="A batch that decompresses to more is kept as it is and its rows are withheld. "
+        "While such a batch is read, up to twice as much memory is used beside `copy_memory_mib`.",
     )
 
 
