@@ -33,6 +33,7 @@ def spark_session(data_dir: Path, logs: Path) -> Iterator[Any]:
         logs: folder for Spark's own output and scratch files.
     """
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     logs.mkdir(parents=True, exist_ok=True)
@@ -52,17 +53,16 @@ def spark_session(data_dir: Path, logs: Path) -> Iterator[Any]:
         f"{catalog}.warehouse": (data_dir / "warehouse").as_uri(),
         f"{catalog}.jdbc.schema-version": "V1",
     }
-    builder = SparkSession.builder.master("local[*]").appName("tierberg-demo")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    conf = SparkConf().setMaster("local[*]").setAppName("tierberg-demo").setAll(list(settings.items()))
     with _no_child_left_by_a_failure():
         interrupted = signal.getsignal(signal.SIGINT)
-        with _stderr_to(logs / "spark.log"):
-            session = builder.getOrCreate()
-        # Its own handler calls Java from inside the call it interrupts, and fails.
-        signal.signal(signal.SIGINT, interrupted)
         # An interrupted call is logged with two tracebacks; whatever fails is raised as well.
         logging.disable(logging.CRITICAL)
+        with _stderr_to(logs / "spark.log"):
+            SparkContext.getOrCreate(conf)
+            # The context's own handler calls Java from inside the call it interrupts, and fails.
+            signal.signal(signal.SIGINT, interrupted)
+            session = SparkSession.builder.getOrCreate()
         yield session
         session.stop()
         logging.disable(logging.NOTSET)
