@@ -83,7 +83,7 @@ def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:
     """The state recorded by `snapshot` or its newest ancestor that records one."""
     current: Snapshot | None = snapshot
     while current is not None:
-        if (state := _named_state(current)) is not None:
+        if (state := named_state(current)) is not None:
             return state
         parent = current.parent_snapshot_id
         current = table.metadata.snapshot_by_id(parent) if parent is not None else None
@@ -92,11 +92,12 @@ def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:
 
 def recorded_states(table: Table) -> set[StateRef]:
     """The states that the table's kept snapshots name, of every branch and tag."""
-    states = (_named_state(snapshot) for snapshot in table.metadata.snapshots)
+    states = (named_state(snapshot) for snapshot in table.metadata.snapshots)
     return {state for state in states if state is not None}
 
 
-def _named_state(snapshot: Snapshot) -> StateRef | None:
+def named_state(snapshot: Snapshot) -> StateRef | None:
+    """The state this very snapshot records, if it does."""
     summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
     if STATE_KEY in summary and STATE_SHA256 in summary:
         return StateRef(summary[STATE_KEY], summary[STATE_SHA256])

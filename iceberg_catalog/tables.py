@@ -82,6 +82,26 @@ def find_table(catalog: Catalog, owner: Owner, *, namespace: str = DEFAULT_NAMES
     return None
 
 
+def stamped_owner(table: Table) -> Owner | None:
+    """The owner whose stamp the table carries; None for a table that is not ours."""
+    values = [table.properties.get(key) for key in (layout.CLUSTER, layout.TOPIC, layout.TOPIC_ID)]
+    try:
+        cluster, topic, topic_id = values[0], values[1], bytes.fromhex(values[2] or "")
+    except ValueError:
+        return None
+    return None if cluster is None or topic is None or len(topic_id) != 16 else Owner(cluster, topic, topic_id)
+
+
+def owned_tables(catalog: Catalog, *, namespace: str = DEFAULT_NAMESPACE) -> list[tuple[Table, Owner]]:
+    """All tables of the namespace that carry an owner stamp. One request each."""
+    levels = tuple(namespace.split("."))
+    if not catalog.namespace_exists(levels):
+        return []
+    loaded = (_load(catalog, tuple(identifier)) for identifier in sorted(catalog.list_tables(levels)))
+    stamped = ((table, stamped_owner(table)) for table in loaded if table is not None)
+    return [(table, owner) for table, owner in stamped if owner is not None]
+
+
 def is_owner(table: Table, owner: Owner) -> bool:
     """Whether the table carries exactly this owner's stamp."""
     return all(table.properties.get(key) == value for key, value in layout.owner_properties(owner).items())

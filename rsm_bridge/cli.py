@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from rsm_bridge import cli_maintain
+from rsm_bridge.cli_options import ConfigOption, DataDirOption
+
 app = typer.Typer(
     name="tierberg",
     help="Tiered storage for Apache Kafka that keeps a topic's history once, as an Apache Iceberg table.",
@@ -17,13 +20,7 @@ app = typer.Typer(
 inspect_app = typer.Typer(help="Look into stored objects.", no_args_is_help=True)
 app.add_typer(inspect_app, name="inspect")
 
-ConfigOption = Annotated[
-    Path | None, typer.Option("--config", help="Configuration file (YAML); see docs/configuration.md.")
-]
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option("--data-dir", help="Folder of the embedded store and catalog. Overrides `data_dir` of the file."),
-]
+cli_maintain.register(app)
 
 
 def _fail(message: str) -> typer.Exit:

@@ -17,8 +17,12 @@ INDEX_ROOT = "index/"
 DATA_ROOT = "data/"
 KEPT_ROOT = "kept/"
 STATE_ROOT = "state/"
+LEASE_ROOT = "lease/"
+UNDELETE_ROOT = "undelete/"
 
 _INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/(\d{1,10})/(\d{20})-(\d{20})-([0-9a-f]{32})")
+_STORED = re.compile(r"(?:data|kept)/[0-9a-f]{32}/\d{1,10}/\d{20}-\d{20}-[^/]*[0-9a-f]{32}\.(?:parquet|kept)")
+_DERIVED = re.compile(r".*-d(-?\d+)-[0-9a-f]{32}\.parquet")
 _RUNS_SHOWN_MAX = 8
 
 
@@ -97,6 +101,17 @@ def data_key(segment: SegmentMetadata, attempt: bytes) -> str:
         f"{DATA_ROOT}{segment.topic_id.hex()}/{segment.partition}/"
         f"{segment.start_offset:020d}-{segment.end_offset:020d}-{runs}-{attempt.hex()}.parquet"
     )
+
+
+def is_stored_object(key: str) -> bool:
+    """Whether the key is one that a copy or a publisher gives to a data file or to kept bytes."""
+    return _STORED.fullmatch(key) is not None
+
+
+def derived_head(path: str) -> int | None:
+    """The snapshot a derived data file was planned on, 0 for a table without one; None for any other file."""
+    match = _DERIVED.fullmatch(path)
+    return None if match is None else int(match[1])
 
 
 def kept_key(segment: SegmentMetadata, attempt: bytes) -> str:

@@ -46,6 +46,7 @@ DELETE_SECONDS_MAX = 10.0
 LATE_COPY_SECONDS = 15.0  # a tombstone without an index stays so long, whatever reclaim_grace: a copy may be on its way
 LATE_PUT_SECONDS = 600.0  # how long after its deadline another bridge's put, with all retries, may still land
 COPY_RECHECK_SECONDS = 1.0  # a tombstone waits for a copy of this process: look again
+MASS_DELETE_WINDOW_SECONDS = 600.0  # over half a table's rows deleted within it: mass_delete.py
 TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving index
 
 # Processes around the calls.
@@ -54,6 +55,11 @@ PUBLISH_BACKOFF_SECONDS_MIN = 0.5
 PUBLISH_BACKOFF_SECONDS_MAX = 30.0
 STATE_SWEEP_COMMITS = 16  # a table's state objects are listed once in so many commits
 RELIST_SECONDS = 60.0
+SWAP_RETRY_SECONDS = 5.0  # a commit of the reclaimer lost its swap, or a reader's snapshot may soon expire: look again
+SNAPSHOT_AGE_SECONDS_MAX = 5 * 24 * 3600  # older ones expire in maintenance, as Iceberg's own default has it
+UNDELETE_RUNS_MAX = 20  # tries of its commit against publishers that are faster
+LEASE_SECONDS = 30.0  # a maintenance lease that is not renewed for so long is taken over
+CLOCK_SKEW_SECONDS_MAX = 600.0  # between the clocks of bridges, store and catalog's storage
 STOP_GRACE_SECONDS = 10.0
 WITHDRAWN_SECONDS = 24 * 3600  # publish rule R4
 PUBLISH_WORKERS = 2

@@ -5,12 +5,13 @@ Three things obstore's `LocalStore` does not give are added here.
 * Durable before acknowledged: a written file and every folder that is new are fsynced. Tombstones of ids that nobody
   has seen are the exception (`put_if_absent(..., sync=False)`): what they guard against is a copy still running in this
   process, and that cannot outlive a power failure either.
-* Compare-and-swap: one lock and a comparison of the bytes. That is right only while one process writes, which the lock
-  file in the data folder (:class:`FolderLock`) ensures.
+* Compare-and-swap: a lock, a file lock and a comparison of the bytes. One bridge owns a data folder
+  (:class:`FolderLock`); the file lock is for commands that swap beside it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import itertools
@@ -124,9 +125,9 @@ class LocalObjectStore(ObjectStore):
         return True
 
     def replace(self, key: str, data: bytes, version: str) -> bool:
-        """See ObjectStore; atomic because one process owns the folder (FolderLock)."""
+        """See ObjectStore; atomic among the threads of this process and the commands beside it."""
         failpoints.hit("store-put")
-        with self._lock:
+        with self._lock, self._swap_lock(key):
             try:
                 current = self.read(key)
             except ObjectNotFoundError:
@@ -137,6 +138,17 @@ class LocalObjectStore(ObjectStore):
                 obstore.put(self._uploads, key, data, mode="overwrite", use_multipart=False)
                 self._make_durable(key)
         return True
+
+    @contextlib.contextmanager
+    def _swap_lock(self, key: str) -> Iterator[None]:
+        """`tierberg undelete` and `maintain` may swap while a bridge owns the folder."""
+        with store_errors(key):
+            descriptor = os.open(self._folder / ".swap.lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def read(self, key: str) -> VersionedBytes:
         """See ObjectStore; the version is the SHA-256 of the bytes."""

@@ -10,6 +10,8 @@ from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from rsm_bridge.maintain_tally import Tally
+
 _FETCH_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _COPY_BUCKETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
 
@@ -44,6 +46,9 @@ class Metrics:
     publish_lag: Gauge = field(init=False)
     rewinds: Counter = field(init=False)
     reclaimed_objects: Counter = field(init=False)
+    reclaimed_bytes: Counter = field(init=False)
+    held_segments: Gauge = field(init=False)
+    held_rows: Gauge = field(init=False)
 
     def __post_init__(self) -> None:
         r = self.registry
@@ -97,6 +102,22 @@ class Metrics:
         )
         self.rewinds = Counter("tierberg_rewinds", "Partitions rewound after an unclean election", registry=r)
         self.reclaimed_objects = Counter("tierberg_reclaimed_objects", "Objects deleted from the store", registry=r)
+        self.reclaimed_bytes = Counter(
+            "tierberg_reclaimed_bytes", "Bytes of objects deleted, by kind", ("kind",), registry=r
+        )
+        self.held_segments = Gauge(
+            "tierberg_mass_delete_segments",
+            "Segments of mass deletes that `tierberg undelete` can bring back",
+            registry=r,
+        )
+        self.held_rows = Gauge("tierberg_mass_delete_rows", "Rows of those segments", registry=r)
+
+    def reclaimed(self, tally: Tally) -> None:
+        """Counts what a pass removed from the store."""
+        for kind, count in tally.objects.items():
+            if kind != "snapshot":
+                self.reclaimed_objects.inc(count)
+                self.reclaimed_bytes.labels(kind).inc(tally.bytes[kind])
 
 
 def serve_metrics(metrics: Metrics, host: str, port: int) -> tuple[WSGIServer, int]:

@@ -12,6 +12,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 from pyiceberg.catalog import Catalog
@@ -25,10 +26,12 @@ from rsm_bridge.limits import (
     PUBLISH_WORKERS,
     RELIST_SECONDS,
 )
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.mass_delete import HeldDeletes
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.niceness import be_nice
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
-from rsm_bridge.reclaim import Reclaimer
+from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
@@ -46,6 +49,7 @@ class _Topic:
     running: bool = False
     failures: int = 0
     run: TableRun | None = None
+    reclaimer: Reclaimer | None = None
 
 
 def catalog_properties(settings: Settings) -> CatalogProperties:
@@ -76,6 +80,10 @@ class Publisher:
     _pool: ThreadPoolExecutor | None = None
     _catalog: Catalog | None = None
     _outage: str | None = None
+    _held: HeldDeletes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._held = HeldDeletes(self.metrics)
 
     def start(self) -> None:
         """Begins to work, with a listing of everything."""
@@ -143,10 +151,12 @@ class Publisher:
         retry_after: float | None = None
         try:
             if topic.run is None:
-                topic.run = TableRun(self.store, self._open_catalog(), topic_id, self.settings.catalog.namespace)
+                topic.run = TableRun(self.store, self.open_catalog(), topic_id, self.settings.catalog.namespace)
             result = topic.run.run()
             self._record(topic_id, result, time.monotonic() - started)
-            waits = self._reclaimer().reclaim(result)
+            if topic.reclaimer is None:
+                topic.reclaimer = self._reclaimer(topic_id)
+            waits = self._reclaim(topic.reclaimer, result)
             # Tombstones come due one by one while a topic is removed: each run takes what came due since the last.
             retry_after = None if waits is None else max(waits, self.settings.publish_interval)
             topic.failures = 0
@@ -161,10 +171,20 @@ class Publisher:
             if retry_after is not None:
                 topic.due = min(topic.due, time.monotonic() + retry_after)
 
-    def _reclaimer(self) -> Reclaimer:
-        return Reclaimer(self.store, self.settings.reclaim_grace, self.metrics, self.copies)
+    def _reclaimer(self, topic_id: bytes) -> Reclaimer:
+        graces = Graces(self.settings.reclaim_grace, self.settings.mass_delete_grace)
+        held = partial(self._held.note, topic_id)
+        return Reclaimer(self.store, self.open_catalog(), graces, self.copies, held)
 
-    def _open_catalog(self) -> Catalog:
+    def _reclaim(self, reclaimer: Reclaimer, result: RunResult) -> float | None:
+        tally = Tally()
+        try:
+            return reclaimer.reclaim(result, tally)
+        finally:
+            self.metrics.reclaimed(tally)
+
+    def open_catalog(self) -> Catalog:
+        """The catalog all tables are in, opened once. Raises CatalogError while it is away."""
         with self._opening:
             if self._catalog is None:
                 self._catalog = open_catalog(catalog_properties(self.settings))

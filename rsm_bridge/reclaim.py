@@ -1,74 +1,285 @@
-"""Deletes from the store what nobody can need any more (publish rules R12 and R13).
+"""Deletes from the store what nobody can need any more (publish rules R12 and R13), after each publisher run.
 
-A deleted segment's data file, kept bytes and tombstone go when its rows are in no current file of the table, the
-recorded state has taken the delete in, and the grace time is over. The tombstone goes last: after a crash in between
-the next run finds it and finishes.
+A deleted segment goes through these gates, in this order; docs/operations.md tells the operator's side:
+
+1. The table: the head does not name its data file, and its state has taken the delete in (reclaim_rules.py). What only
+   a request planned on this head could still name waits for one more commit, an empty one if the table is idle.
+2. Time: `reclaim_grace` after the delete *and* after its rows left the head. A mass delete waits for
+   `mass_delete_grace` (mass_delete.py).
+3. Snapshots: those that still name its file expire in a commit of our own, each `reclaim_grace` after it was replaced.
+   What a tag or branch names, and the head, never expires; the objects wait for it.
+4. The tombstone is marked, so that it cannot be turned back; objects go; the tombstone goes last: after a crash in
+   between the next run finds it and finishes.
+
+Derived files that left the head go through 2 and 3 too. Leftovers that no tombstone and no kept snapshot leads to are
+the sweep's (sweep.py).
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from iceberg_catalog.plan_types import PartState, SegmentState
+from pyiceberg.catalog import Catalog
+
+from iceberg_catalog.expire import expire, fence
+from iceberg_catalog.livefiles import Head, normal_path
+from iceberg_catalog.plan_types import PartState, Segment, SegmentState
+from iceberg_catalog.retained import Retained, RetainedFiles
+from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.limits import COPY_RECHECK_SECONDS, COPY_SECONDS_MAX, LATE_COPY_SECONDS, LATE_PUT_SECONDS
-from rsm_bridge.metrics import Metrics
+from rsm_bridge.layout import derived_head
+from rsm_bridge.limits import (
+    COPY_RECHECK_SECONDS,
+    COPY_SECONDS_MAX,
+    LATE_COPY_SECONDS,
+    LATE_PUT_SECONDS,
+    SWAP_RETRY_SECONDS,
+    WITHDRAWN_SECONDS,
+)
+from rsm_bridge.maintain_paths import stored_key
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.mass_delete import MassDelete, mass_deletes
 from rsm_bridge.publish_table import RunResult
+from rsm_bridge.reclaim_rules import Verdict, verdict
 from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.tombstone import decode_tombstone, is_tombstone
 
 
 @dataclass(frozen=True, slots=True)
+class Graces:
+    """`reclaim` and `mass` are seconds. Without the first there is no second: nothing shall be waited for."""
+
+    reclaim: float
+    mass: float
+
+    def of_mass(self) -> float | None:
+        """The grace of a mass delete; None when none is held back."""
+        return max(self.mass, self.reclaim) if self.reclaim and self.mass else None
+
+
+@dataclass(slots=True)
+class _Pass:
+    """What one pass found due.
+
+    waits: seconds until more is. tombstones, derived: what may go, once the snapshots of `expiring` have expired.
+    fenced: those of `tombstones` that a request planned on the head may still name.
+    """
+
+    now_ms: int
+    waits: list[float] = field(default_factory=list)
+    tombstones: list[KnownSegment] = field(default_factory=list)
+    derived: list[str] = field(default_factory=list)
+    expiring: set[int] = field(default_factory=set)
+    fenced: list[KnownSegment] = field(default_factory=list)
+
+    def is_due(self, due_ms: int) -> bool:
+        """Whether the time has come; notes the wait if not."""
+        if due_ms > self.now_ms:
+            self.waits.append((due_ms - self.now_ms) / 1000)
+        return due_ms <= self.now_ms
+
+
+@dataclass(slots=True)
 class Reclaimer:
-    """`grace` is in seconds; `copies` are those of this process."""
+    """Reclaims one topic id. Remembers when files left the head; one thread at a time.
+
+    copies: those of this process. held: told what is held back as a mass delete. dry_run: count, change nothing.
+    """
 
     store: ObjectStore
-    grace: float
-    metrics: Metrics
+    catalog: Catalog
+    graces: Graces
     copies: RunningCopies
+    held: Callable[[Sequence[MassDelete]], None] = lambda _: None
+    dry_run: bool = False
+    clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+    _retained: RetainedFiles = field(default_factory=RetainedFiles)
+    _left_ms: dict[str, int] = field(default_factory=dict)
+    _first_seen: dict[str, int | None] = field(default_factory=dict)
+    _started: bool = False
 
-    def reclaim(self, result: RunResult) -> float | None:
-        """Deletes what is due; returns the seconds until more may be, None when nothing waits."""
-        named = set() if result.head is None else {self.store.key(file.path) for file in result.head.files}
-        now_ms = time.time() * 1000
-        waits: list[float] = []
-        for known in result.segments:
-            if known.deletion is None or not self._taken_in(known, result):
-                continue
-            if known.data is not None and known.data.key in named:
-                continue
-            left = self._fence(known) - (now_ms - known.deletion.time_ms) / 1000
-            if left <= 0 and known.key.segment_id in self.copies:
-                left = COPY_RECHECK_SECONDS
-            if left > 0:
-                waits.append(left)
-                continue
-            keys = known.objects()
-            self.store.delete_many(keys)
-            self.store.delete_many([known.listed.key])
-            self.metrics.reclaimed_objects.inc(len(keys) + 1)
-        return min(waits, default=None)
+    def reclaim(self, result: RunResult, tally: Tally) -> float | None:
+        """Deletes what is due and counts it; returns the seconds until more may be, None when nothing waits.
 
-    def _fence(self, known: KnownSegment) -> float:
+        Raises:
+            BridgeError, SegmentError: and whatever else catalog and store raise; the next run finishes.
+        """
+        found = _Pass(self.clock_ms())
+        mass = self.graces.of_mass()
+        holds = mass_deletes(result.segments, mass) if mass is not None else ()
+        self.held(holds)
+        due_ms = {key: item.due_ms for item in holds for key in item.keys}
+        tombstoned = [known for known in result.segments if known.deletion is not None]
+        at = None if result.head is None else result.head.snapshot_id
+        self._first_seen = {known.listed.key: self._first_seen.get(known.listed.key, at) for known in tombstoned}
+        retained = self._read_retained(result, tombstoned)
+        gone = {path for path in retained.left() | self._left_ms.keys() if derived_head(path) is not None}
+        left_ms, self._left_ms = self._left_ms, {}
+        for known in tombstoned:
+            self._judge(known, result, retained, left_ms, due_ms.get(known.listed.key, 0), found)
+        for path in sorted(gone):
+            self._judge_derived(path, at, retained, left_ms, found)
+        tally.waiting += len(found.waits)
+        self._act(found, result, tally)
+        return min(found.waits, default=None)
+
+    def _read_retained(self, result: RunResult, tombstoned: Sequence[KnownSegment]) -> Retained:
+        """What kept snapshots name; read only when something may have to go."""
+        wanted = not self._started or self._left_ms or result.files_removed
+        if result.head is None or not (wanted or any(known.segment is not None for known in tombstoned)):
+            return Retained()
+        retained = self._retained.read(result.head)
+        self._started = True
+        return retained
+
+    def _judge(
+        self,
+        known: KnownSegment,
+        result: RunResult,
+        retained: Retained,
+        left_ms: Mapping[str, int],
+        held_ms: int,
+        found: _Pass,
+    ) -> None:
+        """Sorts one tombstone into what is due, what waits, and what is still needed."""
+        if known.deletion is None:
+            return
+        due_ms = max(held_ms, known.deletion.time_ms + int(self._fence_seconds(known, result.head) * 1000))
+        needed = Verdict.FREE
+        path = None if known.data is None else self.store.uri(known.data.key)
+        if known.segment is not None and result.head is not None:
+            if path is not None and retained.head is not None and retained.head.names(normal_path(path)):
+                return
+            state = result.states.get(known.key.partition, PartState())
+            needed = verdict(_planned(known, known.segment, found.now_ms), state)
+            left = 0 if path is None else self._left(path, retained, left_ms)
+            if needed is Verdict.NEEDED or left is None:
+                return
+            due_ms = max(due_ms, left + int(self.graces.reclaim * 1000))
+        if not found.is_due(due_ms):
+            return
+        if known.key.segment_id in self.copies:
+            found.waits.append(COPY_RECHECK_SECONDS)
+            return
+        head = None if result.head is None else result.head.snapshot_id
+        if needed is Verdict.FENCE and self._first_seen[known.listed.key] == head:
+            found.fenced.append(known)
+        found.tombstones.append(known)
+        if path is not None:
+            found.expiring |= {holder.snapshot_id for holder in retained.holders(path)}
+
+    def _judge_derived(
+        self, path: str, head: int | None, retained: Retained, left_ms: Mapping[str, int], found: _Pass
+    ) -> None:
+        """A derived file that is, or was, in an older snapshot and is not in the head."""
+        left = self._left(path, retained, left_ms)
+        key = stored_key(self.store, path)
+        if left is None or key is None or derived_head(path) == (head or 0):
+            return
+        if found.is_due(left + int(self.graces.reclaim * 1000)):
+            found.derived.append(key)
+            found.expiring |= {holder.snapshot_id for holder in retained.holders(path)}
+
+    def _left(self, path: str, retained: Retained, before: Mapping[str, int]) -> int | None:
+        """When the file left the head, at the latest; None while a snapshot that may not expire names it.
+
+        When the last snapshot that names it was replaced. Snapshots also go by their number, under load within minutes:
+        then what an earlier pass saw counts, or the time of the oldest one, which does not name it any more.
+        """
+        name = normal_path(path)
+        replaced = [holder.replaced_ms for holder in retained.holders(path)]
+        known = [time_ms for time_ms in replaced if time_ms is not None]
+        if len(known) < len(replaced):
+            return None
+        self._left_ms[name] = max(known) if known else before.get(name, retained.oldest_ms or 0)
+        return self._left_ms[name]
+
+    def _fence_seconds(self, known: KnownSegment, head: Head | None) -> float:
         """Seconds a tombstone lives at least.
 
         One that replaced no index must outlive every copy that could still finish: those of this process are known,
-        one of another bridge ends with its deadline and the put it has begun.
+        one of another bridge ends with its deadline and the put it has begun. The same time is given to the first
+        commit of a table that another bridge may be about to make.
         """
+        grace = self.graces.reclaim
+        late = COPY_SECONDS_MAX + LATE_PUT_SECONDS
         if known.segment is None:
-            single = self.store.single_process
-            return max(self.grace, LATE_COPY_SECONDS if single else COPY_SECONDS_MAX + LATE_PUT_SECONDS)
-        return self.grace
+            return max(grace, LATE_COPY_SECONDS if self.store.single_process else late)
+        if head is None and known.data is not None and not self.store.single_process:
+            return max(grace, late)
+        return grace
 
-    @staticmethod
-    def _taken_in(known: KnownSegment, result: RunResult) -> bool:
-        """Whether the head's state no longer depends on the segment (rule R12)."""
-        if known.segment is None or result.head is None or known.deletion is None:
-            return True
-        state = result.states.get(known.key.partition, PartState())
-        newest = known.segment.runs[-1][0] if known.segment.runs else -1
-        seen = bool(state.lineage) and state.lineage[-1][0] >= newest
-        if known.deletion.kind is SegmentState.WITHDRAWN:
-            return seen
-        return seen and (state.floor > known.key.last or state.frontier > known.key.last)
+    def _act(self, found: _Pass, result: RunResult, tally: Tally) -> None:
+        """Fence, expiry, deletion, each only if the one before succeeded."""
+        head = result.head
+        if head is not None and found.fenced and not self.dry_run:
+            passed = self._fence(head, result.states)
+            if passed is None:
+                found.waits.append(SWAP_RETRY_SECONDS)
+                return
+            head = passed
+        if head is not None and found.expiring:
+            if not self.dry_run and expire(self.catalog, head, found.expiring) is None:
+                found.waits.append(SWAP_RETRY_SECONDS)
+                return
+            tally.objects["snapshot"] += len(found.expiring)
+        self._remove_tombstones(found.tombstones, tally)
+        self._remove_derived(found.derived, tally)
+
+    def _fence(self, head: Head, states: Mapping[int, PartState]) -> Head | None:
+        commit_id = uuid.uuid4().hex
+        recorded = StateObjects(self.store).put(head.table, states, commit_id)
+        return fence(self.catalog, head, recorded, commit_id=commit_id, as_of_ms=self.clock_ms())
+
+    def _remove_tombstones(self, tombstones: Sequence[KnownSegment], tally: Tally) -> None:
+        objects: list[str] = []
+        stones: list[str] = []
+        for known in tombstones:
+            if not self.dry_run and known.segment is not None and not self._mark(known.listed.key):
+                continue
+            objects.extend(known.objects())
+            stones.append(known.listed.key)
+            if known.data is not None:
+                tally.add("data", known.data.size)
+            if known.kept is not None:
+                tally.add("kept", known.kept.size)
+            tally.add("tombstone", known.listed.size)
+        if not self.dry_run:
+            self.store.delete_many(objects)
+            self.store.delete_many(stones)
+
+    def _mark(self, key: str) -> bool:
+        """Marks a tombstone as being reclaimed; False when it is none any more, or changes this very moment."""
+        try:
+            current = self.store.read(key)
+        except ObjectNotFoundError:
+            return False  # another bridge was faster
+        if not is_tombstone(current.data):
+            return False
+        stone = decode_tombstone(current.data)
+        return stone.reclaiming or self.store.replace(key, replace(stone, reclaiming=True).encode(), current.version)
+
+    def _remove_derived(self, keys: Sequence[str], tally: Tally) -> None:
+        found: list[str] = []
+        for key in keys:
+            with contextlib.suppress(ObjectNotFoundError):
+                tally.add("derived", self.store.size(key))
+                found.append(key)
+        if not self.dry_run:
+            self.store.delete_many(found)
+            gone = set(found)
+            self._left_ms = {path: at for path, at in self._left_ms.items() if stored_key(self.store, path) not in gone}
+
+
+def _planned(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
+    """The segment as the plan sees it: a withdrawal of more than a day ago counts as a deletion (rule R4)."""
+    deletion = known.deletion
+    if deletion is not None and now_ms - deletion.time_ms > WITHDRAWN_SECONDS * 1000:
+        return replace(segment, state=SegmentState.DELETED)
+    return segment

@@ -23,6 +23,7 @@ from rsm_bridge.handlers import Handlers
 from rsm_bridge.limits import COPY_MEMORY_BYTES, LATE_COPY_SECONDS, MIB
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
 from rsm_bridge.logs import logger
+from rsm_bridge.maintain_service import Maintainer
 from rsm_bridge.metrics import Metrics, serve_metrics
 from rsm_bridge.niceness import be_nice
 from rsm_bridge.open_store import open_store
@@ -88,6 +89,7 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
         running = RunningCopies()
         publisher = Publisher(settings, store, metrics, logger("publisher"), running)
+        maintainer = Maintainer(settings, store, publisher.open_catalog, metrics, logger("maintain"))
 
         def finished(segment: SegmentMetadata, directory: Directory) -> None:
             _count_copy(metrics, segment, directory)
@@ -122,10 +124,12 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
         server = Server(settings, handlers, log)
         address = await server.start()
         publisher.start()
+        maintainer.start()
         try:
             yield Running(address, metrics_address, store, metrics, publisher)
         finally:
             await server.stop()
+            await asyncio.to_thread(maintainer.stop)
             await asyncio.to_thread(publisher.stop)
 
 

@@ -151,8 +151,19 @@ class Settings(_Section):
     limits: LimitSettings = Field(default=LimitSettings(), description="What the process may use.")
     reclaim_grace: Seconds = Field(
         default=600.0,
-        description="How long the objects of a deleted segment stay in the store after its rows have left the "
-        "table's current snapshot; queries that run on an older snapshot may still read them. `0s`: at once.",
+        description="How long the objects of a deleted segment stay in the store after the delete and after its rows "
+        "have left the table's current snapshot; queries that run on an older snapshot may still read them. Then the "
+        "snapshots that name them expire and they go. `0s`: at once, mass deletes too.",
+    )
+    mass_delete_grace: Seconds = Field(
+        default=86400.0,
+        description="The same for deletes of over half a table's rows within ten minutes: until then "
+        "`tierberg undelete` brings them back. Not below `reclaim_grace`; `0s`: no difference is made.",
+    )
+    maintain_interval: Seconds = Field(
+        default=3600.0,
+        description="How often each table is maintained in the background: leftovers of crashed copies and publishers "
+        "are removed. `0s`: never; `tierberg maintain` does the same by hand.",
     )
     publish_interval: Seconds = Field(
         default=5.0,

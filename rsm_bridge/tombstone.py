@@ -28,19 +28,29 @@ Kind = Literal["deleted", "withdrawn"]
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A delete. `deleted`: retention, Kafka had custom metadata; `withdrawn`: a failed copy. `index` may be empty."""
+    """A delete. `deleted`: retention, Kafka had custom metadata; `withdrawn`: a failed copy. `index` may be empty.
+
+    reclaiming: its objects are being removed; there is no way back to an index.
+    """
 
     kind: Kind
     time_ms: int
     topic: str
     cluster_name: str
     index: bytes = b""
+    reclaiming: bool = False
 
     def encode(self) -> bytes:
         """The object's bytes."""
-        header = _encode(
-            {"cluster_name": self.cluster_name, "kind": self.kind, "time_ms": self.time_ms, "topic": self.topic}
-        ).encode()
+        fields: dict[str, object] = {
+            "cluster_name": self.cluster_name,
+            "kind": self.kind,
+            "time_ms": self.time_ms,
+            "topic": self.topic,
+        }
+        if self.reclaiming:
+            fields["reclaiming"] = True
+        header = _encode(fields).encode()
         body = b"".join((_HEAD.pack(MAGIC, VERSION, len(header)), header, self.index))
         return body + _CRC.pack(crc32c.crc32c(body))
 
@@ -68,5 +78,10 @@ def decode_tombstone(data: bytes) -> Tombstone:
         raise BridgeError("corrupt_object", "the tombstone's header is longer than the object")
     header = json.loads(bytes(body[_HEAD.size : _HEAD.size + length]))
     return Tombstone(
-        header["kind"], header["time_ms"], header["topic"], header["cluster_name"], bytes(body[_HEAD.size + length :])
+        header["kind"],
+        header["time_ms"],
+        header["topic"],
+        header["cluster_name"],
+        bytes(body[_HEAD.size + length :]),
+        header.get("reclaiming", False),
     )

@@ -1,0 +1,61 @@
+"""Commits that change no row: snapshots expire, or an empty snapshot moves the head past late requests.
+
+Both are swaps against the head they were decided on, so neither can undo what another bridge has just published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate
+
+from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.livefiles import Head
+from iceberg_catalog.state import StateRef
+
+
+def expire(catalog: Catalog, head: Head, snapshot_ids: Collection[int]) -> Table | None:
+    """Expires these snapshots, if the table's head still is `head`.
+
+    Returns:
+        The table as it is then, when none of the snapshots is in it any more, whatever the reply was. None otherwise:
+        load and decide again. A request that was lost may land later, as long as the head has not moved; it does then
+        what had been decided on that head.
+    """
+    table = head.table
+    requirements = (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head.snapshot_id}),
+    )
+    update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(snapshot_ids)})
+    with suppress(Exception):  # only the table itself says how it ended
+        catalog.commit_table(table, requirements, (update,))
+    with suppress(Exception):
+        now = catalog.load_table(table.name())
+        same = now.metadata.table_uuid == table.metadata.table_uuid
+        if same and all(now.metadata.snapshot_by_id(number) is None for number in snapshot_ids):
+            return now
+    return None
+
+
+def fence(catalog: Catalog, head: Head, state: StateRef, *, commit_id: str, as_of_ms: int) -> Head | None:
+    """Puts an empty snapshot on top: whatever was planned on `head` can no longer land.
+
+    Args:
+        catalog: the one the head was loaded from.
+        head: what is to be passed.
+        state: a durable object with the state `head` records.
+        commit_id: unique per attempt.
+        as_of_ms: milliseconds since the epoch.
+
+    Returns:
+        The new head, with the files of the old one; None when another commit was faster or the outcome is unknown.
+    """
+    outcome = commit(catalog, head, Change(), state, commit_id=commit_id, as_of_ms=as_of_ms)
+    if outcome.kind != "committed" or outcome.table is None:
+        return None
+    return Head(outcome.table, outcome.snapshot_id, head.files, head.foreign, state, head.manifests)

@@ -1,0 +1,80 @@
+"""The commands that change what is stored: `maintain`, `undelete`, `table drop`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from rsm_bridge.cli_options import ConfigOption, DataDirOption
+
+table_app = typer.Typer(help="Tables as a whole.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command()(maintain)
+    app.command()(undelete)
+    app.add_typer(table_app, name="table")
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """What can go wrong, as one line and exit code 1."""
+    from converter.errors import SegmentError
+    from iceberg_catalog.errors import CatalogError
+    from rsm_bridge.errors import BridgeError, SettingsError
+    from rsm_bridge.publish_table import RetryRunError
+
+    try:
+        yield
+    except (BridgeError, SegmentError, CatalogError, SettingsError, RetryRunError) as error:
+        typer.echo(f"tierberg: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def maintain(
+    table: Annotated[str | None, typer.Argument(help="Only this table or topic. Default: all.")] = None,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+) -> None:
+    """Remove what is due: deleted segments after their grace, old snapshots, leftovers of crashes."""
+    from rsm_bridge.maintain_command import maintain as run
+    from rsm_bridge.maintain_command import open_place
+
+    with _failures():
+        run(open_place(config, data_dir), table, dry_run=dry_run, say=typer.echo)
+
+
+def undelete(
+    topic: Annotated[str, typer.Argument(help="The Kafka topic's name.")],
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    topic_id: Annotated[
+        str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
+    ] = None,
+    undo: Annotated[bool, typer.Option("--undo", help="Delete again what earlier undeletes brought back.")] = False,
+) -> None:
+    """Bring back the rows of everything Kafka deleted of a topic and that is still in the store."""
+    from rsm_bridge.maintain_command import open_place, restore
+
+    with _failures():
+        for line in restore(open_place(config, data_dir), topic, topic_id, undo=undo):
+            typer.echo(line)
+
+
+@table_app.command("drop")
+def table_drop(
+    name: Annotated[str, typer.Argument(help="The table's name, without or with its namespace.")],
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Drop a table that has no rows and no segments left, and its recorded states."""
+    from rsm_bridge.maintain_command import drop, open_place
+
+    with _failures():
+        for line in drop(open_place(config, data_dir), name):
+            typer.echo(line)

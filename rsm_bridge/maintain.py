@@ -1,0 +1,155 @@
+"""One maintenance pass over one topic id and its table: old snapshots expire, leftovers go.
+
+The order matters: objects are listed, then the table is loaded, then indexes are listed; see sweep.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyiceberg.catalog import Catalog
+
+from iceberg_catalog.expire import expire
+from iceberg_catalog.livefiles import Head, LiveFiles
+from iceberg_catalog.metadata_files import delete_metadata
+from iceberg_catalog.names import Owner
+from iceberg_catalog.plan_types import PartState
+from iceberg_catalog.retained import RetainedFiles
+from iceberg_catalog.state import decode_state
+from iceberg_catalog.tables import find_table, owned_tables
+from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.known_segments import KnownSegment, read_known
+from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
+from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.publish_table import RunResult
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.sweep import Sweeper
+from rsm_bridge.undelete_record import delete_passed
+
+
+@dataclass(slots=True)
+class TableMaintenance:
+    """Passes over one topic id. Remembers what it read of immutable objects; one thread at a time.
+
+    grace: `reclaim_grace`, seconds. owner: whose table, None while nobody knows: the pass finds it out.
+    """
+
+    store: ObjectStore
+    catalog: Catalog
+    topic_id: bytes
+    namespace: str
+    grace: float
+    owner: Owner | None = None
+    clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+    _live: LiveFiles = field(default_factory=LiveFiles)
+    _retained: RetainedFiles = field(default_factory=RetainedFiles)
+    _sweeper: Sweeper = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sweeper = Sweeper(self.store, self.topic_id, self.grace)
+
+    def run(self, tally: Tally, *, dry_run: bool = False) -> None:
+        """One pass; what it did, or with `dry_run` would do, is in `tally`.
+
+        Raises:
+            BridgeError, SegmentError, CatalogError: and what else catalog and storage raise. Nothing needs undoing.
+        """
+        stored = self._sweeper.stored()
+        head = self.head()
+        if head is not None:
+            self._expire(head, tally, dry_run=dry_run)
+            if not dry_run:
+                delete_passed(self.store, self.topic_id, recorded_parts(self.store, head))
+        left = self._sweeper.look(stored, head, self.clock_ms())
+        left.count(tally)
+        if dry_run:
+            return
+        self.store.delete_many([listed.key for _, listed in left.objects])
+        if head is not None:
+            delete_metadata(head.table, list(left.metadata))
+
+    def head(self) -> Head | None:
+        """The table's head; None while there is no table."""
+        self.owner = self.owner or find_owner(self.store, self.catalog, self.topic_id, self.namespace)
+        table = None if self.owner is None else find_table(self.catalog, self.owner, namespace=self.namespace)
+        return None if table is None else self._live.read(table)
+
+    def _expire(self, head: Head, tally: Tally, *, dry_run: bool) -> None:
+        """Snapshots that were replaced long ago. What only they named goes in the next pass."""
+        before_ms = self.clock_ms() - SNAPSHOT_AGE_SECONDS_MAX * 1000
+        old = [
+            item.snapshot_id
+            for item in self._retained.read(head).snapshots
+            if item.replaced_ms is not None and item.replaced_ms < before_ms
+        ]
+        if old and (dry_run or expire(self.catalog, head, old) is not None):
+            tally.objects["snapshot"] += len(old)
+
+
+def observe(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> RunResult:
+    """What a publisher run would start from, without running it: head and state first, listing after.
+
+    Raises:
+        BridgeError, SegmentError, CatalogError: and what else catalog and storage raise.
+    """
+    owner = find_owner(store, catalog, topic_id, namespace)
+    table = None if owner is None else find_table(catalog, owner, namespace=namespace)
+    head = None if table is None else LiveFiles().read(table)
+    states = {} if head is None else recorded_parts(store, head)
+    return RunResult(head, states, read_segments(store, topic_id))
+
+
+def recorded_parts(store: ObjectStore, head: Head) -> dict[int, PartState]:
+    """The state recorded with a head, by partition.
+
+    Raises:
+        BridgeError, CatalogError: it cannot be read.
+    """
+    return {} if head.state is None else decode_state(store.read(head.state.key).data, head.state.sha256)
+
+
+def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
+    """Every index and tombstone of a topic id.
+
+    Raises:
+        BridgeError, SegmentError: one is damaged, or the store is away.
+    """
+    found: list[KnownSegment] = []
+    for listed in store.list_after(index_prefix(topic_id)):
+        key = parse_index_key(listed.key)
+        if key is None:
+            continue
+        try:
+            found.append(read_known(store, key, listed))
+        except ObjectNotFoundError:
+            continue  # reclaimed between listing and reading
+    return found
+
+
+def topic_ids(store: ObjectStore) -> list[bytes]:
+    """Every topic id the store has an object of, ascending."""
+    names = {
+        folder.removeprefix(root).strip("/")
+        for root in (INDEX_ROOT, DATA_ROOT, KEPT_ROOT)
+        for folder in store.list_folders(root)
+    }
+    return [bytes.fromhex(name) for name in sorted(names) if len(name) == 32]
+
+
+def find_owner(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> Owner | None:
+    """Whose topic id it is, by its first index or tombstone, or by the stamp of a table.
+
+    None when neither tells. Raises what store and catalog raise.
+    """
+    for listed in store.list_after(index_prefix(topic_id)):
+        key = parse_index_key(listed.key)
+        if key is not None:
+            try:
+                return read_known(store, key, listed).owner
+            except ObjectNotFoundError:
+                continue
+    owned = owned_tables(catalog, namespace=namespace)
+    return next((owner for _, owner in owned if owner.topic_id == topic_id), None)

@@ -1,0 +1,169 @@
+"""What `tierberg maintain`, `undelete` and `table drop` do, as lines for a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+
+from iceberg_catalog.catalogs import open_catalog
+from iceberg_catalog.tables import find_table
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import read_known
+from rsm_bridge.layout import index_prefix, parse_index_key
+from rsm_bridge.lease import Lease, lease_key
+from rsm_bridge.limits import LEASE_SECONDS
+from rsm_bridge.local_store import FolderLock
+from rsm_bridge.maintain import TableMaintenance, find_owner, observe, topic_ids
+from rsm_bridge.maintain_drop import drop_table
+from rsm_bridge.maintain_service import holder_name
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.open_store import open_store
+from rsm_bridge.publisher import catalog_properties
+from rsm_bridge.reclaim import Graces, Reclaimer
+from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.settings import Settings, load_settings
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.undelete import undelete
+from rsm_bridge.undelete_record import take_back
+
+_POLL_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Store and catalog as the settings name them."""
+
+    settings: Settings
+    store: ObjectStore
+    catalog: Catalog
+
+    @property
+    def namespace(self) -> str:
+        """Of our tables."""
+        return self.settings.catalog.namespace
+
+
+def open_place(config: Path | None, data_dir: Path | None) -> Place:
+    """Opens what the settings name.
+
+    Raises:
+        SettingsError, CatalogError: it cannot be.
+    """
+    settings = load_settings(config, {"data_dir": data_dir})
+    return Place(settings, open_store(settings), open_catalog(catalog_properties(settings)))
+
+
+def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
+    """Reclaims and sweeps all tables, or one; says what was done, by table and kind.
+
+    Args:
+        place: where.
+        table: name of one table, or of one topic; None: all.
+        dry_run: change nothing, say what would be done.
+        say: receives each line.
+
+    Raises:
+        SettingsError: a bridge owns the embedded store; it maintains by itself.
+        BridgeError: `not_found` when no topic or table has the name; `overloaded` when another bridge holds the lease.
+        SegmentError, CatalogError: and what else catalog and storage raise.
+    """
+    with contextlib.ExitStack() as stack:
+        if place.store.single_process and not dry_run:
+            stack.callback(FolderLock(place.settings.data_dir).close)
+        found = [(topic_id, _names(place, topic_id)) for topic_id in topic_ids(place.store)]
+        chosen = [(topic_id, names) for topic_id, names in found if table is None or table in names]
+        if table is not None and not chosen:
+            raise BridgeError("not_found", f"the store has nothing of a topic or table {table}")
+        for topic_id, names in chosen:
+            tally = Tally()
+            with contextlib.nullcontext() if dry_run else _leased(place.store, topic_id):
+                _maintain_one(place, topic_id, tally, dry_run=dry_run)
+            say(f"{names[0]}{' (dry run)' if dry_run else ''}")
+            for line in tally.lines():
+                say(line)
+
+
+def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool) -> None:
+    graces = Graces(place.settings.reclaim_grace, place.settings.mass_delete_grace)
+    reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run)
+    reclaimer.reclaim(observe(place.store, place.catalog, topic_id, place.namespace), tally)
+    maintenance = TableMaintenance(place.store, place.catalog, topic_id, place.namespace, graces.reclaim)
+    maintenance.run(tally, dry_run=dry_run)
+
+
+@contextlib.contextmanager
+def _leased(store: ObjectStore, topic_id: bytes) -> Iterator[None]:
+    """The table's lease during the block; waits for two TTLs, within which a dead holder is replaced."""
+    lease = Lease(store, lease_key(topic_id.hex()), holder_name())
+    end = time.monotonic() + 2 * LEASE_SECONDS
+    while not lease.acquire():
+        if time.monotonic() > end:
+            raise BridgeError("overloaded", f"a bridge is maintaining topic id {topic_id.hex()}; try again later")
+        time.sleep(_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        lease.release()
+
+
+def _names(place: Place, topic_id: bytes) -> list[str]:
+    """What people may call it: table, table with namespace, topic, topic id; the first one is shown."""
+    owner = find_owner(place.store, place.catalog, topic_id, place.namespace)
+    if owner is None:
+        return [topic_id.hex()]
+    table = find_table(place.catalog, owner, namespace=place.namespace)
+    names = [] if table is None else [table.name()[-1], ".".join(table.name())]
+    return [*names, owner.topic, topic_id.hex()]
+
+
+def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list[str]:
+    """Brings back what Kafka deleted of a topic, or with `undo` deletes that again; returns what to say.
+
+    Args:
+        place: where.
+        topic: its name.
+        wanted: topic id as 32 hex digits, needed when a topic was created again; None: the only one.
+        undo: take an earlier undelete back.
+
+    Raises:
+        BridgeError: `not_found`, `bad_request` when several topic ids have the name, and as undelete.undelete.
+        RetryRunError: run it again.
+    """
+    ids = [item for item in _topic_ids_of(place.store, topic) if wanted is None or item.hex() == wanted]
+    if not ids:
+        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
+    if len(ids) > 1:
+        several = ", ".join(item.hex() for item in ids)
+        raise BridgeError(
+            "bad_request", f"topic {topic} was created several times: choose one by --topic-id: {several}"
+        )
+    if undo:
+        return [f"{take_back(place.store, ids[0])} segments are deleted again; their rows leave with the next commit"]
+    done = undelete(place.store, place.catalog, ids[0], place.namespace)
+    lines = [f"{done.segments} segments with {done.rows} rows are back"]
+    lines += [f"  partition {number}: from offset {offset}" for number, offset in sorted(done.lowest.items())]
+    return lines
+
+
+def _topic_ids_of(store: ObjectStore, topic: str) -> list[bytes]:
+    found: list[bytes] = []
+    for topic_id in topic_ids(store):
+        for listed in store.list_after(index_prefix(topic_id)):
+            key = parse_index_key(listed.key)
+            if key is not None:
+                if read_known(store, key, listed).owner.topic == topic:
+                    found.append(topic_id)
+                break
+    return found
+
+
+def drop(place: Place, name: str) -> list[str]:
+    """Drops an empty table; returns what to say. Raises as maintain_drop.drop_table."""
+    tally = Tally()
+    table = drop_table(place.store, place.catalog, place.namespace, name, tally)
+    return [f"{'.'.join(table.name())} dropped", *tally.lines()]

@@ -1,0 +1,95 @@
+"""`tierberg table drop`: ends a table that has nothing left, and what the store holds for it beside rows.
+
+An empty table stays until then, for a deleted topic's history is worth a look. The command refuses while anything could
+still be lost: rows, segments Kafka has, deleted ones that `tierberg undelete` could bring back.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+
+from iceberg_catalog.livefiles import LiveFiles
+from iceberg_catalog.metadata_files import delete_metadata, list_metadata
+from iceberg_catalog.names import Owner
+from iceberg_catalog.tables import stamped_owner
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, LEASE_ROOT, UNDELETE_ROOT, state_prefix
+from rsm_bridge.maintain import read_segments
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.store import ObjectStore
+
+
+def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, tally: Tally) -> Table:
+    """Drops an empty table of ours, its metadata and its state objects; what went is in `tally`.
+
+    Args:
+        store: the bridge's.
+        catalog: where the table is.
+        namespace: of our tables.
+        name: the table's, without or with the namespace.
+        tally: receives what was removed.
+
+    Raises:
+        BridgeError: `not_found`; `bad_request` when it is not ours or not empty, saying what is left.
+        CatalogError: and what else catalog and storage raise. Run it again: what is gone is gone, what is left goes.
+    """
+    table, owner = _ours(catalog, namespace, name)
+    refuse_unless_empty(store, table, owner)
+    # Taken before the drop: afterwards nothing says where they were.
+    metadata = list(list_metadata(table))
+    states = list(store.list_after(state_prefix(table.metadata.table_uuid)))
+    catalog.drop_table(table.name())
+    for listed in states:
+        tally.add("state", listed.size)
+    store.delete_many([listed.key for listed in states])
+    with suppress(OSError):  # a catalog may have removed them itself, or not let us
+        delete_metadata(table, metadata)
+        for item in metadata:
+            tally.add("metadata", item.size)
+    topic = owner.topic_id.hex()
+    store.delete_many([f"{LEASE_ROOT}{topic}.json", f"{UNDELETE_ROOT}{topic}.json"])
+    return table
+
+
+def refuse_unless_empty(store: ObjectStore, table: Table, owner: Owner) -> None:
+    """Raises BridgeError `bad_request` while the table or the store has anything of the topic."""
+    name = ".".join(table.name())
+    head = LiveFiles().read(table)
+    if head.files or head.foreign:
+        raise BridgeError("bad_request", f"table {name} has rows, in {len(head.files) + len(head.foreign)} files")
+    segments = read_segments(store, owner.topic_id)
+    live = sum(known.live for known in segments)
+    if live:
+        raise BridgeError("bad_request", f"Kafka still has {live} segments of topic {owner.topic}")
+    deleted = sum(known.segment is not None for known in segments)
+    if deleted:
+        raise BridgeError(
+            "bad_request",
+            f"{deleted} deleted segments of topic {owner.topic} are still in the store and can be brought back; they "
+            "go by themselves after reclaim_grace, or mass_delete_grace",
+        )
+    topic = owner.topic_id.hex()
+    left = sum(1 for root in (DATA_ROOT, KEPT_ROOT) for _ in store.list_after(f"{root}{topic}/"))
+    if left:
+        raise BridgeError(
+            "bad_request",
+            f"{left} objects of topic {owner.topic} are still in the store: older snapshots name them, or a crash left "
+            f"them. They go by themselves, or with `tierberg maintain`, as soon as that is safe",
+        )
+
+
+def _ours(catalog: Catalog, namespace: str, name: str) -> tuple[Table, Owner]:
+    levels = tuple(namespace.split("."))
+    identifier = tuple(name.split(".")) if name.startswith(f"{namespace}.") else (*levels, name)
+    try:
+        table = catalog.load_table(identifier)
+    except NoSuchTableError as error:
+        raise BridgeError("not_found", f"no table {'.'.join(identifier)}") from error
+    owner = stamped_owner(table)
+    if owner is None:
+        raise BridgeError("bad_request", f"table {'.'.join(identifier)} is not Tierberg's: it has no owner stamp")
+    return table, owner

@@ -1,0 +1,46 @@
+"""What a pass of reclaiming or maintenance removed, or would remove, by kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["data", "kept", "derived", "tombstone", "state", "metadata", "snapshot"]
+
+#: One line each in the report, in this order.
+KINDS: Mapping[Kind, str] = {
+    "data": "data files",
+    "kept": "kept bytes",
+    "derived": "derived data files",
+    "tombstone": "tombstones",
+    "state": "state objects",
+    "metadata": "manifests and metadata files",
+    "snapshot": "snapshots expired",
+}
+
+
+@dataclass(slots=True)
+class Tally:
+    """Objects and bytes by kind; `snapshot` counts snapshots and has no bytes. `waiting`: seen, but not due yet."""
+
+    objects: Counter[Kind] = field(default_factory=Counter)
+    bytes: Counter[Kind] = field(default_factory=Counter)
+    waiting: int = 0
+
+    def add(self, kind: Kind, size: int) -> None:
+        """One object of `size` bytes."""
+        self.objects[kind] += 1
+        self.bytes[kind] += size
+
+    def lines(self) -> list[str]:
+        """The report for a terminal: kinds with something in them, then what waits."""
+        lines = [
+            f"  {KINDS[kind]}: {self.objects[kind]}" + (f", {self.bytes[kind]} bytes" if kind != "snapshot" else "")
+            for kind in KINDS
+            if self.objects[kind]
+        ]
+        if self.waiting:
+            lines.append(f"  not due yet: {self.waiting} objects")
+        return lines or ["  nothing to do"]

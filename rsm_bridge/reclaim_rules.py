@@ -1,0 +1,58 @@
+"""When a tombstoned segment may leave the store: publish rule R12, pure.
+
+Its index is an input of the plan until the head's state has taken everything in that it says:
+
+* lineage: the state's history is as new as the segment's, or the plan could later follow a dead branch;
+* rows: the frontier, and for a deletion the floor too, has passed its valid end, so no plan adds them any more;
+* markers: none at or above the frontier, where it may still decide a transaction.
+
+Where the state has passed its history and its markers but not its rows (a withdrawn copy that was never published, a
+dead branch), no plan made from now on uses it, since the tombstone is there. One made before it was may. So one more
+commit must come first: FENCE.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from iceberg_catalog.lineage import Lineage, of_segment, valid_end
+from iceberg_catalog.plan_types import BatchKind, PartState, Segment, SegmentState
+
+
+class Verdict(Enum):
+    """What the state of a head says about a tombstoned segment."""
+
+    NEEDED = 0  # by the plan: not before another commit, or never
+    FENCE = 1  # only by a request that was planned on this head
+    FREE = 2
+
+
+def verdict(segment: Segment, state: PartState) -> Verdict:
+    """Whether the plan still needs a tombstoned segment.
+
+    Args:
+        segment: DELETED or WITHDRAWN, as the plan sees it (a withdrawal of more than a day ago is a deletion, R4).
+        state: of its partition, recorded with the table's current head.
+    """
+    lineage = Lineage(state.lineage, state.known_end)
+    if of_segment(segment).rank > lineage.rank or _decides(segment, state.frontier):
+        return Verdict.NEEDED
+    end = valid_end(segment.runs, segment.base, segment.end + 1, lineage)
+    # Under `follow` the frontier is never below the floor; under `keep` a deleted segment still is to be published.
+    passed = min(state.floor, state.frontier) if segment.state is SegmentState.DELETED else state.frontier
+    if passed >= end:
+        return Verdict.FREE
+    if segment.state is SegmentState.DELETED and end > segment.base:
+        return Verdict.NEEDED  # the next run raises the floor
+    return Verdict.FENCE
+
+
+def _decides(segment: Segment, frontier: int) -> bool:
+    """Whether it holds a marker at or above the frontier."""
+    if segment.end < frontier:
+        return False
+    batches = segment.load()
+    markers = (batches.kind == BatchKind.COMMIT) | (batches.kind == BatchKind.ABORT)
+    return bool(np.any(markers & (batches.base >= frontier)))

@@ -1,0 +1,170 @@
+"""Finds what crashes left behind: objects of one topic id that no index, no tombstone and no kept snapshot leads to.
+
+What may go, and why nothing can name it any more (publish rule R13):
+
+| object | goes when |
+|---|---|
+| data file, kept bytes | no index or tombstone names it, and it is older than any copy can be: after its deadline a bridge puts no index, so none will come. The objects are listed first, the indexes after |
+| derived data file | the head it was planned on, which is in its key, is not the head: its commit cannot land any more |
+| state object | it is older than the head's commit: its own commit was planned on an earlier head |
+| manifest, metadata.json | the same, and older than any copy can be: engines write here too |
+
+Each only while no kept snapshot names it, and a file that was in the table only `reclaim_grace` after it left it. While
+the table is not found, which may be a wrong setting, data files stay.
+Unfinished multipart uploads cannot be seen here; a rule of the bucket ends them.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from iceberg_catalog.livefiles import Head, recorded_states
+from iceberg_catalog.metadata_files import MetadataFile, unnamed_metadata
+from iceberg_catalog.retained import Retained, RetainedFiles, named_paths
+from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.known_segments import read_known
+from rsm_bridge.layout import (
+    DATA_ROOT,
+    KEPT_ROOT,
+    derived_head,
+    index_prefix,
+    is_stored_object,
+    parse_index_key,
+    state_prefix,
+)
+from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, COPY_SECONDS_MAX, LATE_PUT_SECONDS
+from rsm_bridge.maintain_paths import stored_key
+from rsm_bridge.maintain_tally import Kind, Tally
+from rsm_bridge.store import ListedObject, ObjectStore
+
+#: No copy lives so long, whichever bridge and whatever its clock: seconds.
+COPY_IS_OVER_SECONDS = COPY_SECONDS_MAX + LATE_PUT_SECONDS + CLOCK_SKEW_SECONDS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """What a look found. `objects`: kind and listing; `waiting`: how many more will be due later."""
+
+    objects: tuple[tuple[Kind, ListedObject], ...] = ()
+    metadata: tuple[MetadataFile, ...] = ()
+    waiting: int = 0
+
+    def count(self, tally: Tally) -> None:
+        """Adds everything to a tally."""
+        for kind, listed in self.objects:
+            tally.add(kind, listed.size)
+        for item in self.metadata:
+            tally.add("metadata", item.size)
+        tally.waiting += self.waiting
+
+
+@dataclass(slots=True)
+class Sweeper:
+    """Looks for leftovers of one topic id. Remembers what indexes name; one thread at a time.
+
+    grace: `reclaim_grace`, seconds.
+    """
+
+    store: ObjectStore
+    topic_id: bytes
+    grace: float
+    _indexes: dict[ListedObject, tuple[str, ...]] = field(default_factory=dict)
+    _retained: RetainedFiles = field(default_factory=RetainedFiles)
+    _left_ms: dict[str, int] = field(default_factory=dict)
+
+    def stored(self) -> list[ListedObject]:
+        """Data files and kept bytes of the topic id. To be called before the table's head is read."""
+        topic = self.topic_id.hex()
+        return [
+            listed
+            for root in (DATA_ROOT, KEPT_ROOT)
+            for listed in self.store.list_after(f"{root}{topic}/")
+            if is_stored_object(listed.key)
+        ]
+
+    def look(self, stored: Iterable[ListedObject], head: Head | None, now_ms: int) -> Leftovers:
+        """What may go.
+
+        Args:
+            stored: from :meth:`stored`, listed before `head` was read.
+            head: of the topic's table; None without one.
+            now_ms: milliseconds since the epoch.
+
+        Raises:
+            BridgeError, SegmentError: and what the table's storage raises: nothing may be removed then.
+        """
+        retained = Retained() if head is None else self._retained.read(head)
+        in_table = {stored_key(self.store, path) for path in named_paths(retained.snapshots)}
+        by_index = self._named_by_indexes()
+        unnamed = [item for item in stored if item.key not in in_table and item.key not in by_index]
+        objects: list[tuple[Kind, ListedObject]] = []
+        waiting = 0
+        before, self._left_ms = self._left_ms, {}
+        for listed in unnamed:
+            due_ms = self._due_ms(listed, head, retained, before)
+            if due_ms is not None and due_ms <= now_ms:
+                objects.append((_kind(listed.key), listed))
+            else:
+                waiting += 1
+        if head is None or head.snapshot_id is None:
+            return Leftovers(tuple(objects), (), waiting)
+        objects.extend(("state", listed) for listed in self._states(head))
+        before_ms = min(now_ms - int(COPY_IS_OVER_SECONDS * 1000), _settled_ms(head))
+        return Leftovers(tuple(objects), tuple(unnamed_metadata(head.table, before_ms)), waiting)
+
+    def _due_ms(
+        self, listed: ListedObject, head: Head | None, retained: Retained, before: Mapping[str, int]
+    ) -> int | None:
+        """When an object that nothing names may go; None: not on this head."""
+        planned_on = derived_head(listed.key)
+        if head is None:
+            # A table that is not found names perhaps what no index names any more; kept bytes no table ever names.
+            if not listed.key.startswith(KEPT_ROOT):
+                return None
+        elif planned_on == (head.snapshot_id or 0):
+            return None
+        # It may have been in the table. If so, it had left by the time of the oldest kept snapshot.
+        left_ms = before.get(listed.key, retained.oldest_ms or 0)
+        self._left_ms[listed.key] = left_ms
+        over_ms = listed.modified_ms + int(COPY_IS_OVER_SECONDS * 1000) if planned_on is None else 0
+        return max(left_ms + int(self.grace * 1000), over_ms)
+
+    def _named_by_indexes(self) -> set[str]:
+        """Keys that indexes, and those inside tombstones, name."""
+        found: dict[ListedObject, tuple[str, ...]] = {}
+        for listed in self.store.list_after(index_prefix(self.topic_id)):
+            key = parse_index_key(listed.key)
+            if key is None:
+                continue
+            named = self._indexes.get(listed)
+            if named is None:
+                try:
+                    named = tuple(read_known(self.store, key, listed).objects())
+                except ObjectNotFoundError:
+                    continue  # reclaimed between listing and reading, its objects before it
+            found[listed] = named
+        self._indexes = found
+        return {key for named in found.values() for key in named}
+
+    def _states(self, head: Head) -> list[ListedObject]:
+        named = {reference.key for reference in recorded_states(head.table)}
+        prefix = state_prefix(head.table.metadata.table_uuid)
+        before_ms = _settled_ms(head)
+        return [
+            listed
+            for listed in self.store.list_after(prefix)
+            if listed.key not in named and listed.modified_ms < before_ms
+        ]
+
+
+def _settled_ms(head: Head) -> int:
+    """What was written before this time belongs to commits that were planned on earlier heads."""
+    current = head.table.current_snapshot()
+    return 0 if current is None else current.timestamp_ms - int(CLOCK_SKEW_SECONDS_MAX * 1000)
+
+
+def _kind(key: str) -> Kind:
+    if key.startswith(KEPT_ROOT):
+        return "kept"
+    return "data" if derived_head(key) is None else "derived"

@@ -1,0 +1,169 @@
+"""`tierberg undelete`: brings back what Kafka deleted of a topic and what is still in the store.
+
+1. What is about to be restored is written down: per partition the lowest offset F. A crash later finds it.
+2. Every deletion's tombstone that is not being reclaimed becomes the index it holds again, by compare-and-swap.
+3. The rows return through the plan. R5 makes the floor final, so an undelete is a recorded *rewind*, as after an
+   unclean election (R3), that takes the floor along: the plan is made on `floor := min(floor, F)` and
+   `frontier := min(frontier, F)`. It walks from F over restored and live segments, so the rows above F are written into
+   the table anew by the same commit, which says `tierberg.rewind` = F to incremental readers. One swap: no head ever
+   shows something in between, and a publisher that is faster only makes us plan again.
+
+A deletion that Kafka makes later raises the floor again, over everything below it: retention goes on as before.
+
+What does not come back: Kafka's own knowledge. It has forgotten these segments, will not serve them to consumers and
+will never delete them. The table has their rows until retention passes them; then, or when somebody takes the undelete
+back, we delete them ourselves (undelete_record.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyiceberg.catalog import Catalog
+
+from iceberg_catalog.commit import Change
+from iceberg_catalog.livefiles import Head
+from iceberg_catalog.plan_types import PartState, Plan, SegmentState
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.limits import UNDELETE_RUNS_MAX
+from rsm_bridge.maintain import read_segments
+from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.tombstone import decode_tombstone, is_tombstone
+from rsm_bridge.undelete_record import UndeleteRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What came back: tombstones turned, rows their data files hold, and by partition from which offset on.
+
+    That offset is above what was asked for where a segment further up is being reclaimed: the floor stays over it.
+    """
+
+    segments: int
+    rows: int
+    lowest: Mapping[int, int]
+
+
+def undelete(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> Restored:
+    """Restores everything of one topic id that can be.
+
+    Raises:
+        BridgeError: `not_found` when nothing can be brought back; `bad_request` when the table has rows that no segment
+            has any more (`keep`), which a rewind would lose; `store_unavailable`.
+        RetryRunError: the indexes are back, the commit did not land in UNDELETE_RUNS_MAX tries: run it again.
+        CatalogError, SegmentError: and what else catalog and storage raise: run it again.
+    """
+    deleted = [known for known in read_segments(store, topic_id) if _restorable(known)]
+    record = UndeleteRecord(store, topic_id)
+    lowest = record.widen(_lowest(deleted), frozenset(known.listed.key for known in deleted)).lowest
+    if not lowest:
+        raise BridgeError("not_found", "no deleted segment of this topic is left in the store")
+    back = [known for known in deleted if turn_back(store, known.listed.key)]
+    states = RestoringRun(store, catalog, topic_id, namespace).restore(lowest).states
+    record.finish()
+    reached = {partition: max(offset, states.get(partition, PartState()).floor) for partition, offset in lowest.items()}
+    rows = sum(known.segment.main.rows for known in back if known.segment is not None and known.segment.main)
+    return Restored(len(back), rows, reached)
+
+
+def turn_back(store: ObjectStore, key: str) -> bool:
+    """Makes a deletion's tombstone an index again; False when there is none, or it is being reclaimed.
+
+    Raises:
+        BridgeError: the tombstone is damaged, or the store is away.
+    """
+    try:
+        current = store.read(key)
+    except ObjectNotFoundError:
+        return False
+    if not is_tombstone(current.data):
+        return False
+    stone = decode_tombstone(current.data)
+    if stone.kind != "deleted" or stone.reclaiming or not stone.index:
+        return False
+    return store.replace(key, stone.index, current.version)
+
+
+def _restorable(known: KnownSegment) -> bool:
+    deletion = known.deletion
+    return deletion is not None and deletion.kind is SegmentState.DELETED and known.segment is not None
+
+
+def _lowest(segments: Iterable[KnownSegment]) -> dict[int, int]:
+    lowest: dict[int, int] = {}
+    for known in segments:
+        lowest[known.key.partition] = min(lowest.get(known.key.partition, known.key.base), known.key.base)
+    return lowest
+
+
+class RestoringRun(TableRun):
+    """A publisher run on a state that is put back to the lowest restored offset of each partition."""
+
+    def __init__(self, store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> None:
+        super().__init__(store, catalog, topic_id, namespace)
+        self._lowest: Mapping[int, int] = {}
+
+    def restore(self, lowest: Mapping[int, int]) -> RunResult:
+        """Runs until the commit has landed.
+
+        Raises:
+            RetryRunError: it did not in UNDELETE_RUNS_MAX tries.
+            BridgeError: `bad_request` when rows of the table would be lost.
+        """
+        self._lowest = lowest
+        error: RetryRunError | None = None
+        for _ in range(UNDELETE_RUNS_MAX):
+            try:
+                return self.run()
+            except RetryRunError as refused:
+                error = refused
+        raise RetryRunError(f"the rows are not back yet, run it again: {error}")
+
+    def _states(self, head: Head) -> dict[int, PartState]:
+        states = super()._states(head)
+        return {partition: put_back(state, self._lowest.get(partition)) for partition, state in states.items()}
+
+    def _apply(
+        self,
+        head: Head,
+        states: Mapping[int, PartState],
+        segments: Sequence[KnownSegment],
+        plans: Mapping[int, Plan],
+    ) -> RunResult:
+        files = {item.path: item for item in head.files}
+        for partition, offset in self._lowest.items():
+            live = [known for known in segments if known.live and known.key.partition == partition]
+            for path in plans[partition].replace if partition in plans else ():
+                item = files[path]
+                if not covered(item.first, item.last, live):
+                    raise BridgeError(
+                        "bad_request",
+                        f"partition {partition}: the table has offsets {item.first} to {item.last}, which no segment "
+                        f"in the store has any more; they would be lost by going back to offset {offset}",
+                    )
+        return super()._apply(head, states, segments, plans)
+
+    def _commit(
+        self, head: Head, change: Change, states: Mapping[int, PartState], rewinds: Mapping[str, int | None]
+    ) -> Head:
+        back = {str(partition): offset for partition, offset in self._lowest.items()}
+        return super()._commit(head, change, states, {**back, **rewinds})
+
+
+def put_back(state: PartState, lowest: int | None) -> PartState:
+    """The state an undelete is planned on."""
+    if lowest is None:
+        return state
+    return replace(state, frontier=min(state.frontier, lowest), floor=min(state.floor, lowest))
+
+
+def covered(first: int, last: int, segments: Iterable[KnownSegment]) -> bool:
+    """Whether segments together hold every offset of [first, last]."""
+    at = first
+    for known in sorted(segments, key=lambda item: item.key.base):
+        if known.key.base <= at:
+            at = max(at, known.key.last + 1)
+    return at > last

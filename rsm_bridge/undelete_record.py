@@ -1,0 +1,167 @@
+"""What undeletes of a topic id have brought back, in one small object of the store.
+
+It serves two ends. An undelete that died between its steps is finished by the next one. And segments that came back are
+live for ever, for Kafka has forgotten them and will never delete them: those the record names are deleted by us, when
+retention has passed them or somebody takes the undelete back.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from iceberg_catalog.plan_types import PartState
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.known_segments import read_known
+from rsm_bridge.layout import UNDELETE_ROOT, parse_index_key
+from rsm_bridge.limits import TOMBSTONE_SWAPS_MAX
+from rsm_bridge.store import ListedObject, ObjectStore
+from rsm_bridge.tombstone import Tombstone, is_tombstone
+
+
+@dataclass(frozen=True, slots=True)
+class Undeleted:
+    """The record.
+
+    lowest: by partition, the lowest offset of an undelete whose rows are not in the table yet; empty: none is open.
+    restored: keys of indexes that were tombstones.
+    """
+
+    lowest: Mapping[int, int]
+    restored: frozenset[str] = frozenset()
+
+    def encode(self) -> bytes:
+        """The object's bytes."""
+        lowest = {str(partition): offset for partition, offset in self.lowest.items()}
+        return json.dumps({"lowest": lowest, "restored": sorted(self.restored)}, sort_keys=True).encode()
+
+
+def decode(data: bytes) -> Undeleted:
+    """The record.
+
+    Raises:
+        BridgeError: `corrupt_object`.
+    """
+    try:
+        document = json.loads(data)
+        lowest = {int(partition): int(offset) for partition, offset in document["lowest"].items()}
+        return Undeleted(lowest, frozenset(map(str, document["restored"])))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BridgeError("corrupt_object", f"the record of an undelete does not parse: {error!r}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class UndeleteRecord:
+    """The record of one topic id. All calls block."""
+
+    store: ObjectStore
+    topic_id: bytes
+
+    @property
+    def key(self) -> str:
+        """Of the object."""
+        return f"{UNDELETE_ROOT}{self.topic_id.hex()}.json"
+
+    def read(self) -> Undeleted:
+        """What is recorded; empty without an object.
+
+        Raises:
+            BridgeError: `corrupt_object`, `store_unavailable`.
+        """
+        try:
+            return decode(self.store.read(self.key).data)
+        except ObjectNotFoundError:
+            return Undeleted({})
+
+    def widen(self, lowest: Mapping[int, int], restored: frozenset[str]) -> Undeleted:
+        """Adds what is about to be restored; returns it with what was recorded before."""
+
+        def both(old: Undeleted) -> Undeleted:
+            merged = {
+                partition: min(part[partition] for part in (old.lowest, lowest) if partition in part)
+                for partition in old.lowest.keys() | lowest.keys()
+            }
+            return Undeleted(merged, old.restored | restored)
+
+        return self._update(both)
+
+    def finish(self) -> None:
+        """The rows are in the table."""
+        self._update(lambda old: replace(old, lowest={}))
+
+    def forget(self, keys: frozenset[str]) -> None:
+        """These are tombstones again."""
+        self._update(lambda old: replace(old, restored=old.restored - keys))
+
+    def _update(self, change: Callable[[Undeleted], Undeleted]) -> Undeleted:
+        for _ in range(TOMBSTONE_SWAPS_MAX):
+            try:
+                current = self.store.read(self.key)
+            except ObjectNotFoundError:
+                made = change(Undeleted({}))
+                if made == Undeleted({}) or self.store.put_if_absent(self.key, made.encode()):
+                    return made
+                continue
+            old = decode(current.data)
+            made = change(old)
+            if made == old or self.store.replace(self.key, made.encode(), current.version):
+                return made
+        raise StoreError(f"{self.key} changed again and again: is another undelete running?")
+
+
+def delete_passed(store: ObjectStore, topic_id: bytes, states: Mapping[int, PartState]) -> int:
+    """Deletes restored segments that retention has passed; returns how many.
+
+    Args:
+        store: where they are.
+        topic_id: 16 bytes.
+        states: recorded with the table's head; a later delete of Kafka has raised the floor of a partition.
+
+    Raises:
+        BridgeError, SegmentError: an index is damaged, or the store is away.
+    """
+    record = UndeleteRecord(store, topic_id).read()
+    if record.lowest:
+        return 0  # an undelete is under way: the floor is about to sink
+    passed = set()
+    for key in record.restored:
+        parsed = parse_index_key(key)
+        if parsed is not None and parsed.last < states.get(parsed.partition, PartState()).floor:
+            passed.add(key)
+    return _delete(store, topic_id, frozenset(passed))
+
+
+def take_back(store: ObjectStore, topic_id: bytes) -> int:
+    """Deletes every restored segment again, as Kafka's retention would; returns how many.
+
+    Raises:
+        BridgeError, SegmentError: an index is damaged, or the store is away.
+    """
+    return _delete(store, topic_id, UndeleteRecord(store, topic_id).read().restored)
+
+
+def _delete(store: ObjectStore, topic_id: bytes, keys: frozenset[str]) -> int:
+    deleted = sum(_bury(store, key) for key in sorted(keys))
+    if keys:
+        UndeleteRecord(store, topic_id).forget(keys)
+    return deleted
+
+
+def _bury(store: ObjectStore, index: str) -> bool:
+    """Puts a tombstone over an index; False when there is one, or nothing."""
+    key = parse_index_key(index)
+    if key is None:
+        return False
+    try:
+        current = store.read(index)
+        if is_tombstone(current.data):
+            return False
+        owner = read_known(store, key, ListedObject(index, len(current.data), 0)).owner
+    except ObjectNotFoundError:
+        return False
+    stone = Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster, current.data)
+    if not store.replace(index, stone.encode(), current.version):
+        raise StoreError(f"{index} changed while it was deleted")
+    return True

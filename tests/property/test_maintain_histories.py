@@ -1,0 +1,190 @@
+"""I3 over a real table and store: nothing a live segment or a kept snapshot needs is ever removed.
+
+Copies that crash or lose their reply, transactions, overlapping segments, retention in any order, commits that land
+late, a tag, clocks that jump, reclaiming, sweeping and undeletes, in random order. After every step everything that an
+index or a snapshot names is there; at the end the table has exactly the rows of live segments that retention left.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from converter.types import SegmentMetadata
+from rsm_bridge import sweep
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
+from rsm_bridge.reclaim import Graces
+from rsm_bridge.undelete import undelete
+from tests.unit.maintain_support import DAY, NAMESPACE, make_world
+
+
+class Slow(TableRun):
+    """A bridge whose commit request is on its way."""
+
+    request: tuple[Any, ...] = ()
+
+    def _commit(self, *request: Any) -> Any:
+        self.request = request
+        raise RetryRunError("on its way")
+
+    def land(self) -> None:
+        TableRun._commit(self, *self.request)
+
+
+class Maintained(RuleBasedStateMachine):
+    """One topic with two partitions and two bridges."""
+
+    @initialize(grace=st.sampled_from([0.0, 600.0]), mass=st.sampled_from([0.0, float(DAY)]))
+    def begin(self, grace: float, mass: float) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="maintained-"))
+        self.world = make_world(self.folder, graces=Graces(grace, mass))
+        vars(self.world.store)["single_process"] = False
+        self.finished: list[SegmentMetadata] = [self.world.copy(2)]
+        self.world.publish()  # there is a table: before that, time alone keeps a first commit safe
+        self.unknown: list[SegmentMetadata] = []
+        self.slow: Slow | None = None
+        self.seen: RunResult | None = None
+
+    def teardown(self) -> None:
+        if hasattr(self, "folder"):
+            shutil.rmtree(self.folder)
+
+    @rule(count=st.integers(1, 3), partition=st.integers(0, 1), producer=st.sampled_from([-1, -1, 5]))
+    def write(self, count: int, partition: int, producer: int) -> None:
+        self.world.log(partition).write(count, producer)
+
+    @rule(partition=st.integers(0, 1), commit=st.booleans())
+    def end_transaction(self, partition: int, commit: bool) -> None:
+        self.world.log(partition).end_transaction(5, commit=commit)
+
+    @rule(
+        partition=st.integers(0, 1), back=st.integers(0, 2), fate=st.sampled_from(["known", "known", "lost", "crash"])
+    )
+    def copy(self, partition: int, back: int, fate: str) -> None:
+        """From the next batch on, or some batches earlier, as a new leader with other segments does."""
+        log = self.world.log(partition)
+        done = max((s.end_offset for s in self.finished if s.partition == partition), default=-1)
+        todo = [batch for batch in log.batches if batch.base > done]
+        if not todo:
+            return
+        earlier = [batch for batch in log.batches if batch.base <= done][::-1][:back]
+        first = earlier[-1].base if earlier else todo[0].base
+        made = self.world.copy_range(first, todo[-1].last, partition, indexed=fate != "crash")
+        {"known": self.finished, "lost": self.unknown, "crash": []}[fate].append(made)
+
+    @rule(count=st.integers(1, 3), partition=st.integers(0, 1))
+    def retention(self, count: int, partition: int) -> None:
+        mine = sorted((s for s in self.finished if s.partition == partition), key=lambda s: s.start_offset)
+        for segment in mine[:count]:
+            self.world.delete(segment)
+            self.finished.remove(segment)
+
+    @rule()
+    def withdraw(self) -> None:
+        """Kafka takes back a copy whose reply it never got."""
+        if self.unknown:
+            self.world.withdraw(self.unknown.pop())
+
+    @rule()
+    def publish(self) -> None:
+        self.seen = self.world.publish()
+
+    @rule()
+    def begin_slow_publish(self) -> None:
+        self.slow = Slow(self.world.store, self.world.catalog, self.world.topic_id, NAMESPACE)
+        try:
+            self.slow.run()
+        except RetryRunError:
+            return
+        self.slow = None
+
+    @precondition(lambda self: self.slow is not None)
+    @rule()
+    def slow_publish_lands(self) -> None:
+        slow, self.slow = self.slow, None
+        assert slow is not None
+        try:
+            slow.land()
+        except RetryRunError:
+            return
+
+    @rule(stale=st.booleans())
+    def reclaim(self, stale: bool) -> None:
+        """After a run; or over what an earlier run said, by a thread that was asleep."""
+        self.world.reclaim(self.seen if stale and self.seen is not None else self.world.publish())
+
+    @rule()
+    def reclaim_by_hand(self) -> None:
+        tally = Tally()
+        self.world.new_reclaimer().reclaim(self.world.observe(), tally)
+
+    @rule()
+    def maintain(self) -> None:
+        self.world.maintain()
+
+    @rule()
+    def bring_back(self) -> None:
+        try:
+            undelete(self.world.store, self.world.catalog, self.world.topic_id, NAMESPACE)
+        except BridgeError as error:
+            # Refused, too, while the table has rows of a copy that was taken back and not yet uploaded again.
+            if error.kind not in ("not_found", "bad_request"):
+                raise
+
+    @rule(seconds=st.sampled_from([30.0, 700.0, 2 * 3600.0, 2.0 * DAY, 6.0 * DAY]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.later(seconds)
+
+    @rule()
+    def tag(self) -> None:
+        table = self.world.table()
+        if table is not None and table.current_snapshot() is not None and "audit" not in table.metadata.refs:
+            table.manage_snapshots().create_tag(table.metadata.snapshots[0].snapshot_id, "audit").commit()
+
+    @invariant()
+    def everything_needed_is_there(self) -> None:
+        if hasattr(self, "world"):
+            self.world.check()
+            for partition in (0, 1) if self.world.table() is not None else ():
+                offsets = self.world.offsets(partition)
+                assert len(offsets) == len(set(offsets)), "an offset came twice"
+
+
+@pytest.fixture(autouse=True)
+def one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is on one machine: what was written before the head is swept at once, up to the file system's ticks."""
+    monkeypatch.setattr(sweep, "CLOCK_SKEW_SECONDS_MAX", 0.05)
+
+
+def search(examples: int, steps: int) -> None:
+    checked = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(Maintained, settings=checked)
+
+
+@pytest.mark.timeout(300)
+def test_nothing_needed_is_ever_removed() -> None:
+    search(10, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3000)
+def test_nothing_needed_is_ever_removed_in_many_histories() -> None:
+    search(300, 60)

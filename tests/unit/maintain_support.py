@@ -1,0 +1,251 @@
+"""A store, a catalog and one topic, as bridges leave them, for the tests of reclaiming and maintenance."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import read_manifest_list
+from pyiceberg.table import Table
+
+from converter.columns import row_schema
+from converter.index import decode_directory
+from converter.index_model import StoredObjects
+from converter.parser import SegmentParser
+from converter.transactions import Transactions
+from converter.types import ConvertOptions, IndexType, LeaderEpoch, SegmentMetadata
+from converter.writer import SegmentWriter
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.livefiles import recorded_states
+from iceberg_catalog.names import Owner
+from iceberg_catalog.schema import expected_field_ids
+from iceberg_catalog.state import decode_state
+from iceberg_catalog.tables import find_table
+from rsm_bridge.copy_worker import custom_metadata
+from rsm_bridge.deletes import Deleter
+from rsm_bridge.known_segments import read_known
+from rsm_bridge.layout import data_key, index_key, index_prefix, kept_key, new_attempt_id, parse_index_key
+from rsm_bridge.maintain import TableMaintenance, observe
+from rsm_bridge.maintain_paths import stored_key
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.open_store import open_store
+from rsm_bridge.publish_table import RunResult, TableRun
+from rsm_bridge.reclaim import Graces, Reclaimer
+from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.settings import load_settings
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.tombstone import decode_tombstone
+from tests.support.kafka_log import Record, checkpoint, control_batch, encode_batch
+
+NAMESPACE = "kafka"
+DAY = 24 * 3600
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch of the partition's log."""
+
+    base: int
+    last: int
+    data: bytes
+
+
+@dataclass
+class Log:
+    """One partition's log; values follow from offsets, so that every copy of an offset is the same."""
+
+    batches: list[Batch] = field(default_factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.batches[-1].last + 1 if self.batches else 0
+
+    def write(self, count: int, producer_id: int = -1) -> None:
+        """Records; of a transaction when a producer is given."""
+        base = self.end
+        records = [Record(base + n, 1_700_000_000_000 + base + n, b"k", b"value %d" % (base + n)) for n in range(count)]
+        options = {} if producer_id < 0 else {"producer_id": producer_id, "producer_epoch": 0, "attributes": 0x10}
+        self.batches.append(Batch(base, base + count - 1, encode_batch(records, **options)))
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        self.batches.append(Batch(self.end, self.end, control_batch(self.end, producer_id, commit=commit)))
+
+    def between(self, first: int, last: int) -> list[Batch]:
+        return [batch for batch in self.batches if first <= batch.base and batch.last <= last]
+
+
+@dataclass
+class World:
+    """One topic. `ahead_ms`: how far the reclaimers' clock is ahead of the real one."""
+
+    store: ObjectStore
+    catalog: Catalog
+    topic: str = "orders"
+    topic_id: bytes = field(default_factory=lambda: uuid.uuid4().bytes)
+    logs: dict[int, Log] = field(default_factory=dict)
+    graces: Graces = field(default_factory=lambda: Graces(600.0, 0.0))
+    ahead_ms: int = 0
+    single_process: bool = True
+
+    def __post_init__(self) -> None:
+        self.publisher = TableRun(self.store, self.catalog, self.topic_id, NAMESPACE)
+        self.reclaimer = self.new_reclaimer()
+        self.maintenance = TableMaintenance(
+            self.store, self.catalog, self.topic_id, NAMESPACE, self.graces.reclaim, clock_ms=self.now_ms
+        )
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1000) + self.ahead_ms
+
+    def later(self, seconds: float) -> None:
+        self.ahead_ms += int(seconds * 1000)
+
+    def new_reclaimer(self, *, dry_run: bool = False) -> Reclaimer:
+        return Reclaimer(self.store, self.catalog, self.graces, RunningCopies(), dry_run=dry_run, clock_ms=self.now_ms)
+
+    def log(self, partition: int = 0) -> Log:
+        return self.logs.setdefault(partition, Log())
+
+    def copy(self, count: int = 3, partition: int = 0) -> SegmentMetadata:
+        """Writes records and tiers them as a segment of their own."""
+        log = self.log(partition)
+        first = log.end
+        log.write(count)
+        return self.copy_range(first, log.end - 1, partition)
+
+    def copy_range(self, first: int, last: int, partition: int = 0, *, indexed: bool = True) -> SegmentMetadata:
+        """Tiers [first, last] of the log; without `indexed`, the bridge dies before its index is put."""
+        data = b"".join(batch.data for batch in self.log(partition).between(first, last))
+        metadata = SegmentMetadata(
+            cluster_name="test",
+            topic=self.topic,
+            topic_id=self.topic_id,
+            partition=partition,
+            segment_id=uuid.uuid4().bytes,
+            start_offset=first,
+            end_offset=last,
+            max_timestamp_ms=1_700_000_000_000,
+            broker_id=1,
+            event_timestamp_ms=1_700_000_000_000,
+            segment_size_bytes=len(data),
+            leader_epochs=(LeaderEpoch(0, 0),),
+            custom_metadata=b"",
+        )
+        index = write_objects(self.store, metadata, data, {IndexType.LEADER_EPOCH: checkpoint([(0, 0)])})
+        if not indexed:
+            return metadata
+        assert self.store.put_if_absent(str(index_key(metadata)), index)
+        return replace(metadata, custom_metadata=custom_metadata(decode_directory(index)))
+
+    def delete(self, *segments: SegmentMetadata) -> None:
+        """What Kafka's retention does; the tombstone has the time of our clock."""
+        for segment in segments:
+            Deleter(self.store).delete(segment)
+            key = str(index_key(segment))
+            current = self.store.read(key)
+            stone = replace(decode_tombstone(current.data), time_ms=self.now_ms())
+            assert self.store.replace(key, stone.encode(), current.version)
+
+    def withdraw(self, segment: SegmentMetadata) -> None:
+        self.delete(replace(segment, custom_metadata=b""))
+
+    def publish(self) -> RunResult:
+        return self.publisher.run()
+
+    def reclaim(self, result: RunResult | None = None) -> Tally:
+        """A reclaimer's pass over the last run, or over what the store says now."""
+        tally = Tally()
+        self.reclaimer.reclaim(result or self.observe(), tally)
+        return tally
+
+    def observe(self) -> RunResult:
+        return observe(self.store, self.catalog, self.topic_id, NAMESPACE)
+
+    def maintain(self, *, dry_run: bool = False) -> Tally:
+        tally = Tally()
+        self.maintenance.run(tally, dry_run=dry_run)
+        return tally
+
+    def table(self) -> Table | None:
+        return find_table(self.catalog, Owner("test", self.topic, self.topic_id), namespace=NAMESPACE)
+
+    def loaded(self) -> Table:
+        table = self.table()
+        assert table is not None
+        return table
+
+    def offsets(self, partition: int = 0) -> list[int]:
+        rows = self.loaded().scan(row_filter=f"_kafka_partition = {partition}").to_arrow()
+        return sorted(rows["_kafka_offset"].to_pylist())
+
+    def stored(self, *roots: str) -> list[str]:
+        """Keys of the topic's objects."""
+        return [
+            listed.key
+            for root in roots or ("data", "kept", "index")
+            for listed in self.store.list_after(f"{root}/{self.topic_id.hex()}/")
+        ]
+
+    def check(self) -> None:
+        """I3: everything a live segment or a kept snapshot needs is in the store."""
+        stored = set(self.stored("data", "kept"))
+        for listed in self.store.list_after(index_prefix(self.topic_id)):
+            key = parse_index_key(listed.key)
+            assert key is not None
+            known = read_known(self.store, key, listed)
+            if known.live:
+                assert set(known.objects()) <= stored, f"live segment {listed.key} has lost {known.objects()}"
+        table = self.table()
+        if table is None:
+            return
+        for snapshot in table.metadata.snapshots:
+            named = files_of(table, snapshot.manifest_list)
+            lost = {stored_key(self.store, path) for path in named} - stored
+            assert not lost, f"snapshot {snapshot.snapshot_id} names {lost}"
+        for reference in recorded_states(table):
+            decode_state(self.store.read(reference.key).data, reference.sha256)
+
+
+def files_of(table: Table, manifest_list: str) -> set[str]:
+    """Live data files of one snapshot."""
+    manifests = list(read_manifest_list(table.io.new_input(manifest_list)))
+    return {entry.data_file.file_path for item in manifests for entry in item.fetch_manifest_entry(table.io)}
+
+
+def write_objects(
+    store: ObjectStore, metadata: SegmentMetadata, data: bytes, files: Mapping[IndexType, bytes]
+) -> bytes:
+    """Data file and kept bytes of one copy; returns its index."""
+    attempt = new_attempt_id()
+    objects = StoredObjects(attempt, data_key(metadata, attempt), kept_key(metadata, attempt))
+    options, transactions = ConvertOptions(), Transactions.parse(None, None)
+    schema = row_schema(options.value_format, expected_field_ids(options.value_format))
+    with store.open_upload(objects.data_key) as rows, store.open_upload(objects.kept_key) as kept:
+        parser = SegmentParser(metadata, options, transactions)
+        writer = SegmentWriter(metadata, options, schema, cast(BinaryIO, rows), cast(BinaryIO, kept))
+        for step in (*parser.feed(data), *parser.finish()):
+            writer.add(step)
+        written = writer.finish(files, transactions, objects)
+        for upload in (rows, kept):
+            if upload.size:
+                upload.commit()
+    return written.index
+
+
+def make_world(folder: Path, **changes: object) -> World:
+    """A world on the embedded store and catalog."""
+    store = open_store(load_settings(None, {"data_dir": folder}))
+    return World(store, open_catalog(embedded_settings(folder)), **changes)  # type: ignore[arg-type]
+
+
+def published(world: World, counts: Sequence[int] = (3, 3, 3)) -> list[SegmentMetadata]:
+    """Segments of so many records, all in the table."""
+    segments = [world.copy(count) for count in counts]
+    world.publish()
+    assert len(world.offsets()) == sum(counts)
+    return segments

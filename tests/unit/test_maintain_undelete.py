@@ -1,0 +1,320 @@
+"""`undelete` brings rows back by a recorded rewind; `table drop` ends a table that has nothing left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rsm_bridge.errors import BridgeError, StoreError
+from rsm_bridge.layout import index_key
+from rsm_bridge.limits import COPY_SECONDS_MAX
+from rsm_bridge.maintain_drop import drop_table
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.publish_table import RetryRunError
+from rsm_bridge.reclaim import Graces
+from rsm_bridge.tombstone import is_tombstone
+from rsm_bridge.undelete import Restored, RestoringRun, covered, undelete
+from rsm_bridge.undelete_record import Undeleted, UndeleteRecord, decode, take_back
+from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world, published
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return make_world(tmp_path, graces=Graces(600.0, float(DAY)))
+
+
+def back(world: World) -> Restored:
+    return undelete(world.store, world.catalog, world.topic_id, NAMESPACE)
+
+
+def test_a_deleted_topic_comes_back_whole(world: World) -> None:
+    world.delete(*published(world))
+    world.reclaim(world.publish())
+    assert world.offsets() == []
+    done = back(world)
+    assert (done.segments, done.rows, dict(done.lowest)) == (3, 9, {0: 0})
+    assert world.offsets() == list(range(9))
+    world.check()
+    assert not any(is_tombstone(world.store.read(key).data) for key in world.stored("index"))
+
+
+def test_what_was_published_beside_it_stays_once(world: World) -> None:
+    segments = published(world, (3, 3, 3, 3))
+    world.delete(*segments[:3])
+    world.publish()
+    assert world.offsets() == [9, 10, 11]
+    world.copy(2)
+    world.publish()
+    back(world)
+    assert world.offsets() == list(range(14))
+    world.check()
+
+
+def test_the_commit_says_where_readers_must_go_back_to(world: World) -> None:
+    segments = published(world)
+    world.delete(*segments[1:])
+    world.publish()
+    back(world)
+    snapshot = world.loaded().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    assert snapshot.summary.additional_properties["tierberg.rewind.0"] == "3"
+    state = world.observe().states[0]
+    assert (state.frontier, state.floor) == (9, 3)
+
+
+def test_publishing_goes_on_and_changes_nothing_more(world: World) -> None:
+    world.delete(*published(world))
+    world.publish()
+    back(world)
+    result = world.publish()
+    assert (result.files_added, result.files_removed) == (0, 0)
+    world.copy(2)
+    world.publish()
+    assert world.offsets() == list(range(11))
+
+
+def test_retention_that_goes_on_takes_them_out_again(world: World) -> None:
+    segments = published(world, (3, 3, 3, 3))
+    world.delete(*segments[:3])
+    world.publish()
+    back(world)
+    world.delete(segments[3])
+    world.publish()
+    assert world.offsets() == []
+
+
+def test_partitions_that_lost_nothing_are_left_alone(world: World) -> None:
+    first = world.copy(3)
+    world.copy(3, partition=1)
+    world.publish()
+    world.delete(first)
+    world.publish()
+    before = world.observe().states[1]
+    assert dict(back(world).lowest) == {0: 0}
+    assert world.observe().states[1] == before
+    assert (world.offsets(0), world.offsets(1)) == ([0, 1, 2], [0, 1, 2])
+
+
+def test_what_is_being_reclaimed_cannot_come_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.delete(*published(world))
+    world.publish()
+    world.later(2 * DAY)
+
+    def killed(_: Any) -> None:
+        raise StoreError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "delete_many", killed)
+        with pytest.raises(StoreError):
+            world.reclaim()
+    assert back(world).segments == 0
+    assert world.offsets() == []
+    world.check()
+
+
+def test_a_reclaimer_that_judged_before_it_finds_no_tombstone(world: World) -> None:
+    world.delete(*published(world))
+    result = world.publish()
+    back(world)
+    world.later(2 * DAY)
+    world.reclaim(result)
+    world.check()
+    assert world.offsets() == list(range(9))
+
+
+def test_a_crash_before_the_commit_is_made_up_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.delete(*published(world))
+    world.publish()
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RestoringRun, "restore", killed)
+        with pytest.raises(KeyboardInterrupt):
+            back(world)
+    world.publish()
+    assert world.offsets() == []
+    assert back(world).segments == 0
+    assert world.offsets() == list(range(9))
+    assert not UndeleteRecord(world.store, world.topic_id).read().lowest
+
+
+def test_a_publisher_that_is_faster_is_planned_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.delete(*published(world))
+    world.publish()
+    commit = RestoringRun._commit
+    refused: list[bool] = []
+
+    def slow(self: RestoringRun, *request: Any) -> Any:
+        if not refused:
+            refused.append(True)
+            world.copy(2)
+            world.publish()
+        return commit(self, *request)
+
+    monkeypatch.setattr(RestoringRun, "_commit", slow)
+    back(world)
+    assert world.offsets() == list(range(11))
+    world.check()
+
+
+def test_a_commit_that_never_lands_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.delete(*published(world))
+    world.publish()
+
+    def refused(*_: Any) -> None:
+        raise RetryRunError("refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RestoringRun, "_commit", refused)
+        with pytest.raises(RetryRunError, match="run it again"):
+            back(world)
+    back(world)
+    assert world.offsets() == list(range(9))
+
+
+def test_nothing_to_bring_back_says_so(world: World) -> None:
+    published(world)
+    with pytest.raises(BridgeError) as caught:
+        back(world)
+    assert caught.value.kind == "not_found"
+
+
+def test_rows_no_segment_has_are_not_given_up(world: World) -> None:
+    """An archive: the segment of a published file has been reclaimed; going back below it would lose the file."""
+    segments = published(world)
+    world.delete(segments[0])
+    world.publish()
+    world.store.delete_many([str(index_key(segments[1]))])
+    with pytest.raises(BridgeError, match="offsets 3 to 5"):
+        back(world)
+    assert world.offsets() == list(range(3, 9))
+    world.check()
+
+
+def test_a_record_is_widened_not_forgotten(world: World) -> None:
+    record = UndeleteRecord(world.store, world.topic_id)
+    assert record.widen({}, frozenset()) == Undeleted({})
+    assert record.widen({0: 5, 1: 7}, frozenset("a")) == Undeleted({0: 5, 1: 7}, frozenset("a"))
+    assert record.widen({0: 9, 2: 1}, frozenset("b")) == Undeleted({0: 5, 1: 7, 2: 1}, frozenset("ab"))
+    record.finish()
+    record.forget(frozenset("a"))
+    assert record.read() == Undeleted({}, frozenset("b"))
+    assert decode(record.read().encode()) == record.read()
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b'{"lowest": {"a": 1}, "restored": []}', b'{"lowest": {}}'])
+def test_a_damaged_record_is_named(data: bytes) -> None:
+    with pytest.raises(BridgeError) as caught:
+        decode(data)
+    assert caught.value.kind == "corrupt_object"
+
+
+def test_what_retention_has_passed_is_deleted_by_maintenance(world: World) -> None:
+    """Kafka has forgotten the restored segments: nobody else would."""
+    segments = published(world, (3, 3, 3, 3))
+    world.delete(*segments[:3])
+    world.publish()
+    back(world)
+    world.maintain()
+    assert world.offsets() == list(range(12))
+    world.delete(segments[3])
+    world.publish()
+    world.maintain()
+    assert all(is_tombstone(world.store.read(key).data) for key in world.stored("index"))
+    world.later(2 * DAY)
+    world.reclaim(world.publish())
+    assert world.stored() == []
+
+
+def test_an_undelete_can_be_taken_back(world: World) -> None:
+    segments = published(world)
+    world.delete(*segments[:2])
+    world.publish()
+    back(world)
+    assert take_back(world.store, world.topic_id) == 2
+    world.publish()
+    assert world.offsets() == [6, 7, 8]
+    assert take_back(world.store, world.topic_id) == 0
+    back(world)
+    assert world.offsets() == list(range(9))
+
+
+def test_covered_finds_holes(world: World) -> None:
+    published(world)
+    live = world.observe().segments
+    assert covered(0, 8, live)
+    assert not covered(0, 9, live)
+    assert not covered(0, 8, [item for item in live if item.key.base != 3])
+
+
+def drop(world: World, name: str = "orders") -> Tally:
+    tally = Tally()
+    drop_table(world.store, world.catalog, NAMESPACE, name, tally)
+    return tally
+
+
+def test_an_empty_table_is_dropped_with_its_states_and_metadata(world: World) -> None:
+    world.delete(*published(world))
+    world.publish()
+    world.later(2 * DAY)
+    world.reclaim()
+    folder = Path(world.loaded().metadata_location.removeprefix("file://")).parent
+    tally = drop(world, f"{NAMESPACE}.orders")
+    assert world.table() is None
+    assert tally.objects["state"] >= 1
+    assert not list(world.store.list_after("state/"))
+    assert not list(folder.iterdir())
+
+
+def test_a_table_with_rows_is_not_dropped(world: World) -> None:
+    published(world)
+    with pytest.raises(BridgeError, match="has rows"):
+        drop(world)
+    assert world.offsets() == list(range(9))
+
+
+def test_nor_one_whose_segments_kafka_still_has(world: World) -> None:
+    segments = published(world)
+    world.delete(*segments)
+    world.publish()
+    world.copy(2)
+    with pytest.raises(BridgeError, match="still has 1 segments"):
+        drop(world)
+
+
+def test_nor_one_that_can_be_brought_back(world: World) -> None:
+    world.delete(*published(world))
+    world.publish()
+    with pytest.raises(BridgeError, match="3 deleted segments"):
+        drop(world)
+    back(world)
+    assert world.offsets() == list(range(9))
+
+
+def test_nor_one_with_leftovers(world: World) -> None:
+    world.delete(*published(world))
+    world.publish()
+    world.log().write(2)
+    world.copy_range(9, 10, indexed=False)
+    world.later(2 * DAY)
+    world.reclaim()
+    with pytest.raises(BridgeError, match="objects of topic orders"):
+        drop(world)
+    world.later(COPY_SECONDS_MAX)
+    world.maintain()
+    drop(world)
+
+
+def test_a_foreign_table_and_an_absent_one_are_refused(world: World) -> None:
+    published(world)
+    with pytest.raises(BridgeError) as caught:
+        drop(world, "elsewhere")
+    assert caught.value.kind == "not_found"
+    world.catalog.create_table((NAMESPACE, "foreign"), world.loaded().schema())
+    with pytest.raises(BridgeError, match="no owner stamp"):
+        drop(world, "foreign")
