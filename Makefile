@@ -25,6 +25,10 @@ setup: $(ENVIRONMENT) $(SHIM) ## environment, shim, and jars of broker and Spark
 demo: setup ## the main job, end to end on a stock broker (KAFKA_VERSION=4.4.0 make demo for the other version)
 	.venv/bin/tierberg demo --data-dir demo-data
 
+.PHONY: stack
+stack: setup ## S3, REST catalog, bridge and broker as local processes, until Ctrl-C
+	$(RUN) -m stack --data-dir stack-data
+
 .PHONY: test
 test: setup ## the whole fast suite, with a sample of the tests on a real broker
 	$(RUN) -m pytest -m "$(FAST)"
@@ -65,8 +69,8 @@ fmt: $(ENVIRONMENT) ## put the code into its one form
 shim: $(SHIM) ## build the jar for the broker: java-shim/target/dist/
 
 .PHONY: clean
-clean: ## remove what was built and fetched, and the demo's data
-	rm -rf .venv .tools build demo-data java-shim/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean: ## remove what was built and fetched, and the data of demo and stack
+	rm -rf .venv .tools build demo-data stack-data java-shim/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'

@@ -1,7 +1,7 @@
 """Open a catalog from its settings.
 
-Two things PyIceberg leaves open are closed here: its REST session has no time-outs, and SQLite answers "database is
-locked" at once instead of waiting for the other writer.
+Three things PyIceberg leaves open are closed here: its REST sessions have no time-outs, SQLite answers "database is
+locked" at once instead of waiting for the other writer, and errors may quote credentials.
 """
 
 from __future__ import annotations
@@ -9,27 +9,44 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from requests import PreparedRequest, Response
-from requests.adapters import HTTPAdapter
+from pyiceberg.exceptions import ServerError, ServiceUnavailableError, TooManyRequestsError
+from pyiceberg.utils.config import Config, merge_config
 from sqlalchemy import URL, event, make_url
 
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.limits import REST_CONNECT_TIMEOUT_MS, REST_READ_TIMEOUT_MS, SQLITE_BUSY_TIMEOUT_MS
+from iceberg_catalog.limits import (
+    REST_CONNECT_TIMEOUT_MS,
+    REST_READ_TIMEOUT_MS,
+    SIGNED_RETRIES_MAX,
+    SQLITE_BUSY_TIMEOUT_MS,
+)
+from iceberg_catalog.redaction import hide, secret_values
+from iceberg_catalog.rest_sessions import TimedRestCatalog, Timeouts
 
 EMBEDDED_NAME = "tierberg"
+
+_TIMEOUTS: Final = Timeouts(REST_CONNECT_TIMEOUT_MS, REST_READ_TIMEOUT_MS)
+_AWAY: Final = (OSError, TimeoutError, ServerError, ServiceUnavailableError, TooManyRequestsError)
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """A catalog's name and the properties PyIceberg's `load_catalog` takes (`type`, `uri`, `warehouse`, `s3.*`, …)."""
+    """Which catalog, and how long a REST catalog may take.
+
+    Attributes:
+        name: also names its section in PyIceberg's own configuration (`~/.pyiceberg.yaml`, `PYICEBERG_CATALOG__…`),
+            over which `properties` win.
+        properties: what PyIceberg's `load_catalog` takes (`type`, `uri`, `warehouse`, `s3.*`, …).
+        timeouts: of each HTTP request to a REST catalog.
+    """
 
     name: str
-    properties: Mapping[str, str]
+    properties: Mapping[str, Any]
+    timeouts: Timeouts = _TIMEOUTS
 
 
 def embedded_settings(data_dir: Path) -> CatalogSettings:
@@ -55,22 +72,42 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
     """The catalog, ready for use. A REST catalog is asked for its configuration here.
 
     Raises:
-        CatalogError: `bad_settings` if the properties are wrong, `unavailable` if the catalog does not answer.
+        CatalogError: `bad_settings` if the properties are wrong or refused, `unavailable` if the catalog does not
+            answer. The message quotes no credentials.
     """
     properties = dict(settings.properties)
-    if properties.get("uri", "").startswith("sqlite:///"):
-        Path(make_url(properties["uri"]).database or "").parent.mkdir(parents=True, exist_ok=True)
     try:
-        if properties.get("type") == "rest":
-            return _TimedRestCatalog(settings.name, **properties)
+        properties = dict(merge_config(Config().get_catalog_config(settings.name) or {}, properties))
+        if (uri := str(properties.get("uri", ""))).startswith("sqlite:///"):
+            Path(make_url(uri).database or "").parent.mkdir(parents=True, exist_ok=True)
+        if _is_rest(properties):
+            return _rest(settings, properties)
         catalog = load_catalog(settings.name, **properties)
-    except (OSError, TimeoutError) as error:
-        raise CatalogError("unavailable", f"catalog {settings.name} does not answer: {error}") from error
-    except Exception as error:  # what else a client library raises at start is a matter of its settings
-        raise CatalogError("bad_settings", f"catalog {settings.name} cannot be opened: {error}") from error
+    except _AWAY as error:
+        said = hide(str(error), secret_values(properties))
+        raise CatalogError("unavailable", f"catalog {settings.name} does not answer: {said}") from None
+    except Exception as error:  # noqa: BLE001 what else a client library raises at start is a matter of its settings
+        said = hide(str(error), secret_values(properties))
+        raise CatalogError("bad_settings", f"catalog {settings.name} cannot be opened: {said}") from None
     if isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite":
         _tune_sqlite(catalog)
     return catalog
+
+
+def _is_rest(properties: Mapping[str, Any]) -> bool:
+    """Whether PyIceberg would take its REST client: asked to, or by the URI alone."""
+    kind = properties.get("type")
+    if kind is None and "py-catalog-impl" not in properties:
+        return str(properties.get("uri", "")).startswith("http")
+    return str(kind).lower() == "rest"
+
+
+def _rest(settings: CatalogSettings, properties: dict[str, Any]) -> Catalog:
+    if not properties.get("uri"):
+        raise ValueError("a REST catalog needs `uri`")
+    # Signed requests are repeated by themselves, each with the whole time-out; PyIceberg's ten tries would be minutes.
+    retries = {"rest.sigv4.max-retries": str(SIGNED_RETRIES_MAX)}
+    return TimedRestCatalog(settings.name, settings.timeouts, **(retries | properties))
 
 
 def _tune_sqlite(catalog: SqlCatalog) -> None:
@@ -84,21 +121,3 @@ def _tune_sqlite(catalog: SqlCatalog) -> None:
 
     event.listen(catalog.engine, "connect", on_connect)
     catalog.engine.dispose()
-
-
-class _Timed(HTTPAdapter):
-    """Requests that do not wait for ever."""
-
-    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
-        kwargs["timeout"] = (REST_CONNECT_TIMEOUT_MS / 1000, REST_READ_TIMEOUT_MS / 1000)
-        return super().send(request, *args, **kwargs)
-
-
-class _TimedRestCatalog(RestCatalog):
-    """PyIceberg's REST catalog; every session it makes, the first one for its configuration too, has time-outs."""
-
-    def _create_session(self) -> Any:
-        session = super()._create_session()
-        session.mount("http://", _Timed())
-        session.mount("https://", _Timed())
-        return session

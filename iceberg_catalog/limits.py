@@ -25,5 +25,7 @@ STATE_BYTES_MAX: Final = 64 * 1024 * 1024
 #: REST catalog: time to connect, and between two bytes of an answer.
 REST_CONNECT_TIMEOUT_MS: Final = 2_000
 REST_READ_TIMEOUT_MS: Final = 30_000
+#: REST catalog with requests signed for AWS: how often one that only reads is sent again.
+SIGNED_RETRIES_MAX: Final = 2
 #: SQLite catalog: how long a writer waits for another's lock.
 SQLITE_BUSY_TIMEOUT_MS: Final = 30_000

@@ -19,6 +19,8 @@ app = typer.Typer(
 )
 inspect_app = typer.Typer(help="Look into stored objects.", no_args_is_help=True)
 app.add_typer(inspect_app, name="inspect")
+bucket_app = typer.Typer(help="Prepare the bucket of an S3 store.", no_args_is_help=True)
+app.add_typer(bucket_app, name="bucket")
 
 cli_maintain.register(app)
 
@@ -127,6 +129,31 @@ def verify(
         typer.echo(line)
     if report.damages:
         raise typer.Exit(1)
+
+
+@bucket_app.command("init")
+def bucket_init(
+    config: ConfigOption = None,
+    abandoned_days: Annotated[
+        int, typer.Option("--abandoned-days", min=1, help="Age in days at which an unfinished upload ends.")
+    ] = 2,
+) -> None:
+    """Make the bucket of `store.url` and the rule that ends abandoned uploads. Run again, it changes nothing.
+
+    Exits 1 when it failed, or when another lifecycle rule of the bucket would delete history.
+    """
+    from rsm_bridge.bucket import init_bucket
+    from rsm_bridge.errors import BridgeError, SettingsError
+    from rsm_bridge.settings import load_settings
+
+    try:
+        report = init_bucket(load_settings(config), abandoned_days)
+    except (SettingsError, BridgeError) as error:
+        raise _fail(str(error)) from error
+    for line in report.done:
+        typer.echo(line)
+    if report.dangers:
+        raise _fail("; ".join(report.dangers))
 
 
 @app.command()

@@ -63,6 +63,11 @@ def index_prefix(topic_id: bytes, partition: int | None = None) -> str:
     return prefix if partition is None else f"{prefix}{partition}/"
 
 
+def table_folder(topic_id: bytes) -> str:
+    """Folder of a topic's data files; with `catalog.layout: inside`, of its table's metadata too (`…/metadata/`)."""
+    return f"{DATA_ROOT}{topic_id.hex()}"
+
+
 def state_prefix(table_uuid: uuid.UUID) -> str:
     """Prefix of all recorded states of a table."""
     return f"{STATE_ROOT}{table_uuid}/"

@@ -64,3 +64,8 @@ STOP_GRACE_SECONDS = 10.0
 WITHDRAWN_SECONDS = 24 * 3600  # publish rule R4
 PUBLISH_WORKERS = 2
 INDEX_BYTES_MAX = 1024 * MIB
+
+# `tierberg bucket init`.
+BUCKET_CONNECT_SECONDS = 5.0
+BUCKET_REQUEST_SECONDS = 30.0  # without a byte of an answer
+BUCKET_TRIES = 3

@@ -17,7 +17,7 @@ from iceberg_catalog.metadata_files import delete_metadata, list_metadata
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import stamped_owner
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, LEASE_ROOT, UNDELETE_ROOT, state_prefix
+from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, LEASE_ROOT, UNDELETE_ROOT, is_stored_object, state_prefix
 from rsm_bridge.maintain import read_segments
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.store import ObjectStore
@@ -73,7 +73,9 @@ def refuse_unless_empty(store: ObjectStore, table: Table, owner: Owner) -> None:
             "go by themselves after reclaim_grace, or mass_delete_grace",
         )
     topic = owner.topic_id.hex()
-    left = sum(1 for root in (DATA_ROOT, KEPT_ROOT) for _ in store.list_after(f"{root}{topic}/"))
+    folders = [f"{root}{topic}/" for root in (DATA_ROOT, KEPT_ROOT)]
+    # The table's own metadata may lie there too (`catalog.layout: inside`).
+    left = sum(is_stored_object(listed.key) for folder in folders for listed in store.list_after(folder))
     if left:
         raise BridgeError(
             "bad_request",

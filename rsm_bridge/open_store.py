@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,10 @@ from urllib.request import url2pathname
 from obstore.exceptions import BaseError
 from obstore.store import MemoryStore, from_url
 
+from iceberg_catalog.redaction import hide
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.local_store import LocalObjectStore
+from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, StoreSettings
 from rsm_bridge.store import ObjectStore, first_line
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 _CONNECT_FETCH = timedelta(milliseconds=200)
 _CONNECT_UPLOAD = timedelta(seconds=5)
 _CLIENT_OPTIONS = frozenset({"allow_http", "allow_invalid_certificates", "root_certificate", "proxy_url"})
+_FLAGS = {"true": True, "false": False}
 
 
 def open_store(settings: Settings) -> ObjectStore:
@@ -31,25 +35,35 @@ def open_store(settings: Settings) -> ObjectStore:
         SettingsError: the client refuses its options.
     """
     if settings.store is None:
-        return LocalObjectStore(settings.data_dir / "store")
+        return _folder(settings.data_dir / "store")
     scheme = urlsplit(settings.store.url).scheme
     if scheme == "file":
-        return LocalObjectStore(Path(url2pathname(urlsplit(settings.store.url).path)))
+        return _folder(Path(url2pathname(urlsplit(settings.store.url).path)))
     if scheme == "memory":
         memory = MemoryStore()
         return ObjectStore(memory, memory, "memory://")
     try:
         return _remote(settings.store)
     except (BaseError, ValueError, TypeError) as error:
-        raise SettingsError(f"store: {first_line(error)}") from error
+        # What the client says may quote its options, and is all there is to say.
+        said = hide(first_line(error), settings_secrets(settings))
+        raise SettingsError(f"store: {said}") from None
+
+
+def _folder(folder: Path) -> LocalObjectStore:
+    try:
+        return LocalObjectStore(folder)
+    except (BaseError, OSError) as error:
+        raise SettingsError(f"store: {folder}: {first_line(error)}") from error
 
 
 def _remote(settings: StoreSettings) -> ObjectStore:
     options = {name: secret.get_secret_value() for name, secret in settings.options.items()}
     client: dict[str, Any] = {name: options.pop(name) for name in _CLIENT_OPTIONS & options.keys()}
-    for flag in ("allow_http", "allow_invalid_certificates"):
-        if flag in client:
-            client[flag] = client[flag].lower() == "true"
+    for flag in {"allow_http", "allow_invalid_certificates"} & client.keys():
+        if client[flag].lower() not in _FLAGS:
+            raise ValueError(f"options.{flag} is true or false, not {client[flag]}")
+        client[flag] = _FLAGS[client[flag].lower()]
     if urlsplit(settings.url).scheme in ("s3", "s3a"):
         # Each part travels with its SHA-256, which the store checks: damage on the way fails the upload.
         options.setdefault("checksum_algorithm", "sha256")
@@ -64,6 +78,18 @@ def _remote(settings: StoreSettings) -> ObjectStore:
         )
         return opened
 
+    root_uri = _table_uri(settings.url.rstrip("/"), options)
     uploads = client_with(settings.upload_timeout, _CONNECT_UPLOAD, 5, 2 * settings.upload_timeout)
     fetches = client_with(settings.fetch_timeout, _CONNECT_FETCH, 2, 2.0)
-    return ObjectStore(uploads, fetches, settings.url.rstrip("/"))
+    return ObjectStore(uploads, fetches, root_uri)
+
+
+def _table_uri(url: str, options: dict[str, str]) -> str:
+    """The root as Iceberg's clients know it: for `az://` the `abfss://` form, which names the account too."""
+    parts = urlsplit(url)
+    if parts.scheme != "az":
+        return url
+    account = options.get("account_name") or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME")
+    if not account:
+        raise ValueError("az:// needs options.account_name, which is part of every name in the table")
+    return f"abfss://{parts.netloc}@{account}.dfs.core.windows.net{parts.path}"

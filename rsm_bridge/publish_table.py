@@ -28,8 +28,9 @@ from rsm_bridge import failpoints
 from rsm_bridge.derived import Cut, DerivedFile, write_derived
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, read_footer, read_known
-from rsm_bridge.layout import index_prefix, parse_index_key
+from rsm_bridge.layout import index_prefix, parse_index_key, table_folder
 from rsm_bridge.limits import WITHDRAWN_SECONDS
+from rsm_bridge.settings import TableLayout
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
 
@@ -61,6 +62,7 @@ class TableRun:
     catalog: Catalog
     topic_id: bytes
     namespace: str
+    layout: TableLayout = "outside"
     _live: LiveFiles = field(default_factory=LiveFiles)
     _known: dict[str, KnownSegment] = field(default_factory=dict)
     _state_objects: StateObjects = field(init=False)
@@ -116,8 +118,15 @@ class TableRun:
         """The topic's table; created when a live segment has rows for it."""
         owner, value_format = owner_of(segments)
         if any(known.live and known.data is not None for known in segments):
+            # Inside: the folder that holds the topic's data files anyway is the table's location.
+            inside = self.store.uri(table_folder(self.topic_id)) if self.layout == "inside" else None
             return ensure_table(
-                self.catalog, owner, value_format, data_path=self.store.uri("data"), namespace=self.namespace
+                self.catalog,
+                owner,
+                value_format,
+                data_path=inside or self.store.uri("data"),
+                namespace=self.namespace,
+                location=inside,
             )
         return find_table(self.catalog, owner, namespace=self.namespace)
 

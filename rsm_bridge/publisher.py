@@ -19,6 +19,7 @@ from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.catalogs import CatalogSettings as CatalogProperties
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.rest_sessions import Timeouts
 from rsm_bridge.layout import INDEX_ROOT
 from rsm_bridge.limits import (
     PUBLISH_BACKOFF_SECONDS_MAX,
@@ -33,6 +34,7 @@ from rsm_bridge.niceness import be_nice
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.secret_settings import revealed
 from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
 from rsm_bridge.store import ObjectStore, first_line
@@ -57,10 +59,11 @@ def catalog_properties(settings: Settings) -> CatalogProperties:
     given = settings.catalog
     if not given.properties:
         return embedded_settings(settings.data_dir)
-    properties = {name: secret.get_secret_value() for name, secret in given.properties.items()}
+    properties = revealed(given.properties)
     if given.warehouse is not None:
         properties.setdefault("warehouse", given.warehouse)
-    return CatalogProperties(given.name, properties)
+    timeouts = Timeouts(round(given.connect_timeout * 1000), round(given.read_timeout * 1000))
+    return CatalogProperties(given.name, properties, timeouts)
 
 
 @dataclass(slots=True)
@@ -87,6 +90,8 @@ class Publisher:
 
     def start(self) -> None:
         """Begins to work, with a listing of everything."""
+        if self.settings.catalog.layout == "inside":
+            self.log.warning("data files lie inside of table locations: an engine's orphan removal deletes history")
         self._pool = ThreadPoolExecutor(PUBLISH_WORKERS, thread_name_prefix="publish", initializer=be_nice)
         self._scheduler = threading.Thread(target=self._schedule, name="publish-scheduler", daemon=True)
         self._scheduler.start()
@@ -151,7 +156,7 @@ class Publisher:
         retry_after: float | None = None
         try:
             if topic.run is None:
-                topic.run = TableRun(self.store, self.open_catalog(), topic_id, self.settings.catalog.namespace)
+                topic.run = self._table_run(topic_id)
             result = topic.run.run()
             self._record(topic_id, result, time.monotonic() - started)
             if topic.reclaimer is None:
@@ -182,6 +187,10 @@ class Publisher:
             return reclaimer.reclaim(result, tally)
         finally:
             self.metrics.reclaimed(tally)
+
+    def _table_run(self, topic_id: bytes) -> TableRun:
+        given = self.settings.catalog
+        return TableRun(self.store, self.open_catalog(), topic_id, given.namespace, given.layout)
 
     def open_catalog(self) -> Catalog:
         """The catalog all tables are in, opened once. Raises CatalogError while it is away."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.logs import configure_logs, logger
+from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
 
 _M_ARENA_MAX = -8  # glibc, malloc.h
@@ -34,7 +35,7 @@ def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str
         raise SettingsError(f"data_dir: {error}") from error
     # Compiled kernels are kept between starts: 0.4 s instead of many.
     os.environ.setdefault("NUMBA_CACHE_DIR", str((settings.data_dir / "numba-cache").resolve()))
-    configure_logs(log_level)
+    configure_logs(log_level, settings_secrets(settings))
     _share_heaps()
     asyncio.run(_serve(settings))
 

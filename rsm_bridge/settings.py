@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StrictBool,
+    StrictInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from converter.types import Mode, ValueFormat
 from rsm_bridge.durations import Seconds
@@ -19,6 +30,26 @@ from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
 
 _UNIX = "unix:"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_STORE_URLS = (
+    "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
+    "abfss://container@account.dfs.core.windows.net/prefix, file:///folder or memory://"
+)
+_STORE_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfss", "file", "memory"})
+
+#: Where a new table gets its location, see `CatalogSettings.layout`.
+TableLayout = Literal["outside", "inside"]
+_Leaf = SecretStr | StrictBool | StrictInt
+
+
+def _texts(given: Any) -> Any:
+    """YAML's `true` and `3` as the texts `"true"` and `"3"`, in a mapping whose values are texts."""
+    if not isinstance(given, dict):
+        return given
+    shown = {True: "true", False: "false"}
+    return {
+        name: shown[value] if isinstance(value, bool) else str(value) if isinstance(value, int | float) else value
+        for name, value in given.items()
+    }
 
 
 class _Section(BaseModel):
@@ -41,36 +72,77 @@ class StoreSettings(_Section):
     """The object store. Without this section: the folder `store` under `data_dir`."""
 
     url: str = Field(
-        pattern=r"^(s3|s3a|gs|az|abfss|file|memory)://?.*$",
-        description="Root of everything stored: `s3://bucket/prefix`, `gs://…`, `az://…`, `file:///folder`; "
-        "`memory://` for tests.",
+        description="Root of everything stored: `s3://bucket/prefix`, `gs://bucket/prefix`, `az://container/prefix`, "
+        "`abfss://container@account.dfs.core.windows.net/prefix`, `file:///folder`; `memory://` for tests.",
     )
     options: dict[str, SecretStr] = Field(
         default={},
-        description="Options of the store's client by obstore's names, for S3: `region`, `endpoint`, "
-        "`access_key_id`, `secret_access_key`, `allow_http`, `virtual_hosted_style_request`. Without keys the "
-        "environment's credentials are used.",
+        description="Options of the store's client by obstore's names. S3: `region`, `endpoint`, `access_key_id`, "
+        "`secret_access_key`, `session_token`, `virtual_hosted_style_request`; GCS: `service_account`, `base_url`; "
+        "Azure: `account_name`, `account_key`, `sas_key`, `client_id`, `endpoint`; all: `allow_http`, `proxy_url`, "
+        "`root_certificate`. Without keys the environment's credentials are used.",
     )
     fetch_timeout: Seconds = Field(
         default=0.4,
+        gt=0,
         description="Time one ranged read may take, with two retries behind it.",
     )
-    upload_timeout: Seconds = Field(default=60.0, description="Time one part of an upload may take.")
+    upload_timeout: Seconds = Field(
+        default=60.0,
+        gt=0,
+        description="Time one part of an upload, one listing or one delete may take, with retries for as long again "
+        "and the same once more.",
+    )
+
+    _plain_texts = field_validator("options", mode="before")(_texts)
+
+    @field_validator("url")
+    @classmethod
+    def _url_names_a_place(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.scheme not in _STORE_SCHEMES or "://" not in value:
+            raise ValueError(f"use {_STORE_URLS}")
+        if parts.query or parts.fragment or parts.password:
+            raise ValueError("no ?, # or password may be in it; what the client needs goes into store.options")
+        if parts.scheme == "file":
+            if parts.netloc or not parts.path.strip("/"):
+                raise ValueError("a folder is file:///folder, with three slashes")
+        elif parts.scheme == "abfss":
+            if "@" not in parts.netloc or "." not in parts.netloc:
+                raise ValueError("an Azure file system is abfss://container@account.dfs.core.windows.net/prefix")
+        elif parts.scheme != "memory" and not parts.netloc:
+            raise ValueError(f"names no bucket; use {_STORE_URLS}")
+        return value
 
 
 class CatalogSettings(_Section):
     """The Iceberg catalog. Without this section: SQLite in `data_dir`, tables in `data_dir/warehouse`."""
 
     name: str = Field(default="tierberg", min_length=1, description="The catalog's name.")
-    properties: dict[str, SecretStr] = Field(
+    properties: dict[str, SecretStr | dict[str, _Leaf | dict[str, _Leaf]]] = Field(
         default={},
-        description="PyIceberg's catalog properties, for example `type: rest` and `uri: https://…`. Empty: the "
+        description="PyIceberg's catalog properties, for example `type: rest` and `uri: https://…`; `auth` and `ssl` "
+        "are mappings, as there. Its environment variables (`PYICEBERG_CATALOG__<NAME>__…`) add to them. Empty: the "
         "embedded SQLite catalog.",
     )
     namespace: str = Field(default="kafka", min_length=1, description="Namespace of the tables.")
     warehouse: str | None = Field(
         default=None, description="Location of new tables' metadata. Default: the catalog's own choice."
     )
+    layout: TableLayout = Field(
+        default="outside",
+        description="Of new tables. `outside`: data files lie outside the table's location, where an engine's orphan "
+        "removal does not look. `inside`: the location is a folder of the store that holds the data files too, for "
+        "catalogs that allow nothing else; then keep every orphan removal but ours away from it.",
+    )
+    connect_timeout: Seconds = Field(
+        default=2.0, gt=0, description="REST: time until a connection to the catalog or its token server stands."
+    )
+    read_timeout: Seconds = Field(
+        default=30.0, gt=0, description="REST: time without a byte of an answer; what was asked for may still happen."
+    )
+
+    _plain_texts = field_validator("properties", mode="before")(_texts)
 
 
 class LimitSettings(_Section):

@@ -34,8 +34,8 @@ def spark_jars() -> Path:
 
 
 def rest_catalog_jars() -> Path:
-    """The folder with Iceberg's reference REST catalog. Raises StackError when it cannot be fetched."""
-    return _fetch("iceberg-rest-pom.xml", "iceberg-rest-1.11.0", "")
+    """The folder with Iceberg's reference REST catalog and S3 client. Raises StackError when it cannot be fetched."""
+    return _fetch("iceberg-rest-pom.xml", "iceberg-rest-s3-1.11.0", "")
 
 
 def shim_jar() -> Path:

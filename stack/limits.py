@@ -12,6 +12,10 @@ BUILD_GATEWAY_S: Final = 1200.0
 GATEWAY_START_S: Final = 30.0
 #: The REST catalog from start to its first answer; Java compiles its program first.
 REST_CATALOG_START_S: Final = 60.0
+#: One request of ours to the S3 server: time to connect, and between two bytes of an answer.
+S3_REQUEST_S: Final = 20.0
+#: Between two looks at servers that should go on running.
+WATCH_S: Final = 1.0
 #: Formatting a broker's folder.
 FORMAT_S: Final = 120.0
 #: A broker from start to its first answer, on a busy two-core machine.

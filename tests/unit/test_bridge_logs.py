@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import structlog
 
-from rsm_bridge.logs import configure_logs, logger
+from rsm_bridge.logs import _Discreet, configure_logs, logger
 
 
 class _Writes(io.StringIO):
@@ -35,10 +36,10 @@ def own_configuration() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def configured(level: str = "info") -> _Writes:
+def configured(level: str = "info", secrets: frozenset[str] = frozenset()) -> _Writes:
     writes = _Writes()
     with contextlib.redirect_stderr(writes):
-        configure_logs(level)
+        configure_logs(level, secrets)
     return writes
 
 
@@ -87,3 +88,23 @@ def test_lines_below_the_level_are_not_written() -> None:
     logger("request").info("delete")
     logger("request").warning("fetch")
     assert [line["event"] for line in stderr.lines()] == ["fetch"]
+
+
+def test_credentials_are_blanked_in_every_field_and_in_traces() -> None:
+    stderr = configured(secrets=frozenset({"hunter2-hunter2"}))
+    try:
+        raise ValueError("token hunter2-hunter2 is unknown")
+    except ValueError as error:
+        logger("publisher").warning(
+            "failed with hunter2-hunter2", error=str(error), seen={"hunter2-hunter2"}, exc_info=error
+        )
+    (line,) = stderr.lines()
+    assert "hunter2" not in stderr.getvalue()
+    assert line["error"] == "token [hidden] is unknown"
+    assert "ValueError: token [hidden] is unknown" in str(line["exception"])
+
+
+def test_lines_of_libraries_are_blanked_too() -> None:
+    record = logging.LogRecord("urllib3", logging.WARNING, "x", 1, "retry %s", ("http://a:hunter2-hunter2@b",), None)
+    formatted = _Discreet(frozenset({"hunter2-hunter2"})).format(record)
+    assert formatted == "urllib3: retry http://a:[hidden]@b"

@@ -12,11 +12,11 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import text
 
-from iceberg_catalog import catalogs
 from iceberg_catalog.catalogs import CatalogSettings, embedded_settings, open_catalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import SQLITE_BUSY_TIMEOUT_MS
 from iceberg_catalog.names import Owner
+from iceberg_catalog.rest_sessions import Timeouts
 from iceberg_catalog.tables import ensure_table
 
 
@@ -73,13 +73,28 @@ def test_folders_no_uri_can_name_are_refused(tmp_path: Path, name: str) -> None:
     assert caught.value.kind == "bad_settings"
 
 
-def test_a_silent_rest_catalog_times_out(silent_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogs, "REST_READ_TIMEOUT_MS", 200)
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"type": "rest"},
+        {},  # PyIceberg takes its REST client by the URI alone
+        {"type": "REST"},
+        {"type": "rest", "credential": "id:hidden-half", "oauth2-server-uri": "http://127.0.0.1:{port}/tokens"},
+        {"rest.sigv4-enabled": "true", "client.region": "us-east-1"},
+    ],
+    ids=["type", "uri", "capitals", "token", "sigv4"],
+)
+def test_a_silent_rest_catalog_times_out(silent_port: int, extra: dict[str, str]) -> None:
+    uri = f"http://127.0.0.1:{silent_port}"
+    properties = {"uri": uri} | {name: value.format(port=silent_port) for name, value in extra.items()}
+    if "rest.sigv4-enabled" in extra:
+        properties |= {"client.access-key-id": "someone", "client.secret-access-key": "hidden-half"}
     started = time.monotonic()
     with pytest.raises(CatalogError) as caught:
-        open_catalog(CatalogSettings("r", {"type": "rest", "uri": f"http://127.0.0.1:{silent_port}"}))
+        open_catalog(CatalogSettings("r", properties, Timeouts(1000, 200)))
     assert caught.value.kind == "unavailable"
-    assert time.monotonic() - started < 5
+    assert "hidden-half" not in str(caught.value)
+    assert time.monotonic() - started < 10
 
 
 def test_an_absent_rest_catalog_is_unavailable() -> None:
@@ -95,3 +110,17 @@ def test_wrong_settings_say_so(properties: dict[str, str]) -> None:
     with pytest.raises(CatalogError) as caught:
         open_catalog(CatalogSettings("c", properties))
     assert caught.value.kind == "bad_settings"
+
+
+def test_what_is_wrong_with_a_rest_catalog_is_said() -> None:
+    with pytest.raises(CatalogError, match="needs `uri`"):
+        open_catalog(CatalogSettings("r", {"type": "rest"}))
+
+
+def test_the_environment_adds_to_the_properties(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/lake.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", "file:///elsewhere")
+    catalog = open_catalog(CatalogSettings("lake", {"type": "sql", "warehouse": f"file://{tmp_path}/lake"}))
+    assert isinstance(catalog, SqlCatalog)
+    assert (tmp_path / "lake.db").exists()
+    assert catalog.properties["warehouse"] == f"file://{tmp_path}/lake"

@@ -13,7 +13,9 @@ import jsonschema
 import pytest
 import yaml
 
-from rsm_bridge.settings import Settings
+from rsm_bridge.secret_settings import revealed
+from rsm_bridge.settings import Settings, load_settings
+from stack import versitygw
 from stack.jars import KAFKA_VERSION
 from stack.tiering import Plugin, tiering_properties
 
@@ -37,6 +39,10 @@ def test_compose_fits_the_schema() -> None:
         ("user", "0:0"),
         ("privileged", True),
         ("environment", {"A": 1}),
+        ("depends_on", ["bridge"]),
+        ("depends_on", {"bridge": {"condition": "ready"}}),
+        ("healthcheck", {"test": ["CMD-SHELL", "true"], "interval": "1s", "timeout": "1s", "retries": 1}),
+        ("healthcheck", {"test": ["CMD", "true"]}),
     ],
 )
 def test_the_schema_refuses(key: str, value: Any) -> None:
@@ -49,8 +55,71 @@ def test_the_schema_refuses(key: str, value: Any) -> None:
 def test_names_inside_compose_meet() -> None:
     services = COMPOSE["services"]
     assert services["bridge"]["network_mode"] == "service:kafka"
-    named = {mount.split(":")[0] for service in services.values() for mount in service["volumes"] if mount[0] != "."}
-    assert named == set(COMPOSE["volumes"])
+    mounts = [mount.split(":")[0] for service in services.values() for mount in service["volumes"]]
+    assert {mount for mount in mounts if mount[0] != "."} == set(COMPOSE["volumes"])
+    for mount in mounts:
+        assert mount[0] != "." or mount.startswith("./java-shim/target") or (ROOT / mount).exists(), mount
+    assert {other for service in services.values() for other in service.get("depends_on", {})} <= services.keys()
+
+
+def test_what_is_waited_for_can_be_had_in_that_profile() -> None:
+    """A service of a profile waits only for services of its own, of no, or of the profile it is used with."""
+    used_with = {"spark": "lake", "trino": "lake"}
+    services = COMPOSE["services"]
+    for service in services.values():
+        (profile,) = service.get("profiles", [None])
+        for name, condition in service.get("depends_on", {}).items():
+            (theirs,) = services[name].get("profiles", [None])
+            assert theirs in (None, profile, used_with.get(profile)) or condition["required"] is False
+
+
+def test_every_server_says_whether_it_is_healthy() -> None:
+    for name, service in COMPOSE["services"].items():
+        assert "healthcheck" in service or name == "bucket"
+
+
+@pytest.mark.parametrize("name", ["embedded", "lake"])
+def test_bridge_settings_of_compose_are_settings(name: str) -> None:
+    settings = load_settings(ROOT / "stack" / "compose" / f"{name}.yaml")
+    assert settings.data_dir == Path("/data")
+    assert settings.listen == Settings().listen
+    assert (settings.store is None) == (name == "embedded")
+    assert COMPOSE["services"]["bridge"]["command"][-1] == "/etc/tierberg/${TIERBERG_CONFIG:-embedded}.yaml"
+
+
+def test_servers_and_clients_of_the_lake_meet() -> None:
+    services = COMPOSE["services"]
+    settings = load_settings(ROOT / "stack" / "compose" / "lake.yaml")
+    assert settings.store is not None
+    store = revealed(settings.store.options)
+    catalog = revealed(settings.catalog.properties)
+    s3, rest = services["s3"], services["catalog"]["environment"]
+    assert f"http://s3{s3['command'][1]}" == store["endpoint"] == catalog["s3.endpoint"] == rest["CATALOG_S3_ENDPOINT"]
+    keys = (s3["environment"]["ROOT_ACCESS_KEY"], s3["environment"]["ROOT_SECRET_KEY"])
+    for given in (
+        (store["access_key_id"], store["secret_access_key"]),
+        (catalog["s3.access-key-id"], catalog["s3.secret-access-key"]),
+        *((services[name]["environment"]["AWS_ACCESS_KEY_ID"], services[name]["environment"]["AWS_SECRET_ACCESS_KEY"])
+          for name in ("catalog", "spark")),
+    ):  # fmt: skip
+        assert given == keys
+    for engine in ("trino/lake.properties", "spark-defaults.conf"):
+        text = (ROOT / "stack" / "compose" / engine).read_text(encoding="utf-8")
+        assert catalog["uri"] in text
+        assert store["endpoint"] in text
+    assert s3["image"].endswith(f":{versitygw.VERSION}")
+
+
+def test_versions_of_compose_are_those_of_the_local_processes() -> None:
+    services = COMPOSE["services"]
+    pom = (ROOT / "stack" / "iceberg-rest-pom.xml").read_text(encoding="utf-8")
+    (iceberg,) = re.findall(r"<iceberg.version>(.*)</iceberg.version>", pom)
+    assert services["catalog"]["image"].endswith(f":{iceberg}")
+    spark = (ROOT / "stack" / "spark-pom.xml").read_text(encoding="utf-8")
+    (runtime,) = re.findall(r"<artifactId>(iceberg-spark-runtime[^<]*)</artifactId>\s*<version>([^<]*)<", spark)
+    assert ":".join(runtime) in (ROOT / "stack" / "compose" / "spark-defaults.conf").read_text(encoding="utf-8")
+    (locked,) = re.findall(r'name = "pyspark"\nversion = "([^"]*)"', (ROOT / "uv.lock").read_text(encoding="utf-8"))
+    assert services["spark"]["image"].startswith(f"apache/spark:{locked}-")
 
 
 def test_the_broker_is_the_tested_one_with_the_settings_it_needs() -> None:
@@ -69,8 +138,9 @@ def test_the_broker_is_the_tested_one_with_the_settings_it_needs() -> None:
     assert properties["remote.log.metadata.manager.listener.name"] in properties["listeners"]
 
 
-def test_the_bridge_is_confined() -> None:
-    bridge = COMPOSE["services"]["bridge"]
+@pytest.mark.parametrize("name", ["bridge", "bucket"])
+def test_our_own_services_are_confined(name: str) -> None:
+    bridge = COMPOSE["services"][name]
     assert bridge["read_only"] is True
     assert bridge["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in bridge["security_opt"]

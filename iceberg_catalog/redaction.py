@@ -1,0 +1,64 @@
+"""Keeps credentials out of messages: libraries and servers quote what they were given.
+
+A value is a credential by the name of its key (`token`, `s3.secret-access-key`, `account_key`, …), or as the password
+inside a URI. Short values are not hidden: `key` as a password would blank every other word of a log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+#: What stands where a credential was.
+HIDDEN: Final = "[hidden]"
+
+_SECRET = re.compile(
+    r"secret|password|passwd|token|credential|key|sas|signature|authorization|connection-string", re.IGNORECASE
+)
+_NOT_SECRET = re.compile(
+    r"(url|uri|endpoint|file|path|arn|name|region|type|expires[-_]at|expires[-_]in)$", re.IGNORECASE
+)
+_CHARACTERS_MIN: Final = 6
+
+
+def secret_values(*properties: Mapping[str, Any]) -> frozenset[str]:
+    """The credentials among nested properties, in every spelling a message may have them in."""
+    found: set[str] = set()
+    for given in properties:
+        for secret in _secrets(given):
+            found |= {secret, secret.strip(), json.dumps(secret)[1:-1]}
+    return frozenset(secret for secret in found if len(secret) >= _CHARACTERS_MIN)
+
+
+def hide(text: str, secrets: frozenset[str]) -> str:
+    """The text with every credential replaced; the longest first, for one may hold another."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def _secrets(properties: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in properties.items():
+        if isinstance(value, Mapping):
+            yield from _secrets(value)
+        elif isinstance(value, str):
+            yield from _in_uri(value)
+            if _SECRET.search(name) and not _NOT_SECRET.search(name):
+                yield value
+                # OAuth2 credentials are `id:secret`; only one half may be quoted.
+                yield value.partition(":")[2]
+
+
+def _in_uri(value: str) -> Iterator[str]:
+    if "://" not in value or "@" not in value:
+        return
+    try:
+        password = urlsplit(value).password
+    except ValueError:
+        return
+    if password:
+        yield password
+        yield unquote(password)

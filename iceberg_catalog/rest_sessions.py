@@ -1,0 +1,96 @@
+"""PyIceberg's REST catalog with a time-out on every request.
+
+PyIceberg sets none, and a server that accepts and falls silent would hold a publisher thread for ever. Three places
+send requests: the catalog's session (also while it fetches its first token), the adapter that signs for AWS, which
+PyIceberg mounts over ours, and the OAuth2 manager, which does not use the session.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
+from requests import PreparedRequest, Response, Session
+from requests.adapters import BaseAdapter, HTTPAdapter
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Milliseconds: until a connection stands, and between two bytes of an answer."""
+
+    connect_ms: int
+    read_ms: int
+
+    def seconds(self) -> tuple[float, float]:
+        """As `requests` takes them."""
+        return self.connect_ms / 1000, self.read_ms / 1000
+
+
+class _Timed(BaseAdapter):
+    """Another adapter, with time-outs."""
+
+    def __init__(self, inner: BaseAdapter, timeouts: Timeouts) -> None:
+        super().__init__()
+        self._inner, self._timeouts = inner, timeouts
+
+    def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        return self._inner.send(request, *args, **{**kwargs, "timeout": self._timeouts.seconds()})
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _TimedTokens(OAuth2TokenProvider):
+    """PyIceberg's client-credentials flow, with time-outs."""
+
+    def __init__(self, given: OAuth2TokenProvider, timeouts: Timeouts) -> None:
+        super().__init__(
+            given.client_id, given.client_secret, given.token_url, given.scope, given.refresh_margin, given.expires_in
+        )
+        self._timeouts = timeouts
+
+    def _refresh_token(self) -> None:
+        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
+        response = requests.post(
+            self.token_url,
+            data=form,
+            headers={"Authorization": self._client_secret_header},
+            timeout=self._timeouts.seconds(),
+        )
+        response.raise_for_status()
+        answer = response.json()
+        expires_in = answer.get("expires_in", self.expires_in)
+        if expires_in is None:
+            raise ValueError(f"{self.token_url} does not say when its tokens expire: set expires_in")
+        self._token = answer["access_token"]
+        # A token that lives shorter than the margin is still used once.
+        self._expires_at = int(time.monotonic() + max(float(expires_in) - self.refresh_margin, 0))
+
+
+class TimedRestCatalog(RestCatalog):
+    """Every session it makes, the first one for its configuration too, has time-outs."""
+
+    def __init__(self, name: str, timeouts: Timeouts, **properties: Any) -> None:
+        # The parent makes its first session while it is being made itself.
+        self._timeouts = timeouts
+        super().__init__(name, **properties)
+
+    def _config_headers(self, session: Session) -> None:
+        # The first thing done to a new session, before a token is fetched through it.
+        for prefix in ("http://", "https://"):
+            session.mount(prefix, _Timed(HTTPAdapter(), self._timeouts))
+        super()._config_headers(session)
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        for prefix, adapter in list(session.adapters.items()):
+            if not isinstance(adapter, _Timed):
+                session.mount(prefix, _Timed(adapter, self._timeouts))
+        if isinstance(self._auth_manager, OAuth2AuthManager):
+            given = self._auth_manager.token_provider
+            self._auth_manager.token_provider = _TimedTokens(given, self._timeouts)
+        return session
