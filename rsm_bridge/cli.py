@@ -157,6 +157,57 @@ def bucket_init(
 
 
 @app.command()
+def status(
+    topic: Annotated[str | None, typer.Argument(help="Only this topic, with every partition.")] = None,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object; its schema is docs/status.schema.json.")
+    ] = False,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
+    ] = None,
+    bridge: Annotated[
+        str | None,
+        typer.Option(
+            "--bridge", help="Address of the bridge to ask for its health; `none`: do not. Default: `listen`."
+        ),
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", help="A cause code that is known and must not make the exit code 1. Repeatable."),
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option("--deadline", min=1.0, help="Seconds to spend on reading indexes from the store.")
+    ] = 30.0,
+) -> None:
+    """Say how far every partition has come, why no further, and what to do. Exits 1 when somebody is needed."""
+    from rsm_bridge.errors import SettingsError
+    from rsm_bridge.status_command import StatusOptions
+    from rsm_bridge.status_command import status as report
+
+    options = StatusOptions(
+        config=config,
+        data_dir=data_dir,
+        topic=topic,
+        bootstrap_server=bootstrap_server,
+        bridge=bridge,
+        accept=tuple(accept or ()),
+        deadline=deadline,
+        json=as_json,
+    )
+    try:
+        text, needed = report(options)
+    except SettingsError as error:
+        typer.echo(f"tierberg: {error}", err=True)
+        raise typer.Exit(2) from error
+    typer.echo(text)
+    if needed:
+        raise typer.Exit(1)
+
+
+@app.command()
 def version() -> None:
     """Print the release."""
     from importlib.metadata import version as release

@@ -67,7 +67,8 @@ def _model_of(annotation: Any) -> type[BaseModel] | None:
 def _type_text(field: FieldInfo) -> str:
     annotation = field.annotation
     options = [item for item in get_args(annotation) if item is not type(None)]
-    if any(getattr(item, "func", None) is parse_duration for item in field.metadata):
+    inner = [item for option in options for item in getattr(option, "__metadata__", ())]
+    if any(getattr(item, "func", None) is parse_duration for item in (*field.metadata, *inner)):
         return "duration"
     if options and all(isinstance(item, str) for item in options):
         return " or ".join(f"`{item}`" for item in options)

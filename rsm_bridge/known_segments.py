@@ -19,7 +19,7 @@ from converter.index import block_section, decode_block, decode_directory, foote
 from converter.index_model import Directory, StoredObject, Summary
 from converter.pagetable import footer_metadata
 from converter.position import last_offsets
-from converter.types import BatchFlag, BatchTable, IndexType, LeaderEpoch, SegmentMetadata, ValueFormat
+from converter.types import BatchFlag, BatchTable, Cause, IndexType, LeaderEpoch, SegmentMetadata, ValueFormat
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Runs, Segment, SegmentState
 from rsm_bridge.layout import IndexKey
@@ -41,6 +41,15 @@ class Deletion:
 
 
 @dataclass(frozen=True, slots=True)
+class SegmentCounts:
+    """What reports need of an index: newest record timestamp, log bytes at the broker, batches withheld by cause."""
+
+    record_ms: int
+    source_bytes: int
+    quarantined: tuple[tuple[Cause, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class KnownSegment:
     """One index key. `segment` is None for a tombstone that replaced no index: then nothing was ever stored."""
 
@@ -52,6 +61,7 @@ class KnownSegment:
     data: StoredObject | None
     kept: StoredObject | None
     deletion: Deletion | None
+    counts: SegmentCounts | None = None
 
     @property
     def live(self) -> bool:
@@ -127,8 +137,13 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         load=lambda: _load_batches(load, directory.directory_size),
     )
     owner = Owner(metadata.cluster_name, metadata.topic, metadata.topic_id)
+    counts = SegmentCounts(
+        metadata.max_timestamp_ms,
+        metadata.segment_size_bytes,
+        tuple((count.cause, count.batches) for count in summary.quarantined),
+    )
     return KnownSegment(
-        key, listed, owner, directory.options.value_format, segment, directory.data, directory.kept, None
+        key, listed, owner, directory.options.value_format, segment, directory.data, directory.kept, None, counts
     )
 
 

@@ -69,3 +69,14 @@ INDEX_BYTES_MAX = 1024 * MIB
 BUCKET_CONNECT_SECONDS = 5.0
 BUCKET_REQUEST_SECONDS = 30.0  # without a byte of an answer
 BUCKET_TRIES = 3
+
+# `tierberg status` and the probes of the metrics page.
+STATUS_READERS = 8  # indexes read at once
+STATUS_FETCH_SECONDS = 5.0  # one request to the store
+STATUS_CATALOG_SECONDS = 10.0  # opening the catalog and its first answer
+STATUS_KAFKA_SECONDS = 15.0  # all of Kafka
+STATUS_BRIDGE_SECONDS = 3.0  # the bridge's health
+STATUS_TIMESTAMPS_MAX = 1000  # partitions whose first waiting record is read
+PROBE_SECONDS = 2.0  # the event loop answers a health probe within this
+PROBE_FRESH_SECONDS = 2.0  # an answer of the store serves all probes so long
+METRICS_PARTITIONS_MAX = 1000  # partitions with gauges of their own; beyond, each table's worst one alone

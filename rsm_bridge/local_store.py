@@ -94,6 +94,11 @@ class LocalObjectStore(ObjectStore):
             self._durable_folders.add(folder)
             folder = folder.parent
 
+    def check(self) -> None:
+        """See ObjectStore; a folder that is gone, or whose disk is, does not answer."""
+        with store_errors(self.root_uri), os.scandir(self._folder) as entries:
+            next(entries, None)
+
     def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:
         """See ObjectStore; with `sync`, file and folders are on disk on return."""
         failpoints.hit("store-put")

@@ -1,4 +1,4 @@
-"""What the bridge counts. No label names a topic or partition: their number has no bound.
+"""What the bridge counts. Only the gauges of progress_board.py have labels of topics and partitions, and a bound.
 
 Sizes are bytes, times seconds. `kind` and `cause` are the stable words of docs/architecture.md.
 """
@@ -6,11 +6,11 @@ Sizes are bytes, times seconds. `kind` and `cause` are the stable words of docs/
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.progress_board import ProgressBoard
 
 _FETCH_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _COPY_BUCKETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
@@ -25,6 +25,7 @@ class Metrics:
     """One set per server, with a registry of its own."""
 
     registry: CollectorRegistry = field(default_factory=_registry)
+    progress: ProgressBoard = field(default_factory=ProgressBoard)
     requests: Counter = field(init=False)
     request_seconds: Histogram = field(init=False)
     copy_seconds: Histogram = field(init=False)
@@ -52,6 +53,7 @@ class Metrics:
 
     def __post_init__(self) -> None:
         r = self.registry
+        r.register(self.progress)
         self.requests = Counter(
             "tierberg_requests",
             "Calls by method and outcome (`ok` or the error's kind)",
@@ -118,9 +120,3 @@ class Metrics:
             if kind != "snapshot":
                 self.reclaimed_objects.inc(count)
                 self.reclaimed_bytes.labels(kind).inc(tally.bytes[kind])
-
-
-def serve_metrics(metrics: Metrics, host: str, port: int) -> tuple[WSGIServer, int]:
-    """Serves `/metrics` on a thread of its own; returns the server and its port."""
-    server, _ = start_http_server(port, addr=host, registry=metrics.registry)
-    return server, int(server.server_address[1])

@@ -31,6 +31,7 @@ from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.mass_delete import HeldDeletes
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.niceness import be_nice
+from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies
@@ -159,6 +160,7 @@ class Publisher:
                 topic.run = self._table_run(topic_id)
             result = topic.run.run()
             self._record(topic_id, result, time.monotonic() - started)
+            self._show(topic_id, result)
             if topic.reclaimer is None:
                 topic.reclaimer = self._reclaimer(topic_id)
             waits = self._reclaim(topic.reclaimer, result)
@@ -222,6 +224,20 @@ class Publisher:
             self.log.warning(
                 "files of others in the table", count=len(result.head.foreign), first=result.head.foreign[0]
             )
+
+    def _show(self, topic_id: bytes, result: RunResult) -> None:
+        """Brings the gauges up to date; what cannot be read for them is no reason to publish again."""
+        if not result.segments:
+            self.metrics.progress.forget(topic_id)
+            return
+        try:
+            partitions = stored_partitions(result.segments, result.states, complete=False, planned=True)
+        except Exception as error:  # noqa: BLE001 - batches of a waiting segment; the next run looks again
+            self.log.info("no figures", topic_id=topic_id.hex(), error=explain(error)[1])
+            return
+        table = table_facts(result.head, result.states) if result.head is not None else None
+        quarantined, _ = withheld(result.segments)
+        self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, quarantined)
 
     def _report(self, topic_id: bytes, error: Exception, retry_after: float) -> None:
         """Logs an outage once per cause, not once per retry."""

@@ -68,9 +68,12 @@ async def _serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    warm()
-    _favour_calls()
-    async with running_bridge(settings) as bridge:
+
+    def prepare() -> None:
+        warm()
+        _favour_calls()
+
+    async with running_bridge(settings, prepare) as bridge:
         sys.stdout.write(
             f"tierberg ready listen={bridge.address} metrics={bridge.metrics_address or '-'} "
             f"data={settings.data_dir.resolve()}\n"

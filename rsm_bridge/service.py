@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -24,10 +24,12 @@ from rsm_bridge.limits import COPY_MEMORY_BYTES, LATE_COPY_SECONDS, MIB
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
 from rsm_bridge.logs import logger
 from rsm_bridge.maintain_service import Maintainer
-from rsm_bridge.metrics import Metrics, serve_metrics
+from rsm_bridge.metrics import Metrics
+from rsm_bridge.metrics_page import MetricsPage
 from rsm_bridge.niceness import be_nice
 from rsm_bridge.open_store import open_store
 from rsm_bridge.precedence import Precedence
+from rsm_bridge.probes import Probes
 from rsm_bridge.publisher import Publisher
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.segment_reader import SegmentReader
@@ -61,31 +63,28 @@ def copy_slots(settings: Settings) -> int:
 
 
 @contextlib.asynccontextmanager
-async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
+async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: None) -> AsyncIterator[Running]:
     """Starts a bridge and, at the end of the block, stops it: calls first, then the publisher.
+
+    Args:
+        settings: of this bridge.
+        warm: run before calls are answered, while the probes' page already is: alive, and not ready.
 
     Raises:
         SettingsError: something the settings name cannot be used.
     """
-    metrics, log = Metrics(), logger("bridge")
-    slots = copy_slots(settings)
+    metrics, log, slots = Metrics(), logger("bridge"), copy_slots(settings)
     with contextlib.ExitStack() as stack:
         store = open_store(settings)
         if isinstance(store, LocalObjectStore):
             lock = FolderLock(settings.data_dir)
             stack.callback(lock.close)
-        pools = {
-            name: stack.enter_context(ThreadPoolExecutor(size, thread_name_prefix=name, initializer=initializer))
-            for name, size, initializer in (
-                ("copy", slots, be_nice),
-                ("fetch-helper", settings.limits.fetch_workers, None),
-            )
-        }
-        fetch_pools = FetchPools(
-            reading=stack.enter_context(WorkerPool(settings.limits.fetch_workers, "fetch")),
-            decoding=stack.enter_context(WorkerPool(os.cpu_count() or 1, "decode")),
-            precedence=Precedence(),
-        )
+        probes = Probes(asyncio.get_running_loop(), store)
+        metrics_address = _metrics_page(settings, metrics, probes, stack)
+        await asyncio.to_thread(warm)
+        probes.warm.set()
+        pools = _pools(settings, slots, stack)
+        fetch_pools = _fetch_pools(settings, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
         running = RunningCopies()
         publisher = Publisher(settings, store, metrics, logger("publisher"), running)
@@ -93,6 +92,7 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
 
         def finished(segment: SegmentMetadata, directory: Directory) -> None:
             _count_copy(metrics, segment, directory)
+            metrics.progress.copied(segment)
             publisher.notify(segment.topic_id)
 
         def deleted(segment: SegmentMetadata, outcome: Outcome) -> None:
@@ -120,7 +120,6 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             log=logger("request"),
             deleted=deleted,
         )
-        metrics_address = _metrics_page(settings, metrics, stack)
         server = Server(settings, handlers, log)
         address = await server.start()
         publisher.start()
@@ -133,15 +132,33 @@ async def running_bridge(settings: Settings) -> AsyncIterator[Running]:
             await asyncio.to_thread(publisher.stop)
 
 
-def _metrics_page(settings: Settings, metrics: Metrics, stack: contextlib.ExitStack) -> str | None:
+def _pools(settings: Settings, slots: int, stack: contextlib.ExitStack) -> dict[str, ThreadPoolExecutor]:
+    """Threads of copies, at lower priority, and helpers of fetches, until `stack` ends."""
+    return {
+        name: stack.enter_context(ThreadPoolExecutor(size, thread_name_prefix=name, initializer=initializer))
+        for name, size, initializer in (
+            ("copy", slots, be_nice),
+            ("fetch-helper", settings.limits.fetch_workers, None),
+        )
+    }
+
+
+def _fetch_pools(settings: Settings, stack: contextlib.ExitStack) -> FetchPools:
+    """Pools for reading and decoding, until `stack` ends."""
+    return FetchPools(
+        reading=stack.enter_context(WorkerPool(settings.limits.fetch_workers, "fetch")),
+        decoding=stack.enter_context(WorkerPool(os.cpu_count() or 1, "decode")),
+        precedence=Precedence(),
+    )
+
+
+def _metrics_page(settings: Settings, metrics: Metrics, probes: Probes, stack: contextlib.ExitStack) -> str | None:
     """Serves the page, if there is to be one, until `stack` ends; returns its address with the real port."""
     if settings.metrics_listen is None:
         return None
-    host, port = _host_port(settings.metrics_listen)
-    page, port = serve_metrics(metrics, host, port)
-    stack.callback(page.server_close)
-    stack.callback(page.shutdown)
-    return f"{host}:{port}"
+    page = MetricsPage(metrics.registry, probes, *_host_port(settings.metrics_listen))
+    stack.callback(page.close)
+    return page.address
 
 
 def _host_port(listen: str) -> tuple[str, int]:

@@ -177,6 +177,22 @@ class LimitSettings(_Section):
     )
 
 
+class KafkaSettings(_Section):
+    """The brokers, for `tierberg status` alone: the bridge itself never calls them."""
+
+    bootstrap_servers: str | None = Field(
+        default=None,
+        min_length=1,
+        description="`host:port,…` of some brokers. `tierberg status` then compares with what was produced; needs the "
+        "extra `tierberg[kafka]`. Default: Kafka is not asked.",
+    )
+    properties: dict[str, SecretStr] = Field(
+        default={},
+        description="More properties of the client by librdkafka's names, for example `security.protocol`, "
+        "`sasl.username`, `ssl.ca.location`.",
+    )
+
+
 class TopicRule(_Section):
     """How the topics that match are stored. The first rule that matches decides."""
 
@@ -214,12 +230,15 @@ class Settings(_Section):
         "`tls.client_ca_file`, or `insecure`.",
     )
     metrics_listen: str | None = Field(
-        default=None, description="`host:port` of the Prometheus page `/metrics`, loopback only. Default: none."
+        default=None,
+        description="`host:port` of the pages `/metrics` (Prometheus), `/healthz` and `/readyz`, loopback only. "
+        "Default: none.",
     )
     insecure: bool = Field(default=False, description="Allow `listen` beyond loopback without client authentication.")
     tls: TlsSettings | None = Field(default=None, description="TLS of the gRPC port.")
     store: StoreSettings | None = Field(default=None, description="The object store.")
     catalog: CatalogSettings = Field(default=CatalogSettings(), description="The Iceberg catalog.")
+    kafka: KafkaSettings = Field(default=KafkaSettings(), description="The brokers, for `tierberg status` alone.")
     limits: LimitSettings = Field(default=LimitSettings(), description="What the process may use.")
     reclaim_grace: Seconds = Field(
         default=600.0,
@@ -240,6 +259,12 @@ class Settings(_Section):
     publish_interval: Seconds = Field(
         default=5.0,
         description="How long finished segments are gathered into one Iceberg commit per table.",
+    )
+    freshness_target: Seconds | None = Field(
+        default=None,
+        description="How old a record may become before it is in the table. `tierberg status` exits non-zero for "
+        "partitions that are further behind, whatever the cause, an open segment too. Default: no promise; open "
+        "segments may stay open.",
     )
     topics: tuple[TopicRule, ...] = Field(default=(), description="Ordered rules; a topic that matches none is `raw`.")
 

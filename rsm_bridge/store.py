@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from obstore import UpdateVersion
     from obstore.store import ObjectStore as Client
 
+#: Nothing is ever stored there: the answer "no such object" is the one wanted.
+_PROBED = "probe"
+
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
@@ -123,6 +126,15 @@ class ObjectStore:
         """Size in bytes, as the store has it."""
         with store_errors(key):
             return int(obstore.head(self._uploads, key)["size"])
+
+    def check(self) -> None:
+        """Asks the store one small thing, with the time-outs of fetches.
+
+        Raises:
+            StoreError: it does not answer, or not with these credentials.
+        """
+        with contextlib.suppress(ObjectNotFoundError), store_errors(_PROBED):
+            obstore.head(self._fetches, _PROBED)
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Bytes [start, start + length).

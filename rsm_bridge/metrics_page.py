@@ -1,0 +1,94 @@
+"""The HTTP pages of a bridge: `/metrics` (Prometheus), `/healthz`, `/readyz`. Threads of their own, not the event loop.
+
+200 or, for a probe that fails, 503 with one sentence. Anything else is 404.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from rsm_bridge.errors import SettingsError
+from rsm_bridge.limits import PROBE_SECONDS
+from rsm_bridge.probes import Probes
+
+Page = tuple[int, str, bytes]
+_TEXT = "text/plain; charset=utf-8"
+
+
+class MetricsPage:
+    """A listening server; :meth:`close` ends it and its thread.
+
+    Attributes:
+        address: `host:port`, with the real port.
+    """
+
+    def __init__(self, registry: CollectorRegistry, probes: Probes, host: str, port: int) -> None:
+        """Listens and serves at once.
+
+        Raises:
+            SettingsError: the address cannot be used.
+        """
+        pages: dict[str, Callable[[str], Page]] = {
+            "/metrics": lambda accept: _metrics(registry, accept),
+            "/healthz": lambda _: _probe(probes.alive()),
+            "/readyz": lambda _: _probe(probes.ready()),
+        }
+        try:
+            self._server = _Server((host, port), _handler(pages))
+        except OSError as error:
+            raise SettingsError(f"metrics_listen: cannot listen on {host}:{port}: {error}") from error
+        port = int(self._server.server_address[1])
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
+
+
+def _handler(pages: dict[str, Callable[[str], Page]]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        # A client that connects and says nothing does not hold a thread for ever.
+        timeout = 5 * PROBE_SECONDS
+
+        def do_GET(self) -> None:
+            """Answers one request."""
+            page = pages.get(self.path.partition("?")[0])
+            status, kind, body = (404, _TEXT, b"not found\n") if page is None else page(self.headers.get("Accept", ""))
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Scrapes are not worth a line."""
+
+    return Handler
+
+
+def _metrics(registry: CollectorRegistry, accept: str) -> Page:
+    encode, kind = choose_encoder(accept)
+    return 200, kind, encode(registry)
+
+
+def _probe(wrong: str | None) -> Page:
+    return (200, _TEXT, b"ok\n") if wrong is None else (503, _TEXT, f"{wrong}\n".encode())

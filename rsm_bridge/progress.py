@@ -1,0 +1,202 @@
+"""From facts to the report of `tierberg status`. Pure: the same facts give the same report, and nothing is asked here.
+
+Three places a cause can have: the servers (this file), a topic (this file), a partition (progress_partition.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
+from rsm_bridge.progress_facts import Facts, KafkaTopic, Problem, StoredTopic
+from rsm_bridge.progress_partition import Place, judge
+from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
+from rsm_bridge.progress_words import plural
+
+PLUGIN_CLASS = "io.tierberg.rsm.TierbergRemoteStorageManager"
+#: Kafka says of most internal topics that they are; the one of tiered storage itself is not among them.
+_INTERNAL = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata", "__cluster_metadata"}
+)
+_TABLE_CODES = {
+    "state_missing": CauseCode.STATE_MISSING,
+    "corrupt_state": CauseCode.STATE_DAMAGED,
+    "owner_mismatch": CauseCode.TABLE_MISMATCH,
+    "schema_mismatch": CauseCode.TABLE_MISMATCH,
+}
+
+
+def assess(facts: Facts) -> Report:
+    """The report; topics worst first. Kafka's internal topics are left out unless one was asked for."""
+    topics = [_topic(facts, kafka, stored) for kafka, stored in _pairs(facts) if _shown(facts, kafka, stored)]
+    findings = _servers(facts)
+    if facts.wanted is not None and not topics and facts.store_problem is None and facts.kafka_problem is None:
+        said = f"no topic {facts.wanted} is known"
+        findings.append(Finding(CauseCode.NO_SUCH_TOPIC, Level.PERSON, said, facts.wanted))
+    ordered = sorted(topics, key=lambda topic: (-topic.level, topic.topic, topic.topic_id))
+    return Report(facts.now_ms, facts.freshness_target, tuple(worst_first(findings)), tuple(ordered))
+
+
+def _servers(facts: Facts) -> list[Finding]:
+    found: list[Finding] = []
+    for code, problem in (
+        (CauseCode.STORE_AWAY, facts.store_problem),
+        (CauseCode.CATALOG_AWAY, facts.catalog_problem),
+        (CauseCode.BRIDGE_AWAY, facts.bridge_problem),
+        (CauseCode.KAFKA_AWAY, facts.kafka_problem),
+    ):
+        if problem is None:
+            continue
+        if problem.kind == CauseCode.KAFKA_CLIENT_MISSING:
+            code = CauseCode.KAFKA_CLIENT_MISSING
+        found.append(_server(code, problem.message))
+    if facts.kafka is None and facts.kafka_problem is None:
+        found.append(_server(CauseCode.KAFKA_NOT_ASKED, "no bootstrap servers are configured"))
+    config = facts.kafka.broker_config if facts.kafka is not None else {}
+    if config.get("remote.log.storage.system.enable") == "false":
+        found.append(_server(CauseCode.BROKER_NOT_TIERING, "remote.log.storage.system.enable=false"))
+    elif (plugin := config.get("remote.log.storage.manager.class.name")) not in (None, "", PLUGIN_CLASS):
+        found.append(_server(CauseCode.OTHER_PLUGIN, f"the broker's plugin is {plugin}"))
+    return found
+
+
+def _server(code: CauseCode, said: str) -> Finding:
+    return Finding(code, CAUSES[code].level, said)
+
+
+def _pairs(facts: Facts) -> list[tuple[KafkaTopic | None, StoredTopic | None]]:
+    """Topics by id, as Kafka and as the store have them."""
+    in_kafka = {topic.topic_id: topic for topic in facts.kafka.topics.values()} if facts.kafka is not None else {}
+    ids = sorted(in_kafka.keys() | facts.stored.keys())
+    return [(in_kafka.get(topic_id), facts.stored.get(topic_id)) for topic_id in ids]
+
+
+def _shown(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -> bool:
+    name = kafka.topic if kafka is not None else stored.topic if stored is not None else ""
+    if facts.wanted is not None:
+        return name == facts.wanted
+    return stored is not None or (kafka is not None and not _internal(kafka))
+
+
+def _internal(kafka: KafkaTopic) -> bool:
+    return kafka.internal or kafka.topic in _INTERNAL
+
+
+def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -> TopicReport:
+    name = kafka.topic if kafka is not None else stored.topic if stored is not None else ""
+    local = _why_local(kafka) if kafka is not None else None
+    findings = [] if local is None else [_note(local, name)]
+    copies = kafka is not None and local is None
+    if stored is not None:
+        findings.extend(_stored(facts, kafka, stored))
+    has_table = name not in facts.verbatim_topics
+    if not has_table and (local is None or stored is not None):
+        findings.append(_note(CauseCode.VERBATIM_RULE, name))
+    table = stored.table if stored is not None else None
+    return TopicReport(
+        topic=name,
+        topic_id=kafka.topic_id if kafka is not None else stored.topic_id if stored is not None else "",
+        table=table.name if table is not None else None,
+        committed_ms=table.committed_ms if table is not None else None,
+        tiered=local is None or local is CauseCode.COPY_DISABLED or stored is not None,
+        foreign_files=len(table.foreign) if table is not None else 0,
+        quarantined=sum(stored.quarantined.values()) if stored is not None else 0,
+        findings=tuple(worst_first(findings)),
+        partitions=tuple(_partitions(facts, name, kafka, stored, has_table=has_table, copies=copies)),
+    )
+
+
+def _note(code: CauseCode, topic: str) -> Finding:
+    return Finding(code, CAUSES[code].level, CAUSES[code].meaning, topic)
+
+
+def _why_local(kafka: KafkaTopic) -> CauseCode | None:
+    """Why Kafka copies nothing of the topic; None when it does."""
+    if _internal(kafka):
+        return CauseCode.INTERNAL_TOPIC
+    if "compact" in kafka.config.get("cleanup.policy", ""):
+        return CauseCode.COMPACTED
+    if kafka.config.get("remote.storage.enable", "false") != "true":
+        return CauseCode.REMOTE_STORAGE_OFF
+    if kafka.config.get("remote.log.copy.disable", "false") == "true":
+        return CauseCode.COPY_DISABLED
+    return None
+
+
+def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list[Finding]:
+    """What store and table say of a topic as a whole."""
+    name = stored.topic
+    found: list[Finding] = []
+
+    def add(code: CauseCode, said: str) -> None:
+        """One more finding, of the cause's usual level."""
+        found.append(Finding(code, CAUSES[code].level, said, name))
+
+    if facts.kafka is not None and kafka is None:
+        add(CauseCode.TOPIC_GONE, f"Kafka has no topic {name} with id {stored.topic_id}")
+    if stored.table_problem is not None:
+        problem: Problem = stored.table_problem
+        add(_TABLE_CODES.get(problem.kind, CauseCode.TABLE_UNREADABLE), problem.message)
+    if stored.damaged:
+        key, first = stored.damaged[0]
+        add(
+            CauseCode.INDEX_DAMAGED,
+            f"{plural(len(stored.damaged), 'index', 'indexes')} cannot be read, first {key}: {first.message}",
+        )
+    table = stored.table
+    if table is not None and table.foreign:
+        said = f"{plural(len(table.foreign), 'file')} not written by Tierberg, first {table.foreign[0]}"
+        add(CauseCode.FOREIGN_FILES, said)
+    if table is not None and table.data_inside:
+        add(CauseCode.DATA_INSIDE_TABLE, f"data files of {table.name} lie under its own location")
+    if stored.quarantined:
+        causes = ", ".join(f"{cause} {count}" for cause, count in sorted(stored.quarantined.items()))
+        batches = plural(sum(stored.quarantined.values()), "batch", "batches")
+        add(CauseCode.QUARANTINED, f"{batches} withheld from the table: {causes}")
+    if stored.verbatim:
+        add(CauseCode.STORED_VERBATIM, f"{plural(stored.verbatim, 'segment')} stored as they are, without rows")
+    if stored.indexes_read < stored.indexes:
+        add(CauseCode.PARTLY_READ, f"{stored.indexes_read:,} of {stored.indexes:,} indexes were read")
+    return found
+
+
+def _partitions(
+    facts: Facts,
+    name: str,
+    kafka: KafkaTopic | None,
+    stored: StoredTopic | None,
+    *,
+    has_table: bool,
+    copies: bool,
+) -> list[PartitionReport]:
+    if not copies and stored is None:
+        return []
+    in_kafka = kafka.partitions if kafka is not None else {}
+    in_store = stored.partitions if stored is not None else {}
+    frontiers = _frontiers(facts, stored)
+    config: Mapping[str, str] = kafka.config if kafka is not None else {}
+    return [
+        judge(
+            Place(
+                topic=name,
+                partition=number,
+                now_ms=facts.now_ms,
+                freshness_target=facts.freshness_target,
+                publish_interval=facts.publish_interval,
+                config=config,
+                has_table=has_table,
+                copies=copies,
+                kafka=in_kafka.get(number),
+                stored=in_store.get(number),
+                published_end=None if frontiers is None else frontiers.get(number, -1),
+            )
+        )
+        for number in sorted(in_kafka.keys() | in_store.keys())
+    ]
+
+
+def _frontiers(facts: Facts, stored: StoredTopic | None) -> Mapping[int, int] | None:
+    """None when the table could not be read; empty when there is none yet."""
+    if stored is None or stored.table_problem is not None or facts.catalog_problem is not None:
+        return None
+    return stored.table.frontiers if stored.table is not None else {}

@@ -1,0 +1,284 @@
+"""Every cause `tierberg status` can name: its stable code, how urgent it is, what it means, what to do.
+
+This is the one place: the report quotes it, `docs/operations.md` repeats it and a test compares the two. A code never
+changes its meaning; one that is no longer needed is not used again for something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class Level(IntEnum):
+    """How urgent: only `PERSON` makes the command exit non-zero."""
+
+    OK = 0
+    NOTE = 1  # worth knowing; nothing will change by itself and nothing has to
+    WAITS = 2  # goes on by itself
+    PERSON = 3  # stays as it is, or gets worse, until somebody acts
+
+
+class CauseCode(StrEnum):
+    """The stable words; what each means is in `CAUSES`."""
+
+    STORE_AWAY = "store_away"
+    CATALOG_AWAY = "catalog_away"
+    BRIDGE_AWAY = "bridge_away"
+    KAFKA_AWAY = "kafka_away"
+    KAFKA_CLIENT_MISSING = "kafka_client_missing"
+    KAFKA_NOT_ASKED = "kafka_not_asked"
+    BROKER_NOT_TIERING = "broker_not_tiering"
+    OTHER_PLUGIN = "other_plugin"
+    NO_SUCH_TOPIC = "no_such_topic"
+
+    REMOTE_STORAGE_OFF = "remote_storage_off"
+    COMPACTED = "compacted"
+    INTERNAL_TOPIC = "internal_topic"
+    COPY_DISABLED = "copy_disabled"
+    VERBATIM_RULE = "verbatim_rule"
+    TOPIC_GONE = "topic_gone"
+    STATE_MISSING = "state_missing"
+    STATE_DAMAGED = "state_damaged"
+    TABLE_MISMATCH = "table_mismatch"
+    TABLE_UNREADABLE = "table_unreadable"
+    INDEX_DAMAGED = "index_damaged"
+    FOREIGN_FILES = "foreign_files"
+    QUARANTINED = "quarantined"
+    STORED_VERBATIM = "stored_verbatim"
+    DATA_INSIDE_TABLE = "data_inside_table"
+    PARTLY_READ = "partly_read"
+
+    NO_LEADER = "no_leader"
+    KAFKA_BEHIND = "kafka_behind"
+    CONFLICTING_SEGMENT = "conflicting_segment"
+    COPY_STUCK = "copy_stuck"
+    PUBLISH_STUCK = "publish_stuck"
+    GAP_UNEXPLAINED = "gap_unexplained"
+    OPEN_TRANSACTION = "open_transaction"
+    WAITING_TRANSACTION = "waiting_transaction"
+    PUBLISHING = "publishing"
+    COPYING = "copying"
+    NOTHING_CLOSED = "nothing_closed"
+    GAP_EXPLAINED = "gap_explained"
+    NOTHING_PRODUCED = "nothing_produced"
+    TIERED = "tiered"
+    PUBLISHED = "published"
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """`level` is the usual one; a report raises `WAITS` to `PERSON` when it takes too long."""
+
+    level: Level
+    meaning: str
+    advice: str
+
+
+_C = CauseCode
+_WAITS, _NOTE, _PERSON = Level.WAITS, Level.NOTE, Level.PERSON
+
+CAUSES: dict[CauseCode, Cause] = {
+    # The servers.
+    _C.STORE_AWAY: Cause(
+        _PERSON,
+        "the object store does not answer",
+        "Mend the store or its credentials; copies, reads of history and publishing resume by themselves.",
+    ),
+    _C.CATALOG_AWAY: Cause(
+        _PERSON,
+        "the Iceberg catalog does not answer",
+        "Mend the catalog. Copies and reads go on; tables stand still and catch up by themselves.",
+    ),
+    _C.BRIDGE_AWAY: Cause(
+        _PERSON,
+        "the bridge does not answer",
+        "Start the bridge (`tierberg serve`) and read its log. Until then copies are retried, local disks of brokers "
+        "grow, and reads of history fail.",
+    ),
+    _C.KAFKA_AWAY: Cause(
+        _PERSON,
+        "the brokers do not answer",
+        "Check `kafka.bootstrap_servers` and `kafka.properties`, then the brokers. What follows is from store and "
+        "catalog alone.",
+    ),
+    _C.KAFKA_CLIENT_MISSING: Cause(
+        _NOTE,
+        "nobody could ask Kafka: its client library is not installed",
+        "`pip install 'tierberg[kafka]'` where `tierberg status` runs. What follows is from store and catalog alone.",
+    ),
+    _C.KAFKA_NOT_ASKED: Cause(
+        _NOTE,
+        "Kafka was not asked: what is produced and not yet tiered is not known",
+        "Set `kafka.bootstrap_servers`, or pass `--bootstrap-server`.",
+    ),
+    _C.BROKER_NOT_TIERING: Cause(
+        _PERSON,
+        "the broker runs with remote.log.storage.system.enable=false: it tiers nothing",
+        "Set it and the other lines of the README in `server.properties`, then restart brokers one by one.",
+    ),
+    _C.OTHER_PLUGIN: Cause(
+        _PERSON,
+        "the broker tiers with another plugin",
+        "Set remote.log.storage.manager.class.name to io.tierberg.rsm.TierbergRemoteStorageManager once the other "
+        "plugin's segments have expired.",
+    ),
+    _C.NO_SUCH_TOPIC: Cause(
+        _PERSON,
+        "no source knows a topic of this name",
+        "Check the name; with Kafka not asked only topics with a tiered segment are known.",
+    ),
+    # Topics.
+    _C.REMOTE_STORAGE_OFF: Cause(
+        _NOTE,
+        "not tiered: remote.storage.enable is false on the topic",
+        "To tier it: `kafka-configs.sh --alter --entity-type topics --entity-name TOPIC --add-config "
+        "remote.storage.enable=true`. What was tiered before stays as it is.",
+    ),
+    _C.COMPACTED: Cause(
+        _NOTE,
+        "not tiered: cleanup.policy has compact in it, and Kafka does not tier compacted topics",
+        "Nothing, or use another topic with cleanup.policy=delete.",
+    ),
+    _C.INTERNAL_TOPIC: Cause(_NOTE, "not tiered: Kafka does not tier its internal topics", "Nothing."),
+    _C.COPY_DISABLED: Cause(
+        _NOTE,
+        "remote.log.copy.disable is true on the topic: nothing new is tiered",
+        "Set it to false to go on; local disks of brokers grow meanwhile.",
+    ),
+    _C.VERBATIM_RULE: Cause(
+        _NOTE,
+        "the first matching rule of `topics` says `mode: verbatim`: tiered without rows, so there is no table",
+        "Nothing, or change the rule; segments tiered later then have rows.",
+    ),
+    _C.TOPIC_GONE: Cause(
+        _NOTE,
+        "Kafka has no topic of this id any more: it was deleted, perhaps created again; this is the old one's table",
+        "Nothing while Kafka deletes its segments. Segments that stay for days: look for failed deletes in the "
+        "brokers' logs.",
+    ),
+    _C.STATE_MISSING: Cause(
+        _PERSON,
+        "the table has files but no recorded state, so nobody may write it",
+        "Somebody rolled the table back or rewrote its snapshots. Roll it forward to the newest snapshot with "
+        "`tierberg.state` in its summary; rows are safe in the store meanwhile.",
+    ),
+    _C.STATE_DAMAGED: Cause(
+        _PERSON,
+        "the recorded state of the table cannot be read or does not match its hash",
+        "Restore the object under `state/` that the head's summary names (bucket versioning, backup); rows are safe "
+        "in the store meanwhile.",
+    ),
+    _C.TABLE_MISMATCH: Cause(
+        _PERSON,
+        "the table has other columns, partitioning or value format than the topic's rule asks for, or another owner",
+        "Put the rule of `topics` back, or undo what was done to the table. Copies and reads go on.",
+    ),
+    _C.TABLE_UNREADABLE: Cause(
+        _PERSON,
+        "the table's metadata cannot be read",
+        "Check that metadata and manifests of the table exist and may be read; the message names what failed.",
+    ),
+    _C.INDEX_DAMAGED: Cause(
+        _PERSON,
+        "segment indexes cannot be read; their topic is not published and these segments are not served",
+        "`tierberg verify --topic TOPIC`, then restore the named objects. `unsupported_version`: upgrade this release.",
+    ),
+    _C.FOREIGN_FILES: Cause(
+        _PERSON,
+        "the table has files Tierberg did not write: an engine inserted, deleted or rewrote",
+        "Find who writes to the table and take the right away; roll the table back to the last snapshot with "
+        "`tierberg.commit-id`. Reads through Kafka are not affected.",
+    ),
+    _C.QUARANTINED: Cause(
+        _PERSON,
+        "batches whose records cannot become rows: missing from the table, served to Kafka byte for byte",
+        "`tierberg inspect segment KEY` shows them, the bridge's log names the segment; `bad_crc`: check the "
+        "broker's disk. Once known: `--accept quarantined`.",
+    ),
+    _C.STORED_VERBATIM: Cause(
+        _PERSON,
+        "segments that could not be converted: their rows are missing from the table, Kafka serves them",
+        "Report the reason that the bridge's log gives; after an upgrade convert them again. Once known: "
+        "`--accept stored_verbatim`.",
+    ),
+    _C.DATA_INSIDE_TABLE: Cause(
+        _NOTE,
+        "data files lie inside the table's location: an engine's orphan removal can delete what Kafka needs",
+        "Keep `remove_orphan_files` away from this table.",
+    ),
+    _C.PARTLY_READ: Cause(
+        _NOTE,
+        "there are more indexes than could be read in the time given; counts are of those that were",
+        "`--deadline` gives more time; naming one TOPIC reads less.",
+    ),
+    # Partitions.
+    _C.NO_LEADER: Cause(
+        _PERSON,
+        "the partition has no leader, so nobody copies or serves it",
+        "Bring a replica's broker back.",
+    ),
+    _C.KAFKA_BEHIND: Cause(
+        _PERSON,
+        "Kafka's log ends below what is tiered: an unclean election cut it",
+        "The table follows when the new leader's first segment is tiered. Tell readers of the table that rows above "
+        "the end were taken back.",
+    ),
+    _C.CONFLICTING_SEGMENT: Cause(
+        _PERSON,
+        "a segment's markers contradict the broker's own transaction files; publishing stops before it",
+        "`tierberg inspect index KEY`; check that broker's disk. Kafka reads on; the table goes on when retention "
+        "has removed the segment.",
+    ),
+    _C.COPY_STUCK: Cause(
+        _PERSON,
+        "closed segments are not copied",
+        "Look for `RemoteStorageException` in the leader's log and for refused copies in the bridge's; both name "
+        "segment and cause. See `RemoteCopyErrorsPerSec`.",
+    ),
+    _C.PUBLISH_STUCK: Cause(
+        _PERSON,
+        "tiered segments are not published though nothing holds them back",
+        "Is a bridge with this store and catalog running? If so, its log says `publishing failed` and why.",
+    ),
+    _C.GAP_UNEXPLAINED: Cause(
+        _PERSON,
+        "offsets between tiered segments that no index covers, and no later log start explains",
+        "Was tiering switched off and on, or were records deleted? Else an index object was lost: restore it.",
+    ),
+    _C.OPEN_TRANSACTION: Cause(
+        _WAITS,
+        "a transaction is open in Kafka; Kafka copies no segment that reaches above its first record",
+        "It ends by itself within transaction.max.timeout.ms (15 min). Later: `kafka-transactions.sh find-hanging`, "
+        "then `abort`.",
+    ),
+    _C.WAITING_TRANSACTION: Cause(
+        _WAITS,
+        "publishing waits for the marker of a transaction whose first rows are tiered",
+        "It goes on when the segment with the marker has closed and is tiered; a smaller `segment.ms` makes that "
+        "sooner.",
+    ),
+    _C.PUBLISHING: Cause(_WAITS, "tiered a moment ago, in the table with the next commit", "Nothing."),
+    _C.COPYING: Cause(
+        _WAITS,
+        "a segment has closed and is about to be copied",
+        "Nothing. Kafka looks for work every remote.log.manager.task.interval.ms (30 s).",
+    ),
+    _C.NOTHING_CLOSED: Cause(
+        _WAITS,
+        "what is not tiered lies in a segment that is still open; only closed segments are tiered",
+        "For fresher tables set a smaller `segment.ms` on the topic.",
+    ),
+    _C.GAP_EXPLAINED: Cause(
+        _NOTE,
+        "offsets that were never tiered because Kafka had already deleted them",
+        "Nothing.",
+    ),
+    _C.NOTHING_PRODUCED: Cause(Level.OK, "the partition is empty", "Nothing."),
+    _C.TIERED: Cause(
+        Level.OK,
+        "everything closed is tiered; it has no table, or none that could be read",
+        "Nothing, unless another line says why the table could not be read.",
+    ),
+    _C.PUBLISHED: Cause(Level.OK, "everything tiered is in the table", "Nothing."),
+}

@@ -1,0 +1,177 @@
+"""What `tierberg status` knows before it judges: one place per source, and None wherever a source did not say.
+
+Offsets are Kafka's; `*_end` is exclusive. Times are milliseconds since the epoch: of records as producers or brokers
+stamped them, of index objects by the store's clock, of commits by the bridge's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets [first, last] (inclusive) between tiered segments that no index covers.
+
+    `explained`: a later copy brought a log start beyond the gap, so Kafka itself no longer has these records.
+    """
+
+    first: int
+    last: int
+    explained: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction whose marker is in no tiered segment; `since_ms`: when its first row was tiered."""
+
+    first_offset: int
+    producer_id: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPartition:
+    """What the store's index objects say of one partition.
+
+    Attributes:
+        segments: live indexes.
+        start: lowest offset of them.
+        tiered_end: the end of what is tiered.
+        tiered_ms: when the newest index was put.
+        record_ms: the newest record timestamp that is tiered.
+        source_bytes: log bytes of the live segments as brokers had them, which `tiered_end - start` offsets took.
+        publishable_end: what the publish plan reaches with what is stored now; None without the table's state.
+        unpublished_ms: when the oldest segment beyond the table's frontier was tiered.
+        open: the transaction that publishing waits for.
+        conflict: key of the segment whose markers contradict the broker's files, when publishing waits before it.
+        gaps: stretches that were never uploaded.
+    """
+
+    segments: int
+    start: int
+    tiered_end: int
+    tiered_ms: int
+    record_ms: int
+    source_bytes: int
+    publishable_end: int | None = None
+    unpublished_ms: int | None = None
+    open: OpenTransaction | None = None
+    conflict: str | None = None
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """The topic's table. `frontiers`: first offset not published, by partition. `committed_ms`: its last commit.
+
+    `data_inside`: data files lie under the table's own location, where engines look for orphans.
+    """
+
+    name: str
+    frontiers: Mapping[int, int]
+    committed_ms: int | None
+    foreign: tuple[str, ...] = ()
+    data_inside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a source answered instead of facts: the stable kind of the error, and one sentence."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTopic:
+    """What store and catalog say of one topic id.
+
+    Attributes:
+        topic_id: 32 hex digits.
+        partitions: those with live segments or published rows.
+        quarantined: batches of live segments whose records are withheld, by cause.
+        verbatim: live segments stored as they are because their conversion failed.
+        indexes, indexes_read: index objects listed, and how many of them were looked into before the deadline.
+        damaged: (key, problem) of indexes that cannot be read.
+        table: None when there is none, or `table_problem` says why it could not be read.
+    """
+
+    topic: str
+    topic_id: str
+    partitions: Mapping[int, StoredPartition]
+    quarantined: Mapping[str, int] = field(default_factory=dict)
+    verbatim: int = 0
+    indexes: int = 0
+    indexes_read: int = 0
+    damaged: tuple[tuple[str, Problem], ...] = ()
+    table: TableFacts | None = None
+    table_problem: Problem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaPartition:
+    """What the broker says of one partition.
+
+    `stable_end` is the last stable offset: what lies above belongs to, or follows, an open transaction, whose first
+    record has the timestamp `stable_ms`. `pending_ms`: timestamp of the first record that is not tiered, and
+    `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all.
+    """
+
+    has_leader: bool
+    log_start: int | None = None
+    end: int | None = None
+    stable_end: int | None = None
+    stable_ms: int | None = None
+    pending_ms: int | None = None
+    record_bytes: int | None = None
+    newest_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaTopic:
+    """A topic as Kafka has it; `config` holds the topic's effective settings, `topic_id` 32 hex digits."""
+
+    topic: str
+    topic_id: str
+    internal: bool
+    config: Mapping[str, str]
+    partitions: Mapping[int, KafkaPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaFacts:
+    """One cluster. `broker_config`: effective settings of one of its brokers, empty when they may not be read."""
+
+    topics: Mapping[str, KafkaTopic]
+    broker_config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything one report is made from.
+
+    Attributes:
+        now_ms: when it was gathered.
+        freshness_target: seconds a record may take into the table; None: no promise was made.
+        publish_interval: seconds, of the settings.
+        wanted: only this topic; None: all.
+        stored: by topic id.
+        verbatim_topics: topics whose rule says `mode: verbatim`.
+        store_problem, catalog_problem, kafka_problem, bridge_problem: the source did not answer. A Kafka problem of
+            kind `kafka_client_missing` means that nobody could ask.
+        kafka: None when it was not asked or did not answer.
+    """
+
+    now_ms: int
+    freshness_target: float | None
+    publish_interval: float
+    wanted: str | None = None
+    stored: Mapping[str, StoredTopic] = field(default_factory=dict)
+    verbatim_topics: frozenset[str] = frozenset()
+    store_problem: Problem | None = None
+    catalog_problem: Problem | None = None
+    kafka_problem: Problem | None = None
+    bridge_problem: Problem | None = None
+    kafka: KafkaFacts | None = None

@@ -1,0 +1,218 @@
+"""Gathers the facts of one report: store and catalog, then Kafka, then the bridge, each within a deadline of its own.
+
+Every source is asked on a daemon thread: one that hangs is reported as not answering and does not keep the command from
+ending. The store is read before Kafka is asked, so that Kafka's end is never the older figure.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from iceberg_catalog.catalogs import open_catalog
+from iceberg_catalog.livefiles import Head
+from rsm_bridge.errors import StoreError
+from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.limits import (
+    STATUS_BRIDGE_SECONDS,
+    STATUS_CATALOG_SECONDS,
+    STATUS_FETCH_SECONDS,
+    STATUS_KAFKA_SECONDS,
+)
+from rsm_bridge.open_store import open_store
+from rsm_bridge.progress_causes import CauseCode
+from rsm_bridge.progress_facts import Facts, KafkaFacts, Problem, StoredTopic
+from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource, Where
+from rsm_bridge.progress_store import head_of, problem_of, read_topics, stored_topic
+from rsm_bridge.publisher import catalog_properties
+from rsm_bridge.settings import Settings, parse_listen
+from rsm_bridge.store import ObjectStore, first_line
+
+T = TypeVar("T")
+FindHead = Callable[[KnownSegment], Head | None]
+
+
+@dataclass(slots=True)
+class _Answer(Generic[T]):
+    value: T | None = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to report on. `bridge` is a gRPC address; None: none is asked. `deadline` is in seconds, for the store."""
+
+    topic: str | None
+    bridge: str | None
+    deadline: float
+
+
+def within(seconds: float, what: str, work: Callable[[], T]) -> T:
+    """Runs `work` on a daemon thread and returns what it returns.
+
+    Raises:
+        TimeoutError: it did not end in time; it is left behind. What it raises itself passes through.
+    """
+    answer: _Answer[T] = _Answer()
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            answer.value = work()
+        except BaseException as error:  # noqa: BLE001 - handed to the caller
+            answer.error = error
+        finally:
+            done.set()
+
+    threading.Thread(target=run, name=f"status-{what}", daemon=True).start()
+    if not done.wait(seconds):
+        raise TimeoutError(f"the {what} did not answer within {seconds:g} s")
+    if answer.error is not None:
+        raise answer.error
+    return answer.value  # type: ignore[return-value]  # T may itself be optional
+
+
+def gather(settings: Settings, wanted: Wanted) -> Facts:
+    """All facts; a source that does not answer becomes a problem in them, never an exception.
+
+    Raises:
+        SettingsError: the settings name something that cannot be opened.
+    """
+    facts = Facts(
+        now_ms=int(time.time() * 1000),
+        freshness_target=settings.freshness_target,
+        publish_interval=settings.publish_interval,
+        wanted=wanted.topic,
+    )
+    facts, stored = _store_and_catalog(settings, wanted, facts)
+    facts = replace(facts, stored=stored)
+    facts = _kafka(settings, facts)
+    facts = replace(facts, bridge_problem=_bridge(wanted.bridge, settings))
+    names = {topic.topic for topic in stored.values()}
+    names |= set(facts.kafka.topics) if facts.kafka is not None else set()
+    verbatim = frozenset(name for name in names if settings.rule(name).mode == "verbatim")
+    return replace(facts, verbatim_topics=verbatim, now_ms=int(time.time() * 1000))
+
+
+def patient(settings: Settings) -> Settings:
+    """The settings with time-outs for a person who waits, not for a broker."""
+    if settings.store is None:
+        return settings
+    times = {"fetch_timeout": STATUS_FETCH_SECONDS, "upload_timeout": STATUS_FETCH_SECONDS}
+    return settings.model_copy(update={"store": settings.store.model_copy(update=times)})
+
+
+def _store_and_catalog(settings: Settings, wanted: Wanted, facts: Facts) -> tuple[Facts, dict[str, StoredTopic]]:
+    find: FindHead | None = None
+    try:
+        find = within(STATUS_CATALOG_SECONDS, "catalog", lambda: _heads(settings))
+    except Exception as error:  # noqa: BLE001 - whatever a catalog's client raises
+        facts = replace(facts, catalog_problem=problem_of(error))
+    ends_at = time.monotonic() + wanted.deadline
+
+    def read() -> dict[str, StoredTopic]:
+        """Every topic with its table."""
+        store = _existing_store(settings)
+        found: dict[str, StoredTopic] = {}
+        for topic in read_topics(store, wanted.topic, ends_at):
+            found[topic.topic_id.hex()] = stored_topic(topic, find, store)
+        return found
+
+    try:
+        # Twice: what is under way when time runs out still ends, and tables are read after their segments.
+        return facts, within(2 * wanted.deadline, "store", read)
+    except Exception as error:  # noqa: BLE001 - whatever a store's client raises
+        return replace(facts, store_problem=problem_of(error)), {}
+
+
+def _heads(settings: Settings) -> FindHead:
+    """How a segment's table is found. Asks the catalog once, so that one that is away is known at once."""
+    if not settings.catalog.properties and not (settings.data_dir / "catalog.db").exists():
+        return lambda _: None  # the bridge makes the embedded catalog with its first table
+    catalog = open_catalog(catalog_properties(settings))
+    catalog.namespace_exists(tuple(settings.catalog.namespace.split(".")))
+    return head_of(catalog, settings.catalog.namespace)
+
+
+def _existing_store(settings: Settings) -> ObjectStore:
+    """The store, without making a folder for one that is not there."""
+    if settings.store is None and not (settings.data_dir / "store").is_dir():
+        raise StoreError(f"no store in {settings.data_dir.resolve()}: is it the bridge's data_dir?")
+    return open_store(patient(settings))
+
+
+def _kafka(settings: Settings, facts: Facts) -> Facts:
+    servers = settings.kafka.bootstrap_servers
+    if servers is None:
+        return facts
+    properties = {name: secret.get_secret_value() for name, secret in settings.kafka.properties.items()}
+    source = KafkaSource({**properties, "bootstrap.servers": servers}, time.monotonic() + STATUS_KAFKA_SECONDS)
+
+    def ask() -> KafkaFacts:
+        """All of Kafka, in one go on one thread."""
+        found = source.ask(facts.wanted)
+        return source.with_timestamps(found, beyond_tiered(found, facts.stored))
+
+    try:
+        return replace(facts, kafka=within(STATUS_KAFKA_SECONDS + 1, "brokers", ask))
+    except KafkaClientMissingError as error:
+        return replace(facts, kafka_problem=Problem(CauseCode.KAFKA_CLIENT_MISSING, str(error)))
+    except Exception as error:  # noqa: BLE001 - whatever the client raises
+        return replace(facts, kafka_problem=problem_of(error))
+
+
+def beyond_tiered(kafka: KafkaFacts, stored: Mapping[str, StoredTopic]) -> dict[Where, int]:
+    """First offset that is not tiered, of each partition that has one."""
+    found: dict[Where, int] = {}
+    for name, topic in kafka.topics.items():
+        ours = stored.get(topic.topic_id)
+        frontiers = ours.table.frontiers if ours is not None and ours.table is not None else {}
+        for number, partition in topic.partitions.items():
+            if partition.end is None or partition.log_start is None:
+                continue
+            tiered = ours.partitions.get(number) if ours is not None else None
+            reached = max(partition.log_start, tiered.tiered_end if tiered else 0, frontiers.get(number, 0))
+            if reached < partition.end:
+                found[name, number] = reached
+    return found
+
+
+def bridge_address(settings: Settings) -> str | None:
+    """Where the settings say that a bridge of this machine listens; None when the port is chosen at its start."""
+    target = parse_listen(settings.listen)
+    if isinstance(target, Path):
+        return f"unix:{target.resolve()}"
+    host, port = target
+    if port == 0:
+        return None
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - what listens everywhere answers here
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _bridge(address: str | None, settings: Settings) -> Problem | None:
+    """Asks the bridge's health service; with TLS, for which a person has no certificate, only whether it accepts."""
+    if address is None:
+        return None
+    try:
+        if settings.tls is not None:
+            host, _, port = address.rpartition(":")
+            with socket.create_connection((host.strip("[]"), int(port)), STATUS_BRIDGE_SECONDS):
+                return None
+        with grpc.insecure_channel(address, (("grpc.use_local_subchannel_pool", 1),)) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=STATUS_BRIDGE_SECONDS)
+            if answer.status == health_pb2.HealthCheckResponse.SERVING:
+                return None
+            return Problem("unavailable", f"the bridge at {address} says that it is not serving")
+    except grpc.RpcError as error:
+        return Problem("unavailable", f"no answer from {address}: {first_line(error)}")
+    except OSError as error:
+        return Problem("unavailable", f"no answer from {address}: {error}")

@@ -1,0 +1,243 @@
+"""Asks Kafka for `tierberg status`: topics, their settings, offsets, and timestamps of the records that wait.
+
+Through confluent-kafka, an optional extra: imported here only, inside functions. Kafka tells no client where a
+partition's open segment begins, and confluent-kafka has no DescribeLogDirs; the timestamp of the first record that is
+not tiered stands in for it, read by a consumer that joins no group and commits nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rsm_bridge.limits import STATUS_TIMESTAMPS_MAX
+from rsm_bridge.progress_facts import KafkaFacts, KafkaPartition, KafkaTopic
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+Where = tuple[str, int]
+
+_TOPIC_SETTINGS = frozenset(
+    {
+        "cleanup.policy",
+        "local.retention.ms",
+        "remote.log.copy.disable",
+        "remote.storage.enable",
+        "retention.ms",
+        "segment.bytes",
+        "segment.ms",
+    }
+)
+_BROKER_SETTINGS = frozenset({"remote.log.storage.system.enable", "remote.log.storage.manager.class.name"})
+
+
+class KafkaClientMissingError(Exception):
+    """confluent-kafka is not installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSource:
+    """One cluster. `settings` are librdkafka's; `deadline` is in monotonic seconds."""
+
+    settings: Mapping[str, str]
+    deadline: float
+
+    def left(self) -> float:
+        """Seconds until the deadline; never so few that a client takes them for "for ever"."""
+        return max(0.1, self.deadline - time.monotonic())
+
+    def ask(self, wanted: str | None) -> KafkaFacts:
+        """Topics, all or the one wanted, without timestamps of waiting records.
+
+        Raises:
+            KafkaClientMissingError: the extra `kafka` is not installed.
+            Exception: what the client raises when brokers do not answer in time.
+        """
+        try:
+            from confluent_kafka.admin import AdminClient
+        except ImportError as error:
+            raise KafkaClientMissingError("confluent-kafka is not installed") from error
+        client = AdminClient({**self.settings, "log_level": 0})
+        metadata = client.list_topics(timeout=self.left())
+        names = sorted(name for name in metadata.topics if wanted is None or name == wanted)
+        topics = self._topics(client, names)
+        asked = [
+            (name, number) for name, topic in topics.items() for number in topic.partitions if _worth(topic, wanted)
+        ]
+        offsets = self._offsets(client, asked)
+        topics = {
+            name: replace(
+                topic,
+                partitions={
+                    number: offsets.get((name, number), partition) for number, partition in topic.partitions.items()
+                },
+            )
+            for name, topic in topics.items()
+        }
+        return KafkaFacts(topics, self._broker_config(client, sorted(metadata.brokers)))
+
+    def with_timestamps(self, facts: KafkaFacts, reached: Mapping[Where, int]) -> KafkaFacts:
+        """The facts, with timestamps of the first record from `reached` on and of the one at the last stable offset.
+
+        Args:
+            facts: from :meth:`ask`.
+            reached: the tiered end of partitions with something beyond it.
+        """
+        known = {
+            (name, number): part for name, topic in facts.topics.items() for number, part in topic.partitions.items()
+        }
+        some = dict(list(reached.items())[:STATUS_TIMESTAMPS_MAX])
+        first = self._first_records(some)
+        stable = {
+            place: part.stable_end
+            for place, part in known.items()
+            if place in some and part.stable_end is not None and part.end is not None and part.stable_end < part.end
+        }
+        opened = self._first_records({place: offset for place, offset in stable.items() if offset != some[place]})
+        for place, offset in stable.items():
+            if offset == some[place] and place in first:
+                opened[place] = first[place]
+        for place in first.keys() | opened.keys():
+            pending, size = first.get(place, (None, None))
+            known[place] = replace(
+                known[place],
+                pending_ms=pending,
+                record_bytes=size,
+                stable_ms=opened[place][0] if place in opened else None,
+            )
+        topics = {
+            name: replace(topic, partitions={number: known[name, number] for number in topic.partitions})
+            for name, topic in facts.topics.items()
+        }
+        return replace(facts, topics=topics)
+
+    def _topics(self, client: AdminClient, names: Sequence[str]) -> dict[str, KafkaTopic]:
+        from confluent_kafka import TopicCollection
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        if not names:
+            return {}
+        described = client.describe_topics(TopicCollection(list(names)), request_timeout=self.left())
+        resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in names}
+        configs = client.describe_configs(list(resources.values()), request_timeout=self.left())
+        found: dict[str, KafkaTopic] = {}
+        for name in names:
+            topic = self._result(described[name])
+            if topic is None:
+                continue  # deleted meanwhile
+            config = self._result(configs[resources[name]]) or {}
+            found[name] = KafkaTopic(
+                topic=name,
+                topic_id=_uuid_hex(topic.topic_id),
+                internal=bool(topic.is_internal),
+                config={key: config[key].value or "" for key in _TOPIC_SETTINGS if key in config},
+                partitions={info.id: KafkaPartition(_has_leader(info.leader)) for info in topic.partitions},
+            )
+        return found
+
+    def _offsets(self, client: AdminClient, places: Sequence[Where]) -> dict[Where, KafkaPartition]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        if not places:
+            return {}
+
+        def ask(spec: Any, isolation: IsolationLevel) -> dict[Where, Any]:
+            """Futures by partition; nothing is waited for."""
+            wanted = {TopicPartition(name, number): spec for name, number in places}
+            answers = client.list_offsets(wanted, isolation_level=isolation, request_timeout=self.left())
+            return {(key.topic, key.partition): future for key, future in answers.items()}
+
+        # All four are under way before the first is waited for.
+        plain, committed = IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED
+        # The end is asked for after the last stable offset, so that it is never the lower one.
+        starts, stables = ask(OffsetSpec.earliest(), plain), ask(OffsetSpec.latest(), committed)
+        ends, newest = ask(OffsetSpec.latest(), plain), ask(OffsetSpec.max_timestamp(), plain)
+        found: dict[Where, KafkaPartition] = {}
+        for place in places:
+            start, stable = self._result(starts[place]), self._result(stables[place])
+            end, latest = self._result(ends[place]), self._result(newest[place])
+            found[place] = KafkaPartition(
+                has_leader=end is not None,
+                log_start=start.offset if start is not None else None,
+                end=end.offset if end is not None else None,
+                stable_end=stable.offset if stable is not None else None,
+                newest_ms=latest.timestamp if latest is not None and latest.timestamp >= 0 else None,
+            )
+        return found
+
+    def _broker_config(self, client: AdminClient, brokers: Iterable[int]) -> dict[str, str]:
+        """Settings of the first broker; empty when they may not be read."""
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        for broker in brokers:
+            resource = ConfigResource(ResourceType.BROKER, str(broker))
+            answer = client.describe_configs([resource], request_timeout=self.left())
+            config = self._result(answer[resource]) or {}
+            return {key: config[key].value or "" for key in _BROKER_SETTINGS if key in config}
+        return {}
+
+    def _result(self, future: Future[Any]) -> Any:
+        """What was answered; None for a refusal, which is one partition's or topic's matter.
+
+        Raises:
+            TimeoutError: the deadline has passed.
+        """
+        from confluent_kafka import KafkaException
+
+        try:
+            return future.result(self.left())
+        except KafkaException:
+            return None
+
+    def _first_records(self, offsets: Mapping[Where, int]) -> dict[Where, tuple[int | None, int | None]]:
+        """(timestamp, uncompressed bytes) of the first record at or above each offset, as far as time allows."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        found: dict[Where, tuple[int | None, int | None]] = {}
+        if not offsets:
+            return found
+        settings = {
+            **self.settings,
+            "group.id": "tierberg-status",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_uncommitted",
+            "log_level": 0,
+        }
+        consumer = Consumer(settings)
+        try:
+            consumer.assign([TopicPartition(name, number, offset) for (name, number), offset in offsets.items()])
+            while len(found) < len(offsets) and time.monotonic() < self.deadline:
+                message = consumer.poll(min(0.2, self.left()))
+                place = (message.topic(), message.partition()) if message is not None else None
+                if message is None or message.error() is not None or place in found:
+                    continue
+                name, number = place or (None, None)
+                if name is None or number is None:
+                    continue
+                stamp = message.timestamp()[1]
+                found[name, number] = (stamp if stamp >= 0 else None, len(message) + len(message.key() or b""))
+                consumer.incremental_unassign([TopicPartition(name, number)])
+        finally:
+            consumer.close()
+        return found
+
+
+def _worth(topic: KafkaTopic, wanted: str | None) -> bool:
+    """Whether the topic's offsets are worth asking for: it is tiered, or somebody named it."""
+    return wanted is not None or topic.config.get("remote.storage.enable") == "true"
+
+
+def _has_leader(leader: Any) -> bool:
+    return leader is not None and getattr(leader, "id", -1) >= 0
+
+
+def _uuid_hex(topic_id: Any) -> str:
+    """Kafka's id as 32 hex digits."""
+    high, low = (part % 2**64 for part in (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits()))
+    return f"{high:016x}{low:016x}"

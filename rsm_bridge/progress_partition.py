@@ -1,0 +1,290 @@
+"""Judges one partition: how far it has come, and why no further. Pure.
+
+What Kafka does not tell and is estimated here: whether a segment beyond the tiered end has closed. Kafka closes one
+when a record's timestamp is `segment.ms` after the segment's first one, when it would outgrow `segment.bytes`, and, in
+an idle partition, when its newest record is older than the local retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rsm_bridge.progress_causes import CauseCode, Level
+from rsm_bridge.progress_facts import Gap, KafkaPartition, StoredPartition
+from rsm_bridge.progress_report import Finding, PartitionReport, worst_first
+from rsm_bridge.progress_words import age, moment, plural
+
+#: Segments that must have closed before their copy counts as stuck: one that just closed is the usual case.
+STUCK_SEGMENTS = 3
+#: Kafka looks for work every 30 s and for idle segments every 5 min.
+COPY_LATE_S = 900.0
+#: transaction.max.timeout.ms and the coordinator's next look.
+TRANSACTION_LATE_S = 1200.0
+#: Transactions younger than this are the usual traffic.
+TRANSACTION_SHOWN_S = 60.0
+PUBLISH_LATE_S_MIN = 60.0
+PUBLISH_LATE_INTERVALS = 10
+#: How far compression may shrink records whose uncompressed size is all that is known.
+COMPRESSION_MAX = 10
+_GAPS_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One partition with all that is known of it.
+
+    `config`: the topic's settings in Kafka, empty when not asked. `has_table`: rows of this topic go to a table.
+    `copies`: Kafka is to copy its segments. `published_end`: the table's frontier, -1 before the first commit, None
+    when the table could not be read.
+    """
+
+    topic: str
+    partition: int
+    now_ms: int
+    freshness_target: float | None
+    publish_interval: float
+    config: Mapping[str, str]
+    has_table: bool
+    copies: bool
+    kafka: KafkaPartition | None
+    stored: StoredPartition | None
+    published_end: int | None
+
+    def finding(self, code: CauseCode, level: Level, said: str) -> Finding:
+        """A finding at this place."""
+        return Finding(code, level, said, self.topic, self.partition)
+
+    def seconds_since(self, then_ms: int) -> float:
+        """Age in seconds, never negative."""
+        return max(0.0, (self.now_ms - then_ms) / 1000)
+
+    def setting(self, name: str) -> int | None:
+        """A whole number of the topic's settings."""
+        value = self.config.get(name, "")
+        return int(value) if value.lstrip("-").isdigit() else None
+
+    @property
+    def reached(self) -> int | None:
+        """First offset that was never tiered, as far as anybody can say."""
+        known = [
+            self.stored.tiered_end if self.stored is not None else None,
+            self.published_end,
+            self.kafka.log_start if self.kafka is not None else None,
+        ]
+        return max((offset for offset in known if offset is not None), default=None)
+
+    @property
+    def pending(self) -> int:
+        """Offsets in Kafka beyond what is tiered."""
+        if self.kafka is None or self.kafka.end is None or self.reached is None:
+            return 0
+        return max(0, self.kafka.end - self.reached)
+
+
+def judge(place: Place) -> PartitionReport:
+    """How far the partition has come and why no further."""
+    findings = [*_broker(place), *_publishing(place), *_gaps(place), *_copying(place)]
+    lag_s = _lag(place)
+    findings = [_against_target(place, finding, lag_s) for finding in findings]
+    if not any(item.level >= Level.WAITS for item in findings):
+        findings.append(_nothing_wrong(place))
+    ordered = worst_first(findings)
+    closing = any(item.code in (CauseCode.COPYING, CauseCode.COPY_STUCK) for item in findings)
+    kafka, stored = place.kafka, place.stored
+    return PartitionReport(
+        partition=place.partition,
+        log_start=kafka.log_start if kafka else None,
+        produced_end=kafka.end if kafka else None,
+        stable_end=kafka.stable_end if kafka else None,
+        closed_end=None if closing or kafka is None or kafka.end is None else place.reached,
+        tiered_end=stored.tiered_end if stored else None,
+        published_end=place.published_end if place.published_end != -1 else None,
+        newest_ms=kafka.newest_ms if kafka else None,
+        pending_ms=kafka.pending_ms if kafka and place.pending else None,
+        tiered_ms=stored.tiered_ms if stored else None,
+        unpublished_ms=stored.unpublished_ms if stored else None,
+        waiting=stored.open if stored else None,
+        lag_s=lag_s,
+        findings=tuple(ordered),
+    )
+
+
+def _nothing_wrong(place: Place) -> Finding:
+    if place.stored is None and (place.published_end is None or place.published_end < 0):
+        return place.finding(CauseCode.NOTHING_PRODUCED, Level.OK, "there is nothing to tier")
+    if place.published_end is None or place.published_end < 0 or not place.has_table:
+        end = place.stored.tiered_end if place.stored is not None else 0
+        return place.finding(CauseCode.TIERED, Level.OK, f"tiered up to offset {end}")
+    return place.finding(CauseCode.PUBLISHED, Level.OK, f"published up to offset {place.published_end}")
+
+
+def _broker(place: Place) -> list[Finding]:
+    kafka, stored = place.kafka, place.stored
+    if kafka is None:
+        return []
+    if not kafka.has_leader:
+        return [place.finding(CauseCode.NO_LEADER, Level.PERSON, "the partition has no leader")]
+    if stored is not None and kafka.end is not None and kafka.end < stored.tiered_end:
+        said = f"Kafka's log ends at {kafka.end}, {stored.tiered_end - kafka.end} offsets below what is tiered"
+        return [place.finding(CauseCode.KAFKA_BEHIND, Level.PERSON, said)]
+    return []
+
+
+def _publishing(place: Place) -> list[Finding]:
+    stored, frontier = place.stored, place.published_end
+    if stored is None or not place.has_table or frontier is None or stored.publishable_end is None:
+        return []
+    findings: list[Finding] = []
+    if stored.publishable_end > frontier and stored.unpublished_ms is not None:
+        waits = place.seconds_since(stored.unpublished_ms)
+        late = waits > max(PUBLISH_LATE_S_MIN, PUBLISH_LATE_INTERVALS * place.publish_interval)
+        said = f"offsets {max(frontier, stored.start)} to {stored.publishable_end - 1} wait for a commit {age(waits)}"
+        code, level = (CauseCode.PUBLISH_STUCK, Level.PERSON) if late else (CauseCode.PUBLISHING, Level.WAITS)
+        findings.append(place.finding(code, level, said))
+    if stored.conflict is not None:
+        said = f"publishing stops at offset {stored.publishable_end} before {stored.conflict}"
+        findings.append(place.finding(CauseCode.CONFLICTING_SEGMENT, Level.PERSON, said))
+    elif stored.open is not None:
+        waits = place.seconds_since(stored.open.since_ms)
+        said = (
+            f"publishing waits at offset {stored.open.first_offset} for the marker of producer "
+            f"{stored.open.producer_id}, tiered {age(waits)} ago"
+        )
+        findings.append(place.finding(CauseCode.WAITING_TRANSACTION, Level.WAITS, said))
+    return findings
+
+
+def _gaps(place: Place) -> list[Finding]:
+    gaps = place.stored.gaps if place.stored is not None else ()
+    findings = []
+    for code, level, explained in (
+        (CauseCode.GAP_UNEXPLAINED, Level.PERSON, False),
+        (CauseCode.GAP_EXPLAINED, Level.NOTE, True),
+    ):
+        some = [gap for gap in gaps if gap.explained is explained]
+        if some:
+            findings.append(place.finding(code, level, f"never tiered: {_ranges(some)}"))
+    return findings
+
+
+def _ranges(gaps: list[Gap]) -> str:
+    shown = ", ".join(f"{gap.first} to {gap.last}" for gap in gaps[:_GAPS_SHOWN])
+    more = len(gaps) - _GAPS_SHOWN
+    return f"offsets {shown}" + (f" and {plural(more, 'stretch', 'stretches')} more" if more > 0 else "")
+
+
+def _copying(place: Place) -> list[Finding]:
+    kafka = place.kafka
+    if kafka is None or not place.copies or not place.pending or not kafka.has_leader:
+        return []
+    findings = _open_in_kafka(place, kafka)
+    closed = _closed_segments(place, kafka)
+    idle_s = _idle_closed_s(place, kafka)
+    since = "" if kafka.pending_ms is None else f", the first from {moment(kafka.pending_ms, place.now_ms)}"
+    left = f"{plural(place.pending, 'offset')} not tiered{since}"
+    if closed >= 1 or idle_s > 0:
+        said = f"{left}; about {plural(max(1, int(closed)), 'segment')} closed by now, {_last_copy(place)}"
+        late = closed >= STUCK_SEGMENTS or idle_s > COPY_LATE_S
+        stuck = late and _quiet_s(place, kafka) > COPY_LATE_S
+        code, level = (CauseCode.COPY_STUCK, Level.PERSON) if stuck else (CauseCode.COPYING, Level.WAITS)
+        findings.append(place.finding(code, level, said))
+    else:
+        said = f"{left}: nothing closed yet; {_rolls(place, kafka)}"
+        findings.append(place.finding(CauseCode.NOTHING_CLOSED, Level.WAITS, said))
+    return findings
+
+
+def _quiet_s(place: Place, kafka: KafkaPartition) -> float:
+    """Seconds without a copy: since the last one, or since there was something to copy."""
+    since = place.stored.tiered_ms if place.stored is not None else kafka.pending_ms
+    return 0.0 if since is None else place.seconds_since(since)
+
+
+def _last_copy(place: Place) -> str:
+    if place.stored is None:
+        return "none was ever copied"
+    return f"the last copy was {age(place.seconds_since(place.stored.tiered_ms))} ago"
+
+
+def _open_in_kafka(place: Place, kafka: KafkaPartition) -> list[Finding]:
+    if kafka.stable_end is None or kafka.end is None or kafka.stable_ms is None or kafka.stable_end >= kafka.end:
+        return []
+    waits = place.seconds_since(kafka.stable_ms)
+    if waits < TRANSACTION_SHOWN_S:
+        return []
+    said = f"a transaction that began at offset {kafka.stable_end} {age(waits)} ago is open"
+    level = Level.PERSON if waits > TRANSACTION_LATE_S else Level.WAITS
+    return [place.finding(CauseCode.OPEN_TRANSACTION, level, said)]
+
+
+def _closed_segments(place: Place, kafka: KafkaPartition) -> float:
+    """How many segments should have closed beyond the tiered end, by time or by size."""
+    segment_ms, segment_bytes = place.setting("segment.ms"), place.setting("segment.bytes")
+    by_time = by_size = 0.0
+    if kafka.newest_ms is not None and kafka.pending_ms is not None and segment_ms:
+        by_time = (kafka.newest_ms - kafka.pending_ms) / segment_ms
+    if (record_bytes := _record_bytes(place, kafka)) is not None and segment_bytes:
+        by_size = place.pending * record_bytes / segment_bytes
+    return max(by_time, by_size, 0.0)
+
+
+def _record_bytes(place: Place, kafka: KafkaPartition) -> float | None:
+    """Log bytes of one offset: what tiered ones took, or at least what the first waiting record takes compressed."""
+    stored = place.stored
+    if stored is not None and stored.tiered_end > stored.start and stored.source_bytes:
+        return stored.source_bytes / (stored.tiered_end - stored.start)
+    return None if kafka.record_bytes is None else kafka.record_bytes / COMPRESSION_MAX
+
+
+def _local_retention_ms(place: Place) -> int | None:
+    """Milliseconds; None when nothing is deleted by time. -2 means that retention.ms counts."""
+    local = place.setting("local.retention.ms")
+    local = place.setting("retention.ms") if local == -2 else local
+    return None if local is None or local < 0 else local
+
+
+def _idle_closed_s(place: Place, kafka: KafkaPartition) -> float:
+    """Seconds since local retention should have closed an idle partition's segment; 0 while it should not."""
+    local = _local_retention_ms(place)
+    if kafka.newest_ms is None or local is None:
+        return 0.0
+    return place.seconds_since(kafka.newest_ms + local)
+
+
+def _rolls(place: Place, kafka: KafkaPartition) -> str:
+    """When the open segment closes."""
+    segment_ms, segment_bytes, local = (
+        place.setting("segment.ms"),
+        place.setting("segment.bytes"),
+        _local_retention_ms(place),
+    )
+    if kafka.pending_ms is None or segment_ms is None:
+        return "when it closes is not known"
+    due = kafka.pending_ms + segment_ms
+    when = f"at {moment(due, place.now_ms)}" if due > place.now_ms else "with the next record, its time is over,"
+    said = f"segment open since {moment(kafka.pending_ms, place.now_ms)}, rolls {when} (segment.ms={segment_ms})"
+    if segment_bytes is not None:
+        said += f" or at {segment_bytes} bytes"
+    if kafka.newest_ms is not None and local is not None:
+        said += f"; without more records at {moment(kafka.newest_ms + local, place.now_ms)}"
+    return said
+
+
+def _lag(place: Place) -> float:
+    """Age in seconds of the oldest record known not to be in the table."""
+    since: list[int] = []
+    stored, kafka = place.stored, place.kafka
+    if stored is not None and stored.unpublished_ms is not None and place.has_table:
+        since.append(stored.unpublished_ms)
+    if kafka is not None and place.pending and kafka.pending_ms is not None:
+        since.append(kafka.pending_ms)
+    return place.seconds_since(min(since)) if since else 0.0
+
+
+def _against_target(place: Place, finding: Finding, lag_s: float) -> Finding:
+    target = place.freshness_target
+    if target is None or lag_s <= target or finding.level is not Level.WAITS:
+        return finding
+    said = f"{finding.said}; {age(lag_s)} behind, freshness_target is {age(target)}"
+    return place.finding(finding.code, Level.PERSON, said)

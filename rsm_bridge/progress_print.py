@@ -1,0 +1,194 @@
+"""The report of `tierberg status` for people and for programs.
+
+For people: what needs somebody first, each cause once with what to do, then where every partition is. The JSON form is
+described by `docs/status.schema.json`; fields are only ever added.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
+from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport
+from rsm_bridge.progress_words import age, plural
+
+SCHEMA_VERSION = 1
+_MARKS = {Level.PERSON: "!!", Level.WAITS: "..", Level.NOTE: " i", Level.OK: "ok"}
+#: A topic's own settings keep it local: many topics have these, and one line names them all.
+_LOCAL = frozenset({CauseCode.REMOTE_STORAGE_OFF, CauseCode.COMPACTED, CauseCode.INTERNAL_TOPIC})
+_PLACES_SHOWN = 3
+_PARTITIONS_SHOWN = 5
+
+
+def as_text(report: Report, accepted: Iterable[CauseCode] = (), *, every_partition: bool = False) -> str:
+    """The report for a terminal, without escapes. `every_partition`: not only the worst ones of each topic."""
+    known = frozenset(accepted)
+    causes: list[str] = []
+    for _, group in groupby(report.all_findings(), key=lambda finding: (finding.level, finding.code)):
+        findings = list(group)
+        if findings[0].level is not Level.OK and findings[0].code not in _LOCAL:
+            causes.extend(_cause_lines(findings, accepted=findings[0].code in known))
+    causes.extend(_local_lines(report))
+    rows = [row for topic in report.topics for row in _rows(report, topic, every=every_partition)]
+    sections = [[_headline(report, known)], causes, _table(_HEAD, rows) if rows else []]
+    return "\n\n".join("\n".join(section) for section in sections if section)
+
+
+def as_json(report: Report, accepted: Iterable[CauseCode] = ()) -> str:
+    """The report for programs: one object, see `docs/status.schema.json`."""
+    level = report.level(accepted)
+    document = {
+        "version": SCHEMA_VERSION,
+        "at_ms": report.at_ms,
+        "level": level.name.lower(),
+        "needs_person": level is Level.PERSON,
+        "freshness_target_s": report.freshness_target,
+        "findings": [_finding(finding) for finding in report.findings],
+        "topics": [_topic(topic) for topic in report.topics],
+    }
+    return json.dumps(document, indent=2, sort_keys=True)
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": str(finding.code),
+        "level": finding.level.name.lower(),
+        "topic": finding.topic,
+        "partition": finding.partition,
+        "said": finding.said,
+        "advice": finding.advice,
+    }
+
+
+def _topic(topic: TopicReport) -> dict[str, Any]:
+    return {
+        "topic": topic.topic,
+        "topic_id": topic.topic_id,
+        "table": topic.table,
+        "committed_ms": topic.committed_ms,
+        "tiered": topic.tiered,
+        "level": topic.level.name.lower(),
+        "foreign_files": topic.foreign_files,
+        "quarantined_batches": topic.quarantined,
+        "findings": [_finding(finding) for finding in topic.findings],
+        "partitions": [_partition(partition) for partition in topic.partitions],
+    }
+
+
+def _partition(partition: PartitionReport) -> dict[str, Any]:
+    waiting = partition.waiting
+    return {
+        "partition": partition.partition,
+        "cause": str(partition.cause),
+        "level": partition.level.name.lower(),
+        "log_start": partition.log_start,
+        "produced_end": partition.produced_end,
+        "stable_end": partition.stable_end,
+        "closed_end": partition.closed_end,
+        "tiered_end": partition.tiered_end,
+        "published_end": partition.published_end,
+        "newest_ms": partition.newest_ms,
+        "pending_ms": partition.pending_ms,
+        "tiered_ms": partition.tiered_ms,
+        "unpublished_ms": partition.unpublished_ms,
+        "lag_s": round(partition.lag_s, 3),
+        "waiting": None
+        if waiting is None
+        else {
+            "first_offset": waiting.first_offset,
+            "producer_id": waiting.producer_id,
+            "since_ms": waiting.since_ms,
+        },
+        "findings": [_finding(finding) for finding in partition.findings],
+    }
+
+
+def _headline(report: Report, accepted: frozenset[CauseCode]) -> str:
+    urgent = [item for item in report.all_findings() if item.level is Level.PERSON and item.code not in accepted]
+    topics = [topic for topic in report.topics if topic.tiered]
+    partitions = sum(len(topic.partitions) for topic in topics)
+    where = f"{plural(len(topics), 'tiered topic')}, {plural(partitions, 'partition')}"
+    if not urgent:
+        return f"nobody is needed: {where}"
+    return f"somebody is needed: {plural(len(urgent), 'finding')} in {where}"
+
+
+def _cause_lines(findings: Sequence[Finding], *, accepted: bool) -> list[str]:
+    """One cause: its code, the first places it was found at, and once what to do."""
+    first = findings[0]
+    mark = _MARKS[first.level] + (" (accepted)" if accepted else "")
+    lines = [f"{mark} {first.code}: {CAUSES[first.code].meaning}"]
+    lines.extend(f"     {_where(item)}{item.said}" for item in findings[:_PLACES_SHOWN])
+    if len(findings) > _PLACES_SHOWN:
+        lines.append(f"     and at {plural(len(findings) - _PLACES_SHOWN, 'place')} more")
+    if first.advice != "Nothing.":
+        lines.append(f"     -> {first.advice}")
+    return lines
+
+
+def _where(finding: Finding) -> str:
+    if finding.topic is None:
+        return ""
+    place = finding.topic if finding.partition is None else f"{finding.topic}-{finding.partition}"
+    return f"{place}: "
+
+
+def _local_lines(report: Report) -> list[str]:
+    """Topics that are not tiered by their own settings: a line for each reason, with all their names."""
+    lines: list[str] = []
+    for code in CauseCode:
+        names = [finding.topic or "" for finding in report.all_findings() if finding.code is code]
+        if names and code in _LOCAL:
+            lines.append(f"{_MARKS[Level.NOTE]} {code}: {CAUSES[code].meaning}")
+            lines.append(f"     {', '.join(names)}")
+            if len(report.topics) == 1:
+                lines.append(f"     -> {CAUSES[code].advice}")
+    return lines
+
+
+_HEAD = ("PARTITION", "PRODUCED", "CLOSED", "TIERED", "(AGE)", "PUBLISHED", "BEHIND", "CAUSE")
+
+
+def _rows(report: Report, topic: TopicReport, *, every: bool) -> list[tuple[str, ...]]:
+    ordered = sorted(topic.partitions, key=lambda item: (-item.level, -item.lag_s, item.partition))
+    shown = ordered if every else ordered[:_PARTITIONS_SHOWN]
+    rows: list[tuple[str, ...]] = [
+        (
+            f"{_MARKS[item.level]} {topic.topic}-{item.partition}",
+            _offset(item.produced_end),
+            _offset(item.closed_end),
+            _offset(item.tiered_end),
+            "-" if item.tiered_ms is None else age(max(0, report.at_ms - item.tiered_ms) / 1000),
+            _offset(item.published_end),
+            "-" if item.lag_s == 0 else age(item.lag_s),
+            str(item.cause),
+        )
+        for item in shown
+    ]
+    if len(ordered) > len(shown):
+        rest = ordered[len(shown) :]
+        worst = rest[0].level.name.lower()
+        rows.append((f"   {topic.topic}: {len(rest)} more, none worse than `{worst}`", *[""] * (len(_HEAD) - 1)))
+    return rows
+
+
+def _offset(offset: int | None) -> str:
+    return "?" if offset is None else str(offset)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as their widest cell; numbers to the right. A row with one cell alone takes the line."""
+    full = [row for row in rows if any(row[1:])]
+    widths = [max(len(row[column]) for row in (head, *full)) for column in range(len(head))]
+    lines = []
+    for row in (("   " + head[0], *head[1:]), *rows):
+        if not any(row[1:]):
+            lines.append(row[0])
+            continue
+        cells = [row[0].ljust(max(widths[0], len(head[0]) + 3))]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:-1], widths[1:-1], strict=True)]
+        lines.append("  ".join([*cells, row[-1]]).rstrip())
+    return lines

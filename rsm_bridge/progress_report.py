@@ -1,0 +1,127 @@
+"""What `tierberg status` says: findings, and how far each partition has come. Made by progress.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
+from rsm_bridge.progress_facts import OpenTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One cause at one place. `partition` is None for a whole topic, `topic` None for servers.
+
+    `said` is one sentence with the figures; `level` can be higher than the cause's usual one.
+    """
+
+    code: CauseCode
+    level: Level
+    said: str
+    topic: str | None = None
+    partition: int | None = None
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return CAUSES[self.code].advice
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """Produced → closed → tiered → published; ends are exclusive offsets, None where nobody could say.
+
+    Attributes:
+        log_start: Kafka's first offset.
+        produced_end: Kafka's end.
+        stable_end: its last stable offset.
+        closed_end: equal to `tiered_end` when nothing beyond it has closed; None when something may have, since Kafka
+            tells nobody where its open segment begins.
+        tiered_end: end of what is in the store.
+        published_end: the table's frontier.
+        newest_ms: newest record timestamp in Kafka.
+        pending_ms: timestamp of the first record that is not tiered.
+        tiered_ms: when the newest segment was tiered.
+        unpublished_ms: when the oldest segment that is not published was tiered.
+        waiting: the transaction publishing waits for.
+        lag_s: age of the oldest record known that is not in the table; 0 when there is none.
+        findings: worst first, never empty; the first one's code is the partition's cause.
+    """
+
+    partition: int
+    log_start: int | None
+    produced_end: int | None
+    stable_end: int | None
+    closed_end: int | None
+    tiered_end: int | None
+    published_end: int | None
+    newest_ms: int | None
+    pending_ms: int | None
+    tiered_ms: int | None
+    unpublished_ms: int | None
+    waiting: OpenTransaction | None
+    lag_s: float
+    findings: tuple[Finding, ...]
+
+    @property
+    def cause(self) -> CauseCode:
+        """Why it is where it is."""
+        return self.findings[0].code
+
+    @property
+    def level(self) -> Level:
+        """The worst finding's."""
+        return self.findings[0].level
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """One topic id. `tiered` is False when the topic's own settings keep it local and nothing of it is in the store."""
+
+    topic: str
+    topic_id: str
+    table: str | None
+    committed_ms: int | None
+    tiered: bool
+    foreign_files: int
+    quarantined: int
+    findings: tuple[Finding, ...]
+    partitions: tuple[PartitionReport, ...]
+
+    @property
+    def level(self) -> Level:
+        """The worst of the topic's and its partitions' findings."""
+        return max([finding.level for finding in self.all_findings()], default=Level.OK)
+
+    def all_findings(self) -> Iterable[Finding]:
+        """The topic's own, then its partitions'."""
+        yield from self.findings
+        for partition in self.partitions:
+            yield from partition.findings
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole answer. `findings` are the servers', `topics` come worst first."""
+
+    at_ms: int
+    freshness_target: float | None
+    findings: tuple[Finding, ...]
+    topics: tuple[TopicReport, ...]
+
+    def all_findings(self) -> list[Finding]:
+        """Every finding, worst first; of equals servers before topics."""
+        found = [*self.findings, *(finding for topic in self.topics for finding in topic.all_findings())]
+        return worst_first(found)
+
+    def level(self, accepted: Iterable[CauseCode] = ()) -> Level:
+        """The worst level of all findings whose code is not in `accepted`."""
+        known = frozenset(accepted)
+        return max([item.level for item in self.all_findings() if item.code not in known], default=Level.OK)
+
+
+def worst_first(findings: Iterable[Finding]) -> list[Finding]:
+    """By level, and in the order of the enumeration, which puts causes before their effects."""
+    order = list(CauseCode)
+    return sorted(findings, key=lambda finding: (-finding.level, order.index(finding.code)))

@@ -1,0 +1,171 @@
+"""Reads the facts of store and catalog for `tierberg status`. Blocking; every loop looks at the clock.
+
+Topics are the folders under `index/`. Of a topic's indexes the newest are read first, so that what waits for
+publishing is known even when time runs out before years of history are counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyiceberg.catalog import Catalog
+
+from converter.errors import SegmentError
+from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.livefiles import Head, LiveFiles
+from iceberg_catalog.plan_types import PartState
+from iceberg_catalog.state import decode_state
+from iceberg_catalog.tables import find_table
+from rsm_bridge.errors import BridgeError, StoreError
+from rsm_bridge.known_segments import KnownSegment, read_known
+from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
+from rsm_bridge.limits import STATUS_READERS
+from rsm_bridge.progress_facts import Problem, StoredTopic, TableFacts
+from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
+from rsm_bridge.store import ListedObject, ObjectStore, first_line
+
+
+@dataclass(slots=True)
+class ReadTopic:
+    """What was read of one topic id. `segments` may be fewer than `listed` when time ran out."""
+
+    topic_id: bytes
+    topic: str
+    listed: int
+    segments: list[KnownSegment] = field(default_factory=list)
+    damaged: list[tuple[str, Problem]] = field(default_factory=list)
+
+
+def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Iterator[ReadTopic]:
+    """Every topic of the store, or the one named, until `ends_at` (monotonic seconds).
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    with ThreadPoolExecutor(STATUS_READERS, thread_name_prefix="status") as pool:
+        for prefix in store.list_folders(INDEX_ROOT):
+            name = prefix.removeprefix(INDEX_ROOT).strip("/")
+            if len(name) == 32:
+                found = _read_topic(store, bytes.fromhex(name), wanted, ends_at, pool)
+                if found is not None:
+                    yield found
+
+
+def stored_topic(
+    read: ReadTopic, table: Callable[[KnownSegment], Head | None] | None, store: ObjectStore
+) -> StoredTopic:
+    """Facts of one topic. `table` finds the head of a segment's table; None: the catalog is away."""
+    states: dict[int, PartState] | None = None
+    facts: TableFacts | None = None
+    problem: Problem | None = None
+    head: Head | None = None
+    if table is not None and read.segments:
+        try:
+            head = table(read.segments[0])
+            states = recorded(store, head) if head is not None else {}
+            facts = table_facts(head, states) if head is not None else None
+        except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
+            problem, states = problem_of(error), None
+    complete = len(read.segments) == read.listed
+    try:
+        partitions = stored_partitions(read.segments, states, head.files if head is not None else (), complete=complete)
+    except (BridgeError, SegmentError) as error:
+        read.damaged.append((read.topic, problem_of(error)))
+        partitions = stored_partitions(read.segments, None, complete=complete)
+    quarantined, verbatim = withheld(read.segments)
+    return StoredTopic(
+        topic=read.topic,
+        topic_id=read.topic_id.hex(),
+        partitions=partitions,
+        quarantined=quarantined,
+        verbatim=verbatim,
+        indexes=read.listed,
+        indexes_read=len(read.segments) + len(read.damaged),
+        damaged=tuple(read.damaged),
+        table=facts,
+        table_problem=problem,
+    )
+
+
+def head_of(catalog: Catalog, namespace: str) -> Callable[[KnownSegment], Head | None]:
+    """Finds and reads the table a segment belongs to."""
+
+    def find(known: KnownSegment) -> Head | None:
+        """The head of the segment's table, None without one."""
+        found = find_table(catalog, known.owner, namespace=namespace)
+        return LiveFiles().read(found) if found is not None else None
+
+    return find
+
+
+def recorded(store: ObjectStore, head: Head) -> dict[int, PartState]:
+    """The state recorded with a head. Raises CatalogError `corrupt_state`; `StoreError` when the store is away."""
+    if head.state is None:
+        return {}
+    try:
+        data = store.read(head.state.key).data
+    except BridgeError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise CatalogError("corrupt_state", f"the state object {head.state.key} is gone") from error
+    return decode_state(data, head.state.sha256)
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Kind and one sentence of any exception."""
+    kind = getattr(error, "kind", None)
+    return Problem(kind if isinstance(kind, str) else "unavailable", f"{type(error).__name__}: {first_line(error)}")
+
+
+def _read_topic(
+    store: ObjectStore, topic_id: bytes, wanted: str | None, ends_at: float, pool: ThreadPoolExecutor
+) -> ReadTopic | None:
+    listed = [
+        (key, item)
+        for item in store.list_after(index_prefix(topic_id))
+        if (key := parse_index_key(item.key)) is not None
+    ]
+    listed.sort(key=lambda pair: pair[0].last, reverse=True)
+    found = ReadTopic(topic_id, "", len(listed))
+    for known in _read_each(store, listed, ends_at, pool, found):
+        if not found.topic:
+            found.topic = known.owner.topic
+            if wanted is not None and found.topic != wanted:
+                return None
+        found.segments.append(known)
+    found.topic = found.topic or topic_id.hex()
+    # Objects that were reclaimed between listing and reading are no longer part of the topic.
+    return found if found.segments or found.damaged else None
+
+
+def _read_each(
+    store: ObjectStore,
+    listed: Sequence[tuple[IndexKey, ListedObject]],
+    ends_at: float,
+    pool: ThreadPoolExecutor,
+    found: ReadTopic,
+) -> Iterable[KnownSegment]:
+    """Reads in bunches; the first one is a single object, which says whose topic it is."""
+    start, size = 0, 1
+    while start < len(listed) and (start == 0 or time.monotonic() < ends_at):
+        bunch = listed[start : start + size]
+        for (_, item), result in zip(bunch, pool.map(lambda pair: _read_one(store, *pair), bunch), strict=True):
+            if result is None:
+                found.listed -= 1
+            elif isinstance(result, Problem):
+                found.damaged.append((item.key, result))
+            else:
+                yield result
+        start, size = start + size, 8 * STATUS_READERS
+
+
+def _read_one(store: ObjectStore, key: IndexKey, listed: ListedObject) -> KnownSegment | Problem | None:
+    try:
+        return read_known(store, key, listed)
+    except (BridgeError, SegmentError) as error:
+        if isinstance(error, StoreError):
+            raise
+        return None if error.kind == "not_found" else problem_of(error)

@@ -1,0 +1,178 @@
+"""How far one topic has come in store and table, from what is known of its segments. No requests but for batches.
+
+Used twice: by `tierberg status`, which read the segments itself, and by the publisher after each run, for the gauges.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from converter.types import Cause
+from iceberg_catalog.livefiles import Head, normal_path
+from iceberg_catalog.plan import plan
+from iceberg_catalog.plan_types import BatchKind, LiveFile, PartState, Segment
+from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
+
+
+def stored_partitions(
+    segments: Sequence[KnownSegment],
+    states: Mapping[int, PartState] | None,
+    files: Iterable[LiveFile] = (),
+    *,
+    complete: bool = True,
+    planned: bool = False,
+) -> dict[int, StoredPartition]:
+    """Facts of every partition with a live segment.
+
+    Args:
+        segments: of one topic id.
+        states: recorded with the table's head, empty when there is no table yet; None: not known, so nothing is said
+            of publishing.
+        files: live files of the head.
+        complete: every index of the topic was read, else the newest ones; gaps are not looked for then.
+        planned: the states are what a plan has just made of these segments; it is not made again.
+
+    Raises:
+        BridgeError, SegmentError: the batches of a waiting segment cannot be read.
+    """
+    by_partition: dict[int, list[KnownSegment]] = defaultdict(list)
+    for known in segments:
+        by_partition[known.key.partition].append(known)
+    of_partition: dict[int, list[LiveFile]] = defaultdict(list)
+    for file in files:
+        of_partition[file.partition].append(file)
+    # A topic without a single row gets no table, and then nothing waits for one.
+    has_rows = bool(states) or any(known.live and known.data is not None for known in segments)
+    found: dict[int, StoredPartition] = {}
+    for number, group in sorted(by_partition.items()):
+        live = [known for known in group if known.live and known.segment is not None]
+        if live:
+            state = states.get(number, PartState()) if states is not None and has_rows else None
+            # Newest first: unless one at or below the frontier was reached, some ahead of it may be missing.
+            if state is not None and not complete and not planned:
+                state = state if min(known.key.last for known in group) < state.frontier else None
+            reached = None if state is None else state.frontier
+            if state is not None and not planned:
+                reached = _publishable(group, live, state, of_partition[number])
+            found[number] = _partition(live, state, reached, gaps_between(group) if complete else ())
+    return found
+
+
+def table_facts(head: Head, states: Mapping[int, PartState]) -> TableFacts:
+    """What the head says of the table as a whole."""
+    table = head.table
+    snapshot = table.current_snapshot()
+    data = normal_path(table.properties.get("write.data.path", ""))
+    inside = data.startswith(normal_path(table.location()).rstrip("/") + "/")
+    return TableFacts(
+        name=".".join(table.name()),
+        frontiers={number: state.frontier for number, state in states.items()},
+        committed_ms=snapshot.timestamp_ms if snapshot is not None else None,
+        foreign=head.foreign,
+        data_inside=inside,
+    )
+
+
+def withheld(segments: Iterable[KnownSegment]) -> tuple[dict[str, int], int]:
+    """Quarantined batches of live segments by cause, and how many segments were stored verbatim by a failure."""
+    batches: Counter[str] = Counter()
+    failed = 0
+    for known in segments:
+        if not known.live or known.counts is None:
+            continue
+        causes = dict(known.counts.quarantined)
+        failed += Cause.INTERNAL in causes
+        for cause, count in causes.items():
+            if cause is not Cause.INTERNAL:
+                batches[cause.name.lower()] += count
+    return dict(batches), failed
+
+
+def _publishable(
+    group: Sequence[KnownSegment], live: Sequence[KnownSegment], state: PartState, files: Sequence[LiveFile]
+) -> int:
+    """The frontier that the publisher's next run reaches."""
+    if all(known.key.last < state.frontier for known in live):
+        return state.frontier
+    inputs = [known.segment for known in group if known.segment is not None]
+    return plan(inputs, files, state, "follow", relisted=True).state.frontier
+
+
+def _partition(
+    live: Sequence[KnownSegment], state: PartState | None, reached: int | None, gaps: tuple[Gap, ...]
+) -> StoredPartition:
+    tiered_end = max(known.key.last for known in live) + 1
+    ahead = [known for known in live if state is not None and known.key.last >= state.frontier]
+    waiting, conflict = _held_back(live, reached) if reached is not None and reached < tiered_end else (None, None)
+    counts = [known.counts for known in live if known.counts is not None]
+    return StoredPartition(
+        segments=len(live),
+        start=min(known.key.base for known in live),
+        tiered_end=tiered_end,
+        tiered_ms=max(known.listed.modified_ms for known in live),
+        record_ms=max((count.record_ms for count in counts), default=-1),
+        source_bytes=sum(count.source_bytes for count in counts),
+        publishable_end=reached,
+        unpublished_ms=min((known.listed.modified_ms for known in ahead), default=None),
+        open=waiting,
+        conflict=conflict,
+        gaps=gaps,
+    )
+
+
+def _held_back(live: Sequence[KnownSegment], end: int) -> tuple[OpenTransaction | None, str | None]:
+    """What publishing waits for at offset `end`: a transaction, or a segment whose markers contradict the broker."""
+    tail = sorted((known for known in live if known.key.last >= end), key=lambda known: known.key.base)
+    for known in tail:
+        if known.segment is not None and known.segment.conflict and known.key.base <= end:
+            return None, known.listed.key
+    return open_transaction(tail), None
+
+
+def open_transaction(tail: Sequence[KnownSegment]) -> OpenTransaction | None:
+    """The first transactional batch of `tail` (ascending) after which its producer has no marker there."""
+    inputs = [(known, known.segment.load()) for known in tail if known.segment is not None]
+    if not inputs:
+        return None
+    base, producer, kind = (
+        np.concatenate([getattr(batches, name) for _, batches in inputs]) for name in ("base", "producer_id", "kind")
+    )
+    marker = (kind == BatchKind.COMMIT) | (kind == BatchKind.ABORT)
+    ids, places = np.unique(producer, return_inverse=True)
+    last_marker = np.full(len(ids), -1, dtype=np.int64)
+    np.maximum.at(last_marker, places[marker], base[marker])
+    waits = np.flatnonzero((kind == BatchKind.TXN) & (base > last_marker[places]))
+    if not len(waits):
+        return None
+    first = waits[np.argmin(base[waits])]
+    offset = int(base[first])
+    since = min(known.listed.modified_ms for known, _ in inputs if known.key.base <= offset <= known.key.last)
+    return OpenTransaction(offset, int(producer[first]), since)
+
+
+def gaps_between(group: Iterable[KnownSegment]) -> tuple[Gap, ...]:
+    """Offsets between the partition's segments that no index covers, deleted ones included, withdrawn ones not."""
+    covers = sorted(
+        (known.segment for known in group if known.segment is not None and _counts_as_cover(known)),
+        key=lambda segment: segment.base,
+    )
+    found: list[Gap] = []
+    reach: int | None = None
+    for segment in covers:
+        if reach is not None and segment.base > reach:
+            found.append(Gap(reach, segment.base - 1, _log_start_above(covers, segment.base - 1)))
+        reach = max(segment.end + 1, reach or 0)
+    return tuple(found)
+
+
+def _counts_as_cover(known: KnownSegment) -> bool:
+    return known.live or (known.deletion is not None and known.deletion.kind.name == "DELETED")
+
+
+def _log_start_above(segments: Iterable[Segment], last: int) -> bool:
+    """Whether a copy came from a log that began above `last`: the checkpoint's first entry is cut there."""
+    return any(segment.checkpoint and segment.checkpoint[0][1] > last for segment in segments)

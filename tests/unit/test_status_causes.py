@@ -1,0 +1,284 @@
+"""Every cause `tierberg status` can name: facts that have it, facts that just do not, and its line in the manual."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from rsm_bridge.progress import assess
+from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
+from rsm_bridge.progress_facts import Facts, Gap, OpenTransaction, Problem, StoredTopic
+from rsm_bridge.progress_report import Finding, Report
+from tests.support.status_facts import (
+    BROKER,
+    DAY,
+    HOUR,
+    MINUTE,
+    NOW,
+    facts,
+    kafka,
+    kafka_partition,
+    kafka_topic,
+    pending,
+    stored,
+    stored_partition,
+    table,
+)
+
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+AWAY = Problem("unavailable", "no route to host")
+WAITING = OpenTransaction(first_offset=90, producer_id=7, since_ms=NOW - 30_000)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Facts with exactly this cause beside harmless ones; `says` is in the sentence."""
+
+    facts: Facts
+    level: Level
+    says: str
+
+
+def waiting(**changes: object) -> StoredTopic:
+    """Publishing has reached offset 80 and cannot go on."""
+    part = stored_partition(publishable_end=80, unpublished_ms=NOW - 30_000, **changes)
+    return stored(part, table=table(frontiers={0: 80}))
+
+
+def unpublished(seconds: int) -> StoredTopic:
+    """Everything could be published, and offsets from 80 on are not."""
+    return stored(stored_partition(unpublished_ms=NOW - seconds * 1000), table=table(frontiers={0: 80}))
+
+
+def without_table(kind: str) -> StoredTopic:
+    part = stored_partition(publishable_end=None)
+    return stored(part, table=None, table_problem=Problem(kind, "what it said"))
+
+
+def local(**config: str) -> Facts:
+    """A topic of which nothing was ever tiered."""
+    given = {key.replace("_", "."): value for key, value in config.items()}
+    return facts(stored={}, kafka=kafka(kafka_topic(config=given)))
+
+
+C = CauseCode
+CASES: dict[CauseCode, Case] = {
+    C.STORE_AWAY: Case(facts(stored={}, store_problem=AWAY), Level.PERSON, "no route to host"),
+    C.CATALOG_AWAY: Case(
+        facts(stored(stored_partition(publishable_end=None), table=None), catalog_problem=AWAY),
+        Level.PERSON,
+        "no route to host",
+    ),
+    C.BRIDGE_AWAY: Case(facts(bridge_problem=AWAY), Level.PERSON, "no route to host"),
+    C.KAFKA_AWAY: Case(facts(kafka=None, kafka_problem=AWAY), Level.PERSON, "no route to host"),
+    C.KAFKA_CLIENT_MISSING: Case(
+        facts(kafka=None, kafka_problem=Problem("kafka_client_missing", "confluent-kafka is not installed")),
+        Level.NOTE,
+        "not installed",
+    ),
+    C.KAFKA_NOT_ASKED: Case(facts(kafka=None), Level.NOTE, "no bootstrap servers"),
+    C.BROKER_NOT_TIERING: Case(
+        facts(kafka=kafka(broker_config={**BROKER, "remote.log.storage.system.enable": "false"})),
+        Level.PERSON,
+        "remote.log.storage.system.enable=false",
+    ),
+    C.OTHER_PLUGIN: Case(
+        facts(kafka=kafka(broker_config={**BROKER, "remote.log.storage.manager.class.name": "io.other.Rsm"})),
+        Level.PERSON,
+        "io.other.Rsm",
+    ),
+    C.NO_SUCH_TOPIC: Case(facts(wanted="oders"), Level.PERSON, "oders"),
+    C.REMOTE_STORAGE_OFF: Case(local(remote_storage_enable="false"), Level.NOTE, "remote.storage.enable"),
+    C.COMPACTED: Case(local(cleanup_policy="compact,delete"), Level.NOTE, "cleanup.policy"),
+    C.INTERNAL_TOPIC: Case(
+        facts(stored={}, kafka=kafka(kafka_topic(topic="__remote_log_metadata")), wanted="__remote_log_metadata"),
+        Level.NOTE,
+        "internal",
+    ),
+    C.COPY_DISABLED: Case(
+        facts(kafka=kafka(kafka_topic(config={"remote.log.copy.disable": "true"}))), Level.NOTE, "copy.disable"
+    ),
+    C.VERBATIM_RULE: Case(
+        facts(stored(stored_partition(publishable_end=None), table=None), verbatim_topics=frozenset({"orders"})),
+        Level.NOTE,
+        "mode: verbatim",
+    ),
+    C.TOPIC_GONE: Case(facts(kafka=kafka(kafka_topic(topic_id="cd" * 16))), Level.NOTE, "ab" * 16),
+    C.STATE_MISSING: Case(facts(without_table("state_missing")), Level.PERSON, "what it said"),
+    C.STATE_DAMAGED: Case(facts(without_table("corrupt_state")), Level.PERSON, "what it said"),
+    C.TABLE_MISMATCH: Case(facts(without_table("owner_mismatch")), Level.PERSON, "what it said"),
+    C.TABLE_UNREADABLE: Case(facts(without_table("unavailable")), Level.PERSON, "what it said"),
+    C.INDEX_DAMAGED: Case(
+        facts(stored(damaged=(("index/k", Problem("corrupt_object", "fails its checksum")),))),
+        Level.PERSON,
+        "1 index cannot be read, first index/k: fails its checksum",
+    ),
+    C.FOREIGN_FILES: Case(
+        facts(stored(table=table(foreign=("s3://b/x.parquet", "s3://b/y.parquet")))), Level.PERSON, "2 files"
+    ),
+    C.QUARANTINED: Case(facts(stored(quarantined={"bad_crc": 2, "undecodable": 1})), Level.PERSON, "3 batches"),
+    C.STORED_VERBATIM: Case(facts(stored(verbatim=1)), Level.PERSON, "1 segment"),
+    C.DATA_INSIDE_TABLE: Case(facts(stored(table=table(data_inside=True))), Level.NOTE, "kafka.orders"),
+    C.PARTLY_READ: Case(facts(stored(indexes=5000)), Level.NOTE, "2 of 5,000"),
+    C.NO_LEADER: Case(facts(kafka=kafka(kafka_topic(kafka_partition(has_leader=False)))), Level.PERSON, "no leader"),
+    C.KAFKA_BEHIND: Case(facts(kafka=kafka(kafka_topic(kafka_partition(end=60)))), Level.PERSON, "40 offsets below"),
+    C.CONFLICTING_SEGMENT: Case(facts(waiting(conflict="index/k")), Level.PERSON, "offset 80 before index/k"),
+    C.COPY_STUCK: Case(facts(kafka=pending(end=100 + 4 * 1100)), Level.PERSON, "about 4 segments closed"),
+    C.PUBLISH_STUCK: Case(facts(unpublished(90)), Level.PERSON, "offsets 80 to 99 wait for a commit 1 min 30 s"),
+    C.GAP_UNEXPLAINED: Case(
+        facts(stored(stored_partition(gaps=(Gap(10, 19, explained=False),)))), Level.PERSON, "offsets 10 to 19"
+    ),
+    C.OPEN_TRANSACTION: Case(
+        facts(kafka=pending(stable_end=105, stable_ms=NOW - 5 * MINUTE)), Level.WAITS, "began at offset 105 5 min ago"
+    ),
+    C.WAITING_TRANSACTION: Case(facts(waiting(open=WAITING)), Level.WAITS, "offset 90 for the marker of producer 7"),
+    C.PUBLISHING: Case(facts(unpublished(3)), Level.WAITS, "offsets 80 to 99"),
+    C.COPYING: Case(facts(kafka=pending(end=100 + 1100)), Level.WAITS, "about 1 segment closed by now"),
+    C.NOTHING_CLOSED: Case(facts(kafka=pending()), Level.WAITS, "nothing closed yet; segment open since 22:12:20 UTC"),
+    C.GAP_EXPLAINED: Case(
+        facts(stored(stored_partition(gaps=(Gap(10, 19, explained=True),)))), Level.NOTE, "offsets 10 to 19"
+    ),
+    C.NOTHING_PRODUCED: Case(
+        facts(stored={}, kafka=kafka(kafka_topic(kafka_partition(end=0, stable_end=0, newest_ms=None)))),
+        Level.OK,
+        "nothing to tier",
+    ),
+    C.TIERED: Case(
+        facts(stored(stored_partition(publishable_end=None), table=None), catalog_problem=AWAY),
+        Level.OK,
+        "tiered up to offset 100",
+    ),
+    C.PUBLISHED: Case(facts(), Level.OK, "published up to offset 100"),
+}
+
+
+def found(report: Report, code: CauseCode) -> list[Finding]:
+    return [finding for finding in report.all_findings() if finding.code is code]
+
+
+@pytest.mark.parametrize("code", list(CauseCode))
+def test_each_cause_is_found_where_it_is(code: CauseCode) -> None:
+    case = CASES[code]
+    (finding,) = found(assess(case.facts), code)
+    assert finding.level is case.level
+    assert case.says in finding.said
+    assert finding.advice == CAUSES[code].advice
+
+
+@pytest.mark.parametrize("code", [code for code in CauseCode if code is not CauseCode.PUBLISHED])
+def test_a_healthy_topic_has_none_of_them(code: CauseCode) -> None:
+    assert not found(assess(facts()), code)
+
+
+@pytest.mark.parametrize("code", list(CauseCode))
+def test_only_what_needs_a_person_makes_the_exit_code(code: CauseCode) -> None:
+    report = assess(CASES[code].facts)
+    assert (report.level() is Level.PERSON) == any(item.level is Level.PERSON for item in report.all_findings())
+    assert report.level(CauseCode) is Level.OK
+
+
+@pytest.mark.parametrize("code", list(CauseCode))
+def test_the_manual_has_every_cause_in_the_same_words(code: CauseCode) -> None:
+    cause = CAUSES[code]
+    row = f"| `{code}` | {cause.level.name.lower()} | {cause.meaning} | {cause.advice} |"
+    assert row in OPERATIONS.read_text(encoding="utf-8")
+
+
+def test_the_manual_has_no_other_cause() -> None:
+    text = OPERATIONS.read_text(encoding="utf-8")
+    levels = "|".join(level.name.lower() for level in Level)
+    documented = re.findall(rf"^\| `(\w+)` \| (?:{levels}) \|", text, re.MULTILINE)
+    assert sorted(documented) == sorted(CauseCode)
+
+
+def test_words_and_advice_are_short_and_there() -> None:
+    for code, cause in CAUSES.items():
+        assert cause.meaning, code
+        assert cause.advice.endswith((".", "`")), code
+        assert "|" not in cause.meaning + cause.advice, code
+
+
+def test_ages_decide_between_waiting_and_stuck() -> None:
+    assert assess(facts(unpublished(59))).level() is Level.WAITS
+    assert assess(facts(unpublished(61))).level() is Level.PERSON
+    slow = facts(unpublished(61), publish_interval=30.0)
+    assert assess(slow).level() is Level.WAITS  # ten intervals
+    old = facts(kafka=pending(stable_end=105, stable_ms=NOW - 21 * MINUTE))
+    assert found(assess(old), CauseCode.OPEN_TRANSACTION)[0].level is Level.PERSON
+    usual = facts(kafka=pending(stable_end=105, stable_ms=NOW - 5000))
+    assert not found(assess(usual), CauseCode.OPEN_TRANSACTION)
+
+
+def test_a_back_fill_that_moves_is_not_stuck() -> None:
+    moving = facts(stored(stored_partition(tiered_ms=NOW - MINUTE)), kafka=pending(end=100_000))
+    assert [finding.code for finding in found(assess(moving), CauseCode.COPYING)] == [CauseCode.COPYING]
+    assert assess(moving).level() is Level.WAITS
+
+
+def test_time_closes_a_segment_by_the_records_own_timestamps() -> None:
+    # A day's worth of segment.ms lies between the first waiting record and the newest: one has closed.
+    rolled = facts(kafka=pending(pending_ms=NOW - 25 * HOUR))
+    assert found(assess(rolled), CauseCode.COPYING)
+    # An idle partition is closed by no record, and after local retention by Kafka itself.
+    idle = facts(kafka=pending(pending_ms=NOW - 25 * HOUR, newest_ms=NOW - 25 * HOUR + 1))
+    (finding,) = found(assess(idle), CauseCode.NOTHING_CLOSED)
+    assert "with the next record, its time is over" in finding.said
+    gone = facts(kafka=pending(pending_ms=NOW - 8 * DAY, newest_ms=NOW - 8 * DAY + 1))
+    assert found(assess(gone), CauseCode.COPY_STUCK)
+
+
+def test_without_anything_tiered_size_is_judged_with_care() -> None:
+    def asked(end: int) -> Facts:
+        part = kafka_partition(end=end, stable_end=end, pending_ms=NOW - HOUR, newest_ms=NOW, record_bytes=1000)
+        return facts(stored={}, kafka=kafka(kafka_topic(part)))
+
+    # 1 MiB segments, 1,000 bytes a record, perhaps compressed ten times: ten thousand may still fit into one.
+    assert found(assess(asked(10_000)), CauseCode.NOTHING_CLOSED)
+    assert found(assess(asked(40_000)), CauseCode.COPY_STUCK)
+    assert "none was ever copied" in found(assess(asked(40_000)), CauseCode.COPY_STUCK)[0].said
+
+
+def test_the_freshness_target_makes_waiting_a_persons_matter() -> None:
+    for make in (lambda: facts(kafka=pending()), lambda: facts(waiting(open=WAITING)), lambda: facts(unpublished(30))):
+        assert assess(make()).level() is Level.WAITS
+        assert assess(replace(make(), freshness_target=600.0)).level() is Level.WAITS
+        beyond = assess(replace(make(), freshness_target=10.0))
+        assert beyond.level() is Level.PERSON
+        assert "freshness_target is 10 s" in beyond.all_findings()[0].said
+
+
+def test_a_topic_of_its_own_settings_is_no_fault_and_has_no_partitions() -> None:
+    (topic,) = assess(local(remote_storage_enable="false")).topics
+    assert not topic.tiered
+    assert topic.partitions == ()
+    assert topic.level is Level.NOTE
+
+
+def test_internal_topics_are_shown_when_asked_for() -> None:
+    both = kafka(kafka_topic(), kafka_topic(topic="__consumer_offsets", topic_id="cd" * 16, internal=True))
+    assert [topic.topic for topic in assess(facts(kafka=both)).topics] == ["orders"]
+    assert [topic.topic for topic in assess(facts(kafka=both, wanted="__consumer_offsets")).topics] == [
+        "__consumer_offsets"
+    ]
+
+
+def test_a_topic_created_again_is_two() -> None:
+    report = assess(facts(kafka=kafka(kafka_topic(topic_id="cd" * 16))))
+    found_by_id = {topic.topic_id: topic for topic in report.topics}
+    assert {topic.topic for topic in report.topics} == {"orders"}
+    assert [finding.code for finding in found_by_id["ab" * 16].findings] == [CauseCode.TOPIC_GONE]
+    assert found_by_id["cd" * 16].findings == ()
+
+
+def test_the_worst_topic_comes_first() -> None:
+    fine = stored(topic="a-fine", topic_id="01" * 16)
+    bad = stored(topic="z-bad", topic_id="02" * 16, quarantined={"bad_crc": 1})
+    assert [topic.topic for topic in assess(facts(fine, bad, kafka=None)).topics] == ["z-bad", "a-fine"]
+
+
+def test_an_absent_store_is_not_an_unknown_topic() -> None:
+    codes = {item.code for item in assess(facts(stored={}, store_problem=AWAY, kafka=None, wanted="orders")).findings}
+    assert CauseCode.NO_SUCH_TOPIC not in codes

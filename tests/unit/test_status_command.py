@@ -1,0 +1,323 @@
+"""`tierberg status` on stores that real bridges have filled: exit codes, causes, and sources that are away."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from converter.types import IndexType
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from rsm_bridge.cli import app
+from rsm_bridge.progress_gather import beyond_tiered, bridge_address, within
+from rsm_bridge.service import Running
+from rsm_bridge.settings import load_settings
+from rsm_bridge.status_command import StatusOptions, status
+from stack.ports import free_ports
+from tests.oracle.transactions import producer_snapshot
+from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.kafka_log import LogBuilder
+from tests.support.shim_client import Segment, ShimClient, segment_of
+from tests.support.status_facts import kafka, kafka_partition, kafka_topic, stored, stored_partition
+
+RUNNER = CliRunner()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the command printed, and its exit code."""
+
+    output: str
+    exit_code: int
+
+
+def command(folder: Path, *arguments: str) -> Result:
+    """Through the command line; not beside a bridge of this process, which logs to the same standard output."""
+    return RUNNER.invoke(app, ["status", *arguments, "--data-dir", str(folder), "--bridge", "none"])
+
+
+def run(folder: Path, bridge: str = "none", **options: Any) -> Outcome:
+    text, needed = status(StatusOptions(data_dir=folder, bridge=bridge, **options))
+    return Outcome(text, int(needed))
+
+
+def report(folder: Path, bridge: str = "none", **options: Any) -> dict[str, Any]:
+    """The JSON form."""
+    result = run(folder, bridge, json=True, **options)
+    document: dict[str, Any] = json.loads(result.output)
+    assert document["needs_person"] == (result.exit_code == 1)
+    return document
+
+
+def codes(document: dict[str, Any]) -> set[str]:
+    topics = document["topics"]
+    findings = [*document["findings"], *(finding for topic in topics for finding in topic["findings"])]
+    findings += [finding for topic in topics for part in topic["partitions"] for finding in part["findings"]]
+    return {finding["code"] for finding in findings}
+
+
+def until(folder: Path, *wanted: str, bridge: str = "none") -> dict[str, Any]:
+    """The report once it has these causes."""
+    end = time.monotonic() + 30
+    while not set(wanted) <= codes(found := report(folder, bridge=bridge)):
+        assert time.monotonic() < end, json.dumps(found, indent=1)
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    with bridge_thread(test_settings(tmp_path)) as started:
+        yield started
+
+
+def copy(running: Running, *segments: Segment) -> list[Segment]:
+    with ShimClient(running.address) as shim:
+        return [shim.copied(segment) for segment in segments]
+
+
+def table_of(folder: Path, name: str = "orders") -> Any:
+    return open_catalog(embedded_settings(folder)).load_table(("kafka", name))
+
+
+def test_tiered_and_published(tmp_path: Path, running: Running) -> None:
+    first = segment_of(LogBuilder().fill(batches=3))
+    copy(running, first, replace(first, partition=4, segment_id=bytes(16)))
+    found = until(tmp_path, "published", bridge=running.address)
+    assert found["level"] == "note"  # Kafka was not asked
+    assert codes(found) == {"kafka_not_asked", "published"}
+    (topic,) = found["topics"]
+    assert (topic["topic"], topic["topic_id"], topic["table"]) == ("orders", first.topic_id.hex(), "kafka.orders")
+    assert abs(topic["committed_ms"] - found["at_ms"]) < 60_000
+    assert [part["partition"] for part in topic["partitions"]] == [0, 4]
+    assert {(part["tiered_end"], part["published_end"]) for part in topic["partitions"]} == {(30, 30)}
+
+
+def test_text_for_people(tmp_path: Path, running: Running) -> None:
+    copy(running, segment_of(LogBuilder().fill(batches=3)))
+    until(tmp_path, "published")
+    result = run(tmp_path, topic="orders")
+    assert result.exit_code == 0
+    assert result.output.startswith("nobody is needed: 1 tiered topic, 1 partition\n")
+    assert "ok orders-0" in result.output
+
+
+def test_an_empty_bridge_needs_nobody(tmp_path: Path, running: Running) -> None:
+    found = report(tmp_path, bridge=running.address)
+    assert codes(found) == {"kafka_not_asked"}
+    assert found["topics"] == []
+
+
+def test_a_bridge_that_is_away(tmp_path: Path, running: Running) -> None:
+    (port,) = free_ports(1)
+    found = report(tmp_path, bridge=f"127.0.0.1:{port}")
+    assert "bridge_away" in codes(found)
+    assert found["needs_person"]
+    assert run(tmp_path, f"127.0.0.1:{port}", accept=("bridge_away",)).exit_code == 0
+
+
+def test_no_store_is_there(tmp_path: Path) -> None:
+    found = report(tmp_path / "wrong")
+    assert codes(found) == {"store_away", "kafka_not_asked"}
+    result = command(tmp_path / "wrong")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("somebody is needed: 1 finding in 0 tiered topics, 0 partitions\n\n!! store_away: ")
+    assert json.loads(command(tmp_path / "wrong", "--json").stdout)["level"] == "person"
+    assert command(tmp_path / "wrong", "--accept", "store_away").exit_code == 0
+    assert not (tmp_path / "wrong").exists()  # nothing was made on the way
+
+
+def test_a_topic_nobody_knows(tmp_path: Path, running: Running) -> None:
+    copy(running, segment_of(LogBuilder().fill(batches=1)))
+    until(tmp_path, "published")
+    result = run(tmp_path, topic="oders")
+    assert result.exit_code == 1
+    assert "no topic oders is known" in result.output
+    assert "orders-0" not in result.output
+
+
+def test_a_catalog_that_is_away(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    catalog = {"properties": {"type": "rest", "uri": f"http://127.0.0.1:{port}"}}
+    config = tmp_path / "tierberg.yaml"
+    config.write_text(yaml.safe_dump({"catalog": catalog}))
+    with bridge_thread(test_settings(tmp_path, catalog=catalog)) as running:
+        copy(running, segment_of(LogBuilder().fill(batches=3)))
+        found = report(tmp_path, running.address, config=config)
+    assert codes(found) == {"catalog_away", "kafka_not_asked", "tiered"}
+    (part,) = found["topics"][0]["partitions"]
+    assert (part["tiered_end"], part["published_end"]) == (30, None)
+
+
+def test_withheld_rows_need_somebody_until_accepted(tmp_path: Path, running: Running) -> None:
+    log = LogBuilder().fill(batches=1)
+    log.batch([b"broken"] * 5, bad_crc=True, visible=False)
+    copy(running, segment_of(log))
+    found = until(tmp_path, "published", "quarantined")
+    assert found["topics"][0]["quarantined_batches"] == 1
+    assert run(tmp_path).exit_code == 1
+    assert run(tmp_path, accept=("quarantined",)).exit_code == 0
+
+
+def test_a_waiting_transaction_is_named(tmp_path: Path, running: Running) -> None:
+    log = LogBuilder().fill(batches=1)
+    log.batch([b"open"] * 5, producer_id=7, producer_epoch=0, base_sequence=0, attributes=0x10)
+    copy(running, segment_of(log, files={IndexType.PRODUCER_SNAPSHOT: producer_snapshot([(7, 10)])}))
+    found = until(tmp_path, "waiting_transaction")
+    (part,) = found["topics"][0]["partitions"]
+    assert part["waiting"]["first_offset"] == 10
+    assert part["waiting"]["producer_id"] == 7
+    assert part["lag_s"] >= 0
+    assert not found["needs_person"]
+    config = tmp_path / "strict.yaml"
+    config.write_text("freshness_target: 1ms\n")
+    assert run(tmp_path, config=config).exit_code == 1
+
+
+def test_rows_of_others_in_the_table(tmp_path: Path, running: Running) -> None:
+    copy(running, segment_of(LogBuilder().fill(batches=1)))
+    until(tmp_path, "published")
+    table = table_of(tmp_path)
+    schema = table.schema().as_arrow()
+    row = {"_kafka_partition": 0, "_kafka_offset": 10_000}
+    table.append(pa.Table.from_pylist([{name: row.get(name) for name in schema.names}], schema=schema))
+    found = report(tmp_path)
+    assert "foreign_files" in codes(found)
+    assert found["topics"][0]["foreign_files"] == 1
+    assert found["needs_person"]
+
+
+def test_a_state_object_that_is_gone(tmp_path: Path, running: Running) -> None:
+    copy(running, segment_of(LogBuilder().fill(batches=1)))
+    until(tmp_path, "published")
+    for path in (tmp_path / "store" / "state").rglob("*.json"):
+        path.unlink()
+    found = report(tmp_path)
+    assert "state_damaged" in codes(found)
+    assert found["needs_person"]
+
+
+def test_a_damaged_index_is_named_and_the_rest_is_shown(tmp_path: Path) -> None:
+    with bridge_thread(test_settings(tmp_path)) as running:
+        first = segment_of(LogBuilder().fill(batches=3))
+        second = segment_of(LogBuilder(next_offset=30).fill(batches=3), topic_id=first.topic_id)
+        copy(running, first, second)
+        until(tmp_path, "published")
+    damaged = next((tmp_path / "store" / "index").rglob(f"*{first.segment_id.hex()}"))
+    data = bytearray(damaged.read_bytes())
+    data[100] ^= 1
+    damaged.write_bytes(data)
+    found = report(tmp_path)
+    assert "index_damaged" in codes(found)
+    (topic,) = found["topics"]
+    assert damaged.name in next(item["said"] for item in topic["findings"] if item["code"] == "index_damaged")
+    assert topic["partitions"][0]["tiered_end"] == 60
+
+
+def test_segments_nobody_publishes(tmp_path: Path) -> None:
+    with bridge_thread(test_settings(tmp_path, publish_interval="1h")) as running:
+        copy(running, segment_of(LogBuilder().fill(batches=3)))
+        found = report(tmp_path)
+        (part,) = found["topics"][0]["partitions"]
+        assert (part["cause"], part["tiered_end"], part["published_end"]) == ("publishing", 30, None)
+
+
+def test_brokers_that_are_away(tmp_path: Path, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rsm_bridge.progress_gather.STATUS_KAFKA_SECONDS", 1.0)
+    (port,) = free_ports(1)
+    found = report(tmp_path, bootstrap_server=f"127.0.0.1:{port}")
+    assert codes(found) == {"kafka_away"}
+
+
+def test_a_missing_kafka_client_is_said(tmp_path: Path, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka.admin", None)
+    result = run(tmp_path, bootstrap_server="127.0.0.1:1")
+    assert result.exit_code == 0
+    assert "kafka_client_missing" in result.output
+    assert "pip install 'tierberg[kafka]'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--accept", "everything"), "--accept everything: not a cause"),
+        (("--config", "/no/such.yaml"), "/no/such.yaml"),
+        (("--deadline", "0"), "--deadline"),
+    ],
+)
+def test_what_cannot_be_used_is_exit_code_two(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    result = command(tmp_path, *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_time_that_runs_out_is_said_and_counts_stay_honest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rsm_bridge.progress_store.STATUS_READERS", 1)
+    with bridge_thread(test_settings(tmp_path)) as running:
+        first = segment_of(LogBuilder().fill(batches=1))
+        more = [
+            segment_of(LogBuilder(next_offset=10 * number).fill(batches=1), topic_id=first.topic_id)
+            for number in range(1, 20)
+        ]
+        copy(running, first, *more)
+        until(tmp_path, "published")
+    monkeypatch.setattr("rsm_bridge.progress_store.time", _Later())
+    found = report(tmp_path)
+    assert "partly_read" in codes(found)
+    assert found["topics"][0]["partitions"][0]["tiered_end"] == 200  # the newest are read first
+
+
+class _Later:
+    """A clock on which every deadline has passed."""
+
+    @staticmethod
+    def monotonic() -> float:
+        return float("inf")
+
+
+def test_a_source_that_hangs_is_left_behind() -> None:
+    release = threading.Event()
+    started = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"the store did not answer within 0\.1 s"):
+        within(0.1, "store", release.wait)
+    assert time.monotonic() - started < 5
+    release.set()
+    with pytest.raises(KeyError):
+        within(5, "store", lambda: {}["x"])
+    assert within(5, "store", lambda: 7) == 7
+
+
+@pytest.mark.parametrize(
+    ("listen", "address"),
+    [
+        ("127.0.0.1:7410", "127.0.0.1:7410"),
+        ("[::1]:7410", "[::1]:7410"),
+        ("0.0.0.0:7410", "127.0.0.1:7410"),
+        ("127.0.0.1:0", None),
+        ("unix:/run/t.sock", "unix:/run/t.sock"),
+    ],
+)
+def test_where_a_bridge_is_asked(listen: str, address: str | None) -> None:
+    assert bridge_address(load_settings(None, {"listen": listen, "insecure": True})) == address
+
+
+def test_first_offsets_beyond_what_is_tiered() -> None:
+    parts = {
+        0: kafka_partition(end=150),
+        1: kafka_partition(log_start=7, end=20),
+        2: kafka_partition(end=100),
+        3: kafka_partition(end=None),
+    }
+    ours = stored(partitions={0: stored_partition(), 2: stored_partition()})
+    found = beyond_tiered(kafka(kafka_topic(partitions=parts)), {ours.topic_id: ours})
+    assert found == {("orders", 0): 100, ("orders", 1): 7}

@@ -1,0 +1,201 @@
+"""`/metrics`, `/healthz` and `/readyz` of a bridge, sound and with its parts away."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import rsm_bridge.limits
+from converter.types import IndexType
+from rsm_bridge.errors import SettingsError
+from rsm_bridge.probes import Probes
+from stack.ports import free_ports
+from tests.oracle.transactions import producer_snapshot
+from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
+from tests.support.kafka_log import LogBuilder
+from tests.support.shim_client import ShimClient, segment_of
+
+
+def get(address: str | None, path: str) -> tuple[int, str]:
+    """Status and body."""
+    assert address is not None
+    try:
+        with urlopen(f"http://{address}{path}", timeout=10) as page:
+            return page.status, page.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def gauges(address: str | None, name: str) -> dict[tuple[str, ...], float]:
+    """Value by topic, and partition where it has one."""
+    status, text = get(address, "/metrics")
+    assert status == 200
+    return {
+        tuple(sample.labels[label] for label in ("topic", "partition") if label in sample.labels): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def eventually(probe: Callable[[], Any], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not probe():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def with_page(tmp_path: Path, **changes: Any) -> Any:
+    return bridge_thread(test_settings(tmp_path, metrics_listen="127.0.0.1:0", **changes))
+
+
+def test_a_sound_bridge_is_alive_and_ready(tmp_path: Path) -> None:
+    with with_page(tmp_path) as running:
+        assert get(running.metrics_address, "/healthz") == (200, "ok\n")
+        assert get(running.metrics_address, "/readyz") == (200, "ok\n")
+        assert get(running.metrics_address, "/readyz?verbose") == (200, "ok\n")
+        assert get(running.metrics_address, "/metrics")[0] == 200
+        assert get(running.metrics_address, "/else")[0] == 404
+
+
+def test_a_store_that_is_gone_makes_it_unready_and_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rsm_bridge.probes.PROBE_FRESH_SECONDS", 0.0)
+    with with_page(tmp_path) as running:
+        assert get(running.metrics_address, "/readyz")[0] == 200
+        (tmp_path / "store").rename(tmp_path / "elsewhere")
+        status, said = get(running.metrics_address, "/readyz")
+        assert status == 503
+        assert "the store cannot be reached" in said
+        assert get(running.metrics_address, "/healthz")[0] == 200
+        (tmp_path / "elsewhere").rename(tmp_path / "store")
+        assert get(running.metrics_address, "/readyz")[0] == 200
+
+
+def test_a_catalog_that_is_away_leaves_it_ready_and_copying(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    catalog = {"properties": {"type": "rest", "uri": f"http://127.0.0.1:{port}"}}
+    with with_page(tmp_path, catalog=catalog) as running, ShimClient(running.address) as shim:
+        shim.copied(segment_of(LogBuilder().fill(batches=3)))
+        eventually(lambda: 'tierberg_publishes_total{outcome="failed"}' in get(running.metrics_address, "/metrics")[1])
+        assert get(running.metrics_address, "/readyz") == (200, "ok\n")
+        assert gauges(running.metrics_address, "tierberg_partition_tiered_end_offset") == {("orders", "0"): 30}
+        assert gauges(running.metrics_address, "tierberg_partition_frontier_offset") == {("orders", "0"): -1}
+        eventually(lambda: gauges(running.metrics_address, "tierberg_table_unpublished_seconds")["orders",] > 0.2)
+
+
+def test_a_second_page_on_one_port_is_a_setting_to_change(tmp_path: Path) -> None:
+    with with_page(tmp_path / "a") as running:
+        taken = test_settings(tmp_path / "b", metrics_listen=running.metrics_address)
+        with pytest.raises(SettingsError, match="metrics_listen: cannot listen on"), bridge_thread(taken):
+            pytest.fail("two bridges share one port")
+
+
+def test_gauges_follow_a_copy_into_the_table(tmp_path: Path) -> None:
+    log = LogBuilder().fill(batches=3)
+    log.batch([b"broken"] * 5, bad_crc=True, visible=False)
+    with with_page(tmp_path) as running, ShimClient(running.address) as shim:
+        shim.copied(segment_of(log))
+        eventually(
+            lambda: gauges(running.metrics_address, "tierberg_partition_frontier_offset") == {("orders", "0"): 35}
+        )
+        assert gauges(running.metrics_address, "tierberg_partition_tiered_end_offset") == {("orders", "0"): 35}
+        assert gauges(running.metrics_address, "tierberg_partition_unpublished_seconds") == {("orders", "0"): 0}
+        assert gauges(running.metrics_address, "tierberg_partition_waiting_seconds") == {("orders", "0"): 0}
+        assert gauges(running.metrics_address, "tierberg_table_quarantined_batches") == {("orders",): 1}
+        assert gauges(running.metrics_address, "tierberg_table_foreign_files") == {("orders",): 0}
+
+
+def test_the_waiting_age_grows_until_the_marker_comes(tmp_path: Path) -> None:
+    log = LogBuilder().fill(batches=1)
+    log.batch([b"open"] * 5, producer_id=7, producer_epoch=0, base_sequence=0, attributes=0x10)
+    first = segment_of(log, files={IndexType.PRODUCER_SNAPSHOT: producer_snapshot([(7, 10)])})
+    rest = LogBuilder(next_offset=log.next_offset)
+    rest.control(7, commit=True)
+    with with_page(tmp_path) as running, ShimClient(running.address) as shim:
+        shim.copied(first)
+        eventually(lambda: gauges(running.metrics_address, "tierberg_partition_waiting_seconds").get(("orders", "0")))
+        assert gauges(running.metrics_address, "tierberg_table_waiting_seconds")["orders",] > 0
+        shim.copied(segment_of(rest, topic_id=first.topic_id))
+        eventually(
+            lambda: gauges(running.metrics_address, "tierberg_partition_frontier_offset") == {("orders", "0"): 16}
+        )
+        eventually(
+            lambda: gauges(running.metrics_address, "tierberg_partition_waiting_seconds") == {("orders", "0"): 0}
+        )
+
+
+def test_a_process_answers_probes_until_it_ends(tmp_path: Path) -> None:
+    with BridgeProcess(
+        "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics-listen", "127.0.0.1:0"
+    ) as one:
+        address = next(word.partition("=")[2] for word in one.ready_line.split() if word.startswith("metrics="))
+        assert get(address, "/healthz") == (200, "ok\n")
+        assert get(address, "/readyz") == (200, "ok\n")
+        shutil.rmtree(tmp_path / "store")
+        eventually(lambda: get(address, "/readyz")[0] == 503)
+        assert one.stop() == 0
+
+
+class _Store:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def check(self) -> None:
+        self.asked += 1
+
+
+def probes_of(loop: asyncio.AbstractEventLoop, store: _Store) -> Probes:
+    return Probes(loop, store)  # type: ignore[arg-type]
+
+
+def test_not_ready_before_the_kernels_are_compiled() -> None:
+    loop, store = asyncio.new_event_loop(), _Store()
+    probes = probes_of(loop, store)
+    assert probes.ready() == "kernels are being compiled"
+    assert store.asked == 0
+    probes.warm.set()
+    assert probes.ready() is None
+    loop.close()
+
+
+def test_many_probes_ask_the_store_once() -> None:
+    loop, store = asyncio.new_event_loop(), _Store()
+    probes = probes_of(loop, store)
+    probes.warm.set()
+    assert [probes.ready() for _ in range(50)] == [None] * 50
+    assert store.asked == 1
+    assert rsm_bridge.limits.PROBE_FRESH_SECONDS >= 1
+    loop.close()
+
+
+def test_an_event_loop_that_hangs_or_ended_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rsm_bridge.probes.PROBE_SECONDS", 0.2)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    probes = probes_of(loop, _Store())
+    assert probes.alive() is None
+    release = threading.Event()
+    loop.call_soon_threadsafe(release.wait)
+    said = probes.alive()
+    assert said is not None
+    assert "has not answered" in said
+    release.set()
+    eventually(lambda: probes.alive() is None)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(10)
+    loop.close()
+    assert probes.alive() == "the event loop is closed"
