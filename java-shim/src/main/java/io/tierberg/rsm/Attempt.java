@@ -15,6 +15,8 @@ import java.io.InterruptedIOException;
 final class Attempt {
     private final String what;
     private volatile String step = "preparing";
+    private volatile String bridge = "";
+    private volatile String before = "";
 
     Attempt(String operation, RemoteLogSegmentMetadata segment) {
         this.what = operation + " of segment " + segment.remoteLogSegmentId().topicIdPartition() + " "
@@ -24,6 +26,16 @@ final class Attempt {
     /** Names what is done from now on. */
     void step(String name) {
         step = name;
+    }
+
+    /** Names the bridge that is asked from now on. */
+    void at(String address) {
+        bridge = address;
+    }
+
+    /** Notes why the bridge asked last is not waited for any longer. */
+    void movesOn(BridgeCall.Failure failure) {
+        before += (before.isEmpty() ? " after " : ", ") + bridge + ": " + failure.getMessage();
     }
 
     /**
@@ -52,7 +64,7 @@ final class Attempt {
             Thread.currentThread().interrupt();
             why = "interrupted";
         } else if (cause instanceof BridgeCall.Failure) {
-            why = cause.getMessage();
+            why = cause.getMessage() + (bridge.isEmpty() ? "" : " [bridge " + bridge + before + "]");
         } else {
             why = cause.toString();
         }

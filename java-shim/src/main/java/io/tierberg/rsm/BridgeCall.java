@@ -163,7 +163,7 @@ final class BridgeCall<Q, R> implements AutoCloseable {
         if (io != null) {
             text += (text.isEmpty() ? "" : ": ") + describe(io);
         }
-        return new Failure(status.getCode(), kind, text, null);
+        return new Failure(status.getCode(), kind, text, null, kind != null);
     }
 
     private static String describe(IOException e) {
@@ -227,10 +227,29 @@ final class BridgeCall<Q, R> implements AutoCloseable {
     static final class Failure extends Exception {
         private static final long serialVersionUID = 1L;
         private final Status.Code code;
+        private final boolean answer;
 
+        /** A failure that was found here. */
         Failure(Status.Code code, String kind, String description, Throwable cause) {
+            this(code, kind, description, cause, false);
+        }
+
+        private Failure(Status.Code code, String kind, String description, Throwable cause, boolean answer) {
             super(code + (kind == null ? "" : " (" + kind + ")") + ": " + description, cause);
             this.code = code;
+            this.answer = answer;
+        }
+
+        /** Whether the bridge could not be reached or was silent; false for an error it answered with. */
+        boolean unanswered() {
+            return !answer && (code == Status.Code.UNAVAILABLE || code == Status.Code.DEADLINE_EXCEEDED);
+        }
+
+        /** Whether another bridge may do better with the same request. */
+        boolean worthAnother() {
+            // A server that stops cancels what still runs; a cancel of ours has the broker's I/O error as its cause.
+            return code == Status.Code.UNAVAILABLE || code == Status.Code.DEADLINE_EXCEEDED
+                || code == Status.Code.CANCELLED && getCause() == null;
         }
 
         Status.Code code() {

@@ -14,16 +14,18 @@ final class FetchStream extends InputStream {
     private static final int DATA_TAG = 1 << 3 | 2;
 
     private final BridgeCall<?, InputStream> call;
-    private final BridgeChannels channels;
+    private final Bridges bridges;
+    private final Bridge bridge;
     private final Attempt attempt;
     private final int frameTimeoutMs;
     private InputStream frame = InputStream.nullInputStream();
     private boolean ended;
     private boolean closed;
 
-    FetchStream(BridgeCall<?, InputStream> call, BridgeChannels channels, Attempt attempt, int frameTimeoutMs) {
+    FetchStream(BridgeCall<?, InputStream> call, Bridges bridges, Bridge bridge, Attempt attempt, int frameTimeoutMs) {
         this.call = call;
-        this.channels = channels;
+        this.bridges = bridges;
+        this.bridge = bridge;
         this.attempt = attempt;
         this.frameTimeoutMs = frameTimeoutMs;
     }
@@ -91,7 +93,9 @@ final class FetchStream extends InputStream {
         try {
             return advance(frameTimeoutMs) ? frame.read(target, offset, length) : -1;
         } catch (BridgeCall.Failure | InterruptedException | RuntimeException e) {
-            channels.failed(e);
+            if (e instanceof BridgeCall.Failure failure) {
+                bridges.failed(bridge, failure);
+            }
             close();
             throw attempt.readFailure(e);
         }

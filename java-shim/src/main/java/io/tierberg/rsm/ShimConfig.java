@@ -2,7 +2,11 @@ package io.tierberg.rsm;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
@@ -13,22 +17,25 @@ import org.apache.kafka.common.config.ConfigException;
 /**
  * The plugin's settings, as they arrive after Kafka took {@code rsm.config.} off their names.
  *
- * @param host host of {@code bridge.target}
- * @param port port of {@code bridge.target}
+ * @param target the bridges
  * @param clusterName name under which the bridge files this cluster's topics
  * @param tls PEM files, or null for plaintext
- * @param connectTimeoutMs longest TCP connect
+ * @param connectTimeoutMs longest TCP connect, and the pause before a bridge that is down is tried again
+ * @param dnsIntervalMs time between two look-ups of a {@code dns:///} target
+ * @param failoverPercent share of a deadline after which a silent bridge is left for the next
  * @param copyStallTimeoutMs longest time in a copy without a sign of life from the bridge
  * @param copyProgressTimeoutMs longest time in a copy in which heartbeats come but nothing in them changes
  * @param fetchFirstByteTimeoutMs longest wait for the first frame of a fetch
  * @param fetchFrameTimeoutMs longest wait for a further frame
  * @param deleteTimeoutMs deadline of a delete
  */
-record ShimConfig(String host, int port, String clusterName, Tls tls, int connectTimeoutMs, int copyStallTimeoutMs,
-                  int copyProgressTimeoutMs, int fetchFirstByteTimeoutMs, int fetchFrameTimeoutMs,
-                  int deleteTimeoutMs) {
+record ShimConfig(Target target, String clusterName, Tls tls, int connectTimeoutMs, int dnsIntervalMs,
+                  int failoverPercent, int copyStallTimeoutMs, int copyProgressTimeoutMs, int fetchFirstByteTimeoutMs,
+                  int fetchFrameTimeoutMs, int deleteTimeoutMs) {
 
     static final String TARGET = "bridge.target";
+    static final String DNS_INTERVAL = "bridge.dns.interval.ms";
+    static final String FAILOVER_PERCENT = "bridge.failover.percent";
     static final String CLUSTER_NAME = "cluster.name";
     static final String TLS_ENABLED = "bridge.tls.enabled";
     static final String TLS_CA = "bridge.tls.ca.file";
@@ -42,11 +49,19 @@ record ShimConfig(String host, int port, String clusterName, Tls tls, int connec
     static final String FETCH_FRAME_TIMEOUT = "fetch.frame.timeout.ms";
     static final String DELETE_TIMEOUT = "delete.timeout.ms";
 
+    private static final String DNS = "dns:";
+    private static final int BRIDGES_MAX = 64;
     private static final Range TIMEOUT = Range.between(1, 3_600_000);
 
     static final ConfigDef DEFINITION = new ConfigDef()
         .define(TARGET, Type.STRING, ConfigDef.NO_DEFAULT_VALUE, new ConfigDef.NonEmptyString(), Importance.HIGH,
-            "The bridge, as host:port.")
+            "The bridge, as host:port; several of them with commas between, in any order; or dns:///name:port: every "
+                + "address of the name is a bridge.")
+        .define(DNS_INTERVAL, Type.INT, 30_000, TIMEOUT, Importance.LOW,
+            "How often the name of dns:///name:port is looked up again, in ms; also after failures.")
+        .define(FAILOVER_PERCENT, Type.INT, 40, Range.between(1, 100), Importance.LOW,
+            "With several bridges, the share of " + FETCH_FIRST_BYTE_TIMEOUT + " and " + DELETE_TIMEOUT
+                + " for which one may be silent before the next is asked, in percent.")
         .define(CLUSTER_NAME, Type.STRING, ConfigDef.NO_DEFAULT_VALUE, new ConfigDef.NonEmptyString(),
             Importance.HIGH, "Name of this Kafka cluster; tables are stamped with it. Never change it.")
         .define(TLS_ENABLED, Type.BOOLEAN, false, Importance.HIGH, "Whether to speak TLS to the bridge.")
@@ -58,7 +73,8 @@ record ShimConfig(String host, int port, String clusterName, Tls tls, int connec
             "PEM file with the unencrypted PKCS#8 key of the certificate. Re-read when it changes.")
         .define(TLS_SERVER_NAME, Type.STRING, "", Importance.LOW,
             "Name the bridge's certificate must carry, when it is not the host of " + TARGET + ".")
-        .define(CONNECT_TIMEOUT, Type.INT, 3_000, TIMEOUT, Importance.LOW, "Longest TCP connect, in ms.")
+        .define(CONNECT_TIMEOUT, Type.INT, 3_000, TIMEOUT, Importance.LOW,
+            "Longest TCP connect; also the pause before a bridge that is down is tried again, in ms.")
         .define(COPY_STALL_TIMEOUT, Type.INT, 30_000, TIMEOUT, Importance.LOW,
             "A copy fails after this time without a sign of life from the bridge, in ms.")
         .define(COPY_PROGRESS_TIMEOUT, Type.INT, 600_000, TIMEOUT, Importance.LOW,
@@ -68,6 +84,22 @@ record ShimConfig(String host, int port, String clusterName, Tls tls, int connec
         .define(FETCH_FRAME_TIMEOUT, Type.INT, 5_000, TIMEOUT, Importance.LOW,
             "Longest wait between two frames of a fetch, in ms.")
         .define(DELETE_TIMEOUT, Type.INT, 2_000, TIMEOUT, Importance.LOW, "Deadline of a delete, in ms.");
+
+    /** Host, without brackets, and port of a bridge; the text is {@code host:port}, IPv6 in brackets. */
+    record Address(String host, int port) {
+        @Override
+        public String toString() {
+            return (host.contains(":") ? "[" + host + "]" : host) + ":" + port;
+        }
+    }
+
+    /**
+     * Where the bridges are.
+     *
+     * @param dns whether {@code addresses} is one name, each address of which is a bridge
+     * @param addresses at least one; without {@code dns} each is a bridge
+     */
+    record Target(boolean dns, List<Address> addresses) { }
 
     /**
      * PEM files of a TLS connection.
@@ -86,26 +118,54 @@ record ShimConfig(String host, int port, String clusterName, Tls tls, int connec
      */
     static ShimConfig parse(Map<String, ?> properties) {
         Map<String, Object> values = DEFINITION.parse(properties);
-        String target = ((String) values.get(TARGET)).trim();
-        int colon = target.lastIndexOf(':');
-        if (target.startsWith("unix:")) {
-            throw new ConfigException(TARGET, target,
+        return new ShimConfig(target((String) values.get(TARGET)), (String) values.get(CLUSTER_NAME), tls(values),
+            (int) values.get(CONNECT_TIMEOUT), (int) values.get(DNS_INTERVAL),
+            (int) values.get(FAILOVER_PERCENT), (int) values.get(COPY_STALL_TIMEOUT),
+            (int) values.get(COPY_PROGRESS_TIMEOUT), (int) values.get(FETCH_FIRST_BYTE_TIMEOUT),
+            (int) values.get(FETCH_FRAME_TIMEOUT), (int) values.get(DELETE_TIMEOUT));
+    }
+
+    private static Target target(String value) {
+        String text = value.trim();
+        if (text.startsWith(DNS)) {
+            String name = text.substring(DNS.length());
+            if (!name.startsWith("///") || name.indexOf(',') >= 0) {
+                throw new ConfigException(TARGET, value,
+                    "expected dns:///name:port alone, for example dns:///tierberg.kafka.svc:7410");
+            }
+            return new Target(true, List.of(address(value, name.substring(3))));
+        }
+        Set<Address> addresses = new LinkedHashSet<>();
+        for (String part : text.split(",", -1)) {
+            Address address = address(value, part.trim());
+            if (!addresses.add(address)) {
+                throw new ConfigException(TARGET, value, address + " is named twice");
+            }
+        }
+        if (addresses.size() > BRIDGES_MAX) {
+            throw new ConfigException(TARGET, value, "names " + addresses.size() + " bridges, at most " + BRIDGES_MAX);
+        }
+        return new Target(false, List.copyOf(addresses));
+    }
+
+    private static Address address(String value, String part) {
+        if (part.startsWith("unix:")) {
+            throw new ConfigException(TARGET, value,
                 "the plugin connects by TCP only (no native library in the broker): use host:port");
         }
-        String host = colon < 1 ? "" : target.substring(0, colon);
+        int colon = part.lastIndexOf(':');
+        String host = colon < 1 ? "" : part.substring(0, colon);
         if (host.startsWith("[") && host.endsWith("]")) {
             host = host.substring(1, host.length() - 1);
         } else if (host.contains(":") || host.contains("/")) {
             host = "";
         }
-        int port = port(target.substring(colon + 1));
-        if (host.isEmpty() || port < 1 || port > 65_535) {
-            throw new ConfigException(TARGET, target, "expected host:port, for example bridge.example:7050");
+        int port = port(part.substring(colon + 1));
+        if (host.isBlank() || port < 1 || port > 65_535) {
+            throw new ConfigException(TARGET, value, "expected host:port, for example bridge.example:7050, IPv6 in "
+                + "brackets, several with commas between; found \"" + part + "\"");
         }
-        return new ShimConfig(host, port, (String) values.get(CLUSTER_NAME), tls(values),
-            (int) values.get(CONNECT_TIMEOUT), (int) values.get(COPY_STALL_TIMEOUT),
-            (int) values.get(COPY_PROGRESS_TIMEOUT), (int) values.get(FETCH_FIRST_BYTE_TIMEOUT),
-            (int) values.get(FETCH_FRAME_TIMEOUT), (int) values.get(DELETE_TIMEOUT));
+        return new Address(host.toLowerCase(Locale.ROOT), port);
     }
 
     private static int port(String text) {

@@ -21,6 +21,7 @@ import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
 
 import java.io.IOException;
 import java.io.InputStream;
+import java.net.InetAddress;
 import java.nio.ByteBuffer;
 import java.security.GeneralSecurityException;
 import java.util.Map;
@@ -34,11 +35,22 @@ import java.util.concurrent.TimeUnit;
  * segment, step and cause. Safe for use by many threads.
  */
 public final class TierbergRemoteStorageManager implements RemoteStorageManager {
+    private final Bridges.Lookup lookup;
     private ShimConfig config;
-    private BridgeChannels channels;
+    private Bridges bridges;
+
+    /** For Kafka, which calls {@link #configure} next. */
+    public TierbergRemoteStorageManager() {
+        this(InetAddress::getAllByName);
+    }
+
+    /** Asks {@code lookup} instead of the machine's name service. */
+    TierbergRemoteStorageManager(Bridges.Lookup lookup) {
+        this.lookup = lookup;
+    }
 
     /**
-     * Checks the settings ({@link ShimConfig#DEFINITION}). Does not need the bridge to be there.
+     * Checks the settings ({@link ShimConfig#DEFINITION}). Does not need a bridge to be there.
      *
      * @throws ConfigException naming the key; it ends the broker
      */
@@ -46,7 +58,7 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
     public void configure(Map<String, ?> properties) {
         config = ShimConfig.parse(properties);
         try {
-            channels = new BridgeChannels(config);
+            bridges = new Bridges(config, lookup);
         } catch (IOException | GeneralSecurityException e) {
             throw new ConfigException("bridge.tls.*: " + e.getMessage());
         }
@@ -61,12 +73,27 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
     public Optional<CustomMetadata> copyLogSegmentData(RemoteLogSegmentMetadata segment, LogSegmentData data)
             throws RemoteStorageException {
         return guarded("copy", segment, attempt -> {
-            try (SegmentCopy copy = new SegmentCopy(config, describe(segment), data, attempt);
-                 BridgeCall<Object, CopyResponse> call =
-                     BridgeCall.start(channels.copy(), BridgeMethods.COPY, CallOptions.DEFAULT)) {
-                return Optional.of(new CustomMetadata(copy.run(call)));
+            try (SegmentCopy copy = new SegmentCopy(config, describe(segment), data, attempt)) {
+                attempt.step("connecting");
+                Bridge bridge = bridges.forCopy(id(segment));
+                attempt.at(bridge.name());
+                return Optional.of(new CustomMetadata(run(copy, bridge)));
             }
         });
+    }
+
+    private byte[] run(SegmentCopy copy, Bridge bridge) throws BridgeCall.Failure, InterruptedException {
+        try (BridgeCall<Object, CopyResponse> call =
+                 BridgeCall.start(bridge.copy(), BridgeMethods.COPY, CallOptions.DEFAULT)) {
+            byte[] metadata = copy.run(call);
+            bridge.answered();
+            return metadata;
+        } catch (BridgeCall.Failure e) {
+            bridges.failed(bridge, e);
+            throw e;
+        } finally {
+            bridge.copyEnded();
+        }
     }
 
     /** Record batches from the one that contains {@code startPosition} to the segment's end. */
@@ -75,7 +102,7 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
             throws RemoteStorageException {
         return guarded("fetch from " + startPosition, segment, attempt -> {
             FetchSegmentRequest.Builder request = FetchSegmentRequest.newBuilder();
-            return fetch(BridgeMethods.FETCH_SEGMENT, request.setSegment(describe(segment))
+            return fetch(segment, BridgeMethods.FETCH_SEGMENT, request.setSegment(describe(segment))
                 .setStartPosition(checked(startPosition, 0)).build(), attempt);
         });
     }
@@ -86,7 +113,7 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
             throws RemoteStorageException {
         return guarded("fetch from " + startPosition + " to " + endPosition, segment, attempt -> {
             FetchSegmentRequest.Builder request = FetchSegmentRequest.newBuilder();
-            return fetch(BridgeMethods.FETCH_SEGMENT, request.setSegment(describe(segment))
+            return fetch(segment, BridgeMethods.FETCH_SEGMENT, request.setSegment(describe(segment))
                 .setStartPosition(checked(startPosition, 0))
                 .setEndPosition(checked(endPosition, startPosition)).build(), attempt);
         });
@@ -98,7 +125,7 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
         return guarded("fetch of the " + type + " index", segment, attempt -> {
             FetchIndexRequest request = FetchIndexRequest.newBuilder().setSegment(describe(segment))
                 .setType(io.tierberg.rsm.proto.IndexType.valueOf(type.name())).build();
-            return fetch(BridgeMethods.FETCH_INDEX, request, attempt);
+            return fetch(segment, BridgeMethods.FETCH_INDEX, request, attempt);
         });
     }
 
@@ -106,62 +133,66 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
     @Override
     public void deleteLogSegmentData(RemoteLogSegmentMetadata segment) throws RemoteStorageException {
         guarded("delete", segment, attempt -> {
-            attempt.step("waiting for the bridge");
-            CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(config.deleteTimeoutMs(), TimeUnit.MILLISECONDS);
             DeleteSegmentRequest request = DeleteSegmentRequest.newBuilder().setSegment(describe(segment)).build();
-            try (BridgeCall<DeleteSegmentRequest, DeleteSegmentResponse> call =
-                     BridgeCall.start(channels.control(), BridgeMethods.DELETE, options)) {
-                call.requestOne();
-                call.send(request);
-                call.halfClose();
-                while (call.next(config.deleteTimeoutMs()) != null) {
-                    attempt.step("waiting for the end of the call");
-                }
-            }
-            return null;
+            return bridges.ask(id(segment), config.deleteTimeoutMs(), attempt, (bridge, timeoutMs) -> {
+                attempt.step("waiting for the bridge");
+                delete(bridge, request, timeoutMs, attempt);
+                return null;
+            });
         });
+    }
+
+    private static void delete(Bridge bridge, DeleteSegmentRequest request, int timeoutMs, Attempt attempt)
+            throws BridgeCall.Failure, InterruptedException {
+        CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(timeoutMs, TimeUnit.MILLISECONDS);
+        try (BridgeCall<DeleteSegmentRequest, DeleteSegmentResponse> call =
+                 BridgeCall.start(bridge.control(), BridgeMethods.DELETE, options)) {
+            call.requestOne();
+            call.send(request);
+            call.halfClose();
+            while (call.next(timeoutMs) != null) {
+                attempt.step("waiting for the end of the call");
+            }
+        }
     }
 
     /** Ends all calls; no thread is left. */
     @Override
     public void close() {
-        if (channels != null) {
-            channels.close();
+        if (bridges != null) {
+            bridges.close();
         }
     }
 
     /** Direct memory held by the plugin's buffer pool, in bytes. */
     long directBytes() {
-        return channels.directBytes();
+        return bridges.directBytes();
     }
 
-    private <Q extends MessageLite> InputStream fetch(MethodDescriptor<Q, InputStream> method, Q request,
-                                                      Attempt attempt) throws Exception {
-        attempt.step("connecting");
-        BridgeCall<Q, InputStream> call = BridgeCall.start(channels.fetch(), method, CallOptions.DEFAULT);
-        FetchStream stream = new FetchStream(call, channels, attempt, config.fetchFrameTimeoutMs());
-        try {
-            call.send(request);
-            call.halfClose();
-            stream.awaitFirst(config.fetchFirstByteTimeoutMs());
-            return stream;
-        } catch (Throwable e) {
-            stream.close();
-            throw e;
-        }
+    private <Q extends MessageLite> InputStream fetch(RemoteLogSegmentMetadata segment,
+            MethodDescriptor<Q, InputStream> method, Q request, Attempt attempt) throws Exception {
+        return bridges.ask(id(segment), config.fetchFirstByteTimeoutMs(), attempt, (bridge, timeoutMs) -> {
+            attempt.step("connecting");
+            BridgeCall<Q, InputStream> call = BridgeCall.start(bridge.fetch(), method, CallOptions.DEFAULT);
+            FetchStream stream = new FetchStream(call, bridges, bridge, attempt, config.fetchFrameTimeoutMs());
+            try {
+                call.send(request);
+                call.halfClose();
+                stream.awaitFirst(timeoutMs);
+                return stream;
+            } catch (Throwable e) {
+                stream.close();
+                throw e;
+            }
+        });
     }
 
     private <T> T guarded(String operation, RemoteLogSegmentMetadata segment, Action<T> action)
             throws RemoteStorageException {
         Attempt attempt = new Attempt(operation, segment);
         try {
-            T result = action.run(attempt);
-            channels.answered();
-            return result;
+            return action.run(attempt);
         } catch (Throwable e) {
-            if (channels != null) {
-                channels.failed(e);
-            }
             throw attempt.failure(e);
         }
     }
@@ -191,6 +222,10 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
         segment.customMetadata().ifPresent(custom ->
             result.setCustomMetadata(ByteString.copyFrom(custom.value())));
         return result.build();
+    }
+
+    private static Uuid id(RemoteLogSegmentMetadata segment) {
+        return segment.remoteLogSegmentId().id();
     }
 
     private static ByteString bytes(Uuid id) {

@@ -9,15 +9,20 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
 import io.tierberg.rsm.proto.DeleteSegmentRequest;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 import java.io.InputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.concurrent.TimeUnit;
@@ -90,24 +95,37 @@ class DeleteAndLifecycleTest {
         }
     }
 
-    @Test
-    void closeEndsCallsAndLeavesNoThread() throws Exception {
+    @ParameterizedTest
+    @ValueSource(strings = {"one", "three", "dns"})
+    void closeEndsCallsAndLeavesNoThread(String form) throws Exception {
         AtomicInteger sent = new AtomicInteger();
-        try (FakeBridge bridge = new FakeBridge()) {
-            try (TierbergRemoteStorageManager warmUp = Shim.connect(bridge.port())) {
+        try (Fakes fakes = new Fakes(3)) {
+            String target = switch (form) {
+                case "one" -> fakes.list.get(0).target();
+                case "three" -> fakes.target();
+                default -> "dns:///127.0.0.1:" + fakes.list.get(0).port();
+            };
+            try (TierbergRemoteStorageManager warmUp = Shim.connect(target)) {
                 warmUp.deleteLogSegmentData(Shim.segment(1));
             }
             Set<Long> before = threads();
-            TierbergRemoteStorageManager manager = Shim.connect(bridge.port());
-            bridge.fetch = (request, out) -> FakeBridge.stream(new byte[50_000_000], 200_000, out, sent);
+            TierbergRemoteStorageManager manager = Shim.connect(target);
+            fakes.list.forEach(bridge -> bridge.fetch = (request, out) ->
+                FakeBridge.stream(new byte[50_000_000], 200_000, out, sent));
             manager.copyLogSegmentData(Shim.segment(5), Shim.files(folder, new byte[5], true));
-            manager.deleteLogSegmentData(Shim.segment(1));
-            InputStream in = manager.fetchLogSegment(Shim.segment(1), 0);
-            for (Thread thread : Thread.getAllStackTraces().keySet()) {
-                if (thread.getName().startsWith("tierberg")) {
-                    assertTrue(thread.isDaemon(), thread.getName());
-                }
+            List<InputStream> streams = new ArrayList<>();
+            for (int i = 0; i < 12; i++) {
+                manager.deleteLogSegmentData(Shim.segment(1, Uuid.randomUuid()));
+                streams.add(manager.fetchLogSegment(Shim.segment(1, Uuid.randomUuid()), 0));
             }
+            Set<String> ours = Thread.getAllStackTraces().keySet().stream().filter(t -> t.getName().startsWith("tierberg"))
+                .map(thread -> {
+                    assertTrue(thread.isDaemon(), thread.getName());
+                    return thread.getName();
+                }).collect(Collectors.toCollection(TreeSet::new));
+            assertTrue(Set.of("tierberg-io", "tierberg-lookup").containsAll(ours), ours.toString());
+            assertEquals(1, Thread.getAllStackTraces().keySet().stream()
+                .filter(thread -> thread.getName().equals("tierberg-io")).count());
             long start = System.nanoTime();
             manager.close();
             long ms = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
@@ -117,7 +135,9 @@ class DeleteAndLifecycleTest {
                     && !t.getName().startsWith("grpc-default-executor"))
                 .map(Thread::getName).collect(Collectors.toCollection(TreeSet::new));
             assertEquals(Set.of(), left);
-            assertThrows(java.io.IOException.class, in::readAllBytes);
+            for (InputStream in : streams) {
+                assertThrows(java.io.IOException.class, in::readAllBytes);
+            }
             assertThrows(RemoteStorageException.class, () -> manager.deleteLogSegmentData(Shim.segment(1)));
         }
     }

@@ -59,23 +59,32 @@ final class FakeBridge implements AutoCloseable {
     volatile Recorder recorded;
     final CountDownLatch cancelled = new CountDownLatch(1);
     private final Server server;
+    private final int port;
 
     FakeBridge() throws IOException {
         this(0, null);
     }
 
     FakeBridge(int port, SslContext tls) throws IOException {
-        NettyServerBuilder builder = NettyServerBuilder
-            .forAddress(new InetSocketAddress(InetAddress.getLoopbackAddress(), port))
+        this(new InetSocketAddress(InetAddress.getLoopbackAddress(), port), tls);
+    }
+
+    FakeBridge(InetSocketAddress address, SslContext tls) throws IOException {
+        NettyServerBuilder builder = NettyServerBuilder.forAddress(address)
             .addService(service()).intercept(new Versions());
         if (tls != null) {
             builder.sslContext(tls);
         }
         server = builder.build().start();
+        port = server.getPort();
     }
 
     int port() {
-        return server.getPort();
+        return port;
+    }
+
+    String target() {
+        return "127.0.0.1:" + port();
     }
 
     @Override

@@ -1,5 +1,6 @@
 package io.tierberg.rsm;
 
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.server.log.remote.storage.LogSegmentData;
 
 import java.io.InputStream;
@@ -24,15 +25,14 @@ final class MemoryProbe {
     private MemoryProbe() { }
 
     public static void main(String[] arguments) throws Exception {
-        int port = Integer.parseInt(arguments[1]);
         ExecutorService threads = Executors.newFixedThreadPool(CALLS);
-        try (TierbergRemoteStorageManager manager = Shim.connect(port)) {
+        try (TierbergRemoteStorageManager manager = Shim.connect(arguments[1])) {
             LogSegmentData data = Shim.files(Path.of(arguments[2], "segment"), Shim.random(24_000_000, 1), true);
             Callable<Void> call = arguments[0].equals("copy") ? () -> {
-                manager.copyLogSegmentData(Shim.segment(1), data);
+                manager.copyLogSegmentData(Shim.segment(1, Uuid.randomUuid()), data);
                 return null;
             } : () -> {
-                try (InputStream in = manager.fetchLogSegment(Shim.segment(1), 0)) {
+                try (InputStream in = manager.fetchLogSegment(Shim.segment(1, Uuid.randomUuid()), 0)) {
                     byte[] piece = new byte[8192];
                     for (int i = 0; i < 20; i++) {
                         in.readNBytes(piece, 0, piece.length);
@@ -46,6 +46,7 @@ final class MemoryProbe {
             };
             call.call();
             long idle = liveHeap();
+            boolean pooled = counted() >= manager.directBytes();
             List<Future<Void>> running = new ArrayList<>();
             for (int i = 0; i < CALLS; i++) {
                 running.add(threads.submit(call));
@@ -54,7 +55,7 @@ final class MemoryProbe {
             long direct = 0;
             int samples = 0;
             while (running.stream().anyMatch(future -> !future.isDone())) {
-                direct = Math.max(direct, direct(manager.directBytes()));
+                direct = Math.max(direct, pooled ? counted() : counted() + manager.directBytes());
                 if (samples++ % 10 == 0) {
                     heap = Math.max(heap, liveHeap() - idle);
                 }
@@ -74,10 +75,12 @@ final class MemoryProbe {
         return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed();
     }
 
-    /** Netty allocates its chunks as buffers the JDK counts, or beside them; never count them twice. */
-    private static long direct(long pool) {
-        long counted = ManagementFactory.getPlatformMXBeans(BufferPoolMXBean.class).stream()
+    /**
+     * Direct memory the JDK knows of. Netty allocates its chunks there or beside it: which, is found out while nothing
+     * runs, or a chunk that is freed between two looks counts twice.
+     */
+    private static long counted() {
+        return ManagementFactory.getPlatformMXBeans(BufferPoolMXBean.class).stream()
             .filter(buffers -> buffers.getName().equals("direct")).mapToLong(BufferPoolMXBean::getMemoryUsed).sum();
-        return counted >= pool ? counted : counted + pool;
     }
 }

@@ -6,9 +6,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import io.grpc.stub.ServerCallStreamObserver;
 import io.tierberg.rsm.proto.CopyRequest;
 import io.tierberg.rsm.proto.CopyResponse;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -29,30 +30,34 @@ class MemoryTest {
     @TempDir
     Path folder;
 
-    @Test
-    void tenCopiesStayUnder20MiB() throws Exception {
+    @ParameterizedTest
+    @ValueSource(ints = {1, 3})
+    void tenCopiesStayUnder20MiB(int count) throws Exception {
         ScheduledExecutorService clock = Executors.newScheduledThreadPool(2);
-        try (FakeBridge bridge = new FakeBridge()) {
-            bridge.copy = out -> new SlowSink(out, clock);
-            check(bridge, "copy");
+        try (Fakes bridges = new Fakes(count)) {
+            bridges.list.forEach(bridge -> bridge.copy = out -> new SlowSink(out, clock));
+            check(bridges, "copy");
         } finally {
             clock.shutdownNow();
         }
     }
 
-    @Test
-    void tenFetchesStayUnder20MiB() throws Exception {
+    @ParameterizedTest
+    @ValueSource(ints = {1, 3})
+    void tenFetchesStayUnder20MiB(int count) throws Exception {
         byte[] bytes = Shim.random(32_000_000, 41);
-        try (FakeBridge bridge = new FakeBridge()) {
-            bridge.fetch = (request, out) -> FakeBridge.stream(bytes, 256 * 1024, out, new AtomicInteger());
-            check(bridge, "fetch");
+        try (Fakes bridges = new Fakes(count)) {
+            bridges.list.forEach(bridge -> bridge.fetch = (request, out) ->
+                FakeBridge.stream(bytes, 256 * 1024, out, new AtomicInteger()));
+            check(bridges, "fetch");
         }
     }
 
-    private void check(FakeBridge bridge, String what) throws IOException, InterruptedException {
+    /** Over all of them together. */
+    private void check(Fakes bridges, String what) throws IOException, InterruptedException {
         Process probe = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
             "-Xmx64m", "-XX:MaxDirectMemorySize=20m", "-cp", System.getProperty("java.class.path"),
-            MemoryProbe.class.getName(), what, Integer.toString(bridge.port()), folder.toString())
+            MemoryProbe.class.getName(), what, bridges.target(), folder.toString())
             .redirectError(Redirect.INHERIT).start();
         try (BufferedReader out = new BufferedReader(new InputStreamReader(probe.getInputStream()))) {
             List<String> lines = out.lines().toList();
@@ -61,8 +66,8 @@ class MemoryTest {
             String[] figures = lines.get(lines.size() - 1).split(" ");
             long heap = Long.parseLong(figures[0]);
             long direct = Long.parseLong(figures[1]);
-            System.out.printf("10 x %s: %.1f MiB heap, %.1f MiB direct%n", what, heap / 1048576.0,
-                direct / 1048576.0);
+            System.out.printf("10 x %s over %d bridges: %.1f MiB heap, %.1f MiB direct%n", what, bridges.list.size(),
+                heap / 1048576.0, direct / 1048576.0);
             assertTrue(heap + direct <= LIMIT_BYTES, what + ": " + heap + " heap, " + direct + " direct");
             assertTrue(direct > 0, "the probe saw no direct memory, so it measured nothing");
         } finally {

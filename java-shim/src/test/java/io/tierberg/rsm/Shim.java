@@ -27,21 +27,33 @@ final class Shim {
     private Shim() { }
 
     static TierbergRemoteStorageManager connect(int port, String... extra) {
+        return connect("127.0.0.1:" + port, extra);
+    }
+
+    static TierbergRemoteStorageManager connect(String target, String... extra) {
+        return configured(new TierbergRemoteStorageManager(), target, extra);
+    }
+
+    static TierbergRemoteStorageManager configured(TierbergRemoteStorageManager manager, String target,
+                                                   String... extra) {
         Map<String, String> properties = new HashMap<>();
-        properties.put("bridge.target", "127.0.0.1:" + port);
+        properties.put("bridge.target", target);
         properties.put("cluster.name", "test");
         properties.put("broker.id", "3");
         for (int i = 0; i < extra.length; i += 2) {
             properties.put(extra[i], extra[i + 1]);
         }
-        TierbergRemoteStorageManager manager = new TierbergRemoteStorageManager();
         manager.configure(properties);
         return manager;
     }
 
     static RemoteLogSegmentMetadata segment(int size) {
+        return segment(size, SEGMENT_ID);
+    }
+
+    static RemoteLogSegmentMetadata segment(int size, Uuid id) {
         return new RemoteLogSegmentMetadata(
-            new RemoteLogSegmentId(new TopicIdPartition(TOPIC_ID, new TopicPartition("orders", 7)), SEGMENT_ID),
+            new RemoteLogSegmentId(new TopicIdPartition(TOPIC_ID, new TopicPartition("orders", 7)), id),
             100, 199, 1_700_000_000_123L, 3, 1_700_000_001_000L, size,
             Optional.of(new CustomMetadata(new byte[] {9, 8, 7})), RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
             Map.of(3, 100L, 5, 150L));

@@ -1,6 +1,7 @@
 package io.tierberg.rsm;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -17,7 +18,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 
 class ShimConfigTest {
     @TempDir
@@ -38,11 +42,12 @@ class ShimConfigTest {
     @Test
     void defaults() {
         ShimConfig config = parse("broker.id", "1", "unknown.key", "x");
-        assertEquals("b", config.host());
-        assertEquals(1, config.port());
+        assertEquals(new ShimConfig.Target(false, List.of(new ShimConfig.Address("b", 1))), config.target());
         assertEquals("c", config.clusterName());
         assertNull(config.tls());
         assertEquals(3_000, config.connectTimeoutMs());
+        assertEquals(30_000, config.dnsIntervalMs());
+        assertEquals(40, config.failoverPercent());
         assertEquals(30_000, config.copyStallTimeoutMs());
         assertEquals(600_000, config.copyProgressTimeoutMs());
         assertEquals(5_000, config.fetchFirstByteTimeoutMs());
@@ -51,25 +56,59 @@ class ShimConfigTest {
     }
 
     @ParameterizedTest
-    @CsvSource({"bridge.local:7050, bridge.local, 7050", "10.0.0.1:65535, 10.0.0.1, 65535", "[::1]:9, ::1, 9"})
+    @CsvSource({"bridge.local:7050, bridge.local, 7050", "Bridge.Local:7050, bridge.local, 7050",
+        "10.0.0.1:65535, 10.0.0.1, 65535", "[::1]:9, ::1, 9"})
     void targets(String target, String host, int port) {
-        ShimConfig config = parse("bridge.target", target);
-        assertEquals(host, config.host());
-        assertEquals(port, config.port());
+        assertEquals(new ShimConfig.Target(false, List.of(new ShimConfig.Address(host, port))),
+            parse("bridge.target", target).target());
+    }
+
+    @Test
+    void severalTargets() {
+        ShimConfig.Target target = parse("bridge.target", " a:1, [fd00::2]:2,10.0.0.3:3 ").target();
+        assertFalse(target.dns());
+        assertEquals("[a:1, [fd00::2]:2, 10.0.0.3:3]", target.addresses().toString());
+        assertEquals("fd00::2", target.addresses().get(1).host());
+        target = parse("bridge.target", "dns:///tierberg.kafka.svc:7410").target();
+        assertTrue(target.dns());
+        assertEquals(List.of(new ShimConfig.Address("tierberg.kafka.svc", 7410)), target.addresses());
     }
 
     @ParameterizedTest
     @ValueSource(strings = {"bridge", "bridge:", ":7050", "bridge:0", "bridge:65536", "bridge:x", "::1:7", "a/b:1",
-        "dns:///a:1"})
+        "a:1,b", "a:1,,b:2", "a:1,b:2,", ",a:1", "a:1 b:2", "a:1;b:2", "a:1,::1:7", "dns:///a", "dns:///:7",
+        "a:1,dns:///b:2", "[]:1"})
     void targetsThatAreNone(String target) {
         String message = refused("bridge.target", target);
         assertTrue(message.contains("bridge.target") && message.contains("expected host:port"), message);
     }
 
     @Test
-    void unixSocketsAreRefusedWithTheReason() {
-        String message = refused("bridge.target", "unix:/run/tierberg.sock");
+    void badListsNameWhatIsWrong() {
+        assertTrue(refused("bridge.target", "a:1,b:x").endsWith("found \"b:x\""));
+        assertTrue(refused("bridge.target", "a:1,b:2,A:1").endsWith("a:1 is named twice"));
+        for (String target : List.of("dns://server/a:1", "dns:a:1", "dns:///a:1,b:1", "dns:///a:1,dns:///b:1")) {
+            String message = refused("bridge.target", target);
+            assertTrue(message.contains("expected dns:///name:port alone"), message);
+        }
+        String many = IntStream.rangeClosed(1, 65).mapToObj(port -> "a:" + port).collect(Collectors.joining(","));
+        assertTrue(refused("bridge.target", many).contains("names 65 bridges, at most 64"));
+        assertEquals(64, parse("bridge.target", many.substring(0, many.lastIndexOf(','))).target().addresses().size());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"unix:/run/tierberg.sock", "a:1,unix:/run/tierberg.sock"})
+    void unixSocketsAreRefusedWithTheReason(String target) {
+        String message = refused("bridge.target", target);
         assertTrue(message.contains("connects by TCP only"), message);
+    }
+
+    @Test
+    void theShareOfOneBridgeIsAPercentage() {
+        for (String value : new String[] {"0", "101", "half"}) {
+            assertTrue(refused("bridge.failover.percent", value).contains("bridge.failover.percent"));
+        }
+        assertEquals(100, parse("bridge.failover.percent", "100").failoverPercent());
     }
 
     @Test

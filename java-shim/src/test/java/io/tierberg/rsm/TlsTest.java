@@ -18,6 +18,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 import java.io.InputStream;
+import java.net.InetAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -142,6 +143,20 @@ class TlsTest {
             refused(byAddress);
             refused(byWrongName);
             delete(byName);
+        }
+    }
+
+    @Test
+    void theNameThatIsLookedUpMustBeInTheCertificate() throws Exception {
+        String[] tls = {"bridge.tls.enabled", "true", "bridge.tls.ca.file", otherServer.certificate().toString()};
+        Bridges.Lookup lookup = host -> new InetAddress[] {InetAddress.getLoopbackAddress()};
+        try (FakeBridge bridge = bridge(0, otherServer, null);
+             TierbergRemoteStorageManager right = Shim.configured(new TierbergRemoteStorageManager(lookup),
+                 "dns:///bridge.example:" + bridge.port(), tls);
+             TierbergRemoteStorageManager wrong = Shim.configured(new TierbergRemoteStorageManager(lookup),
+                 "dns:///other.example:" + bridge.port(), tls)) {
+            delete(right);
+            refused(wrong);
         }
     }
 

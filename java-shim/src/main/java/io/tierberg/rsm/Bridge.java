@@ -1,0 +1,223 @@
+package io.tierberg.rsm;
+
+import io.grpc.ConnectivityState;
+import io.grpc.ManagedChannel;
+import io.grpc.Status;
+import org.apache.kafka.common.Uuid;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+import java.nio.charset.StandardCharsets;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+
+/**
+ * One bridge: three connections, so that a copy's megabytes never stand before a fetch, and whether it is known to be
+ * down. Each connection is made by its first call.
+ *
+ * <p>A bridge is down when it cannot be reached or was silent. It is up again when a call is answered, or when a fresh
+ * connection stands, which takes a word from the bridge's process: a stopped one accepts connections too.
+ */
+final class Bridge {
+    private static final Logger LOG = LoggerFactory.getLogger(Bridge.class);
+    private static final long RECONNECT_WAIT_MS = 250;
+    private static final long RECONNECT_POLL_MS = 5;
+    private static final long SKIP_MS_MAX = 30_000;
+
+    private final String name;
+    private final long nameHash;
+    private final int connectTimeoutMs;
+    private final ManagedChannel copy;
+    private final ManagedChannel fetch;
+    private final ManagedChannel control;
+    private final AtomicInteger copies = new AtomicInteger();
+    private boolean down;
+    private boolean probed;
+    private int failuresInARow;
+    private long retryNanos;
+
+    /**
+     * Opens nothing yet.
+     *
+     * @param name its address, by which segments are spread: the same on every broker
+     * @param channels makes one channel to it
+     */
+    Bridge(String name, int connectTimeoutMs, Supplier<ManagedChannel> channels) {
+        this.name = name;
+        this.connectTimeoutMs = connectTimeoutMs;
+        long hash = 0xcbf29ce484222325L;
+        for (byte b : name.getBytes(StandardCharsets.UTF_8)) {
+            hash = (hash ^ b & 0xff) * 0x100000001b3L;
+        }
+        nameHash = hash;
+        copy = channels.get();
+        fetch = channels.get();
+        control = channels.get();
+    }
+
+    /** Its address. */
+    String name() {
+        return name;
+    }
+
+    /** Rendezvous hashing: of all bridges the one with the highest weight has the segment (Thaler, Ravishankar 1998). */
+    long weight(Uuid segment) {
+        return mixed(mixed(nameHash ^ segment.getMostSignificantBits()) ^ segment.getLeastSignificantBits());
+    }
+
+    /** The finalizer of MurmurHash3: every bit of the input moves every bit of the result. */
+    private static long mixed(long bits) {
+        long x = (bits ^ bits >>> 33) * 0xff51afd7ed558ccdL;
+        x = (x ^ x >>> 33) * 0xc4ceb9fe1a85ec53L;
+        return x ^ x >>> 33;
+    }
+
+    /** For copies. */
+    ManagedChannel copy() throws InterruptedException {
+        return awake(copy);
+    }
+
+    /** For fetches of segments and indexes. */
+    ManagedChannel fetch() throws InterruptedException {
+        return awake(fetch);
+    }
+
+    /** For deletes. */
+    ManagedChannel control() throws InterruptedException {
+        return awake(control);
+    }
+
+    /**
+     * gRPC's back-off between attempts reaches minutes; a call that waits is reason enough to try now. The call fails
+     * at once when the bridge does not come back in 250 ms.
+     */
+    private static ManagedChannel awake(ManagedChannel channel) throws InterruptedException {
+        if (channel.getState(true) == ConnectivityState.TRANSIENT_FAILURE) {
+            channel.resetConnectBackoff();
+            long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(RECONNECT_WAIT_MS);
+            while (channel.getState(false) != ConnectivityState.READY && System.nanoTime() < deadline) {
+                Thread.sleep(RECONNECT_POLL_MS);
+            }
+        }
+        return channel;
+    }
+
+    /** Copies that run here now. */
+    int copies() {
+        return copies.get();
+    }
+
+    /**
+     * Takes a copy on if there is a connection for it, so that a bridge that is away costs a copy nothing: not a byte
+     * of it has been sent.
+     *
+     * @param certain whether to take it on without a look: the copy's own failure then says why
+     * @return whether it was taken on; {@link #copyEnded} follows
+     */
+    boolean takesCopy(boolean certain) throws InterruptedException {
+        copies.incrementAndGet();
+        if (certain || connects()) {
+            return true;
+        }
+        copies.decrementAndGet();
+        failed(new BridgeCall.Failure(Status.Code.UNAVAILABLE, null, "no connection for a copy", null));
+        return false;
+    }
+
+    void copyEnded() {
+        copies.decrementAndGet();
+    }
+
+    private boolean connects() throws InterruptedException {
+        awake(copy);
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(connectTimeoutMs);
+        ConnectivityState state = copy.getState(true);
+        while ((state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING)
+                && System.nanoTime() < deadline) {
+            Thread.sleep(RECONNECT_POLL_MS);
+            state = copy.getState(true);
+        }
+        return state == ConnectivityState.READY;
+    }
+
+    /**
+     * Whether calls should come here. While it is down, the first to ask after a pause has it try a fresh connection;
+     * nobody waits for that.
+     */
+    synchronized boolean up() {
+        if (!down) {
+            return true;
+        }
+        if (probed && control.getState(false) == ConnectivityState.READY) {
+            noteUp();
+            return true;
+        }
+        if (System.nanoTime() - retryNanos >= 0) {
+            probed = true;
+            retryNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(connectTimeoutMs);
+            // Away with an attempt that hangs, and with gRPC's back-off.
+            control.enterIdle();
+            control.getState(true);
+        }
+        return false;
+    }
+
+    /** Notes that a call was answered. */
+    synchronized void answered() {
+        failuresInARow = 0;
+        if (down) {
+            noteUp();
+        }
+    }
+
+    private void noteUp() {
+        down = false;
+        LOG.info("bridge {} answers again", name);
+    }
+
+    /**
+     * Notes that a call failed. An outage is logged once; after a silence the next call gets a fresh connection,
+     * because a connection whose other end vanished looks alive for many minutes.
+     *
+     * @return whether the bridge is away, rather than its answer an error
+     */
+    boolean failed(BridgeCall.Failure failure) {
+        if (!failure.unanswered()) {
+            return false;
+        }
+        if (failure.code() == Status.Code.DEADLINE_EXCEEDED) {
+            List.of(copy, fetch, control).forEach(ManagedChannel::enterIdle);
+        }
+        synchronized (this) {
+            if (!down) {
+                down = true;
+                probed = false;
+                long pause = Math.min((long) connectTimeoutMs << Math.min(failuresInARow++, 10), SKIP_MS_MAX);
+                retryNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(pause);
+                LOG.warn("bridge {} does not answer: {}", name, failure.getMessage().lines().findFirst().orElse(""));
+            }
+        }
+        return true;
+    }
+
+    /** Takes no new calls; those that run go on. */
+    void leave() {
+        List.of(copy, fetch, control).forEach(ManagedChannel::shutdown);
+    }
+
+    /** Ends all calls. */
+    void shutdownNow() {
+        List.of(copy, fetch, control).forEach(ManagedChannel::shutdownNow);
+    }
+
+    /** Waits for the end of all calls until {@code deadlineNanos}; false when there are some left. */
+    boolean ended(long deadlineNanos) throws InterruptedException {
+        boolean ended = true;
+        for (ManagedChannel channel : List.of(copy, fetch, control)) {
+            ended &= channel.awaitTermination(deadlineNanos - System.nanoTime(), TimeUnit.NANOSECONDS);
+        }
+        return ended;
+    }
+}
