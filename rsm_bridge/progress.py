@@ -156,9 +156,10 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.quarantined:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(stored.quarantined.items()))
         batches = plural(sum(stored.quarantined.values()), "batch", "batches")
-        add(CauseCode.QUARANTINED, f"{batches} withheld from the table: {causes}")
+        add(CauseCode.QUARANTINED, f"{batches} withheld from the table: {causes}; last {stored.quarantined_key}")
     if stored.verbatim:
-        add(CauseCode.STORED_VERBATIM, f"{plural(stored.verbatim, 'segment')} stored as they are, without rows")
+        said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
+        add(CauseCode.STORED_VERBATIM, said)
     if stored.indexes_read < stored.indexes:
         add(CauseCode.PARTLY_READ, f"{stored.indexes_read:,} of {stored.indexes:,} indexes were read")
     return found

@@ -105,8 +105,8 @@ class StoredTopic:
     Attributes:
         topic_id: 32 hex digits.
         partitions: those with live segments or published rows.
-        quarantined: batches of live segments whose records are withheld, by cause.
-        verbatim: live segments stored as they are because their conversion failed.
+        quarantined: batches of live segments whose records are withheld, by cause; `quarantined_key` has some.
+        verbatim: live segments stored as they are because their conversion failed; `verbatim_key` is one.
         held: mass deletes that can still be undone.
         indexes, indexes_read: index objects listed, and how many of them were looked into before the deadline.
         damaged: (key, problem) of indexes that cannot be read.
@@ -117,7 +117,9 @@ class StoredTopic:
     topic_id: str
     partitions: Mapping[int, StoredPartition]
     quarantined: Mapping[str, int] = field(default_factory=dict)
+    quarantined_key: str | None = None
     verbatim: int = 0
+    verbatim_key: str | None = None
     held: tuple[HeldDelete, ...] = ()
     indexes: int = 0
     indexes_read: int = 0

@@ -83,13 +83,15 @@ def stored_topic(
     except (BridgeError, SegmentError) as error:
         read.damaged.append((read.topic, problem_of(error)))
         partitions = stored_partitions(read.segments, None, complete=complete)
-    quarantined, verbatim = withheld(read.segments)
+    missing = withheld(read.segments)
     return StoredTopic(
         topic=read.topic,
         topic_id=read.topic_id.hex(),
         partitions=partitions,
-        quarantined=quarantined,
-        verbatim=verbatim,
+        quarantined=missing.batches,
+        quarantined_key=missing.quarantined_key,
+        verbatim=missing.verbatim,
+        verbatim_key=missing.verbatim_key,
         held=_held(read, grace) if complete else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
