@@ -22,6 +22,9 @@ RELOAD_ATTEMPTS_MAX: Final = 3
 RELOAD_PAUSE_MS: Final = 200
 #: Recorded state of one table: 100,000 partitions with long lineages stay below it.
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024
+#: Characters of `tierberg.gaps` and of `tierberg.lost` in one snapshot's summary: with all kept snapshots, three of a
+#: commit, metadata.json stays small. What has no room is counted.
+SUMMARY_RANGES_BYTES_MAX: Final = 400
 #: REST catalog: time to connect, and between two bytes of an answer.
 REST_CONNECT_TIMEOUT_MS: Final = 2_000
 REST_READ_TIMEOUT_MS: Final = 30_000

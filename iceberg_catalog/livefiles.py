@@ -18,7 +18,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, Manif
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from converter.columns import OFFSET
+from converter.columns import OFFSET, TIMESTAMP
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.plan_types import LiveFile, Runs
 from iceberg_catalog.state import StateRef
@@ -123,13 +123,14 @@ def _read_manifest(table: Table, manifest: ManifestFile) -> ManifestFiles:
     if manifest.content != ManifestContent.DATA:
         return ManifestFiles(manifest, (), tuple(entry.file_path for entry in entries))
     root = normal_path(table.properties.get("write.data.path", "")).rstrip("/") + "/"
-    offset_id = table.schema().find_field(OFFSET).field_id
-    parsed = [(entry.file_path, _live_file(entry, root, offset_id)) for entry in entries]
+    schema = table.schema()
+    ids = schema.find_field(OFFSET).field_id, schema.find_field(TIMESTAMP).field_id
+    parsed = [(entry.file_path, _live_file(entry, root, *ids)) for entry in entries]
     ours = tuple(item for _, item in parsed if item is not None)
     return ManifestFiles(manifest, ours, tuple(path for path, item in parsed if item is None))
 
 
-def _live_file(entry: DataFile, root: str, offset_id: int) -> LiveFile | None:
+def _live_file(entry: DataFile, root: str, offset_id: int, timestamp_id: int) -> LiveFile | None:
     path = entry.file_path
     named = parse_file_name(path.rpartition("/")[2])
     low = (entry.lower_bounds or {}).get(offset_id)
@@ -139,4 +140,6 @@ def _live_file(entry: DataFile, root: str, offset_id: int) -> LiveFile | None:
     if entry.content != DataFileContent.DATA or len(low) != 8 or len(high) != 8:
         return None
     first, last = struct.unpack("<q", low)[0], struct.unpack("<q", high)[0]
-    return LiveFile(path, first, last, named[2], entry.partition[0])
+    newest = (entry.upper_bounds or {}).get(timestamp_id)  # microseconds; absent when no row has a timestamp
+    newest_ms = struct.unpack("<q", newest)[0] // 1000 if newest is not None and len(newest) == 8 else None
+    return LiveFile(path, first, last, named[2], entry.partition[0], newest_ms)

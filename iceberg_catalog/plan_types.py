@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,30 @@ import numpy.typing as npt
 from converter.types import BoolArray, Int64Array, UInt8Array
 
 Runs = tuple[tuple[int, int], ...]  # (leader epoch, first offset), ascending; taken from batches, not from rows
-Policy = Literal["follow", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class Follow:
+    """Rows leave when Kafka's retention deletes them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Rows never leave by retention: the table is an archive."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeepUntil:
+    """Rows leave once Kafka has deleted them and they are older than `horizon_ms` since the epoch: the later of both.
+
+    Never sooner than under Follow: the file of a segment Kafka still has is the very object Kafka reads, so nothing
+    would be won by taking it out of the table. A file leaves when its newest row is that old.
+    """
+
+    horizon_ms: int
+
+
+Policy = Follow | Keep | KeepUntil
 
 
 class BatchKind(IntEnum):
@@ -35,7 +57,10 @@ class SegmentState(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batches:
-    """The batches of one segment in offset order, one array element each. `rows`: the data file holds its records."""
+    """The batches of one segment in offset order, one array element each.
+
+    `rows`: the data file holds its records. `max_timestamp_ms`: since the epoch, negative where there is none.
+    """
 
     base: Int64Array
     last: Int64Array
@@ -43,6 +68,7 @@ class Batches:
     producer_id: Int64Array
     kind: UInt8Array  # BatchKind
     rows: BoolArray
+    max_timestamp_ms: Int64Array
 
     def __len__(self) -> int:
         return len(self.base)
@@ -83,13 +109,17 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A data file of the table's head, from manifest bounds and key; `first` and `last` are offsets of rows."""
+    """A data file of the table's head, from manifest bounds and key; `first` and `last` are offsets of rows.
+
+    max_timestamp_ms: the newest row's, since the epoch; None when no row has one.
+    """
 
     path: str
     first: int
     last: int
     runs: Runs
     partition: int
+    max_timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from rsm_bridge.durations import parse_duration
+from rsm_bridge.retention import parse_retention
 from rsm_bridge.settings import Settings
 
 DOC = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
@@ -70,6 +71,8 @@ def _type_text(field: FieldInfo) -> str:
     inner = [item for option in options for item in getattr(option, "__metadata__", ())]
     if any(getattr(item, "func", None) is parse_duration for item in (*field.metadata, *inner)):
         return "duration"
+    if any(getattr(item, "func", None) is parse_retention for item in field.metadata):
+        return "`follow-kafka`, `keep` or duration"
     if options and all(isinstance(item, str) for item in options):
         return " or ".join(f"`{item}`" for item in options)
     names = {Path: "path", str: "text", int: "number", bool: "true or false", SecretStr: "text"}

@@ -224,4 +224,5 @@ def plan_batches(table: BatchTable) -> Batches:
         producer_id=table["producer_id"].astype(np.int64),
         kind=kind,
         rows=(table["flags"] & BatchFlag.ROWS) != 0,
+        max_timestamp_ms=table["max_timestamp"].astype(np.int64),
     )

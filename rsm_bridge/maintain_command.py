@@ -144,7 +144,9 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
         )
     if undo:
         return [f"{take_back(place.store, ids[0])} segments are deleted again; their rows leave with the next commit"]
-    done = undelete(place.store, place.catalog, ids[0], place.namespace)
+    done = undelete(
+        place.store, place.catalog, ids[0], place.namespace, lambda name: place.settings.rule(name).table_retention
+    )
     lines = [f"{done.segments} segments with {done.rows} rows are back"]
     lines += [f"  partition {number}: from offset {offset}" for number, offset in sorted(done.lowest.items())]
     return lines

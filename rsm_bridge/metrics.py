@@ -46,6 +46,8 @@ class Metrics:
     published_files: Counter = field(init=False)
     publish_lag: Gauge = field(init=False)
     rewinds: Counter = field(init=False)
+    gaps: Counter = field(init=False)
+    lost_batches: Counter = field(init=False)
     reclaimed_objects: Counter = field(init=False)
     reclaimed_bytes: Counter = field(init=False)
     held_segments: Gauge = field(init=False)
@@ -103,6 +105,10 @@ class Metrics:
             "tierberg_publish_lag_seconds", "Age of the oldest segment that waits for a commit", registry=r
         )
         self.rewinds = Counter("tierberg_rewinds", "Partitions rewound after an unclean election", registry=r)
+        self.gaps = Counter("tierberg_gaps", "Stretches of offsets that Kafka never uploaded", registry=r)
+        self.lost_batches = Counter(
+            "tierberg_lost_batches", "Batches of transactions whose marker was never uploaded", registry=r
+        )
         self.reclaimed_objects = Counter("tierberg_reclaimed_objects", "Objects deleted from the store", registry=r)
         self.reclaimed_bytes = Counter(
             "tierberg_reclaimed_bytes", "Bytes of objects deleted, by kind", ("kind",), registry=r

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from converter.types import Cause
 from iceberg_catalog.livefiles import Head, normal_path
 from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_types import BatchKind, LiveFile, PartState, Segment
+from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Segment
 from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
 
 
@@ -79,39 +77,19 @@ def table_facts(head: Head, states: Mapping[int, PartState]) -> TableFacts:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Withheld:
-    """Records of live segments that are not in the table.
-
-    batches: quarantined ones by cause; quarantined_key: an index that has some. verbatim: segments stored as they are
-    because their conversion failed; verbatim_key: one of them.
-    """
-
-    batches: Mapping[str, int]
-    quarantined_key: str | None
-    verbatim: int
-    verbatim_key: str | None
-
-
-def withheld(segments: Iterable[KnownSegment]) -> Withheld:
-    """Counts what the table misses; of several keys the one of the highest offsets is named."""
+def withheld(segments: Iterable[KnownSegment]) -> tuple[dict[str, int], int]:
+    """Quarantined batches of live segments by cause, and how many segments were stored verbatim by a failure."""
     batches: Counter[str] = Counter()
-    quarantined: list[IndexKey] = []
-    failed: list[IndexKey] = []
+    failed = 0
     for known in segments:
         if not known.live or known.counts is None:
             continue
         causes = dict(known.counts.quarantined)
-        if Cause.INTERNAL in causes:
-            failed.append(known.key)
-        if found := {cause.name.lower(): count for cause, count in causes.items() if cause is not Cause.INTERNAL}:
-            quarantined.append(known.key)
-            batches.update(found)
-    return Withheld(dict(batches), _highest(quarantined), len(failed), _highest(failed))
-
-
-def _highest(keys: Iterable[IndexKey]) -> str | None:
-    return str(max(keys, key=lambda key: key.last, default="")) or None
+        failed += Cause.INTERNAL in causes
+        for cause, count in causes.items():
+            if cause is not Cause.INTERNAL:
+                batches[cause.name.lower()] += count
+    return dict(batches), failed
 
 
 def _publishable(
@@ -121,7 +99,7 @@ def _publishable(
     if all(known.key.last < state.frontier for known in live):
         return state.frontier
     inputs = [known.segment for known in group if known.segment is not None]
-    return plan(inputs, files, state, "follow", relisted=True).state.frontier
+    return plan(inputs, files, state, Follow(), relisted=True).state.frontier
 
 
 def _partition(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
@@ -17,11 +17,22 @@ from pyiceberg.table import Table
 
 from converter.types import ValueFormat
 from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.commit_summary import plan_summary
 from iceberg_catalog.datafile import data_file
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_types import Derive, LiveFile, PartState, Plan, Segment, SegmentState, UseMain
+from iceberg_catalog.plan_types import (
+    Derive,
+    Follow,
+    LiveFile,
+    PartState,
+    Plan,
+    Policy,
+    Segment,
+    SegmentState,
+    UseMain,
+)
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import ensure_table, find_table
 from rsm_bridge import failpoints
@@ -30,6 +41,7 @@ from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, read_footer, read_known
 from rsm_bridge.layout import index_prefix, parse_index_key, table_folder
 from rsm_bridge.limits import WITHDRAWN_SECONDS
+from rsm_bridge.retention import follow_kafka, policy_at
 from rsm_bridge.settings import TableLayout
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
@@ -43,7 +55,8 @@ class RetryRunError(Exception):
 class RunResult:
     """What a run leaves behind. `head` is None while the topic has no table.
 
-    `files_added` and `files_removed` count data files, `rewinds` partitions.
+    `files_added` and `files_removed` count data files, `rewinds` partitions, `gaps` stretches of offsets never
+    uploaded, `lost` batches of transactions without a marker.
     """
 
     head: Head | None
@@ -52,19 +65,26 @@ class RunResult:
     files_added: int = 0
     files_removed: int = 0
     rewinds: int = 0
+    gaps: int = 0
+    lost: int = 0
 
 
 @dataclass(slots=True)
 class TableRun:
-    """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time."""
+    """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time.
+
+    retention: `table_retention` of a topic name, in seconds if it is a duration.
+    """
 
     store: ObjectStore
     catalog: Catalog
     topic_id: bytes
     namespace: str
     layout: TableLayout = "outside"
+    retention: Callable[[str], str | float] = follow_kafka
     _live: LiveFiles = field(default_factory=LiveFiles)
     _known: dict[str, KnownSegment] = field(default_factory=dict)
+    _as_of_ms: int = field(default=0, init=False)
     _state_objects: StateObjects = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +105,7 @@ class TableRun:
             return RunResult(None, {}, segments)
         head = self._live.read(table)
         states = self._states(head)
+        self._as_of_ms = int(time.time() * 1000)
         # The listing that counts starts after the head was read (publish rule P2).
         segments = self._list()
         plans = self._plans(segments, head, states, relisted=False)
@@ -144,13 +165,16 @@ class TableRun:
         files: dict[int, list[LiveFile]] = defaultdict(list)
         for file in head.files:
             files[file.partition].append(file)
-        now_ms = int(time.time() * 1000)
+        now_ms = self._as_of_ms
+        policy: Policy = Follow()
+        if segments:
+            policy = policy_at(self.retention(owner_of(segments)[0].topic), now_ms)
         return {
             partition: plan(
                 [_aged(known, known.segment, now_ms) for known in by_partition[partition] if known.segment is not None],
                 files[partition],
                 states.get(partition, PartState()),
-                "follow",
+                policy,
                 relisted=relisted,
             )
             for partition in sorted(by_partition.keys() | files.keys() | states.keys())
@@ -174,21 +198,20 @@ class TableRun:
                 replaced.append(trim.path)
                 replacement.extend(self._trimmed(head, partition, by_path[trim.path], trim.keep_below, by_id))
         new_states = {**states, **{partition: item.state for partition, item in plans.items()}}
-        rewinds = {str(partition): item.rewind for partition, item in plans.items() if item.rewind is not None}
         change = Change(tuple(append), tuple(delete), tuple(replaced), tuple(replacement))
-        committed = self._commit(head, change, new_states, rewinds)
+        committed = self._commit(head, change, new_states, plan_summary(plans))
         return RunResult(
             committed,
             new_states,
             segments,
             len(append) + len(replacement),
             len(delete) + len(replaced),
-            len(rewinds),
+            sum(item.rewind is not None for item in plans.values()),
+            sum(len(item.gaps) for item in plans.values()),
+            sum(len(item.lost) for item in plans.values()),
         )
 
-    def _commit(
-        self, head: Head, change: Change, states: Mapping[int, PartState], rewinds: Mapping[str, int | None]
-    ) -> Head:
+    def _commit(self, head: Head, change: Change, states: Mapping[int, PartState], summary: Mapping[str, str]) -> Head:
         commit_id = uuid.uuid4().hex
         recorded = self._state_objects.put(head.table, states, commit_id)
         swept = self._state_objects.before_commit(head.table)
@@ -199,8 +222,8 @@ class TableRun:
             change,
             recorded,
             commit_id=commit_id,
-            as_of_ms=int(time.time() * 1000),
-            summary={f"tierberg.rewind.{partition}": str(offset) for partition, offset in rewinds.items()},
+            as_of_ms=self._as_of_ms,
+            summary=summary,
         )
         if outcome.kind != "committed" or outcome.table is None:
             raise RetryRunError(f"the commit ended as {outcome.kind}: {outcome.error}")

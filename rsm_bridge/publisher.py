@@ -192,7 +192,14 @@ class Publisher:
 
     def _table_run(self, topic_id: bytes) -> TableRun:
         given = self.settings.catalog
-        return TableRun(self.store, self.open_catalog(), topic_id, given.namespace, given.layout)
+        return TableRun(
+            self.store,
+            self.open_catalog(),
+            topic_id,
+            given.namespace,
+            given.layout,
+            lambda name: self.settings.rule(name).table_retention,
+        )
 
     def open_catalog(self) -> Catalog:
         """The catalog all tables are in, opened once. Raises CatalogError while it is away."""
@@ -210,6 +217,8 @@ class Publisher:
         self.metrics.published_files.labels("added").inc(result.files_added)
         self.metrics.published_files.labels("removed").inc(result.files_removed)
         self.metrics.rewinds.inc(result.rewinds)
+        self.metrics.gaps.inc(result.gaps)
+        self.metrics.lost_batches.inc(result.lost)
         if changed and result.head is not None:
             self.log.info(
                 "published",
@@ -218,6 +227,8 @@ class Publisher:
                 added=result.files_added,
                 removed=result.files_removed,
                 rewinds=result.rewinds,
+                gaps=result.gaps,
+                lost=result.lost,
                 duration_ms=round(seconds * 1000, 1),
             )
         if result.head is not None and result.head.foreign:
@@ -236,8 +247,8 @@ class Publisher:
             self.log.info("no figures", topic_id=topic_id.hex(), error=explain(error)[1])
             return
         table = table_facts(result.head, result.states) if result.head is not None else None
-        missing = withheld(result.segments)
-        self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, missing.batches)
+        quarantined, _ = withheld(result.segments)
+        self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, quarantined)
 
     def _report(self, topic_id: bytes, error: Exception, retry_after: float) -> None:
         """Logs an outage once per cause, not once per retry."""

@@ -27,6 +27,7 @@ from converter.types import Mode, ValueFormat
 from rsm_bridge.durations import Seconds
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
+from rsm_bridge.retention import TableRetention
 
 _UNIX = "unix:"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -205,6 +206,12 @@ class TopicRule(_Section):
     mode: Mode = Field(
         default="table",
         description="`table`: convert. `verbatim`: store the segment's bytes as they are; no rows, no table.",
+    )
+    table_retention: TableRetention = Field(
+        default="follow-kafka",
+        description="When rows leave the table. `follow-kafka`: when Kafka's retention deletes them. `keep`: never. A "
+        "duration: once Kafka has deleted them and they are older than it, a file at a time, by the file's newest "
+        "timestamp. Applies to what is deleted from then on, and to what is still in the table.",
     )
 
     @field_validator("pattern")

@@ -20,7 +20,7 @@ from converter.columns import OFFSET
 from converter.types import Int64Array
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_types import LiveFile, PartState, UseMain
+from iceberg_catalog.plan_types import Follow, LiveFile, PartState, UseMain
 from iceberg_catalog.state import decode_state
 from rsm_bridge.derived import ObjectFile
 from rsm_bridge.errors import BridgeError
@@ -83,7 +83,7 @@ def _expected(store: ObjectStore, live: Sequence[KnownSegment], state: PartState
     by_id = {known.listed.key: known for known in live}
     start = PartState(floor=state.floor, lineage=state.lineage, known_end=state.known_end)
     inputs = [known.segment for known in live if known.segment is not None]
-    fresh = plan(inputs, [], start, "follow", relisted=True)
+    fresh = plan(inputs, [], start, Follow(), relisted=True)
     found: list[Int64Array] = [np.empty(0, dtype=np.int64)]
     for piece in fresh.add:
         ranges = _whole(by_id, piece) if isinstance(piece, UseMain) else piece.ranges

@@ -17,12 +17,13 @@ back, we delete them ourselves (undelete_record.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.commit import Change
+from iceberg_catalog.commit_summary import REWIND
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import PartState, Plan, SegmentState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
@@ -30,6 +31,7 @@ from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.limits import UNDELETE_RUNS_MAX
 from rsm_bridge.maintain import read_segments
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
+from rsm_bridge.retention import follow_kafka
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import decode_tombstone, is_tombstone
 from rsm_bridge.undelete_record import UndeleteRecord
@@ -47,8 +49,14 @@ class Restored:
     lowest: Mapping[int, int]
 
 
-def undelete(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> Restored:
-    """Restores everything of one topic id that can be.
+def undelete(
+    store: ObjectStore,
+    catalog: Catalog,
+    topic_id: bytes,
+    namespace: str,
+    retention: Callable[[str], str | float] = follow_kafka,
+) -> Restored:
+    """Restores everything of one topic id that can be. `retention`: `table_retention` of a topic name.
 
     Raises:
         BridgeError: `not_found` when nothing can be brought back; `bad_request` when the table has rows that no segment
@@ -62,7 +70,7 @@ def undelete(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: s
     if not lowest:
         raise BridgeError("not_found", "no deleted segment of this topic is left in the store")
     back = [known for known in deleted if turn_back(store, known.listed.key)]
-    states = RestoringRun(store, catalog, topic_id, namespace).restore(lowest).states
+    states = RestoringRun(store, catalog, topic_id, namespace, retention).restore(lowest).states
     record.finish()
     reached = {partition: max(offset, states.get(partition, PartState()).floor) for partition, offset in lowest.items()}
     rows = sum(known.segment.main.rows for known in back if known.segment is not None and known.segment.main)
@@ -102,8 +110,15 @@ def _lowest(segments: Iterable[KnownSegment]) -> dict[int, int]:
 class RestoringRun(TableRun):
     """A publisher run on a state that is put back to the lowest restored offset of each partition."""
 
-    def __init__(self, store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> None:
-        super().__init__(store, catalog, topic_id, namespace)
+    def __init__(
+        self,
+        store: ObjectStore,
+        catalog: Catalog,
+        topic_id: bytes,
+        namespace: str,
+        retention: Callable[[str], str | float],
+    ) -> None:
+        super().__init__(store, catalog, topic_id, namespace, retention=retention)
         self._lowest: Mapping[int, int] = {}
 
     def restore(self, lowest: Mapping[int, int]) -> RunResult:
@@ -146,11 +161,9 @@ class RestoringRun(TableRun):
                     )
         return super()._apply(head, states, segments, plans)
 
-    def _commit(
-        self, head: Head, change: Change, states: Mapping[int, PartState], rewinds: Mapping[str, int | None]
-    ) -> Head:
-        back = {str(partition): offset for partition, offset in self._lowest.items()}
-        return super()._commit(head, change, states, {**back, **rewinds})
+    def _commit(self, head: Head, change: Change, states: Mapping[int, PartState], summary: Mapping[str, str]) -> Head:
+        back = {f"{REWIND}{partition}": str(offset) for partition, offset in self._lowest.items()}
+        return super()._commit(head, change, states, {**back, **summary})
 
 
 def put_back(state: PartState, lowest: int | None) -> PartState:

@@ -87,54 +87,69 @@ class Kafka:
     def lead(self) -> Broker:
         return self.brokers[self.leader]
 
-    def write(self, count: int, kind: BatchKind, pid: int, *, rows: bool = True) -> None:
-        if kind in MARKERS and pid not in self.lead.open():
-            return
+    def write(self, count: int, kind: BatchKind, pid: int, *, rows: bool = True, time_ms: int = 0) -> None:
+        """One batch. A marker of a producer without a transaction is one that was written twice, or an empty one."""
         base = self.lead.end
         size = 1 if kind in MARKERS else count
         pid = -1 if kind == BatchKind.PLAIN else pid
-        self.lead.log.append(B(base, base + size - 1, self.epoch, pid, kind, rows))
-        self.note()
+        batch = B(base, base + size - 1, self.epoch, pid, kind, rows, time_ms)
+        self.lead.log.append(batch)
+        if kind == BatchKind.PLAIN:
+            self._note(batch)
+        elif kind == BatchKind.COMMIT:
+            for earlier in reversed(self.lead.log[:-1]):
+                if earlier.pid == pid:
+                    if earlier.kind != BatchKind.TXN:
+                        break
+                    self._note(earlier)
+        self._raise_high_watermark()
 
-    def note(self) -> None:
+    def _note(self, batch: B) -> None:
         """Remembers what read_committed could have returned."""
-        for offset, epoch in self.lead.committed().items():
-            self.ever.setdefault(offset, set()).add(epoch)
+        if batch.rows:
+            for offset in range(batch.base, batch.last + 1):
+                self.ever.setdefault(offset, set()).add(batch.epoch)
+
+    def _raise_high_watermark(self) -> None:
         if self.clean:
             self.high_watermark = max(self.high_watermark, min(broker.end for broker in self.brokers))
 
     def roll(self, broker: int) -> None:
         self.brokers[broker].cuts.add(self.brokers[broker].end)
 
-    def replicate(self, number: int) -> None:
+    def replicate(self, number: int) -> bool:
+        """A follower takes over the leader's log. True: it had to drop a part of its own."""
         follower, lead = self.brokers[number], self.lead
         if follower is lead:
-            return
+            return False
         same = 0
         while same < min(len(follower.log), len(lead.log)) and follower.log[same] == lead.log[same]:
             same += 1
-        if same < len(follower.log):
+        truncated = same < len(follower.log)
+        if truncated:
             follower.truncate(follower.log[same].base)
         follower.log += lead.log[same:]
         follower.start = max(follower.start, lead.start)
-        self.note()
+        self._raise_high_watermark()
+        return truncated
+
+    def can_lead(self, number: int) -> bool:
+        return not self.clean or self.brokers[number].end >= self.high_watermark
 
     def elect(self, number: int) -> None:
-        if self.clean and self.brokers[number].end < self.high_watermark:
-            return
         self.leader = number
         self.epoch += 1
-        self.note()
 
     def next_offset(self) -> int:
         """RemoteLogManager's choice: after the highest offset copied in the newest epoch both know."""
         runs = runs_of(self.lead.log)
+        known = self.known()
         for number in reversed(range(len(runs))):
             epoch = runs[number][0]
             end = runs[number + 1][1] if number + 1 < len(runs) else self.lead.end
             if end <= self.lead.start:
                 break
-            copied = [self.last_of(item.segment, epoch) for item in self.known()]
+            copied = [self.last_of(item.segment, epoch) for item in known]
             reached = [offset for offset in copied if offset is not None]
             if reached:
                 return max(min(max(reached), end - 1) + 1, self.lead.start)
@@ -150,44 +165,63 @@ class Kafka:
     def known(self) -> list[Remote]:
         return [r for r in self.remote.values() if r.finished and r.segment.state == SegmentState.LIVE]
 
-    def upload(self, *, finished: bool) -> bool:
-        """One copy by the leader; `finished` False: the index is durable but Kafka does not know."""
+    def next_copy(self) -> Segment | None:
+        """What the leader copies next, under a new id; None: nothing is due."""
+        due = self.due()
+        if due is None:
+            return None
+        lead, (base, end) = self.lead, due
+        batches = [batch for batch in lead.log if base <= batch.base < end]
+        self.serial += 1
+        told = tuple(entry for entry in lead.epochs() if entry[1] < end)
+        opened = open_at_end([batch for batch in lead.log if batch.last < end])
+        return seg(f"s{self.serial}", batches, checkpoint=told, opened=opened)
+
+    def due(self) -> tuple[int, int] | None:
+        """[base, end) of the segment the leader copies next."""
         lead, wanted = self.lead, self.next_offset()
         stable = min([lead.end, *lead.open().values()])
         limit = min(stable, self.high_watermark) if self.clean else stable
         for base, end in lead.closed():
             if end <= wanted or end > limit:
                 continue
-            batches = [batch for batch in lead.log if base <= batch.base < end]
-            if not batches:
-                return False
-            self.serial += 1
-            told = tuple(entry for entry in lead.epochs() if entry[1] < end)
-            opened = open_at_end([batch for batch in lead.log if batch.last < end])
-            made = seg(f"s{self.serial}", batches, checkpoint=told, opened=opened)
-            self.remote[made.id] = Remote(made, finished)
-            return True
-        return False
+            return base, end
+        return None
+
+    def withdrawable(self) -> list[str]:
+        return [name for name, r in self.remote.items() if not r.finished and r.segment.state == SegmentState.LIVE]
 
     def withdraw(self, name: str) -> None:
         item = self.remote[name]
-        if not item.finished and item.segment.state == SegmentState.LIVE:
-            item.segment = gone(item.segment, SegmentState.WITHDRAWN)
+        item.segment = gone(item.segment, SegmentState.WITHDRAWN)
 
     def retain(self, count: int) -> None:
-        """Retention: the log start rises first, then segments wholly below it are deleted."""
+        """Retention raises the log start over the oldest segments; their deletes follow, in any order."""
         for item in sorted(self.known(), key=lambda r: r.segment.base)[:count]:
             self.lead.start = max(self.lead.start, min(item.segment.end + 1, self.lead.end))
-        self.clean_up()
 
-    def delete_records(self, offset: int) -> None:
+    def delete_records(self, count: int) -> bool:
+        """The log start rises by `count` offsets at most; whether it does."""
         limit = self.high_watermark if self.clean else self.lead.end
-        self.lead.start = max(self.lead.start, min(offset, limit))
+        before = self.lead.start
+        self.lead.start = max(before, min(before + count, limit))
+        return self.lead.start > before
+
+    def deletable(self) -> list[str]:
+        return [
+            name
+            for name, r in self.remote.items()
+            if r.finished and r.segment.state == SegmentState.LIVE and r.segment.end < self.lead.start
+        ]
+
+    def delete(self, name: str) -> None:
+        """By retention: with custom metadata."""
+        item = self.remote[name]
+        item.segment = gone(item.segment)
 
     def clean_up(self) -> None:
-        for item in self.known():
-            if item.segment.end < self.lead.start:
-                item.segment = gone(item.segment)
+        for name in self.deletable():
+            self.delete(name)
 
     def listing(self) -> list[Segment]:
         return [item.segment for item in self.remote.values()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +14,8 @@ from iceberg_catalog.plan_types import (
     BatchKind,
     Derive,
     FileRef,
+    Follow,
+    Keep,
     LiveFile,
     PartState,
     Plan,
@@ -24,6 +26,7 @@ from iceberg_catalog.plan_types import (
     UseMain,
 )
 
+FOLLOW, KEEP = Follow(), Keep()
 LIVE, WITHDRAWN, DELETED = SegmentState.LIVE, SegmentState.WITHDRAWN, SegmentState.DELETED
 
 
@@ -37,14 +40,15 @@ class B:
     pid: int = -1
     kind: BatchKind = BatchKind.PLAIN
     rows: bool = True
+    time_ms: int = 0
 
     @property
     def has_rows(self) -> bool:
         return self.rows and self.kind in (BatchKind.PLAIN, BatchKind.TXN)
 
 
-def plain(base: int, last: int, epoch: int = 0, *, rows: bool = True) -> B:
-    return B(base, last, epoch, rows=rows)
+def plain(base: int, last: int, epoch: int = 0, *, rows: bool = True, time_ms: int = 0) -> B:
+    return B(base, last, epoch, rows=rows, time_ms=time_ms)
 
 
 def txn(base: int, last: int, pid: int, epoch: int = 0) -> B:
@@ -89,6 +93,7 @@ def seg(
     base: int | None = None,
 ) -> Segment:
     """A segment of these batches; checkpoint and producer snapshot as if the log began with it, unless given."""
+    loaded = arrays(batches)
     holders = [batch for batch in batches if batch.has_rows]
     runs = runs_of(batches)
     main = None
@@ -104,7 +109,7 @@ def seg(
         open_end=open_at_end(batches) if opened is None else opened,
         state=state,
         main=main,
-        load=lambda: arrays(batches),
+        load=lambda: loaded,
     )
 
 
@@ -116,6 +121,7 @@ def arrays(batches: Sequence[B]) -> Batches:
         producer_id=np.array([b.pid for b in batches], dtype=np.int64),
         kind=np.array([b.kind for b in batches], dtype=np.uint8),
         rows=np.array([b.has_rows for b in batches], dtype=np.bool_),
+        max_timestamp_ms=np.array([b.time_ms for b in batches], dtype=np.int64),
     )
 
 
@@ -123,13 +129,16 @@ def gone(segment: Segment, state: SegmentState = DELETED) -> Segment:
     return replace(segment, state=state)
 
 
+Rows = dict[int, tuple[int, int]]  # offset → (epoch, timestamp in ms)
+
+
 @dataclass
 class Model:
-    """A table of one partition, as a plain dict: path → (file, {offset: (epoch)})."""
+    """A table of one partition, as a plain dict: path → (file, its rows)."""
 
-    policy: Policy = "follow"
+    policy: Policy = FOLLOW
     state: PartState = field(default_factory=PartState)
-    files: dict[str, tuple[LiveFile, dict[int, int]]] = field(default_factory=dict)
+    files: dict[str, tuple[LiveFile, Rows]] = field(default_factory=dict)
     serial: int = 0
     plans: list[Plan] = field(default_factory=list)
 
@@ -155,50 +164,65 @@ class Model:
         for path in (*result.remove, *result.replace):
             del self.files[path]
         for trim in result.trim:
-            _, rows = self.files.pop(trim.path)
-            self._add({offset: epoch for offset, epoch in rows.items() if offset < trim.keep_below})
+            file, rows = self.files.pop(trim.path)
+            self.add(self.path(None), {o: row for o, row in rows.items() if o < trim.keep_below}, file.runs)
         for item in result.add:
-            rows = {}
-            if isinstance(item, UseMain):
-                rows = rows_of(by_id[item.segment_id])
-            elif isinstance(item, Derive):
-                for segment_id, first, last in item.ranges:
-                    part = {o: e for o, e in rows_of(by_id[segment_id]).items() if first <= o <= last}
-                    assert part, f"a range without rows: {item}"
-                    assert min(part) == first
-                    assert max(part) == last
-                    rows |= part
-            self._add(rows)
+            self.add(self.path(item), *content(item, by_id))
         self.state = result.state
         intervals = sorted((item.first, item.last) for item, _ in self.files.values())
         for (_, last), (first, _) in itertools.pairwise(intervals):
             assert last < first, f"files overlap: {intervals}"
 
-    def _add(self, rows: dict[int, int]) -> None:
-        assert rows, "a file without rows"
+    def path(self, _item: UseMain | Derive | None) -> str:
+        """Of a new file; None: one that is cut."""
         self.serial += 1
-        runs: list[tuple[int, int]] = []
-        for offset, epoch in sorted(rows.items()):
-            if not runs or runs[-1][0] != epoch:
-                runs.append((epoch, offset))
-        path = f"file-{self.serial}"
-        self.files[path] = (LiveFile(path, min(rows), max(rows), tuple(runs), 0), rows)
+        return f"file-{self.serial}"
+
+    def add(self, path: str, rows: Rows, runs: Runs) -> None:
+        assert rows, "a file without rows"
+        assert path not in self.files, f"{path} twice"
+        newest = max((time_ms for _, time_ms in rows.values() if time_ms >= 0), default=None)
+        file = LiveFile(path, min(rows), max(rows), cut_runs(runs, min(rows), max(rows)), 0, newest)
+        self.files[path] = (file, rows)
 
     @property
     def rows(self) -> dict[int, int]:
         """Epoch by offset of everything in the table."""
-        return {offset: epoch for _, rows in self.files.values() for offset, epoch in rows.items()}
+        return {offset: epoch for _, rows in self.files.values() for offset, (epoch, _) in rows.items()}
 
     @property
     def offsets(self) -> list[int]:
         return sorted(self.rows)
 
 
-def rows_of(segment: Segment) -> dict[int, int]:
-    """What the segment's data file holds: epoch by offset."""
+def content(item: UseMain | Derive, by_id: Mapping[str, Segment]) -> tuple[Rows, Runs]:
+    """Rows and epoch runs of a file the plan wants; a range must begin and end with a row."""
+    if isinstance(item, UseMain):
+        segment = by_id[item.segment_id]
+        return rows_of(segment), segment.runs
+    rows: Rows = {}
+    runs: list[tuple[int, int]] = []
+    for segment_id, first, last in item.ranges:
+        part = {offset: row for offset, row in rows_of(by_id[segment_id]).items() if first <= offset <= last}
+        assert part, f"a range without rows: {item}"
+        assert (min(part), max(part)) == (first, last)
+        rows |= part
+        runs += [run for run in by_id[segment_id].runs if run not in runs]
+    return rows, tuple(sorted(runs))
+
+
+def cut_runs(runs: Runs, first: int, last: int) -> Runs:
+    """Epoch runs as a file's key carries them: those that reach into [first, last], begun no earlier than `first`."""
+    ends = [*(start for _, start in runs[1:]), last + 1]
+    reaching = [run for run, end in zip(runs, ends, strict=True) if run[1] <= last and end > first]
+    return tuple((epoch, max(start, first)) for epoch, start in reaching)
+
+
+def rows_of(segment: Segment) -> Rows:
+    """What the segment's data file holds."""
     batches = segment.load()
     return {
-        offset: int(batches.epoch[n])
+        offset: (int(batches.epoch[n]), int(batches.max_timestamp_ms[n]))
         for n in range(len(batches))
         if batches.rows[n]
         for offset in range(int(batches.base[n]), int(batches.last[n]) + 1)

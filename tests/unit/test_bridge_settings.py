@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_catalog.plan_types import Follow, Keep, KeepUntil
 from rsm_bridge.configuration_doc import DOC, render
 from rsm_bridge.durations import parse_duration
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import is_local, load_settings, parse_listen
 
 
@@ -43,6 +45,8 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("listen: 'unix:'", "unix: needs a path"),
         ("topics: [{pattern: '('}]", "topics.0.pattern: not a regular expression"),
         ("topics: [{pattern: a, mode: fast}]", "topics.0.mode"),
+        ("topics: [{pattern: a, table_retention: forever}]", "table_retention is follow-kafka, keep, or a duration"),
+        ("topics: [{pattern: a, table_retention: 30}]", "table_retention is follow-kafka, keep, or a duration"),
         ("tls: {certificate_file: a}", "tls.key_file: Field required"),
         ("store: {url: ftp://x}", "store.url"),
         ("- a\n- b", "must be a mapping"),
@@ -55,6 +59,14 @@ def test_wrong_settings_are_named(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(SettingsError, match=r"tierberg\.yaml") as refused:
         load_settings(write(tmp_path, text))
     assert said in str(refused.value)
+
+
+def test_a_topic_rule_says_how_long_rows_stay(tmp_path: Path) -> None:
+    rules = [f"{{pattern: {name}, table_retention: {value}}}" for name, value in (("a", "keep"), ("b", "30d"))]
+    settings = load_settings(write(tmp_path, f"topics: [{', '.join(rules)}]"))
+    assert policy_at(settings.rule("a").table_retention, 0) == Keep()
+    assert policy_at(settings.rule("b").table_retention, 86_400_000 * 31) == KeepUntil(86_400_000)
+    assert policy_at(settings.rule("c").table_retention, 0) == Follow()
 
 
 def test_all_wrong_keys_are_named_at_once(tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def test_files_carry_offsets_runs_and_partition(place: Place) -> None:
     one, two = place.write(3, 9, partition=0, epoch=2), place.write(10, 12, partition=7)
     head = publish(place, LiveFiles(), one, two)
     assert set(head.files) == {
-        LiveFile(one.file_path, 3, 9, ((2, 3),), 0),
-        LiveFile(two.file_path, 10, 12, ((0, 10),), 7),
+        LiveFile(one.file_path, 3, 9, ((2, 3),), 0, 1_704_067_209_000),
+        LiveFile(two.file_path, 10, 12, ((0, 10),), 7, 1_704_067_212_000),
     }
     assert head.state == STATE
     assert head.foreign == ()

@@ -1,4 +1,4 @@
-"""Leader changes: which rows are alive, when published rows must go. C numbers: minimal histories found by search."""
+"""Leader changes: which rows are alive, when published rows must go."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iceberg_catalog.lineage import UNKNOWN, Lineage, divergence, fold, of_segment, valid_end
-from iceberg_catalog.plan_types import PartState, Policy, UseMain
-from tests.unit.plan_support import WITHDRAWN, B, Model, abort, commit, gone, plain, runs_of, seg, txn
+from iceberg_catalog.plan_types import PartState, UseMain
+from tests.unit.plan_support import B, Model, commit, plain, runs_of, seg, txn
 
 
 def lineage(end: int, *entries: tuple[int, int]) -> Lineage:
@@ -87,39 +87,6 @@ def test_valid_end(runs: tuple[tuple[int, int], ...], base: int, end: int, livin
     assert valid_end(runs, base, end, living) == expected
 
 
-def test_c1_epochs_are_no_total_order_per_offset() -> None:
-    a = seg("a", [plain(0, 10, 3)])
-    b = seg("b", [plain(0, 6, 3), plain(7, 8, 4)])
-    c = seg("c", [plain(11, 12, 5)], checkpoint=((3, 0), (5, 11)))
-    model = Model()
-    model.publish(a, b, c)
-    assert model.rows == {**dict.fromkeys(range(11), 3), 11: 5, 12: 5}
-
-
-def test_c1_published_in_steps() -> None:
-    a = seg("a", [plain(0, 10, 3)])
-    b = seg("b", [plain(0, 6, 3), plain(7, 8, 4)])
-    c = seg("c", [plain(11, 12, 5)], checkpoint=((3, 0), (5, 11)))
-    model = Model()
-    model.publish(a)
-    assert model.publish(a, b).rewind == 7
-    assert model.rows == {**dict.fromkeys(range(7), 3), 7: 4, 8: 4}
-    assert model.publish(a, b, c).rewind == 7
-    assert model.rows == {**dict.fromkeys(range(11), 3), 11: 5, 12: 5}
-
-
-def test_c2_a_rewind_goes_to_the_first_offset_of_a_transaction_open_there() -> None:
-    a = seg("a", [plain(0, 7, 3), txn(8, 10, 1, 3)])
-    marker = seg("m", [commit(11, 1, 3)], checkpoint=((3, 0),), opened=())
-    model = Model()
-    model.publish(a, marker)
-    assert model.offsets == list(range(11))
-    other = seg("b", [plain(0, 7, 3), txn(8, 10, 1, 3), abort(11, 1, 4), plain(12, 13, 4)], opened=())
-    result = model.publish(a, marker, other)
-    assert result.rewind == 8
-    assert model.offsets == [*range(8), 12, 13]
-
-
 def test_a_rewind_keeps_a_transaction_decided_before_it() -> None:
     a = seg("a", [txn(0, 3, 1, 3), commit(4, 1, 3), plain(5, 9, 3)])
     model = Model()
@@ -129,68 +96,11 @@ def test_a_rewind_keeps_a_transaction_decided_before_it() -> None:
     assert model.offsets == [0, 1, 2, 3, 5, 6, 7, 8]
 
 
-def test_c3_a_dead_branch_does_not_come_back_when_its_better_is_deleted() -> None:
-    a = seg("a", [plain(0, 10, 3)])
-    b = seg("b", [plain(5, 6, 3), plain(7, 8, 4)], checkpoint=((3, 0), (4, 7)))
-    model = Model()
-    model.publish(seg("low", [plain(0, 4, 3)]), b)
-    model.publish(gone(b))
-    model.publish(a)
-    assert all(epoch != 3 or offset < 7 for offset, epoch in model.rows.items())
-    assert not model.publish(a).changes(model.state)
-
-
 def test_a_dead_branch_that_was_never_published_adds_nothing() -> None:
     model = Model()
     model.publish(seg("b", [plain(0, 8, 4)]))
     model.publish(seg("b", [plain(0, 8, 4)]), seg("zombie", [plain(0, 20, 3)]))
     assert model.rows == dict.fromkeys(range(9), 4)
-
-
-@pytest.mark.parametrize("policy", ["follow", "keep"])
-def test_c6_an_old_listing_does_not_remove_what_it_does_not_show(policy: Policy) -> None:
-    model = Model(policy)
-    n, later = seg("n", [plain(0, 4)]), seg("n1", [plain(5, 9)])
-    model.publish(n, later)
-    assert not model.publish(n).changes(model.state)
-    assert model.offsets == list(range(10))
-
-
-def test_c7_a_failed_copy_taken_again_is_not_lost() -> None:
-    a = seg("a", [plain(0, 4)])
-    model = Model()
-    model.publish(a)
-    again = seg("again", [plain(0, 4), plain(5, 6)])
-    result = model.publish(gone(a, WITHDRAWN), again)
-    assert result.state.floor == 0
-    assert model.offsets == list(range(7))
-
-
-def test_c9_a_delete_of_an_overlapped_segment_rewrites_nothing() -> None:
-    a, b = seg("a", [plain(0, 50), plain(51, 100)]), seg("b", [plain(51, 100), plain(101, 150)])
-    model = Model()
-    model.publish(a, b)
-    result = model.publish(gone(a), b)
-    assert (result.trim, len(result.remove), result.state.floor) == ((), 1, 101)
-    assert model.offsets == list(range(101, 151))
-
-
-def test_c13_offsets_retention_removed_do_not_come_back_from_a_new_leader() -> None:
-    model = Model()
-    a = seg("a", [plain(0, 9)])
-    model.publish(a)
-    model.publish(gone(a))
-    model.publish(gone(a), seg("b", [plain(0, 9), plain(10, 12, 1)]))
-    assert model.offsets == [10, 11, 12]
-
-
-def test_c14_a_row_whose_death_nothing_shows_does_not_hold_the_frontier() -> None:
-    model = Model("keep")
-    model.publish(seg("old", [txn(0, 0, 1, 0)]))
-    assert model.state.frontier == 0
-    model.publish(seg("old", [txn(0, 0, 1, 0)]), seg("new", [plain(1, 3, 1)], checkpoint=((1, 1),), opened=()))
-    assert model.state.frontier == 4
-    assert model.offsets == [1, 2, 3]
 
 
 def test_an_unclean_election_replaces_published_rows() -> None:
@@ -213,17 +123,6 @@ def test_a_file_wholly_on_the_dead_branch_is_replaced_not_removed() -> None:
     result = model.publish(a, b, seg("c", [plain(5, 6, 2)], checkpoint=((1, 0), (2, 5))))
     assert len(result.replace) == 1
     assert result.remove == ()
-
-
-def test_a_floor_above_a_divergence_sinks_to_it() -> None:
-    model = Model()
-    a, b = seg("a", [plain(0, 4, 1)]), seg("b", [plain(5, 9, 1)], checkpoint=((1, 0),))
-    model.publish(a, b)
-    model.publish(gone(a), gone(b))
-    assert model.state.floor == 10
-    model.publish(gone(a), gone(b), seg("c", [plain(7, 12, 2)], checkpoint=((1, 5), (2, 7))))
-    assert model.state.floor == 7
-    assert model.rows == dict.fromkeys(range(7, 13), 2)
 
 
 EPOCHS = st.lists(st.integers(1, 4), min_size=1, max_size=8)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_types import Derive, PartState, Trim, UseMain
+from iceberg_catalog.plan_types import BatchKind, Derive, PartState, Segment, Trim, UseMain
 from tests.unit.plan_support import (
-    DELETED,
+    FOLLOW,
+    KEEP,
     WITHDRAWN,
+    B,
     Model,
     abort,
     commit,
@@ -22,7 +22,7 @@ from tests.unit.plan_support import (
 
 
 def test_nothing_makes_nothing() -> None:
-    result = plan([], [], PartState(), "follow", relisted=False)
+    result = plan([], [], PartState(), FOLLOW, relisted=False)
     assert not result.changes(PartState())
     assert not result.need_relist
 
@@ -72,17 +72,104 @@ def test_a_superset_by_a_new_leader_is_derived_above_the_frontier() -> None:
     assert model.offsets == list(range(20))
 
 
-@pytest.mark.parametrize("mark", [commit, abort])
-def test_a_segment_with_an_undecided_transaction_waits_whole(mark: object) -> None:
+def test_rows_below_an_undecided_transaction_come_at_once_and_the_others_later() -> None:
     model = Model()
     a = seg("a", [plain(0, 1), txn(2, 4, 7), plain(5, 6)])
     first = model.publish(a)
-    assert (first.add, first.state.frontier) == ((), 0)
-    b = seg("b", [mark(7, 7)], opened=())  # type: ignore[operator]
-    second = model.publish(a, b)
-    assert second.state.frontier == 8
-    assert model.offsets == ([0, 1, 2, 3, 4, 5, 6] if mark is commit else [0, 1, 5, 6])
-    assert second.add == ((UseMain("a"),) if mark is commit else (Derive((("a", 0, 1), ("a", 5, 6))),))
+    assert (first.add, first.state.frontier) == ((Derive((("a", 0, 1),)),), 2)
+    second = model.publish(a, seg("b", [commit(7, 7)], opened=()))
+    assert (second.add, second.state.frontier) == ((Derive((("a", 2, 6),)),), 8)
+    assert model.offsets == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_rows_of_an_aborted_transaction_never_come_and_those_above_it_do() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 1), txn(2, 4, 7), plain(5, 6)])
+    model.publish(a)
+    assert model.publish(a, seg("b", [abort(7, 7)], opened=())).add == (Derive((("a", 5, 6),)),)
+    assert model.offsets == [0, 1, 5, 6]
+
+
+def test_a_transaction_decided_at_once_needs_no_derived_file() -> None:
+    model = Model()
+    result = model.publish(seg("a", [plain(0, 1), txn(2, 4, 7), plain(5, 6)]), seg("b", [commit(7, 7)], opened=()))
+    assert result.add == (UseMain("a"),)
+
+
+def test_the_frontier_stops_at_the_first_of_several_open_transactions() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 0), txn(1, 1, 1), txn(2, 2, 2), plain(3, 3)])
+    model.publish(a)
+    b = seg("b", [commit(4, 1), plain(5, 5)], opened=((2, 2),))
+    assert model.publish(a, b).state.frontier == 2
+    assert model.offsets == [0, 1]
+    c = seg("c", [commit(6, 2)], opened=())
+    model.publish(a, b, c)
+    assert model.offsets == [0, 1, 2, 3, 5]
+
+
+def test_committed_rows_below_the_waiting_one_come_from_every_segment() -> None:
+    model = Model()
+    a, b = seg("a", [txn(0, 2, 1), plain(3, 4)]), seg("b", [commit(5, 1), plain(6, 7), txn(8, 8, 1)], opened=((1, 8),))
+    result = model.publish(a, b)
+    assert result.add == (UseMain("a"), Derive((("b", 6, 7),)))
+    assert result.state.frontier == 8
+
+
+def test_batches_without_rows_wait_for_nothing() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 1), B(2, 3, 0, 7, BatchKind.TXN, rows=False), plain(4, 5)])
+    assert model.publish(a).add == (UseMain("a"),)
+    assert model.state.frontier == 6
+
+
+def verbatim(name: str, *batches: B) -> Segment:
+    """Stored as it came: a segment without rows, and its markers."""
+    return seg(name, [replace(batch, rows=False) for batch in batches])
+
+
+def test_a_copy_with_rows_comes_before_one_without_wherever_the_walk_begins() -> None:
+    model = Model()
+    batches = plain(0, 1), txn(2, 4, 7)
+    model.publish(verbatim("a", *batches), seg("b", batches), verbatim("c", *batches))
+    assert (model.offsets, model.state.frontier) == ([0, 1], 2)
+    model.publish(verbatim("a", *batches), seg("b", batches), verbatim("c", *batches), seg("d", [commit(5, 7)]))
+    assert model.offsets == [0, 1, 2, 3, 4]
+
+
+def test_a_larger_copy_with_rows_comes_before_one_without_that_begins_here() -> None:
+    model = Model()
+    model.publish(seg("low", [plain(0, 1)]))
+    model.publish(verbatim("a", plain(2, 3)), seg("b", [plain(0, 1), plain(2, 3)]))
+    assert model.offsets == [0, 1, 2, 3]
+
+
+def test_a_waiting_tail_in_another_cut_comes_from_the_new_segment() -> None:
+    # A new leader uploads the same offsets in one larger segment before the marker is known.
+    model = Model()
+    a = seg("a", [plain(0, 1), txn(2, 4, 7)])
+    model.publish(a)
+    b = seg("b", [txn(2, 4, 7), commit(5, 7, 1), plain(6, 7, 1)], checkpoint=((0, 0), (1, 5)), opened=())
+    assert model.publish(a, b).add == (UseMain("b"),)
+    assert model.offsets == [0, 1, 2, 3, 4, 6, 7]
+
+
+def test_a_waiting_row_on_a_dead_branch_never_comes() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 1, 1), txn(2, 4, 7, 1)])
+    model.publish(a)
+    result = model.publish(a, seg("b", [plain(2, 3, 2)], checkpoint=((1, 0), (2, 2)), opened=()))
+    assert result.rewind is None  # nothing of it was published
+    assert model.rows == {0: 1, 1: 1, 2: 2, 3: 2}
+
+
+def test_a_rewind_below_a_partly_published_segment_cuts_its_derived_file() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 1, 1), plain(2, 3, 1), txn(4, 5, 7, 1)])
+    model.publish(a)
+    result = model.publish(a, seg("b", [plain(2, 9, 2)], checkpoint=((1, 0), (2, 2)), opened=()))
+    assert (result.rewind, len(result.trim)) == (2, 1)
+    assert model.rows == {0: 1, 1: 1, **dict.fromkeys(range(2, 10), 2)}
 
 
 def test_an_unknown_snapshot_decides_nothing() -> None:
@@ -164,30 +251,12 @@ def test_a_gap_asks_for_another_listing_and_is_then_jumped() -> None:
     assert model.offsets == [0, 1, 2, 3, 4, 8, 9]
 
 
-def test_the_segment_the_first_listing_missed_is_not_a_gap() -> None:
-    """C8: a page with base 0 was read before its segment existed, the page with 5 after."""
-    model = Model()
-    a, b = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)])
-    assert model.publish(b, relisted=False).need_relist
-    model.publish(a, b, relisted=True)
-    assert model.offsets == list(range(10))
-
-
 def test_the_first_start_above_zero_needs_a_second_listing_and_no_gap() -> None:
     model = Model()
     b = seg("b", [plain(5, 9)])
     result = model.publish(b)
     assert (result.gaps, result.state.frontier) == ((), 10)
     assert not model.publish(b, relisted=False).need_relist
-
-
-def test_a_late_upload_below_the_frontier_is_never_added() -> None:
-    """C12."""
-    model = Model()
-    b = seg("b", [plain(5, 9)])
-    model.publish(b)
-    assert not model.publish(seg("a", [plain(0, 4)]), b).add
-    assert model.offsets == list(range(5, 10))
 
 
 def test_retention_removes_a_file_and_raises_the_floor() -> None:
@@ -202,7 +271,7 @@ def test_retention_removes_a_file_and_raises_the_floor() -> None:
 
 
 def test_keep_never_removes_by_retention() -> None:
-    model = Model(policy="keep")
+    model = Model(policy=KEEP)
     a, b = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)])
     model.publish(a, b)
     model.publish(gone(a), gone(b))
@@ -210,23 +279,13 @@ def test_keep_never_removes_by_retention() -> None:
 
 
 def test_a_file_partly_below_the_floor_stays_whole() -> None:
-    """C9: no rewrite on retention; rows leave a file at a time."""
+    """No rewrite on retention; rows leave a file at a time."""
     model = Model()
     a, b = seg("a", [plain(0, 5)]), seg("b", [plain(3, 5), plain(6, 9)])
     model.publish(a, b)
     result = model.publish(gone(seg("small", [plain(0, 2)])), a, b)
     assert result.state.floor == 3
     assert (result.remove, result.trim) == ((), ())
-
-
-def test_retention_is_final_for_later_uploads() -> None:
-    """C13."""
-    model = Model()
-    a, b = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)])
-    model.publish(gone(a), gone(b))
-    model.publish(seg("again", [plain(0, 4), plain(5, 9)]))
-    assert model.offsets == []
-    assert model.state.floor == 10
 
 
 def test_a_live_segment_is_published_from_the_floor_on() -> None:
@@ -236,7 +295,7 @@ def test_a_live_segment_is_published_from_the_floor_on() -> None:
 
 
 def test_a_withdrawn_copy_does_not_raise_the_floor() -> None:
-    """C7: published, its reply lost, withdrawn, uploaded again under another id."""
+    """Published, its reply lost, withdrawn, uploaded again under another id."""
     model = Model()
     a = seg("a", [plain(0, 4)])
     model.publish(a)
@@ -255,38 +314,13 @@ def test_a_withdrawn_copy_adds_no_rows() -> None:
     assert model.offsets == list(range(5))
 
 
-@pytest.mark.parametrize("policy", ["follow", "keep"])
-def test_a_marker_in_a_deleted_segment_still_decides(policy: str) -> None:
-    """C5."""
-    model = Model(policy=policy)  # type: ignore[arg-type]
-    n = seg("n", [plain(0, 3), txn(4, 4, 7)])
-    model.publish(n)
-    assert model.offsets == []
-    marker = seg("m", [commit(5, 7), plain(6, 6)], state=DELETED, opened=())
-    model.publish(n, marker)
-    assert model.offsets == ([] if policy == "follow" else [0, 1, 2, 3, 4, 6])
-    assert model.state.floor == 7
-
-
 def test_a_marker_in_a_withdrawn_segment_decides() -> None:
     model = Model()
     model.publish(seg("a", [txn(0, 2, 7)]), gone(seg("b", [commit(3, 7)], opened=()), WITHDRAWN))
     assert model.offsets == [0, 1, 2]
 
 
-def test_a_marker_lost_in_a_gap_is_not_replaced_by_the_next_one() -> None:
-    """C4."""
-    model = Model()
-    a = seg("a", [plain(0, 7), txn(8, 9, 1)])
-    b = seg("b", [txn(22, 24, 1), commit(25, 1), plain(26, 30)], checkpoint=((0, 22),))
-    result = model.publish(a, b)
-    assert model.offsets == [*range(8), 22, 23, 24, *range(26, 31)]
-    assert result.lost == ((8, 9),)
-    assert result.gaps == ((10, 21),)
-
-
 def test_a_transaction_the_next_producer_snapshot_does_not_list_is_lost() -> None:
-    """C14, with a marker that never comes."""
     model = Model()
     a = seg("a", [txn(0, 0, 1), plain(1, 2)])
     b = seg("b", [plain(3, 5)], opened=())

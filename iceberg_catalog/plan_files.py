@@ -1,0 +1,124 @@
+"""R9–R11: how far rows can be published, which files leave, are cut, and come.
+
+Row-exact waiting: the frontier stops at the first row whose transaction nothing decides yet, in the midst of a segment
+if need be. The rows below it come in a derived file now, the others later; each offset is in one file at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from converter.types import BoolArray
+from iceberg_catalog.decide import Verdict
+from iceberg_catalog.lineage import Lineage, valid_end
+from iceberg_catalog.plan_inputs import Stretch
+from iceberg_catalog.plan_types import (
+    Batches,
+    Derive,
+    Follow,
+    Keep,
+    LiveFile,
+    Policy,
+    Trim,
+    UseMain,
+)
+from iceberg_catalog.plan_view import Judged
+
+
+def first_waiting(judged: Sequence[Judged], end: int) -> int:
+    """R9: the first offset that must wait, `end` if none does.
+
+    A segment whose markers contradict the broker's own files waits whole. Batches without rows never wait.
+    """
+    for stretch, verdicts in judged:
+        source = stretch.source
+        if source.segment.conflict:
+            return stretch.start
+        batches = source.batches
+        waiting = source.between(stretch.start, stretch.end) & batches.rows & (verdicts == Verdict.UNDECIDED)
+        if waiting.any():
+            return max(int(batches.base[waiting.argmax()]), stretch.start)
+    return end
+
+
+def expired(last: int, max_timestamp_ms: int | None, floor: int, policy: Policy) -> bool:
+    """Whether rows up to `last` leave by retention: Kafka's, and under a duration by their age as well.
+
+    max_timestamp_ms: the newest timestamp among them; None: they have none, and never get old.
+    """
+    if isinstance(policy, Keep) or last >= floor:
+        return False
+    return isinstance(policy, Follow) or (max_timestamp_ms is not None and max_timestamp_ms < policy.horizon_ms)
+
+
+def outgoing(
+    files: Sequence[LiveFile], lineage: Lineage, frontier: int, floor: int, policy: Policy
+) -> tuple[list[str], list[str], list[Trim]]:
+    """R10: paths that go by retention, paths that go with a dead branch, files to cut."""
+    remove: list[str] = []
+    replaced: list[str] = []
+    trim: list[Trim] = []
+    for item in sorted(files, key=lambda file: (file.first, file.path)):
+        limit = min(valid_end(item.runs, item.first, item.last + 1, lineage), max(frontier, 0))
+        if expired(item.last, item.max_timestamp_ms, floor, policy):
+            remove.append(item.path)
+        elif limit <= item.first or (limit <= item.last and expired(limit - 1, item.max_timestamp_ms, floor, policy)):
+            replaced.append(item.path)
+        elif limit <= item.last:
+            trim.append(Trim(item.path, limit))
+    return remove, replaced, trim
+
+
+def incoming(
+    judged: Sequence[Judged], end: int, kept: Sequence[tuple[int, int]], floor: int, policy: Policy
+) -> list[UseMain | Derive]:
+    """R11: files to add for the committed rows below `end`. `kept`: ranges [first, last] of files that stay."""
+    add: list[UseMain | Derive] = []
+    for whole, verdicts in judged:
+        if whole.start >= end:
+            break
+        stretch = Stretch(whole.source, whole.start, min(whole.end, end))
+        batches = stretch.source.batches
+        wanted = stretch.source.between(stretch.start, stretch.end)
+        wanted &= batches.rows & (verdicts == Verdict.COMMITTED)
+        if not wanted.any():
+            continue
+        last = min(int(batches.last[wanted].max()), stretch.end - 1)
+        newest = int(batches.max_timestamp_ms[wanted].max())
+        if not expired(last, newest if newest >= 0 else None, floor, policy):
+            add += _pieces(stretch, wanted, kept)
+    return add
+
+
+def _pieces(stretch: Stretch, wanted: BoolArray, kept: Sequence[tuple[int, int]]) -> list[UseMain | Derive]:
+    """The segment's own file if it fits exactly, else derived ones, split at every kept file."""
+    segment, batches = stretch.source.segment, stretch.source.batches
+    main = segment.main
+    whole = bool((wanted == batches.rows).all())
+    fits = main is not None and whole and stretch.start <= main.first and main.last < stretch.end
+    if main is not None and fits and not any(first <= main.last and last >= main.first for first, last in kept):
+        return [UseMain(segment.id)]
+    ranges = _ranges(batches, wanted, stretch)
+    derived: list[UseMain | Derive] = []
+    edge = stretch.start
+    for first, last in (*(item for item in kept if item[1] >= stretch.start), (stretch.end, stretch.end)):
+        part = tuple((segment.id, max(a, edge), min(b, first - 1)) for a, b in ranges if a < first and b >= edge)
+        part = tuple(item for item in part if item[1] <= item[2])
+        if part:
+            derived.append(Derive(part))
+        edge = max(edge, last + 1)
+    return derived
+
+
+def _ranges(batches: Batches, wanted: BoolArray, stretch: Stretch) -> list[tuple[int, int]]:
+    """Offsets [first, last] of wanted rows, as few ranges as possible: batches without rows do not part them."""
+    holders = np.flatnonzero(batches.rows & (batches.last >= stretch.start) & (batches.base < stretch.end))
+    take = wanted[holders]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], take, [False])).astype(np.int8)))
+    starts, stops = edges[0::2], edges[1::2] - 1
+    return [
+        (max(int(batches.base[holders[a]]), stretch.start), min(int(batches.last[holders[b]]), stretch.end - 1))
+        for a, b in zip(starts, stops, strict=True)
+    ]

@@ -1,0 +1,85 @@
+"""The segments of one partition as the plan walks over them: how far each is alive, and which covers an offset."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from converter.types import BoolArray
+from iceberg_catalog.lineage import Lineage, valid_end
+from iceberg_catalog.plan_types import Batches, Segment
+
+
+@dataclass(slots=True, eq=False)
+class Input:
+    """A segment and how far it is alive (offset, exclusive); batches are loaded when first needed."""
+
+    segment: Segment
+    valid_end: int
+    _batches: Batches | None = None
+
+    @property
+    def batches(self) -> Batches:
+        """All batches of the segment, dead ones too."""
+        if self._batches is None:
+            self._batches = self.segment.load()
+        return self._batches
+
+    def between(self, start: int, end: int) -> BoolArray:
+        """Which batches are alive and reach into [start, end)."""
+        mask: BoolArray = (self.batches.last >= start) & (self.batches.base < min(end, self.valid_end))
+        return mask
+
+
+def living(segments: Iterable[Segment], lineage: Lineage) -> list[Input]:
+    """R2: the segments of which anything is alive under the lineage, in the order given."""
+    inputs = [Input(item, valid_end(item.runs, item.base, item.end + 1, lineage)) for item in segments]
+    return [item for item in inputs if item.valid_end > item.segment.base]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stretch:
+    """Offsets [start, end) taken from one input."""
+
+    source: Input
+    start: int
+    end: int
+
+
+class Cover:
+    """Which input covers an offset, asked for ascending offsets.
+
+    One with rows comes before one without: two copies of the same offsets may differ in that, where one is stored
+    verbatim. The choice must not depend on where the walk began, or rows would be passed over later that waited before.
+    """
+
+    def __init__(self, inputs: Sequence[Input]) -> None:
+        self._inputs = sorted(inputs, key=lambda item: item.segment.base)
+        self._next = 0
+        self._reach: list[tuple[bool, int, str, int]] = []
+
+    def at(self, pos: int) -> Input | None:
+        """One that begins at `pos` if there is one, for its own file may fit; else the one that reaches furthest."""
+        exact: list[Input] = []
+        while self._next < len(self._inputs) and self._inputs[self._next].segment.base <= pos:
+            item = self._inputs[self._next]
+            heapq.heappush(self._reach, (*_preference(item), self._next))
+            if item.segment.base == pos:
+                exact.append(item)
+            self._next += 1
+        while self._reach and -self._reach[0][1] <= pos:
+            heapq.heappop(self._reach)
+        if not self._reach:
+            return None
+        furthest = self._inputs[self._reach[0][3]]
+        fitting = [item for item in exact if item.segment.main is not None or furthest.segment.main is None]
+        return min(fitting, key=_preference) if fitting else furthest
+
+    def next_base(self) -> int | None:
+        """The lowest base above all offsets asked for so far."""
+        return self._inputs[self._next].segment.base if self._next < len(self._inputs) else None
+
+
+def _preference(item: Input) -> tuple[bool, int, str]:
+    return (item.segment.main is None, -item.valid_end, item.segment.id)

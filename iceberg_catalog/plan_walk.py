@@ -1,0 +1,60 @@
+"""R4–R7: how far retention has gone, which segments give rows, and the way over them from the frontier on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from iceberg_catalog.plan_inputs import Cover, Input, Stretch
+from iceberg_catalog.plan_types import Follow, Policy, SegmentState
+
+
+@dataclass(slots=True)
+class Walk:
+    """Where rows come from, stretches nobody has ([first, last]), and the offset the walk ended at."""
+
+    stretches: list[Stretch] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)
+    pos: int = -1
+
+
+def raised(floor: int, alive: Sequence[Input]) -> int:
+    """R4, R5: the floor after what retention deleted; a withdrawn copy says nothing about it.
+
+    Kafka raises a partition's log start before it deletes, so offsets below can never be served again.
+    """
+    return max([floor, *(item.valid_end for item in alive if item.segment.state == SegmentState.DELETED)])
+
+
+def sources(alive: Sequence[Input], policy: Policy) -> list[Input]:
+    """R6: what new rows may come from."""
+    wanted = {SegmentState.LIVE} if isinstance(policy, Follow) else {SegmentState.LIVE, SegmentState.DELETED}
+    return [item for item in alive if item.segment.state in wanted]
+
+
+def walked(alive: Sequence[Input], frontier: int, floor: int, policy: Policy, *, relisted: bool) -> Walk | None:
+    """R7: from the frontier as far as the sources reach. None: a hole was met, list again before believing it."""
+    cover = Cover(sources(alive, policy))
+    least = floor if isinstance(policy, Follow) else 0
+    pos = max(frontier, least)
+    if frontier < 0:  # the very first start: nothing lies below it, but a hurried listing may have missed the lowest
+        lowest = cover.next_base()
+        if lowest is None:
+            return Walk(pos=floor or -1)
+        if lowest > least and not relisted:
+            return None
+        pos = max(lowest, least)
+    walk = Walk(pos=pos)
+    while True:
+        best = cover.at(walk.pos)
+        if best is not None:
+            walk.stretches.append(Stretch(best, walk.pos, best.valid_end))
+            walk.pos = best.valid_end
+            continue
+        higher = cover.next_base()
+        if higher is None:
+            return walk
+        if not relisted:
+            return None
+        walk.gaps.append((walk.pos, higher - 1))
+        walk.pos = higher

@@ -1,0 +1,242 @@
+"""A table, its object store, publishers that crash, and the maintenance beside them: what applies plans, as a model.
+
+A head is never changed, only followed by another (`World.swap`, the compare-and-swap). Files are named by the object
+that holds their rows: `s7.data` came with segment s7, `d3-9` was derived and `m3-9` merged on head 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from iceberg_catalog.plan_types import Derive, FileRef, Follow, Plan, Policy, Segment, SegmentState, UseMain
+from rsm_bridge.reclaim_rules import Verdict, verdict
+from tests.property.plan_kafka import Kafka, Remote
+from tests.unit.plan_support import Model, Rows
+
+SNAPSHOTS_KEPT = 3
+
+
+@dataclass
+class Table(Model):
+    """One snapshot. `gaps`, `lost`: what the plan that made it said. `broken`: a file it was made from is gone."""
+
+    version: int = 0
+    parent: int = -1
+    pointers: dict[str, str] = field(default_factory=dict)
+    gaps: tuple[tuple[int, int], ...] = ()
+    lost: tuple[tuple[int, int], ...] = ()
+    broken: bool = False
+
+    def path(self, item: UseMain | Derive | None) -> str:
+        if isinstance(item, UseMain):
+            return self.pointers.get(item.segment_id, "reclaimed")
+        self.serial += 1
+        return f"d{self.parent}-{self.serial}"
+
+    def following(self, number: int, pointers: dict[str, str]) -> Table:
+        return Table(self.policy, self.state, dict(self.files), self.serial + 100, [], number, self.version, pointers)
+
+
+def sources_of(item: UseMain | Derive) -> set[str]:
+    return {item.segment_id} if isinstance(item, UseMain) else {name for name, _, _ in item.ranges}
+
+
+def without_rows(segment: Segment) -> Segment:
+    """The segment, stored verbatim."""
+    batches = segment.load()
+    bare = replace(batches, rows=np.zeros_like(batches.rows))
+    return replace(segment, main=None, load=lambda: bare)
+
+
+@dataclass
+class World:
+    """One partition's table beside the Kafka that fills it.
+
+    first_gone: head at which a tombstone was first seen. jumped: offsets in gaps; withheld: offsets of verbatim
+    segments and of rows an engine took over; the table owes neither. converted: a verbatim segment with its rows.
+    """
+
+    kafka: Kafka
+    policy: Policy
+    head: Table = field(init=False)
+    retained: list[Table] = field(default_factory=list)
+    objects: set[str] = field(default_factory=set)
+    pointers: dict[str, str] = field(default_factory=dict)
+    pending: Table | None = None
+    first_gone: dict[str, int] = field(default_factory=dict)
+    jumped: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)
+    withheld: set[int] = field(default_factory=set)
+    converted: dict[str, Segment] = field(default_factory=dict)
+    versions: int = 0
+    rewinds: int = 0
+
+    def __post_init__(self) -> None:
+        self.head = Table(self.policy)
+
+    # Kafka's side
+
+    def store(self, made: Segment, *, finished: bool, verbatim: bool = False) -> None:
+        """A copy's data file and index are durable."""
+        if verbatim:
+            self.converted[made.id] = made
+            self.withheld |= set(range(made.base, made.end + 1))
+            made = without_rows(made)
+        elif made.main is not None:
+            self.objects.add(f"{made.id}.data")
+            self.pointers[made.id] = f"{made.id}.data"
+        self.kafka.remote[made.id] = Remote(made, finished)
+
+    def verbatim(self) -> list[str]:
+        """Live segments without rows that could have some."""
+        return [
+            name
+            for name, item in self.kafka.remote.items()
+            if item.segment.state == SegmentState.LIVE and name in self.converted
+        ]
+
+    def requeue(self, name: str) -> None:
+        """A verbatim segment becomes rows; the index is swapped once the data file is durable."""
+        segment = self.converted.pop(name)
+        if segment.main is not None:
+            self.objects.add(f"{name}.data")
+            self.pointers[name] = f"{name}.data"
+        self.kafka.remote[name].segment = segment
+
+    def touched(self) -> Table:
+        """A head with the same files, as an engine's insert or another publisher makes one."""
+        self.versions += 1
+        return self.head.following(self.versions, dict(self.pointers))
+
+    # Publishers
+
+    def planned(self, head: Table, listing: list[Segment]) -> tuple[Plan, list[Segment]]:
+        head.policy = self.policy
+        result = head.plan(listing, relisted=False)
+        if result.need_relist:
+            listing = self.kafka.listing()
+            result = head.plan(listing, relisted=True)
+            assert not result.need_relist
+        return result, listing
+
+    def prepare(self, head: Table, listing: list[Segment]) -> Table | None:
+        """Plan, and write what the plan derives. None: nothing to commit."""
+        result, listing = self.planned(head, listing)
+        if not result.changes(head.state):
+            return None
+        self.versions += 1
+        made = head.following(self.versions, dict(self.pointers))
+        made.serial = self.versions * 1000
+        made.apply(result, listing)
+        again = made.plan(listing, relisted=True)
+        assert not again.changes(made.state), f"not idempotent: {again} after {result}"
+        made.gaps, made.lost = result.gaps, result.lost
+        used = {name for item in result.add for name in sources_of(item)}
+        made.broken = any(self.pointers.get(name) not in self.objects for name in used)
+        if head.state.frontier < 0:
+            first = min([made.state.frontier, *(item.base for item in listing if self.gives_rows(item))])
+            made.gaps += ((0, first - 1),)
+        self.objects |= {path for path in made.files if path.startswith("d")}
+        self.rewinds += result.rewind is not None
+        return made
+
+    def gives_rows(self, segment: Segment) -> bool:
+        return segment.state == SegmentState.LIVE or (
+            segment.state == SegmentState.DELETED and not isinstance(self.policy, Follow)
+        )
+
+    def swap(self, made: Table) -> bool:
+        """Whether it lands: only while the head is the one it was made from."""
+        if made.parent != self.head.version:
+            return False
+        assert not made.broken, "a plan that names reclaimed files must not land"
+        self.head = made
+        self.retained = [*self.retained, made][-SNAPSHOTS_KEPT:]
+        for first, last in made.gaps:
+            self.jumped |= set(range(first, last + 1))
+        for first, last in made.lost:
+            self.lost |= set(range(first, last + 1))
+        return True
+
+    # Maintenance
+
+    def tombstoned(self) -> list[str]:
+        return [name for name, item in self.kafka.remote.items() if item.segment.state != SegmentState.LIVE]
+
+    def reclaim(self, *, crash: bool) -> int:
+        """R12, then R13. A crash comes after the first data file and before its tombstone."""
+        done = 0
+        named = {path for table in self.retained for path in table.files}
+        for name in self.tombstoned():
+            seen = self.first_gone.setdefault(name, self.head.version)
+            segment = self.kafka.remote[name].segment
+            judged = verdict(segment, self.head.state)
+            if judged is Verdict.NEEDED or (judged is Verdict.FENCE and seen == self.head.version):
+                continue
+            pointer = self.pointers.get(name)
+            others = {key for other, key in self.pointers.items() if other != name}
+            if pointer in named:
+                continue
+            done += 1
+            if pointer is not None and pointer not in others:
+                self.objects.discard(pointer)
+            if crash:
+                return done
+            del self.kafka.remote[name]
+            self.pointers.pop(name, None)
+        return done + self.sweep(named)
+
+    def sweep(self, named: set[str]) -> int:
+        """Objects of nobody; a derived or merged one only when the head it was made on has passed."""
+        wanted = named | set(self.pointers.values())
+        current = f"{self.head.version}"
+        loose = {key for key in self.objects - wanted if key[1:].partition("-")[0] != current or key.endswith(".data")}
+        self.objects -= loose
+        return len(loose)
+
+    def mergeable(self) -> list[tuple[str, str]]:
+        paths = [file.path for file in sorted((file for file, _ in self.head.files.values()), key=lambda f: f.first)]
+        return list(pairwise(paths))
+
+    def merge(self, one: str, two: str, crash: str) -> None:
+        """R14: the file, the pointers, the table; then reclaiming does the rest."""
+        files = self.head.files
+        rows: Rows = files[one][1] | files[two][1]
+        runs = tuple(sorted(dict(reversed([*files[one][0].runs, *files[two][0].runs])).items()))
+        self.versions += 1
+        made = self.head.following(self.versions, dict(self.pointers))
+        path = f"m{self.head.version}-{self.versions}"
+        self.objects.add(path)
+        if crash == "file written":
+            return
+        for name, key in self.pointers.items():
+            if key in (one, two):
+                self.pointers[name] = path
+                item = self.kafka.remote[name]
+                item.segment = replace(item.segment, main=FileRef(min(rows), max(rows), runs, len(rows)))
+        if crash == "pointers swapped":
+            return
+        del made.files[one], made.files[two]
+        made.add(path, rows, runs)
+        self.swap(made)
+
+    # What must hold
+
+    def check_objects(self) -> None:
+        """I3: nothing a live segment or a retained snapshot needs is gone."""
+        needed = {path for table in self.retained for path in table.files}
+        needed |= {
+            self.pointers[name]
+            for name, item in self.kafka.remote.items()
+            if item.segment.state == SegmentState.LIVE and name in self.pointers
+        }
+        assert needed <= self.objects, f"missing: {sorted(needed - self.objects)}"
+
+    def check_rows(self) -> None:
+        """Every row was returned by read_committed once, in that epoch."""
+        ever = self.kafka.ever
+        for offset, epoch in self.head.rows.items():
+            assert epoch in ever.get(offset, ()), f"offset {offset} epoch {epoch} was never committed"

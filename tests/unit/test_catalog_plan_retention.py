@@ -1,0 +1,96 @@
+"""When rows leave: with Kafka, never, or once they are old as well."""
+
+from __future__ import annotations
+
+import pytest
+
+from iceberg_catalog.plan_types import Derive, KeepUntil, UseMain
+from tests.unit.plan_support import FOLLOW, KEEP, WITHDRAWN, Model, commit, gone, plain, seg, txn
+
+
+def until(horizon_ms: int) -> Model:
+    return Model(KeepUntil(horizon_ms))
+
+
+def test_a_deleted_file_stays_until_it_is_old() -> None:
+    model = until(100)
+    a, b = seg("a", [plain(0, 4, time_ms=100)]), seg("b", [plain(5, 9, time_ms=200)])
+    model.publish(a, b)
+    model.publish(gone(a), b)
+    assert model.offsets == list(range(10))
+    model.policy = KeepUntil(101)
+    result = model.publish(gone(a), b)
+    assert (len(result.remove), result.replace) == (1, ())
+    assert model.offsets == list(range(5, 10))
+
+
+def test_an_old_file_stays_while_kafka_has_it() -> None:
+    model = until(10_000)
+    a = seg("a", [plain(0, 4, time_ms=100)])
+    assert model.publish(a).add == (UseMain("a"),)
+    assert model.offsets == list(range(5))
+
+
+def test_a_file_is_as_old_as_its_newest_row() -> None:
+    model = until(150)
+    a = seg("a", [plain(0, 4, time_ms=200), plain(5, 6, time_ms=100)])
+    model.publish(a)
+    model.publish(gone(a))
+    assert model.offsets == list(range(7))
+
+
+def test_rows_without_a_timestamp_never_get_old() -> None:
+    model = until(10_000)
+    a = seg("a", [plain(0, 4, time_ms=-1)])
+    model.publish(a)
+    model.publish(gone(a))
+    assert model.offsets == list(range(5))
+
+
+def test_a_segment_deleted_before_it_was_published_comes_if_it_is_young() -> None:
+    model = until(150)
+    old, young = seg("old", [plain(0, 4, time_ms=100)]), seg("young", [plain(5, 9, time_ms=200)])
+    result = model.publish(gone(old), gone(young))
+    assert result.add == (UseMain("young"),)
+    assert (result.gaps, result.state.frontier, result.state.floor) == ((), 10, 10)
+
+
+def test_the_tail_of_a_deleted_segment_waits_for_its_marker_too() -> None:
+    model = until(50)
+    n = seg("n", [plain(0, 3, time_ms=100), txn(4, 4, 7)])
+    model.publish(gone(n))
+    assert (model.offsets, model.state.frontier) == ([0, 1, 2, 3], 4)
+    n = seg("n", [plain(0, 3, time_ms=100), txn(4, 4, 7)])
+    result = model.publish(gone(n), seg("m", [commit(5, 7), plain(6, 6, time_ms=100)], opened=()))
+    # Row 4 has timestamp 0: by now it is too old to come.
+    assert result.add == (UseMain("m"),)
+    assert model.offsets == [0, 1, 2, 3, 6]
+
+
+def test_a_withdrawn_copy_adds_nothing_under_any_policy() -> None:
+    for policy in (FOLLOW, KEEP, KeepUntil(0)):
+        model = Model(policy)
+        model.publish(gone(seg("a", [plain(0, 4, time_ms=100)]), WITHDRAWN))
+        assert model.offsets == []
+
+
+@pytest.mark.parametrize("kept", [KEEP, KeepUntil(0)], ids=["keep", "duration"])
+def test_a_table_that_is_no_archive_any_more_follows_kafka(kept: object) -> None:
+    model = Model(kept)  # type: ignore[arg-type]
+    a, b = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)])
+    model.publish(a, b)
+    model.publish(gone(a), b)
+    assert model.offsets == list(range(10))
+    model.policy = FOLLOW
+    assert len(model.publish(gone(a), b).remove) == 1
+    assert model.offsets == list(range(5, 10))
+
+
+def test_a_table_that_becomes_an_archive_takes_up_where_it_is() -> None:
+    model = Model(FOLLOW)
+    a, b, c = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)]), seg("c", [plain(8, 9), plain(10, 12)])
+    model.publish(gone(a), b)
+    model.policy = KEEP
+    result = model.publish(gone(a), gone(b), gone(c))
+    assert result.add == (Derive((("c", 10, 12),)),)
+    assert model.offsets == list(range(5, 13))

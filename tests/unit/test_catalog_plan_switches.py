@@ -1,0 +1,228 @@
+"""Each rule of the plan is needed: with it off, a fixed test turns red. The switches are here, not in the code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iceberg_catalog import decide, lineage, plan, plan_files, plan_rewind, plan_view, plan_walk
+from iceberg_catalog.lineage import Lineage
+from iceberg_catalog.plan_inputs import Input
+from iceberg_catalog.plan_types import PartState, Segment, SegmentState, UseMain
+from rsm_bridge import reclaim_rules
+from rsm_bridge.reclaim_rules import Verdict, verdict
+from tests.unit import test_catalog_plan_counterexamples as found
+from tests.unit import test_catalog_plan_lineage as lineages
+from tests.unit import test_catalog_plan_rules as rules
+from tests.unit.plan_support import KEEP
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A rule, what takes its place (module and name → stand-in), and the test that must notice."""
+
+    rule: str
+    instead: dict[tuple[ModuleType, str], Callable[..., Any]]
+    test: Callable[[], None]
+
+
+def highest_epoch_per_offset(segments: Sequence[Segment], _state: PartState) -> Lineage:
+    best: dict[int, int] = {}
+    for segment in segments:
+        ends = [*(start for _, start in segment.runs[1:]), segment.end + 1]
+        for (epoch, start), end in zip(segment.runs, ends, strict=True):
+            for offset in range(start, end):
+                best[offset] = max(epoch, best.get(offset, -1))
+    entries = [(best[o], o) for o in sorted(best) if best.get(o - 1) != best[o]]
+    return Lineage(tuple(entries), max(best) + 1)
+
+
+def completed_without_holes(newer: Lineage, older: Lineage) -> Lineage:
+    epoch, first = newer.entries[0]
+    kept = tuple(entry for entry in older.entries if entry[1] < first and entry[0] <= epoch)
+    return Lineage((*kept, *newer.entries), newer.end)
+
+
+def all_alive(segments: Iterable[Segment], _lineage: Lineage) -> list[Input]:
+    return [Input(segment, segment.end + 1) for segment in segments]
+
+
+def withdrawals_raise(floor: int, alive: Sequence[Input]) -> int:
+    return max([floor, *(item.valid_end for item in alive if item.segment.state != SegmentState.LIVE)])
+
+
+def live_only(alive: Sequence[Input], *_: object) -> list[Input]:
+    return [item for item in alive if item.segment.state == SegmentState.LIVE]
+
+
+def stopped_at_the_first_gap(*args: Any, **named: Any) -> plan_walk.Walk | None:
+    walk = plan_walk.walked(*args, **named)
+    if walk is None or not walk.gaps:
+        return walk
+    end = walk.gaps[0][0]
+    return plan_walk.Walk([item for item in walk.stretches if item.end <= end], [], end)
+
+
+def walked_from_the_floor(alive: Any, _frontier: int, floor: int, *rest: Any, **named: Any) -> plan_walk.Walk | None:
+    return plan_walk.walked(alive, floor, floor, *rest, **named)
+
+
+def kept_as_they_are(*args: Any) -> tuple[list[str], list[str], list[Any]]:
+    remove, _, _ = plan_files.outgoing(*args)
+    return remove, [], []
+
+
+def holes_ignored(view: decide.View, ends: Any) -> Any:
+    return decide.decide(replace(view, stretch=np.zeros_like(view.stretch)), ends)
+
+
+def any_producers_marker(view: decide.View, ends: Any) -> Any:
+    return decide.decide(replace(view, producer_id=np.zeros_like(view.producer_id)), ends)
+
+
+def unfenced(segment: Segment, state: PartState) -> Verdict:
+    judged = verdict(segment, state)
+    return Verdict.FREE if judged is Verdict.FENCE else judged
+
+
+SWITCHES = [
+    Switch(
+        "R1 lineage, not the highest epoch per offset",
+        {(plan, "fold"): highest_epoch_per_offset},
+        found.test_c1_epochs_are_no_total_order_per_offset,
+    ),
+    Switch(
+        "R1 the recorded lineage counts too",
+        {(plan, "fold"): lambda segments, _: lineage.fold(segments, PartState())},
+        found.test_c3_a_dead_branch_does_not_come_back_when_its_better_is_deleted,
+    ),
+    Switch(
+        "R1 a cut checkpoint leaves a hole",
+        {(lineage, "_complete"): completed_without_holes},
+        lineages.test_a_checkpoint_cut_at_the_log_start_leaves_an_unknown_hole,
+    ),
+    Switch(
+        "R2 validity",
+        {(plan, "living"): all_alive},
+        lineages.test_a_dead_branch_that_was_never_published_adds_nothing,
+    ),
+    Switch(
+        "R3 rewind",
+        {(plan, "rewound"): lambda _old, _new, _alive, state: (None, state.frontier, state.floor)},
+        lineages.test_an_unclean_election_replaces_published_rows,
+    ),
+    Switch(
+        "R3 rewind to the transactions open there",
+        {(plan_rewind, "open_at"): lambda _end, _alive: []},
+        found.test_c2_a_rewind_goes_to_the_first_offset_of_a_transaction_open_there,
+    ),
+    Switch(
+        "R4 a withdrawn copy is not retention",
+        {(plan, "raised"): withdrawals_raise},
+        found.test_c7_a_failed_copy_taken_again_is_not_lost,
+    ),
+    Switch(
+        "R5 floor",
+        {(plan, "raised"): lambda floor, _: floor},
+        found.test_c13_offsets_retention_removed_do_not_come_back,
+    ),
+    Switch(
+        "R6 under keep, rows of deleted segments",
+        {(plan_walk, "sources"): live_only},
+        partial(found.test_c5_a_marker_in_a_deleted_segment_still_decides, KEEP),
+    ),
+    Switch(
+        "R6 deleted segments decide",
+        {(plan, "judged"): lambda alive, walk: plan_view.judged(live_only(alive), walk)},
+        partial(found.test_c5_a_marker_in_a_deleted_segment_still_decides, KEEP),
+    ),
+    Switch(
+        "R7 one listing is not believed",
+        {(plan, "walked"): lambda *args, **_: plan_walk.walked(*args, relisted=True)},
+        found.test_c8_a_segment_the_first_listing_missed_is_not_a_gap,
+    ),
+    Switch(
+        "R7 a gap is jumped",
+        {(plan, "walked"): stopped_at_the_first_gap},
+        rules.test_a_gap_asks_for_another_listing_and_is_then_jumped,
+    ),
+    Switch(
+        "R8 a hole ends transactions",
+        {(plan_view, "decide"): holes_ignored},
+        found.test_c4_a_marker_lost_in_a_gap_is_not_replaced_by_the_next_one,
+    ),
+    Switch(
+        "R8 a producer snapshot ends transactions",
+        {(plan_view, "decide"): lambda view, _ends: decide.decide(view, ())},
+        found.test_c14_a_row_whose_death_nothing_shows_does_not_hold_the_frontier,
+    ),
+    Switch(
+        "R8 a producer's own marker",
+        {(plan_view, "decide"): any_producers_marker},
+        rules.test_markers_of_other_producers_decide_nothing,
+    ),
+    Switch(
+        "R9 undecided rows wait",
+        {(plan, "first_waiting"): lambda _judged, end: end},
+        rules.test_rows_below_an_undecided_transaction_come_at_once_and_the_others_later,
+    ),
+    Switch(
+        "R9 rows below a waiting one do not wait",
+        {(plan, "first_waiting"): lambda judged, end: judged[0][0].start if judged else end},
+        rules.test_rows_below_an_undecided_transaction_come_at_once_and_the_others_later,
+    ),
+    Switch(
+        "R10 retention removes",
+        {(plan_files, "expired"): lambda *_: False},
+        rules.test_retention_removes_a_file_and_raises_the_floor,
+    ),
+    Switch(
+        "R10 what a dead branch left is cut",
+        {(plan, "outgoing"): kept_as_they_are},
+        lineages.test_an_unclean_election_replaces_published_rows,
+    ),
+    Switch(
+        "R11 never below the frontier",
+        {(plan, "walked"): walked_from_the_floor},
+        found.test_c12_a_late_upload_below_the_frontier_is_never_added,
+    ),
+    Switch(
+        "R11 a segment's own file only if all its rows are wanted",
+        {(plan_files, "_pieces"): lambda stretch, *_: [UseMain(stretch.source.segment.id)]},
+        rules.test_interleaved_transactions_become_exact_ranges,
+    ),
+    Switch(
+        "R12 the fence",
+        {(found, "verdict"): unfenced},
+        found.test_c10_a_withdrawn_copy_outlives_plans_made_while_it_was_live,
+    ),
+    Switch(
+        "R12 only a state that has seen the segment judges it",
+        {(reclaim_rules, "of_segment"): lambda _: Lineage()},
+        found.test_c11_a_head_that_has_not_seen_an_epoch_cannot_judge_its_segments,
+    ),
+    Switch(
+        "R12 a deleted segment that is to be published is kept",
+        {(reclaim_rules, "valid_end"): lambda _runs, base, _end, _lineage: base},
+        partial(found.test_what_retention_deleted_is_needed_until_the_frontier_has_passed_it, KEEP),
+    ),
+]
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda switch: switch.rule)
+def test_a_rule_switched_off_turns_its_test_red(switch: Switch, monkeypatch: pytest.MonkeyPatch) -> None:
+    switch.test()
+    for (module, name), stand_in in switch.instead.items():
+        monkeypatch.setattr(module, name, stand_in)
+    with pytest.raises(AssertionError):
+        switch.test()
+
+
+def test_every_rule_of_the_plan_has_a_switch() -> None:
+    assert {switch.rule.split()[0] for switch in SWITCHES} == {f"R{number}" for number in range(1, 13)}
