@@ -11,7 +11,7 @@ from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_facts import Facts, KafkaTopic, Problem, StoredTopic
 from rsm_bridge.progress_partition import Place, judge
 from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
-from rsm_bridge.progress_words import plural
+from rsm_bridge.progress_words import age, moment, plural
 
 PLUGIN_CLASS = "io.tierberg.rsm.TierbergRemoteStorageManager"
 #: Kafka says of most internal topics that they are; the one of tiered storage itself is not among them.
@@ -143,6 +143,10 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
             CauseCode.INDEX_DAMAGED,
             f"{plural(len(stored.damaged), 'index', 'indexes')} cannot be read, first {key}: {first.message}",
         )
+    for held in stored.held:
+        said = f"{held.rows:,} of {held.table_rows:,} rows in {plural(held.segments, 'segment')}"
+        left = age(max(0, held.due_ms - facts.now_ms) / 1000)
+        add(CauseCode.MASS_DELETE, f"{said} were deleted up to {moment(held.last_ms, facts.now_ms)}, kept {left} more")
     table = stored.table
     if table is not None and table.foreign:
         said = f"{plural(len(table.foreign), 'file')} not written by Tierberg, first {table.foreign[0]}"
@@ -152,9 +156,10 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.quarantined:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(stored.quarantined.items()))
         batches = plural(sum(stored.quarantined.values()), "batch", "batches")
-        add(CauseCode.QUARANTINED, f"{batches} withheld from the table: {causes}")
+        add(CauseCode.QUARANTINED, f"{batches} withheld from the table: {causes}; last {stored.quarantined_key}")
     if stored.verbatim:
-        add(CauseCode.STORED_VERBATIM, f"{plural(stored.verbatim, 'segment')} stored as they are, without rows")
+        said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
+        add(CauseCode.STORED_VERBATIM, said)
     if stored.indexes_read < stored.indexes:
         add(CauseCode.PARTLY_READ, f"{stored.indexes_read:,} of {stored.indexes:,} indexes were read")
     return found

@@ -43,6 +43,7 @@ class CauseCode(StrEnum):
     TABLE_MISMATCH = "table_mismatch"
     TABLE_UNREADABLE = "table_unreadable"
     INDEX_DAMAGED = "index_damaged"
+    MASS_DELETE = "mass_delete"
     FOREIGN_FILES = "foreign_files"
     QUARANTINED = "quarantined"
     STORED_VERBATIM = "stored_verbatim"
@@ -183,6 +184,12 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "segment indexes cannot be read; their topic is not published and these segments are not served",
         "`tierberg verify --topic TOPIC`, then restore the named objects. `unsupported_version`: upgrade this release.",
+    ),
+    _C.MASS_DELETE: Cause(
+        _PERSON,
+        "over half of the table's rows were deleted within ten minutes; their objects are kept for mass_delete_grace",
+        "A mistake: `tierberg undelete TOPIC` brings the rows back. On purpose: nothing, or `--accept mass_delete` "
+        "until it is reclaimed.",
     ),
     _C.FOREIGN_FILES: Cause(
         _PERSON,

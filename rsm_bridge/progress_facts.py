@@ -85,14 +85,29 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldDelete:
+    """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
+
+    `table_rows`: how many rows the table had when it began.
+    """
+
+    segments: int
+    rows: int
+    table_rows: int
+    last_ms: int
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoredTopic:
     """What store and catalog say of one topic id.
 
     Attributes:
         topic_id: 32 hex digits.
         partitions: those with live segments or published rows.
-        quarantined: batches of live segments whose records are withheld, by cause.
-        verbatim: live segments stored as they are because their conversion failed.
+        quarantined: batches of live segments whose records are withheld, by cause; `quarantined_key` has some.
+        verbatim: live segments stored as they are because their conversion failed; `verbatim_key` is one.
+        held: mass deletes that can still be undone.
         indexes, indexes_read: index objects listed, and how many of them were looked into before the deadline.
         damaged: (key, problem) of indexes that cannot be read.
         table: None when there is none, or `table_problem` says why it could not be read.
@@ -102,7 +117,10 @@ class StoredTopic:
     topic_id: str
     partitions: Mapping[int, StoredPartition]
     quarantined: Mapping[str, int] = field(default_factory=dict)
+    quarantined_key: str | None = None
     verbatim: int = 0
+    verbatim_key: str | None = None
+    held: tuple[HeldDelete, ...] = ()
     indexes: int = 0
     indexes_read: int = 0
     damaged: tuple[tuple[str, Problem], ...] = ()

@@ -23,7 +23,8 @@ from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import STATUS_READERS
-from rsm_bridge.progress_facts import Problem, StoredTopic, TableFacts
+from rsm_bridge.mass_delete import mass_deletes
+from rsm_bridge.progress_facts import HeldDelete, Problem, StoredTopic, TableFacts
 from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
 
@@ -55,9 +56,16 @@ def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Itera
 
 
 def stored_topic(
-    read: ReadTopic, table: Callable[[KnownSegment], Head | None] | None, store: ObjectStore
+    read: ReadTopic, table: Callable[[KnownSegment], Head | None] | None, store: ObjectStore, grace: float
 ) -> StoredTopic:
-    """Facts of one topic. `table` finds the head of a segment's table; None: the catalog is away."""
+    """Facts of one topic.
+
+    Args:
+        read: its segments.
+        table: finds the head of a segment's table; None: the catalog is away.
+        store: has the recorded state, and batches of segments that wait.
+        grace: `mass_delete_grace`, seconds.
+    """
     states: dict[int, PartState] | None = None
     facts: TableFacts | None = None
     problem: Problem | None = None
@@ -75,18 +83,28 @@ def stored_topic(
     except (BridgeError, SegmentError) as error:
         read.damaged.append((read.topic, problem_of(error)))
         partitions = stored_partitions(read.segments, None, complete=complete)
-    quarantined, verbatim = withheld(read.segments)
+    missing = withheld(read.segments)
     return StoredTopic(
         topic=read.topic,
         topic_id=read.topic_id.hex(),
         partitions=partitions,
-        quarantined=quarantined,
-        verbatim=verbatim,
+        quarantined=missing.batches,
+        quarantined_key=missing.quarantined_key,
+        verbatim=missing.verbatim,
+        verbatim_key=missing.verbatim_key,
+        held=_held(read, grace) if complete else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
         damaged=tuple(read.damaged),
         table=facts,
         table_problem=problem,
+    )
+
+
+def _held(read: ReadTopic, grace: float) -> tuple[HeldDelete, ...]:
+    return tuple(
+        HeldDelete(len(item.keys), item.rows, item.table_rows, item.last_ms, item.due_ms)
+        for item in mass_deletes(read.segments, grace)
     )
 
 

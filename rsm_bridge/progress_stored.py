@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from iceberg_catalog.livefiles import Head, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Segment
 from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
 
 
@@ -77,19 +79,39 @@ def table_facts(head: Head, states: Mapping[int, PartState]) -> TableFacts:
     )
 
 
-def withheld(segments: Iterable[KnownSegment]) -> tuple[dict[str, int], int]:
-    """Quarantined batches of live segments by cause, and how many segments were stored verbatim by a failure."""
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Records of live segments that are not in the table.
+
+    batches: quarantined ones by cause; quarantined_key: an index that has some. verbatim: segments stored as they are
+    because their conversion failed; verbatim_key: one of them.
+    """
+
+    batches: Mapping[str, int]
+    quarantined_key: str | None
+    verbatim: int
+    verbatim_key: str | None
+
+
+def withheld(segments: Iterable[KnownSegment]) -> Withheld:
+    """Counts what the table misses; of several keys the one of the highest offsets is named."""
     batches: Counter[str] = Counter()
-    failed = 0
+    quarantined: list[IndexKey] = []
+    failed: list[IndexKey] = []
     for known in segments:
         if not known.live or known.counts is None:
             continue
         causes = dict(known.counts.quarantined)
-        failed += Cause.INTERNAL in causes
-        for cause, count in causes.items():
-            if cause is not Cause.INTERNAL:
-                batches[cause.name.lower()] += count
-    return dict(batches), failed
+        if Cause.INTERNAL in causes:
+            failed.append(known.key)
+        if found := {cause.name.lower(): count for cause, count in causes.items() if cause is not Cause.INTERNAL}:
+            quarantined.append(known.key)
+            batches.update(found)
+    return Withheld(dict(batches), _highest(quarantined), len(failed), _highest(failed))
+
+
+def _highest(keys: Iterable[IndexKey]) -> str | None:
+    return str(max(keys, key=lambda key: key.last, default="")) or None
 
 
 def _publishable(

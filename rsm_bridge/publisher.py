@@ -247,8 +247,8 @@ class Publisher:
             self.log.info("no figures", topic_id=topic_id.hex(), error=explain(error)[1])
             return
         table = table_facts(result.head, result.states) if result.head is not None else None
-        quarantined, _ = withheld(result.segments)
-        self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, quarantined)
+        missing = withheld(result.segments)
+        self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, missing.batches)
 
     def _report(self, topic_id: bytes, error: Exception, retry_after: float) -> None:
         """Logs an outage once per cause, not once per retry."""

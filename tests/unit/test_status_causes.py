@@ -10,7 +10,7 @@ import pytest
 
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
-from rsm_bridge.progress_facts import Facts, Gap, OpenTransaction, Problem, StoredTopic
+from rsm_bridge.progress_facts import Facts, Gap, HeldDelete, OpenTransaction, Problem, StoredTopic
 from rsm_bridge.progress_report import Finding, Report
 from tests.support.status_facts import (
     BROKER,
@@ -115,6 +115,11 @@ CASES: dict[CauseCode, Case] = {
         facts(stored(damaged=(("index/k", Problem("corrupt_object", "fails its checksum")),))),
         Level.PERSON,
         "1 index cannot be read, first index/k: fails its checksum",
+    ),
+    C.MASS_DELETE: Case(
+        facts(stored(held=(HeldDelete(3, 900, 1000, NOW - HOUR, NOW + 23 * HOUR),))),
+        Level.PERSON,
+        "900 of 1,000 rows in 3 segments were deleted up to 21:13:20 UTC, kept 23 h more",
     ),
     C.FOREIGN_FILES: Case(
         facts(stored(table=table(foreign=("s3://b/x.parquet", "s3://b/y.parquet")))), Level.PERSON, "2 files"

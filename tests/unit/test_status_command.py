@@ -224,6 +224,18 @@ def test_a_damaged_index_is_named_and_the_rest_is_shown(tmp_path: Path) -> None:
     assert topic["partitions"][0]["tiered_end"] == 60
 
 
+def test_a_mass_delete_is_shown_while_it_can_be_undone(tmp_path: Path) -> None:
+    with bridge_thread(test_settings(tmp_path, mass_delete_grace="1h")) as running, ShimClient(running.address) as shim:
+        known = shim.copied(segment_of(LogBuilder().fill(batches=3)))
+        until(tmp_path, "published")
+        shim.delete(known)
+        found = until(tmp_path, "mass_delete")
+    assert found["needs_person"]
+    (finding,) = [item for item in found["topics"][0]["findings"] if item["code"] == "mass_delete"]
+    assert "30 of 30 rows in 1 segment were deleted" in finding["said"]
+    assert "tierberg undelete TOPIC" in finding["advice"]
+
+
 def test_segments_nobody_publishes(tmp_path: Path) -> None:
     with bridge_thread(test_settings(tmp_path, publish_interval="1h")) as running:
         copy(running, segment_of(LogBuilder().fill(batches=3)))

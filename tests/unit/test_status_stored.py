@@ -12,7 +12,7 @@ from iceberg_catalog.plan_types import PartState, Runs, Segment, SegmentState
 from rsm_bridge.known_segments import Deletion, KnownSegment, SegmentCounts
 from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition
-from rsm_bridge.progress_stored import gaps_between, stored_partitions, withheld
+from rsm_bridge.progress_stored import Withheld, gaps_between, stored_partitions, withheld
 from rsm_bridge.store import ListedObject
 from tests.unit.plan_support import B, commit, plain, txn
 from tests.unit.plan_support import seg as segment_of
@@ -156,7 +156,11 @@ def test_withheld_batches_are_counted_by_cause() -> None:
         known(seg("c", plain(20, 29)), counts=[(Cause.INTERNAL, 4)]),
         known(seg("d", plain(30, 39), state=SegmentState.DELETED), counts=[(Cause.BAD_CRC, 9)]),
     ]
-    assert withheld(segments) == ({"bad_crc": 5, "undecodable": 1}, 1)
+    found = withheld(segments)
+    assert found.batches == {"bad_crc": 5, "undecodable": 1}
+    assert found.quarantined_key == segments[1].listed.key
+    assert (found.verbatim, found.verbatim_key) == (1, segments[2].listed.key)
+    assert withheld(segments[3:]) == Withheld({}, None, 0, None)
 
 
 def test_batches_are_not_read_when_nothing_waits() -> None:

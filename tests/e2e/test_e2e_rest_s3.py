@@ -1,0 +1,186 @@
+"""The main job with nothing embedded: history in an S3 bucket, the table in a REST catalog, faults between them."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from contextlib import closing
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+
+from iceberg_catalog.catalogs import CatalogSettings, open_catalog
+from stack.lake import BUCKET, Lake
+from stack.versitygw import can_be_had
+from stack.waiting import wait_for
+from tests.e2e.conftest import start_pair
+from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
+from tests.support.fault_proxy import LANDED, NOT_LANDED, REPEATED, FaultProxy, fault_proxy
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # the first use builds the S3 server and fetches jars
+
+PARTITIONS = (0, 1, 2)
+DELETED_S = 60
+TOMBSTONE = b"TBTS"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    if not can_be_had():
+        pytest.skip("needs Go, to build the S3 server")
+    started = Lake(tmp_path_factory.mktemp("lake"))
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def proxy(lake: Lake) -> Iterator[FaultProxy]:
+    with fault_proxy(lake.catalog.port) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def rest_pair(lake: Lake, proxy: FaultProxy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    settings = lake.bridge_settings()
+    settings["catalog"]["properties"]["uri"] = proxy.uri
+    settings["catalog"]["read_timeout"] = "3s"
+    # Two cores for five servers: their time is not what is tested.
+    settings["store"]["fetch_timeout"] = "10s"
+    started = start_pair(tmp_path_factory.mktemp("pair"), bridge_settings=settings)
+    yield started
+    started.broker.stop()
+    started.bridge.stop()
+
+
+@pytest.fixture(scope="module")
+def catalog(lake: Lake) -> Iterator[Catalog]:
+    opened = open_catalog(CatalogSettings("reader", lake.catalog.client_properties()))
+    yield opened
+    opened.close()
+
+
+def rows(catalog: Catalog, table: str) -> pa.Table | None:
+    name = f"kafka.{table}"
+    return catalog.load_table(name).scan().to_arrow() if catalog.table_exists(name) else None
+
+
+def count(catalog: Catalog, table: str) -> int:
+    found = rows(catalog, table)
+    return 0 if found is None else found.num_rows
+
+
+def records(draw: random.Random, number: int) -> list[Rec]:
+    def one() -> Rec:
+        value = draw.choice([None, b"", draw.randbytes(draw.randrange(1, 900))])
+        headers = tuple((f"h{index}", draw.choice([None, b"v"])) for index in range(draw.randrange(3)))
+        return Rec(
+            draw.choice([None, b"k", draw.randbytes(8)]), value, headers, 1_700_000_000_000 + draw.randrange(10**6)
+        )
+
+    return [one() for _ in range(number)]
+
+
+def produce(pair: Pair, topic: str, seed: int) -> dict[int, Sender]:
+    """Per partition: plain and transactional records, committed and aborted, each marker in play."""
+    draw = random.Random(seed)
+    senders = {}
+    for partition in PARTITIONS:
+        sender = Sender(pair.broker, topic, partition, compression_type=draw.choice(["none", "lz4", "zstd", "gzip"]))
+        sender.send(records(draw, 700))
+        transactional = Sender(pair.broker, topic, partition, transactional_id=f"{topic}-{partition}-{seed}")
+        for _ in range(6):
+            transactional.transaction(records(draw, draw.randrange(1, 400)), commit=draw.random() < 0.6)
+        sender.send(records(draw, 700))
+        sender.log.committed |= transactional.log.committed
+        sender.log.aborted |= transactional.log.aborted
+        sender.log.committed = dict(sorted(sender.log.committed.items()))
+        senders[partition] = sender
+    return senders
+
+
+def merge(first: dict[int, Sender], second: dict[int, Sender]) -> None:
+    for partition, sender in second.items():
+        first[partition].log.committed |= sender.log.committed
+        first[partition].log.aborted |= sender.log.aborted
+
+
+def objects(lake: Lake, topic_id: str) -> list[str]:
+    """All but the tombstones of copies that failed while the bridge was gone: another bridge's might still finish."""
+    with closing(lake.client()) as client:
+
+        def is_tombstone(key: str) -> bool:
+            return bool(client.get_object(Bucket=BUCKET, Key=key)["Body"].read(4) == TOMBSTONE)
+
+        found = [key for kind in ("data", "kept") for key in lake.keys(f"tierberg/{kind}/{topic_id}/")]
+        return found or [key for key in lake.keys(f"tierberg/index/{topic_id}/") if not is_tombstone(key)]
+
+
+def wait_published(catalog: Catalog, topic: str, senders: dict[int, Sender]) -> None:
+    expected = sum(len(sender.log.committed) for sender in senders.values())
+    wait_for(f"{expected} rows in {topic}", lambda: count(catalog, topic) == expected, PUBLISH_S, 0.5)
+
+
+def check(pair: Pair, catalog: Catalog, topic: str, senders: dict[int, Sender]) -> None:
+    """Table, consumer and producer agree on every row of every partition."""
+    wait_published(catalog, topic, senders)
+    table = rows(catalog, topic)
+    assert table is not None
+    for partition, sender in senders.items():
+        consumed = read(pair.broker, topic, partition)
+        same(consumed, sender.log.committed)
+        same(rows_by_offset(table, partition), consumed)
+        assert sender.log.aborted.keys().isdisjoint(consumed)
+
+
+def test_main_job(rest_pair: Pair, lake: Lake, catalog: Catalog) -> None:
+    pair = rest_pair
+    pair.admin.create_topic("ledger", partitions=len(PARTITIONS))
+    senders = produce(pair, "ledger", seed=11)
+    wait_tiered(pair, "ledger", PARTITIONS)
+    assert all(sender.log.aborted for sender in senders.values())
+    check(pair, catalog, "ledger", senders)
+    topic_id = pair.admin.topic_id("ledger")
+    assert lake.keys(f"tierberg/index/{topic_id}/")
+    table = catalog.load_table("kafka.ledger")
+    assert table.metadata_location.startswith("s3://lake/warehouse/kafka/ledger/metadata/")
+    assert table.properties["write.data.path"] == "s3://lake/tierberg/data"
+    # Nothing on the bridge's own disk: another bridge could take over.
+    assert not any((pair.bridge.folder / name).exists() for name in ("store", "warehouse", "catalog.db"))
+
+    # Killed, started, more: the history goes on where it was.
+    pair.bridge.kill()
+    merge(senders, produce(pair, "ledger", seed=12))
+    pair.bridge.start()
+    wait_tiered(pair, "ledger", PARTITIONS)
+    check(pair, catalog, "ledger", senders)
+
+    pair.admin.delete_topic("ledger")
+    wait_for("rows to leave", lambda: count(catalog, "ledger") == 0, DELETED_S, 0.5)
+    wait_for("objects to leave", lambda: not objects(lake, topic_id), DELETED_S, 0.5)
+    assert catalog.load_table("kafka.ledger").scan().to_arrow().num_rows == 0
+
+
+def test_main_job_while_commits_and_replies_get_lost(rest_pair: Pair, catalog: Catalog, proxy: FaultProxy) -> None:
+    pair = rest_pair
+    faults = [*LANDED, *NOT_LANDED, REPEATED]
+    random.Random(5).shuffle(faults)
+    proxy.hit.clear()
+    proxy.faults = deque(faults)
+    pair.admin.create_topic("storm", partitions=len(PARTITIONS))
+    senders = produce(pair, "storm", 21)
+    seed = 22
+    while proxy.faults:  # each round makes at least one commit, and each commit takes a fault
+        assert seed < 22 + len(faults), f"only {proxy.hit} were hit"
+        merge(senders, produce(pair, "storm", seed))
+        wait_tiered(pair, "storm", PARTITIONS)
+        wait_published(catalog, "storm", senders)
+        seed += 1
+    check(pair, catalog, "storm", senders)
+    assert sorted(proxy.hit) == sorted(fault.name for fault in faults)
+    # The head and every snapshot it keeps can be read: no manifest of theirs was cleaned away.
+    table = catalog.load_table("kafka.storm")
+    for snapshot in table.metadata.snapshots:
+        table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
