@@ -2,7 +2,8 @@
 
 Copies that crash or lose their reply, transactions, overlapping segments, retention in any order, commits that land
 late, a tag, clocks that jump, reclaiming, sweeping and undeletes, in random order. After every step everything that an
-index or a snapshot names is there; at the end the table has exactly the rows of live segments that retention left.
+index or a snapshot names is there, no offset is in the table twice, and no row that is not committed; when all is
+quiet the rows of live segments are there.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hypothesis.stateful import (
 )
 
 from converter.types import SegmentMetadata
+from iceberg_catalog.plan_types import PartState
 from rsm_bridge import sweep
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.maintain_tally import Tally
@@ -32,6 +34,10 @@ from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Graces
 from rsm_bridge.undelete import undelete
 from tests.unit.maintain_support import DAY, NAMESPACE, make_world
+
+PARTITION = st.integers(0, 1)
+#: Seconds that pass: within every grace, beyond one after the other.
+WAIT = st.sampled_from([0.0, 700.0, 2 * 3600.0, 2.0 * DAY, 6.0 * DAY])
 
 
 class Slow(TableRun):
@@ -58,6 +64,7 @@ class Maintained(RuleBasedStateMachine):
         self.finished: list[SegmentMetadata] = [self.world.copy(2)]
         self.world.publish()  # there is a table: before that, time alone keeps a first commit safe
         self.unknown: list[SegmentMetadata] = []
+        self.reached = {0: 1, 1: -1}
         self.slow: Slow | None = None
         self.seen: RunResult | None = None
 
@@ -65,30 +72,29 @@ class Maintained(RuleBasedStateMachine):
         if hasattr(self, "folder"):
             shutil.rmtree(self.folder)
 
-    @rule(count=st.integers(1, 3), partition=st.integers(0, 1), producer=st.sampled_from([-1, -1, 5]))
+    @rule(count=st.integers(1, 3), partition=PARTITION, producer=st.sampled_from([-1, -1, 5]))
     def write(self, count: int, partition: int, producer: int) -> None:
         self.world.log(partition).write(count, producer)
 
-    @rule(partition=st.integers(0, 1), commit=st.booleans())
+    @rule(partition=PARTITION, commit=st.booleans())
     def end_transaction(self, partition: int, commit: bool) -> None:
         self.world.log(partition).end_transaction(5, commit=commit)
 
-    @rule(
-        partition=st.integers(0, 1), back=st.integers(0, 2), fate=st.sampled_from(["known", "known", "lost", "crash"])
-    )
+    @rule(partition=PARTITION, back=st.integers(0, 2), fate=st.sampled_from(["known", "known", "lost", "crash"]))
     def copy(self, partition: int, back: int, fate: str) -> None:
         """From the next batch on, or some batches earlier, as a new leader with other segments does."""
         log = self.world.log(partition)
-        done = max((s.end_offset for s in self.finished if s.partition == partition), default=-1)
+        done = self.reached[partition]
+        log.write(1)
         todo = [batch for batch in log.batches if batch.base > done]
-        if not todo:
-            return
         earlier = [batch for batch in log.batches if batch.base <= done][::-1][:back]
         first = earlier[-1].base if earlier else todo[0].base
         made = self.world.copy_range(first, todo[-1].last, partition, indexed=fate != "crash")
         {"known": self.finished, "lost": self.unknown, "crash": []}[fate].append(made)
+        if fate == "known":
+            self.reached[partition] = made.end_offset
 
-    @rule(count=st.integers(1, 3), partition=st.integers(0, 1))
+    @rule(count=st.integers(1, 3), partition=PARTITION)
     def retention(self, count: int, partition: int) -> None:
         mine = sorted((s for s in self.finished if s.partition == partition), key=lambda s: s.start_offset)
         for segment in mine[:count]:
@@ -124,19 +130,34 @@ class Maintained(RuleBasedStateMachine):
         except RetryRunError:
             return
 
-    @rule(stale=st.booleans())
-    def reclaim(self, stale: bool) -> None:
+    @rule(stale=st.booleans(), wait=WAIT)
+    def reclaim(self, stale: bool, wait: float) -> None:
         """After a run; or over what an earlier run said, by a thread that was asleep."""
+        self.world.later(wait)
         self.world.reclaim(self.seen if stale and self.seen is not None else self.world.publish())
 
-    @rule()
-    def reclaim_by_hand(self) -> None:
-        tally = Tally()
-        self.world.new_reclaimer().reclaim(self.world.observe(), tally)
+    @rule(wait=WAIT)
+    def reclaim_by_hand(self, wait: float) -> None:
+        self.world.later(wait)
+        self.world.new_reclaimer().reclaim(self.world.observe(), Tally())
+
+    @rule(wait=WAIT)
+    def maintain(self, wait: float) -> None:
+        self.world.later(wait)
+        self.world.maintain()
 
     @rule()
-    def maintain(self) -> None:
-        self.world.maintain()
+    def settle(self) -> None:
+        """Live segments are in the table between floor and frontier; transactions that a gap swallowed aside."""
+        self.world.publish()
+        now = self.world.observe()
+        for known in now.segments:
+            state, partition = now.states.get(known.key.partition, PartState()), known.key.partition
+            if known.live:
+                plain, _ = self.world.log(partition).outcome()
+                due = range(max(known.key.base, state.floor), min(known.key.last + 1, state.frontier))
+                missing = (plain & set(due)) - set(self.world.offsets(partition))
+                assert not missing, f"live rows {missing} of partition {partition} are not in the table"
 
     @rule()
     def bring_back(self) -> None:
@@ -146,10 +167,6 @@ class Maintained(RuleBasedStateMachine):
             # Refused, too, while the table has rows of a copy that was taken back and not yet uploaded again.
             if error.kind not in ("not_found", "bad_request"):
                 raise
-
-    @rule(seconds=st.sampled_from([30.0, 700.0, 2 * 3600.0, 2.0 * DAY, 6.0 * DAY]))
-    def time_passes(self, seconds: float) -> None:
-        self.world.later(seconds)
 
     @rule()
     def tag(self) -> None:
@@ -164,6 +181,8 @@ class Maintained(RuleBasedStateMachine):
             for partition in (0, 1) if self.world.table() is not None else ():
                 offsets = self.world.offsets(partition)
                 assert len(offsets) == len(set(offsets)), "an offset came twice"
+                plain, committed = self.world.log(partition).outcome()
+                assert set(offsets) <= plain | committed
 
 
 @pytest.fixture(autouse=True)

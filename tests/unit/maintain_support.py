@@ -53,6 +53,8 @@ class Batch:
     base: int
     last: int
     data: bytes
+    producer_id: int = -1
+    commit: bool | None = None  # of a marker
 
 
 @dataclass
@@ -70,10 +72,27 @@ class Log:
         base = self.end
         records = [Record(base + n, 1_700_000_000_000 + base + n, b"k", b"value %d" % (base + n)) for n in range(count)]
         options = {} if producer_id < 0 else {"producer_id": producer_id, "producer_epoch": 0, "attributes": 0x10}
-        self.batches.append(Batch(base, base + count - 1, encode_batch(records, **options)))
+        self.batches.append(Batch(base, base + count - 1, encode_batch(records, **options), producer_id))
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        self.batches.append(Batch(self.end, self.end, control_batch(self.end, producer_id, commit=commit)))
+        data = control_batch(self.end, producer_id, commit=commit)
+        self.batches.append(Batch(self.end, self.end, data, producer_id, commit))
+
+    def outcome(self) -> tuple[set[int], set[int]]:
+        """Offsets of plain records, and of committed transactions: the first marker above of the same producer says."""
+        plain: set[int] = set()
+        committed: set[int] = set()
+        waiting: dict[int, set[int]] = {}
+        for batch in self.batches:
+            offsets = set(range(batch.base, batch.last + 1))
+            if batch.producer_id < 0:
+                plain |= offsets
+            elif batch.commit is None:
+                waiting.setdefault(batch.producer_id, set()).update(offsets)
+            else:
+                done = waiting.pop(batch.producer_id, set())
+                committed |= done if batch.commit else set()
+        return plain, committed
 
     def between(self, first: int, last: int) -> list[Batch]:
         return [batch for batch in self.batches if first <= batch.base and batch.last <= last]
