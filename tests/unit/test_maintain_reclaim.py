@@ -9,7 +9,7 @@ import pytest
 
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from rsm_bridge.errors import StoreError
-from rsm_bridge.layout import index_key
+from rsm_bridge.layout import derived_head, index_key
 from rsm_bridge.limits import COPY_SECONDS_MAX, LATE_COPY_SECONDS, LATE_PUT_SECONDS
 from rsm_bridge.publish_table import RetryRunError, TableRun
 from rsm_bridge.reclaim import Graces
@@ -222,7 +222,7 @@ def test_a_derived_file_goes_after_it_has_left_the_table(world: World) -> None:
     world.log().write(3)
     wide = world.copy_range(6, 11)  # another leader's segment begins lower: 9 to 11 come in a derived file
     world.publish()
-    (derived,) = [key for key in world.stored("data") if "-d" in key.rpartition("/")[2]]
+    (derived,) = [key for key in world.stored("data") if derived_head(key) is not None]
     world.copy(2)
     world.publish()
     world.delete(wide)
