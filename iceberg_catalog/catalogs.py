@@ -41,7 +41,7 @@ class CatalogSettings:
         name: also names its section in PyIceberg's own configuration (`~/.pyiceberg.yaml`, `PYICEBERG_CATALOG__…`),
             over which `properties` win.
         properties: what PyIceberg's `load_catalog` takes (`type`, `uri`, `warehouse`, `s3.*`, …).
-        timeouts: of each HTTP request to a REST catalog.
+        timeouts: of each HTTP request to a REST catalog, and for table metadata in S3.
     """
 
     name: str
@@ -78,6 +78,8 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
     properties = dict(settings.properties)
     try:
         properties = dict(merge_config(Config().get_catalog_config(settings.name) or {}, properties))
+        connect_s, read_s = settings.timeouts.seconds()
+        properties = {"s3.connect-timeout": str(connect_s), "s3.request-timeout": str(read_s), **properties}
         if (uri := str(properties.get("uri", ""))).startswith("sqlite:///"):
             Path(make_url(uri).database or "").parent.mkdir(parents=True, exist_ok=True)
         if _is_rest(properties):

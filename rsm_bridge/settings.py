@@ -137,10 +137,14 @@ class CatalogSettings(_Section):
         "catalogs that allow nothing else; then keep every orphan removal but ours away from it.",
     )
     connect_timeout: Seconds = Field(
-        default=2.0, gt=0, description="REST: time until a connection to the catalog or its token server stands."
+        default=2.0,
+        gt=0,
+        description="Time until a connection to a REST catalog, its token server, or S3 with table metadata stands.",
     )
     read_timeout: Seconds = Field(
-        default=30.0, gt=0, description="REST: time without a byte of an answer; what was asked for may still happen."
+        default=30.0,
+        gt=0,
+        description="Time one of those may be without a byte of an answer; what it was asked for may still happen.",
     )
 
     _plain_texts = field_validator("properties", mode="before")(_texts)

@@ -39,7 +39,7 @@ class AnsweringServer:
                 outer.seen.append(request)
                 answer = outer.answers(request)
                 if answer is None:
-                    outer.ended.wait(30)
+                    outer.ended.wait(15)
                     return
                 data = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
                 self.send_response(answer[0])

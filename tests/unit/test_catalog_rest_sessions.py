@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from requests.exceptions import ReadTimeout
 
 from iceberg_catalog.catalogs import CatalogSettings, open_catalog
 from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.names import Owner
 from iceberg_catalog.rest_sessions import Timeouts
+from iceberg_catalog.tables import ensure_table
 from tests.support.answering_server import Answer, AnsweringServer, answering
 
 SECRET = "hunter2-hunter2"
@@ -49,8 +52,10 @@ def test_signed_requests_have_them(server: AnsweringServer) -> None:
     catalog = open_catalog(CatalogSettings("r", properties, QUICK))
     assert server.seen[0].headers["Authorization"].startswith("AWS4-HMAC-SHA256 Credential=someone/")
     server.answers = lambda _: None
+    started = time.monotonic()
     with pytest.raises((ReadTimeout, RequestsConnectionError)):
         catalog.list_namespaces()
+    assert time.monotonic() - started < 10
 
 
 def oauth2(server: AnsweringServer) -> dict[str, Any]:
@@ -107,3 +112,22 @@ def test_the_token_is_sent_and_an_expired_one_is_an_error_not_a_loop(server: Ans
         catalog.list_namespaces()
     assert all(request.headers["Authorization"] == f"Bearer {SECRET}" for request in server.seen)
     assert len(server.seen) - before == 2
+
+
+def test_table_metadata_in_a_silent_bucket_is_given_up(server: AnsweringServer, tmp_path: Path) -> None:
+    server.answers = lambda _: None
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/catalog.db",
+        "warehouse": "s3://bucket/warehouse",
+        "s3.endpoint": server.uri,
+        "s3.region": "us-east-1",
+        "s3.access-key-id": "someone",
+        "s3.secret-access-key": SECRET,
+    }
+    catalog = open_catalog(CatalogSettings("s", properties, QUICK))
+    started = time.monotonic()
+    with pytest.raises(OSError, match=r"(?i)time|network|curl"):
+        ensure_table(catalog, Owner("c", "t", bytes(16)), "raw", data_path="s3://bucket/data")
+    assert time.monotonic() - started < 60
+    assert server.seen
