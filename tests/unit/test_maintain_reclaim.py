@@ -287,3 +287,25 @@ def test_a_dry_run_changes_nothing_and_counts_the_same(world: World) -> None:
     assert (world.stored(), snapshots(world)) == (before, kept)
     world.reclaimer = world.new_reclaimer()
     assert world.reclaim().objects == told.objects
+
+
+def test_an_archive_keeps_the_objects_of_what_kafka_deleted(world: World) -> None:
+    world.publisher.retention = lambda _: "keep"
+    world.delete(*published(world))
+    world.publish()
+    world.later(30 * GRACE)
+    assert not world.reclaim().objects
+    assert world.offsets() == list(range(9))
+    world.check()
+
+
+def test_an_archive_whose_time_has_come_is_reclaimed_like_any_table(world: World) -> None:
+    world.publisher.retention = lambda _: "keep"
+    world.delete(*published(world))
+    world.publish()
+    world.publisher.retention = lambda _: 24 * 3600.0  # the records are of 2023
+    world.publish()
+    assert world.offsets() == []
+    world.later(GRACE + 5)
+    assert world.reclaim(world.publish()).objects["tombstone"] == 3
+    world.check()

@@ -1,0 +1,102 @@
+"""Reclaiming, sweeping and undeleting on S3, where paths are URIs and swaps are conditional puts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.livefiles import LiveFiles
+from rsm_bridge.limits import COPY_SECONDS_MAX, LATE_PUT_SECONDS
+from rsm_bridge.open_store import open_store
+from rsm_bridge.retention import follow_kafka
+from rsm_bridge.settings import load_settings
+from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
+from rsm_bridge.undelete import undelete
+from tests.unit.maintain_support import NAMESPACE, World
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def world(endpoint: str, tmp_path: Path) -> World:
+    bucket = f"maintain-{os.urandom(4).hex()}"
+    client = boto3.client(
+        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
+    )
+    client.create_bucket(Bucket=bucket)
+    client.close()
+    options = {
+        "endpoint": endpoint,
+        "region": "us-east-1",
+        "access_key_id": "a",
+        "secret_access_key": "b",
+        "allow_http": "true",
+    }
+    store = {"url": f"s3://{bucket}/root", "options": options, "fetch_timeout": "10s"}
+    return World(open_store(load_settings(None, {"store": store})), open_catalog(embedded_settings(tmp_path)))
+
+
+def rows(world: World) -> list[tuple[int, int]]:
+    """Offsets of the table's live files: the rows themselves lie in a bucket that this catalog has no keys for."""
+    return sorted((item.first, item.last) for item in LiveFiles().read(world.loaded()).files)
+
+
+def test_a_deleted_segment_goes_after_its_grace(world: World) -> None:
+    first, _ = world.copy(3), world.copy(3)
+    world.publish()
+    world.delete(first)
+    world.publish()
+    assert rows(world) == [(3, 5)]
+    assert not world.reclaim().objects
+    world.check()
+    world.later(world.graces.reclaim + 5)
+    assert world.reclaim().objects == {"snapshot": 1, "data": 1, "tombstone": 1}
+    assert len(world.stored()) == 2
+    world.check()
+
+
+def test_what_a_crashed_copy_left_is_swept(world: World) -> None:
+    world.copy(3)
+    world.publish()
+    before = world.stored()
+    world.log().write(2)
+    world.copy_range(3, 4, indexed=False)
+    world.later(COPY_IS_OVER_SECONDS + 60)
+    assert world.maintain().objects["data"] == 1
+    assert world.stored() == before
+    world.check()
+
+
+def test_rows_come_back(world: World) -> None:
+    world.delete(world.copy(3), world.copy(3))
+    world.publish()
+    world.copy(1)
+    world.publish()
+    assert rows(world) == [(6, 6)]
+    undelete(world.store, world.catalog, world.topic_id, NAMESPACE, follow_kafka)
+    assert rows(world) == [(0, 2), (3, 5), (6, 6)]
+    world.check()
+
+
+def test_without_a_table_a_first_commit_of_another_bridge_is_given_time(world: World) -> None:
+    world.delete(world.copy(3))
+    world.publish()
+    assert world.table() is None
+    world.later(world.graces.reclaim + 60)
+    assert not world.reclaim().objects
+    world.later(COPY_SECONDS_MAX + LATE_PUT_SECONDS)
+    assert world.reclaim().objects["data"] == 1
+    assert world.stored() == []
