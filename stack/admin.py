@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -27,6 +27,13 @@ TIERED: Mapping[str, str] = {
     "local.retention.ms": "1000",
     "retention.ms": "-1",
 }
+
+#: What is asked of a broker that has just started: it knows the topic before it leads it.
+_NO_LEADER_YET = (
+    KafkaError._NOENT,  # noqa: SLF001 - its public name
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 
 
 class Admin:
@@ -83,8 +90,17 @@ class Admin:
 
     def _offsets(self, topic: str, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
         wanted = {TopicPartition(topic, partition): spec for partition in partitions}
-        answers = self._client.list_offsets(wanted, request_timeout=ADMIN_S)
-        return {key.partition: answer.result(ADMIN_S).offset for key, answer in answers.items()}
+
+        def ask() -> dict[int, int] | None:
+            answers = self._client.list_offsets(wanted, request_timeout=ADMIN_S)
+            try:
+                return {key.partition: answer.result(ADMIN_S).offset for key, answer in answers.items()}
+            except KafkaException as error:
+                if error.args[0].code() in _NO_LEADER_YET:
+                    return None
+                raise
+
+        return wait_for(f"leaders of {topic}", ask, ADMIN_S)
 
     @staticmethod
     def _done(futures: Mapping[Any, Future[Any]]) -> None:
