@@ -66,7 +66,10 @@ class KafkaSource:
         names = sorted(name for name in metadata.topics if wanted is None or name == wanted)
         topics = self._topics(client, names)
         asked = [
-            (name, number) for name, topic in topics.items() for number in topic.partitions if _worth(topic, wanted)
+            (name, number)
+            for name, topic in topics.items()
+            for number, partition in topic.partitions.items()
+            if partition.has_leader and _worth(topic, wanted)
         ]
         offsets = self._offsets(client, asked)
         topics = {
@@ -149,7 +152,8 @@ class KafkaSource:
         def ask(spec: Any, isolation: IsolationLevel) -> dict[Where, Any]:
             """Futures by partition; nothing is waited for."""
             wanted = {TopicPartition(name, number): spec for name, number in places}
-            answers = client.list_offsets(wanted, isolation_level=isolation, request_timeout=self.left())
+            # Half the time: a partition whose leader is just moving must not use up all of it.
+            answers = client.list_offsets(wanted, isolation_level=isolation, request_timeout=self.left() / 2)
             return {(key.topic, key.partition): future for key, future in answers.items()}
 
         # All four are under way before the first is waited for.
@@ -162,7 +166,7 @@ class KafkaSource:
             start, stable = self._result(starts[place]), self._result(stables[place])
             end, latest = self._result(ends[place]), self._result(newest[place])
             found[place] = KafkaPartition(
-                has_leader=end is not None,
+                has_leader=True,
                 log_start=start.offset if start is not None else None,
                 end=end.offset if end is not None else None,
                 stable_end=stable.offset if stable is not None else None,

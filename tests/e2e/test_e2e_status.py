@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from rsm_bridge.status_command import StatusOptions
+from rsm_bridge.status_command import status as command
 from stack.rest_catalog import RestCatalogServer
 from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
@@ -42,9 +44,13 @@ def ask(pair: Pair, *arguments: str) -> tuple[int, str]:
 
 
 def status(pair: Pair, topic: str) -> dict[str, Any]:
-    code, text = ask(pair, topic, "--json")
+    """The JSON form, in this process: a start of the command costs seconds."""
+    options = StatusOptions(
+        config=pair.bridge.folder / "tierberg.yaml", topic=topic, bootstrap_server=pair.broker.bootstrap, json=True
+    )
+    text, needed = command(options)
     document: dict[str, Any] = json.loads(text)
-    assert document["needs_person"] == (code == 1)
+    assert document["needs_person"] == needed
     return document
 
 
@@ -174,6 +180,9 @@ def test_servers_that_are_away_are_named(rest_pair: Pair, catalog: RestCatalogSe
     pair.bridge.kill()
     found = status(pair, "ledger")
     assert causes(found) == {"bridge_away"}
+    code, text = ask(pair)
+    assert code == 1
+    assert text.startswith("somebody is needed: 1 finding in 1 tiered topic, 1 partition\n\n!! bridge_away: ")
     assert only_partition(found)["published_end"] == 4000
 
     pair.broker.process.kill()

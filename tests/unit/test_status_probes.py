@@ -19,7 +19,7 @@ import rsm_bridge.limits
 from converter.types import IndexType
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.probes import Probes
-from stack.ports import free_ports
+from stack.ports import accepts, free_ports
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
@@ -144,6 +144,22 @@ def test_a_process_answers_probes_until_it_ends(tmp_path: Path) -> None:
         assert get(address, "/readyz") == (200, "ok\n")
         shutil.rmtree(tmp_path / "store")
         eventually(lambda: get(address, "/readyz")[0] == 503)
+        assert one.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_alive_and_not_ready_while_kernels_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cold"))
+    (port,) = free_ports(1)
+    page = f"127.0.0.1:{port}"
+    arguments = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics-listen", page)
+    with BridgeProcess(*arguments, expect_ready=False) as one:
+        eventually(lambda: accepts(port), 120)
+        assert get(page, "/readyz") == (503, "kernels are being compiled\n")
+        assert get(page, "/healthz") == (200, "ok\n")
+        eventually(lambda: get(page, "/readyz")[0] == 200, 240)
+        assert get(page, "/healthz") == (200, "ok\n")
         assert one.stop() == 0
 
 
