@@ -112,6 +112,22 @@ def test_text_for_people(tmp_path: Path, running: Running) -> None:
     assert "ok orders-0" in result.output
 
 
+def test_asking_changes_nothing(tmp_path: Path) -> None:
+    with bridge_thread(test_settings(tmp_path)) as running:
+        copy(running, segment_of(LogBuilder().fill(batches=3)))
+        until(tmp_path, "published")
+
+    def everything() -> dict[Path, tuple[int, int]]:
+        folders = [tmp_path / "store", tmp_path / "warehouse"]
+        files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+        return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+    before, location = everything(), table_of(tmp_path).metadata_location
+    assert command(tmp_path).exit_code == 0
+    assert everything() == before
+    assert table_of(tmp_path).metadata_location == location
+
+
 def test_an_empty_bridge_needs_nobody(tmp_path: Path, running: Running) -> None:
     found = report(tmp_path, bridge=running.address)
     assert codes(found) == {"kafka_not_asked"}
