@@ -11,18 +11,41 @@ refused by the swap of the table's head, or was right whatever anybody else did 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.layout import LEASE_ROOT
 from rsm_bridge.limits import LEASE_SECONDS
 from rsm_bridge.store import ObjectStore, VersionedBytes
 
 _FREE = "free"
+
+
+@contextlib.contextmanager
+def kept(lease: Lease) -> Iterator[None]:
+    """Renews an acquired lease on a thread of its own during the block, however long that is, and lets go after it."""
+    stop = threading.Event()
+
+    def renew() -> None:
+        while not stop.wait(lease.ttl / 3):
+            with contextlib.suppress(BridgeError):  # the store is away: the next try, or another bridge, has it
+                lease.renew()
+
+    thread = threading.Thread(target=renew, name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        with contextlib.suppress(BridgeError):  # it ends by itself
+            lease.release()
 
 
 def lease_key(name: str) -> str:

@@ -15,7 +15,7 @@ from iceberg_catalog.tables import find_table
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import read_known
 from rsm_bridge.layout import index_prefix, parse_index_key
-from rsm_bridge.lease import Lease, lease_key
+from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.limits import LEASE_SECONDS
 from rsm_bridge.local_store import FolderLock
 from rsm_bridge.maintain import TableMaintenance, find_owner, observe, topic_ids
@@ -105,10 +105,8 @@ def _leased(store: ObjectStore, topic_id: bytes) -> Iterator[None]:
         if time.monotonic() > end:
             raise BridgeError("overloaded", f"a bridge is maintaining topic id {topic_id.hex()}; try again later")
         time.sleep(_POLL_SECONDS)
-    try:
+    with kept(lease):
         yield
-    finally:
-        lease.release()
 
 
 def _names(place: Place, topic_id: bytes) -> list[str]:

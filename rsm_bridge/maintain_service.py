@@ -13,7 +13,7 @@ import structlog
 from pyiceberg.catalog import Catalog
 
 from rsm_bridge.layout import LEASE_ROOT, UNDELETE_ROOT
-from rsm_bridge.lease import Lease, lease_key
+from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.maintain import TableMaintenance, topic_ids
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.metrics import Metrics
@@ -95,9 +95,9 @@ class Maintainer:
             return
         tally = Tally()
         try:
-            topic.maintenance.run(tally)
+            with kept(topic.lease):
+                topic.maintenance.run(tally)
         finally:
-            topic.lease.release()
             self.metrics.reclaimed(tally)
         if any(tally.objects.values()):
             self.log.info("maintained", topic_id=topic_id.hex(), **{str(k): n for k, n in tally.objects.items()})

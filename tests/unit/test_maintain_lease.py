@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moto.server import ThreadedMotoServer
 
-from rsm_bridge.lease import Lease, lease_key
+from rsm_bridge.errors import StoreError
+from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ObjectStore
@@ -111,6 +113,31 @@ def test_a_holder_that_slept_notices(store: ObjectStore) -> None:
     assert two.renew()
     clock.now += TTL / 2
     assert two.renew()
+
+
+def test_a_long_pass_keeps_it_and_then_lets_go(tmp_path: Path) -> None:
+    store = open_store(load_settings(None, {"data_dir": tmp_path}))
+    one, two = Lease(store, KEY, "one", ttl=1.5), Lease(store, KEY, "two", ttl=1.5)
+    assert one.acquire()
+    with kept(one):
+        end = time.monotonic() + 3.0
+        while time.monotonic() < end:
+            assert not two.acquire()
+            time.sleep(0.1)
+    assert two.acquire()
+
+
+def test_a_store_that_is_away_costs_the_lease_not_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(load_settings(None, {"data_dir": tmp_path}))
+    one = Lease(store, KEY, "one", ttl=0.15)
+    assert one.acquire()
+
+    def away(*_: object) -> None:
+        raise StoreError("away")
+
+    monkeypatch.setattr(store, "read", away)
+    with kept(one):
+        time.sleep(0.3)
 
 
 def test_racing_threads_get_one(tmp_path: Path) -> None:
