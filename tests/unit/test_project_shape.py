@@ -20,7 +20,7 @@ FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 MEDIAN_LINES_MAX = 150
 #: The aim is 1.5. This is a ratchet: raise it as tests grow, never lower it.
-TEST_LINES_PER_SOURCE_LINE_MIN = 0.8
+TEST_LINES_PER_SOURCE_LINE_MIN = 0.9
 
 
 def tracked() -> list[Path]:
