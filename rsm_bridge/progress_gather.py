@@ -123,7 +123,7 @@ def _store_and_catalog(settings: Settings, wanted: Wanted, facts: Facts) -> tupl
         store = _existing_store(settings)
         found: dict[str, StoredTopic] = {}
         for topic in read_topics(store, wanted.topic, ends_at):
-            found[topic.topic_id.hex()] = stored_topic(topic, find, store, settings.mass_delete_grace)
+            found[topic.topic_id.hex()] = stored_topic(topic, find, store, settings)
         return found
 
     try:

@@ -26,6 +26,8 @@ from rsm_bridge.limits import STATUS_READERS
 from rsm_bridge.mass_delete import mass_deletes
 from rsm_bridge.progress_facts import HeldDelete, Problem, StoredTopic, TableFacts
 from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
+from rsm_bridge.retention import policy_at
+from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
 
 
@@ -56,7 +58,7 @@ def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Itera
 
 
 def stored_topic(
-    read: ReadTopic, table: Callable[[KnownSegment], Head | None] | None, store: ObjectStore, grace: float
+    read: ReadTopic, table: Callable[[KnownSegment], Head | None] | None, store: ObjectStore, settings: Settings
 ) -> StoredTopic:
     """Facts of one topic.
 
@@ -64,7 +66,7 @@ def stored_topic(
         read: its segments.
         table: finds the head of a segment's table; None: the catalog is away.
         store: has the recorded state, and batches of segments that wait.
-        grace: `mass_delete_grace`, seconds.
+        settings: have the topic's retention and the grace of mass deletes.
     """
     states: dict[int, PartState] | None = None
     facts: TableFacts | None = None
@@ -79,7 +81,9 @@ def stored_topic(
             problem, states = problem_of(error), None
     complete = len(read.segments) == read.listed
     try:
-        partitions = stored_partitions(read.segments, states, head.files if head is not None else (), complete=complete)
+        policy = policy_at(settings.rule(read.topic).table_retention, int(time.time() * 1000))
+        files = head.files if head is not None else ()
+        partitions = stored_partitions(read.segments, states, files, policy, complete=complete)
     except (BridgeError, SegmentError) as error:
         read.damaged.append((read.topic, problem_of(error)))
         partitions = stored_partitions(read.segments, None, complete=complete)
@@ -92,7 +96,7 @@ def stored_topic(
         quarantined_key=missing.quarantined_key,
         verbatim=missing.verbatim,
         verbatim_key=missing.verbatim_key,
-        held=_held(read, grace) if complete else (),
+        held=_held(read, settings.mass_delete_grace) if complete else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
         damaged=tuple(read.damaged),

@@ -14,7 +14,7 @@ import numpy as np
 from converter.types import Cause
 from iceberg_catalog.livefiles import Head, normal_path
 from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Segment
+from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
 from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
@@ -24,6 +24,7 @@ def stored_partitions(
     segments: Sequence[KnownSegment],
     states: Mapping[int, PartState] | None,
     files: Iterable[LiveFile] = (),
+    policy: Policy | None = None,
     *,
     complete: bool = True,
     planned: bool = False,
@@ -35,6 +36,7 @@ def stored_partitions(
         states: recorded with the table's head, empty when there is no table yet; None: not known, so nothing is said
             of publishing.
         files: live files of the head.
+        policy: what the publisher does with rows that Kafka's retention deleted; None: it follows.
         complete: every index of the topic was read, else the newest ones; gaps are not looked for then.
         planned: the states are what a plan has just made of these segments; it is not made again.
 
@@ -59,7 +61,7 @@ def stored_partitions(
                 state = state if min(known.key.last for known in group) < state.frontier else None
             reached = None if state is None else state.frontier
             if state is not None and not planned:
-                reached = _publishable(group, live, state, of_partition[number])
+                reached = _publishable(group, state, of_partition[number], policy or Follow())
             found[number] = _partition(live, state, reached, gaps_between(group) if complete else ())
     return found
 
@@ -114,14 +116,12 @@ def _highest(keys: Iterable[IndexKey]) -> str | None:
     return str(max(keys, key=lambda key: key.last, default="")) or None
 
 
-def _publishable(
-    group: Sequence[KnownSegment], live: Sequence[KnownSegment], state: PartState, files: Sequence[LiveFile]
-) -> int:
+def _publishable(group: Sequence[KnownSegment], state: PartState, files: Sequence[LiveFile], policy: Policy) -> int:
     """The frontier that the publisher's next run reaches."""
-    if all(known.key.last < state.frontier for known in live):
+    if all(known.key.last < state.frontier for known in group):
         return state.frontier
     inputs = [known.segment for known in group if known.segment is not None]
-    return plan(inputs, files, state, Follow(), relisted=True).state.frontier
+    return plan(inputs, files, state, policy, relisted=True).state.frontier
 
 
 def _partition(

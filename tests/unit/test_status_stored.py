@@ -8,7 +8,7 @@ from dataclasses import replace
 from converter.index_model import StoredObject
 from converter.types import Cause
 from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import PartState, Runs, Segment, SegmentState
+from iceberg_catalog.plan_types import Keep, PartState, Runs, Segment, SegmentState
 from rsm_bridge.known_segments import Deletion, KnownSegment, SegmentCounts
 from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition
@@ -74,6 +74,13 @@ def test_what_the_next_run_would_publish() -> None:
     assert (found.publishable_end, found.unpublished_ms) == (20, 10_000)
     after = only([known(seg("a", plain(0, 9))), known(seg("b", plain(10, 19)))], published_to(10), planned=True)
     assert after.publishable_end == 10  # the publisher has just planned: it is not asked again
+
+
+def test_an_archive_publishes_what_retention_deleted_first() -> None:
+    deleted = known(seg("a", plain(0, 9), state=SegmentState.DELETED))
+    segments = [deleted, known(seg("b", plain(10, 19)))]
+    kept = stored_partitions(segments, {0: published_to(0)}, (), Keep())[0]
+    assert (kept.publishable_end, kept.unpublished_ms) == (20, 10_000)
 
 
 def test_before_the_first_commit_everything_waits() -> None:
