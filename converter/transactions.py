@@ -17,6 +17,7 @@ at all is normal: no abort.)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -83,17 +84,39 @@ def _decide(
 
 def _parse_aborted(data: bytes) -> Int64Array | None:
     """(n, 3) as _decide() wants it; None where the file is damaged."""
-    if len(data) % _ABORTED_TXN_DTYPE.itemsize or len(data) > limits.TRANSACTION_FILE_BYTES_MAX:
+    table = _entries(data)
+    if table is None:
         return None
-    entries = np.frombuffer(data, dtype=_ABORTED_TXN_DTYPE)
-    if (entries["version"] != 0).any() or (entries["first"] > entries["last"]).any():
-        return None
-    table = np.column_stack([entries[name].astype(np.int64) for name in ("producer_id", "first", "last")])
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
     for producer in np.unique(table[:, 0]).tolist():
         mine = table[:, 0] == producer
         table[mine, 2] = np.maximum.accumulate(table[mine, 2])
     return np.ascontiguousarray(table)
+
+
+def later_aborts(indexes: Sequence[bytes]) -> Int64Array:
+    """What transaction indexes of later segments list, shape (n, 3): producer id, first offset, last offset, inclusive.
+
+    A file that still grows may end with a cut entry, which is left out. A damaged file ends the list: the decisions
+    behind it would have a hole. Never raises for bad bytes; work is linear in the bytes.
+    """
+    tables = [_NO_ABORTS]
+    for data in indexes:
+        entries = _entries(data[: len(data) - len(data) % _ABORTED_TXN_DTYPE.itemsize])
+        if entries is None:
+            break
+        tables.append(entries)
+    return np.concatenate(tables)
+
+
+def _entries(data: bytes) -> Int64Array | None:
+    """(n, 3) as in the file; None where it is damaged."""
+    if len(data) % _ABORTED_TXN_DTYPE.itemsize or len(data) > limits.TRANSACTION_FILE_BYTES_MAX:
+        return None
+    entries = np.frombuffer(data, dtype=_ABORTED_TXN_DTYPE)
+    if (entries["version"] != 0).any() or (entries["first"] > entries["last"]).any():
+        return None
+    return np.column_stack([entries[name].astype(np.int64) for name in ("producer_id", "first", "last")])
 
 
 def _parse_snapshot(data: bytes) -> Int64Array | None:

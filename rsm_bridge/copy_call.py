@@ -19,6 +19,7 @@ from grpc import aio
 
 from converter.errors import SegmentError
 from converter.index_model import Directory
+from converter.transactions import later_aborts
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
 from rsm_bridge.errors import BridgeError
@@ -79,6 +80,8 @@ class CopyCall:
         structlog.contextvars.bind_contextvars(
             topic=first.segment.topic, partition=first.segment.partition, segment=first.segment.segment_id.hex()
         )
+        if first.later:
+            structlog.contextvars.bind_contextvars(later_aborts=len(later_aborts(first.later)))
         heartbeats = asyncio.ensure_future(self._heartbeats())
         try:
             with self.copier.running.of(first.segment.segment_id):

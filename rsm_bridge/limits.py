@@ -16,6 +16,8 @@ FRAME_BYTES_MAX = MIB + 64 * KIB
 INDEX_FILE_BYTES_MAX = 32 * MIB
 MESSAGE_BYTES_MAX = INDEX_FILE_BYTES_MAX + 64 * KIB
 LEADER_EPOCHS_MAX = 100_000
+LATER_INDEXES_MAX = 32  # transaction indexes of later segments that come with a copy
+LATER_INDEX_BYTES_MAX = 256 * KIB  # of all of them together
 NAME_CHARS_MAX = 1024
 SEGMENT_BYTES_MAX = 2**31 - 1  # Kafka's segment.bytes is an int32
 

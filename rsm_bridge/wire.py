@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -20,6 +21,8 @@ from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import (
     FRAME_BYTES_MAX,
     INDEX_FILE_BYTES_MAX,
+    LATER_INDEX_BYTES_MAX,
+    LATER_INDEXES_MAX,
     LEADER_EPOCHS_MAX,
     NAME_CHARS_MAX,
     SEGMENT_BYTES_MAX,
@@ -35,9 +38,14 @@ Field = int | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first message of a copy."""
+    """The first message of a copy.
+
+    `later` are transaction indexes of later segments of the partition, ascending, their checksums already compared;
+    the last entry of each may be cut.
+    """
 
     segment: SegmentMetadata
+    later: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +159,8 @@ def parse_copy_request(data: bytes) -> CopyMessage:
         raise _bad("a copy message holds exactly one of start, file, end or a frame")
     if 1 in found:
         start = parse(rsm_pb2.CopyStart(), bytes(_payload(found, 1)))
-        return Start(segment_metadata(start.segment))
+        segment = segment_metadata(start.segment)
+        return Start(segment, _later(start.later_transaction_indexes, segment.end_offset))
     if 2 in found:
         return _file(fields(_payload(found, 2)))
     if 3 in found:
@@ -160,6 +169,19 @@ def parse_copy_request(data: bytes) -> CopyMessage:
     if not 0 < len(frame.data) <= FRAME_BYTES_MAX:
         raise _bad(f"a frame holds 1 to {FRAME_BYTES_MAX} bytes, not {len(frame.data)}")
     return frame
+
+
+def _later(indexes: Sequence[rsm_pb2.LaterTransactionIndex], end_offset: int) -> tuple[bytes, ...]:
+    size = sum(len(index.data) for index in indexes)
+    if len(indexes) > LATER_INDEXES_MAX or size > LATER_INDEX_BYTES_MAX:
+        raise _bad(f"{len(indexes)} later transaction indexes of {size} bytes are too many")
+    for index in indexes:
+        if index.base_offset <= end_offset:
+            raise _bad("later_transaction_indexes are not ascending above end_offset")
+        end_offset = index.base_offset
+        if crc32c.crc32c(index.data) != index.data_crc32c:
+            raise BridgeError("damaged_in_transit", f"the transaction index at {end_offset} fails its checksum")
+    return tuple([index.data for index in indexes])
 
 
 def _file(found: dict[int, Field]) -> File:

@@ -77,10 +77,22 @@ class CopyRequest(_message.Message):
     def __init__(self, start: _Optional[_Union[CopyStart, _Mapping]] = ..., file: _Optional[_Union[IndexFile, _Mapping]] = ..., end: _Optional[_Union[CopyEnd, _Mapping]] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ..., data_crc32c: _Optional[int] = ...) -> None: ...
 
 class CopyStart(_message.Message):
-    __slots__ = ("segment",)
+    __slots__ = ("segment", "later_transaction_indexes")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    LATER_TRANSACTION_INDEXES_FIELD_NUMBER: _ClassVar[int]
     segment: SegmentMetadata
-    def __init__(self, segment: _Optional[_Union[SegmentMetadata, _Mapping]] = ...) -> None: ...
+    later_transaction_indexes: _containers.RepeatedCompositeFieldContainer[LaterTransactionIndex]
+    def __init__(self, segment: _Optional[_Union[SegmentMetadata, _Mapping]] = ..., later_transaction_indexes: _Optional[_Iterable[_Union[LaterTransactionIndex, _Mapping]]] = ...) -> None: ...
+
+class LaterTransactionIndex(_message.Message):
+    __slots__ = ("base_offset", "data", "data_crc32c")
+    BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    DATA_CRC32C_FIELD_NUMBER: _ClassVar[int]
+    base_offset: int
+    data: bytes
+    data_crc32c: int
+    def __init__(self, base_offset: _Optional[int] = ..., data: _Optional[bytes] = ..., data_crc32c: _Optional[int] = ...) -> None: ...
 
 class IndexFile(_message.Message):
     __slots__ = ("type", "data", "data_crc32c")

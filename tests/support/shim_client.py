@@ -36,6 +36,7 @@ class Segment:
     files: Mapping[IndexType, bytes] = field(default_factory=dict)
     custom_metadata: bytes = b""
     cluster: str = "test"
+    later: tuple[tuple[int, bytes], ...] = ()  # transaction indexes of later segments, by base offset
 
     def message(self) -> rsm_pb2.SegmentMetadata:
         return rsm_pb2.SegmentMetadata(
@@ -175,7 +176,11 @@ class ShimClient:
 
 def copy_messages(segment: Segment) -> Iterator[bytes]:
     """All messages of a copy, in order."""
-    start = rsm_pb2.CopyStart(segment=segment.message())
+    later = [
+        rsm_pb2.LaterTransactionIndex(base_offset=base, data=data, data_crc32c=crc32c(data))
+        for base, data in segment.later
+    ]
+    start = rsm_pb2.CopyStart(segment=segment.message(), later_transaction_indexes=later)
     yield rsm_pb2.CopyRequest(start=start).SerializeToString()
     for kind, data in segment.files.items():
         file = rsm_pb2.IndexFile(type=int(kind), data=data, data_crc32c=crc32c(data))

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from converter.types import IndexType
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.limits import FRAME_BYTES_MAX, INDEX_FILE_BYTES_MAX, NAME_CHARS_MAX
+from rsm_bridge.limits import (
+    FRAME_BYTES_MAX,
+    INDEX_FILE_BYTES_MAX,
+    LATER_INDEX_BYTES_MAX,
+    LATER_INDEXES_MAX,
+    NAME_CHARS_MAX,
+)
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.wire import End, File, Frame, Start, fields, parse, parse_copy_request, segment_metadata
 
@@ -86,6 +92,25 @@ def test_start_and_end() -> None:
     assert [(run.epoch, run.start_offset) for run in start.segment.leader_epochs] == [(0, 0), (4, 120)]
     end = rsm_pb2.CopyRequest(end=rsm_pb2.CopyEnd(size_bytes=1 << 30)).SerializeToString()
     assert parse_copy_request(end) == End(1 << 30)
+
+
+def later(*files: tuple[int, bytes]) -> bytes:
+    indexes = [rsm_pb2.LaterTransactionIndex(base_offset=at, data=d, data_crc32c=crc32c.crc32c(d)) for at, d in files]
+    start = rsm_pb2.CopyStart(segment=metadata(), later_transaction_indexes=indexes)
+    return rsm_pb2.CopyRequest(start=start).SerializeToString()
+
+
+def test_later_transaction_indexes() -> None:
+    start = parse_copy_request(later((200, b"a" * 34), (300, b""), (301, b"cut")))
+    assert isinstance(start, Start)
+    assert start.later == (b"a" * 34, b"", b"cut")
+    largest = [(200 + number, bytes(LATER_INDEX_BYTES_MAX // LATER_INDEXES_MAX)) for number in range(LATER_INDEXES_MAX)]
+    assert isinstance(parse_copy_request(later(*largest)), Start)
+    refused(later(*largest, (999, b"")), "too many")
+    refused(later((200, bytes(LATER_INDEX_BYTES_MAX + 1))), "too many")
+    refused(later((199, b"x")), "not ascending above end_offset")
+    refused(later((300, b"x"), (300, b"x")), "not ascending")
+    refused(later((300, b"wxyz")).replace(b"wxyz", b"wxyy"), "at 300", "damaged_in_transit")
 
 
 def test_fields_of_other_numbers_are_skipped() -> None:

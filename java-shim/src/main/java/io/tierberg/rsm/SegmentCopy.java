@@ -59,7 +59,12 @@ final class SegmentCopy implements AutoCloseable {
         try {
             log = open(data.logSegment());
             size = log.size();
-            head.add(CopyRequest.newBuilder().setStart(CopyStart.newBuilder().setSegment(segment)).build());
+            CopyStart.Builder start = CopyStart.newBuilder().setSegment(segment);
+            if (config.peekLaterTxnIndexes()) {
+                start.addAllLaterTransactionIndexes(
+                    LaterTransactionIndexes.read(data.logSegment(), segment.getEndOffset()));
+            }
+            head.add(CopyRequest.newBuilder().setStart(start).build());
             addFile(IndexType.OFFSET, data.offsetIndex());
             addFile(IndexType.TIMESTAMP, data.timeIndex());
             addFile(IndexType.PRODUCER_SNAPSHOT, data.producerSnapshotIndex());

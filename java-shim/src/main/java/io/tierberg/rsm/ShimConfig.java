@@ -20,6 +20,7 @@ import org.apache.kafka.common.config.ConfigException;
  * @param target the bridges
  * @param clusterName name under which the bridge files this cluster's topics
  * @param tls PEM files, or null for plaintext
+ * @param peekLaterTxnIndexes whether a copy also carries the transaction indexes of later segments
  * @param connectTimeoutMs longest TCP connect, and the pause before a bridge that is down is tried again
  * @param dnsIntervalMs time between two look-ups of a {@code dns:///} target
  * @param failoverPercent share of a deadline after which a silent bridge is left for the next
@@ -29,9 +30,9 @@ import org.apache.kafka.common.config.ConfigException;
  * @param fetchFrameTimeoutMs longest wait for a further frame
  * @param deleteTimeoutMs deadline of a delete
  */
-record ShimConfig(Target target, String clusterName, Tls tls, int connectTimeoutMs, int dnsIntervalMs,
-                  int failoverPercent, int copyStallTimeoutMs, int copyProgressTimeoutMs, int fetchFirstByteTimeoutMs,
-                  int fetchFrameTimeoutMs, int deleteTimeoutMs) {
+record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterTxnIndexes, int connectTimeoutMs,
+                  int dnsIntervalMs, int failoverPercent, int copyStallTimeoutMs, int copyProgressTimeoutMs,
+                  int fetchFirstByteTimeoutMs, int fetchFrameTimeoutMs, int deleteTimeoutMs) {
 
     static final String TARGET = "bridge.target";
     static final String DNS_INTERVAL = "bridge.dns.interval.ms";
@@ -42,6 +43,7 @@ record ShimConfig(Target target, String clusterName, Tls tls, int connectTimeout
     static final String TLS_CERTIFICATE = "bridge.tls.certificate.file";
     static final String TLS_KEY = "bridge.tls.key.file";
     static final String TLS_SERVER_NAME = "bridge.tls.server.name";
+    static final String PEEK_LATER_TXN_INDEXES = "peek.later.txn.indexes";
     static final String CONNECT_TIMEOUT = "connect.timeout.ms";
     static final String COPY_STALL_TIMEOUT = "copy.stall.timeout.ms";
     static final String COPY_PROGRESS_TIMEOUT = "copy.progress.timeout.ms";
@@ -73,6 +75,8 @@ record ShimConfig(Target target, String clusterName, Tls tls, int connectTimeout
             "PEM file with the unencrypted PKCS#8 key of the certificate. Re-read when it changes.")
         .define(TLS_SERVER_NAME, Type.STRING, "", Importance.LOW,
             "Name the bridge's certificate must carry, when it is not the host of " + TARGET + ".")
+        .define(PEEK_LATER_TXN_INDEXES, Type.BOOLEAN, false, Importance.LOW,
+            "Whether a copy also sends the transaction indexes of later segments that lie in the segment's folder.")
         .define(CONNECT_TIMEOUT, Type.INT, 3_000, TIMEOUT, Importance.LOW,
             "Longest TCP connect; also the pause before a bridge that is down is tried again, in ms.")
         .define(COPY_STALL_TIMEOUT, Type.INT, 30_000, TIMEOUT, Importance.LOW,
@@ -119,8 +123,8 @@ record ShimConfig(Target target, String clusterName, Tls tls, int connectTimeout
     static ShimConfig parse(Map<String, ?> properties) {
         Map<String, Object> values = DEFINITION.parse(properties);
         return new ShimConfig(target((String) values.get(TARGET)), (String) values.get(CLUSTER_NAME), tls(values),
-            (int) values.get(CONNECT_TIMEOUT), (int) values.get(DNS_INTERVAL),
-            (int) values.get(FAILOVER_PERCENT), (int) values.get(COPY_STALL_TIMEOUT),
+            (boolean) values.get(PEEK_LATER_TXN_INDEXES), (int) values.get(CONNECT_TIMEOUT),
+            (int) values.get(DNS_INTERVAL), (int) values.get(FAILOVER_PERCENT), (int) values.get(COPY_STALL_TIMEOUT),
             (int) values.get(COPY_PROGRESS_TIMEOUT), (int) values.get(FETCH_FIRST_BYTE_TIMEOUT),
             (int) values.get(FETCH_FRAME_TIMEOUT), (int) values.get(DELETE_TIMEOUT));
     }

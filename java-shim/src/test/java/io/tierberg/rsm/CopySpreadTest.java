@@ -71,6 +71,12 @@ class CopySpreadTest {
         }
     }
 
+    /** Stops a bridge, and gives the end of its connections the time to arrive. */
+    private void away(int number) throws InterruptedException {
+        fakes.list.get(number).close();
+        Thread.sleep(300);
+    }
+
     @Test
     void aCopyGoesToTheBridgeWithTheFewest() throws Exception {
         for (int number = 0; number < 3; number++) {
@@ -107,7 +113,7 @@ class CopySpreadTest {
 
     @Test
     void aBridgeThatIsAwayCostsACopyNothing() throws Exception {
-        fakes.list.get(0).close();
+        away(0);
         byte[] log = Shim.random(3_000_000, 2);
         LogSegmentData data = Shim.files(folder, log, true);
         for (int i = 0; i < 5; i++) {
@@ -115,10 +121,10 @@ class CopySpreadTest {
         }
         assertEquals(List.of(1, 1, 1, 1, 1), begun);
         assertArrayEquals(log, fakes.list.get(1).recorded.log.toByteArray());
-        fakes.list.get(1).close();
+        away(1);
         assertEquals(40, copy(fakes.segmentOf(0, 1, 2), data).length);
         assertEquals(2, begun.get(5));
-        fakes.list.get(2).close();
+        away(2);
         RemoteStorageException e = assertThrows(RemoteStorageException.class,
             () -> copy(fakes.segmentOf(0, 1, 2), data));
         assertTrue(e.getMessage().contains("UNAVAILABLE"), e.getMessage());

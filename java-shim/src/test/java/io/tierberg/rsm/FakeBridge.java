@@ -29,6 +29,7 @@ import io.tierberg.rsm.proto.FetchIndexRequest;
 import io.tierberg.rsm.proto.FetchSegmentRequest;
 import io.tierberg.rsm.proto.Heartbeat;
 import io.tierberg.rsm.proto.IndexType;
+import io.tierberg.rsm.proto.LaterTransactionIndex;
 import io.tierberg.rsm.proto.Restart;
 import io.tierberg.rsm.proto.SegmentMetadata;
 
@@ -37,6 +38,7 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.EnumMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
@@ -213,6 +215,7 @@ final class FakeBridge implements AutoCloseable {
         final Map<IndexType, byte[]> files = new EnumMap<>(IndexType.class);
         final ByteArrayOutputStream log = new ByteArrayOutputStream();
         volatile SegmentMetadata segment;
+        volatile List<LaterTransactionIndex> later;
         volatile String wrong;
         int passes = 1;
         int largestFrame;
@@ -225,6 +228,8 @@ final class FakeBridge implements AutoCloseable {
         public void onNext(CopyRequest message) {
             if (message.hasStart()) {
                 segment = message.getStart().getSegment();
+                later = message.getStart().getLaterTransactionIndexesList();
+                later.forEach(index -> check(index.getData(), index.getDataCrc32C()));
             } else if (message.hasFile()) {
                 check(message.getFile().getData(), message.getFile().getDataCrc32C());
                 files.put(message.getFile().getType(), message.getFile().getData().toByteArray());

@@ -45,6 +45,7 @@ class ShimConfigTest {
         assertEquals(new ShimConfig.Target(false, List.of(new ShimConfig.Address("b", 1))), config.target());
         assertEquals("c", config.clusterName());
         assertNull(config.tls());
+        assertFalse(config.peekLaterTxnIndexes());
         assertEquals(3_000, config.connectTimeoutMs());
         assertEquals(30_000, config.dnsIntervalMs());
         assertEquals(40, config.failoverPercent());
