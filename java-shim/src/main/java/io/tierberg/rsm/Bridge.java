@@ -62,7 +62,7 @@ final class Bridge {
         return name;
     }
 
-    /** Rendezvous hashing: of all bridges the one with the highest weight has the segment (Thaler, Ravishankar 1998). */
+    /** Rendezvous hashing (Thaler, Ravishankar 1998): of all bridges the one with the highest weight has the segment. */
     long weight(Uuid segment) {
         return mixed(mixed(nameHash ^ segment.getMostSignificantBits()) ^ segment.getLeastSignificantBits());
     }

@@ -118,8 +118,8 @@ class DeleteAndLifecycleTest {
                 manager.deleteLogSegmentData(Shim.segment(1, Uuid.randomUuid()));
                 streams.add(manager.fetchLogSegment(Shim.segment(1, Uuid.randomUuid()), 0));
             }
-            Set<String> ours = Thread.getAllStackTraces().keySet().stream().filter(t -> t.getName().startsWith("tierberg"))
-                .map(thread -> {
+            Set<String> ours = Thread.getAllStackTraces().keySet().stream()
+                .filter(thread -> thread.getName().startsWith("tierberg")).map(thread -> {
                     assertTrue(thread.isDaemon(), thread.getName());
                     return thread.getName();
                 }).collect(Collectors.toCollection(TreeSet::new));
