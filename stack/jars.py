@@ -33,6 +33,11 @@ def spark_jars() -> Path:
     return _fetch("spark-pom.xml", "spark-4.1", "")
 
 
+def spark_s3_jars() -> Path:
+    """The folder with what Spark needs for tables in S3 too. Raises StackError when it cannot be fetched."""
+    return _fetch("spark-s3-pom.xml", "spark-s3-1.12.0", "")
+
+
 def rest_catalog_jars() -> Path:
     """The folder with Iceberg's reference REST catalog and S3 client. Raises StackError when it cannot be fetched."""
     return _fetch("iceberg-rest-pom.xml", "iceberg-rest-s3-1.11.0", "")

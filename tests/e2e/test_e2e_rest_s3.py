@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.catalogs import CatalogSettings, open_catalog
+from stack.jars import spark_jars, spark_s3_jars
 from stack.lake import BUCKET, Lake
+from stack.ports import LOOPBACK
 from stack.versitygw import can_be_had
 from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
@@ -23,6 +31,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # the first use build
 
 PARTITIONS = (0, 1, 2)
 DELETED_S = 60
+SPARK_S = 300
 TOMBSTONE = b"TBTS"
 
 
@@ -184,3 +193,66 @@ def test_main_job_while_commits_and_replies_get_lost(rest_pair: Pair, catalog: C
     table = catalog.load_table("kafka.storm")
     for snapshot in table.metadata.snapshots:
         table.scan(snapshot_id=snapshot.snapshot_id).to_arrow()
+
+
+def ask_spark(lake: Lake, table: str, folder: Path) -> dict[str, Any]:
+    """Rows and refusals of a Spark session in a zone that is not UTC, through the REST catalog."""
+    jars = [*spark_jars().glob("iceberg-spark-runtime-*.jar"), *spark_s3_jars().glob("*.jar")]
+    catalog = "spark.sql.catalog.lake"
+    given = lake.catalog.client_properties() | {
+        "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        "client.region": "us-east-1",
+    }
+    conf = {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.memory": "1g",
+        "spark.local.dir": str(folder),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "Asia/Kolkata",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        **{f"{catalog}.{name}": value for name, value in given.items()},
+    }
+    settings, answer = folder / "settings.json", folder / "answer.json"
+    settings.write_text(json.dumps({"conf": conf, "catalog": "lake", "table": f"kafka.{table}"}))
+    program = Path(__file__).with_name("spark_reader.py")
+    done = subprocess.run(
+        [sys.executable, str(program), str(settings), str(answer)],
+        cwd=folder,
+        env={**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "TZ": "America/New_York"},
+        capture_output=True,
+        text=True,
+        timeout=SPARK_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(answer.read_text()))
+
+
+def test_spark_reads_what_consumers_read_and_may_not_clean_up(
+    rest_pair: Pair, lake: Lake, catalog: Catalog, tmp_path: Path
+) -> None:
+    pair = rest_pair
+    pair.admin.create_topic("engines", partitions=len(PARTITIONS))
+    senders = produce(pair, "engines", 31)
+    wait_tiered(pair, "engines", PARTITIONS)
+    check(pair, catalog, "engines", senders)
+    answer = ask_spark(lake, "engines", tmp_path)
+
+    def unhex(text: str | None) -> bytes | None:
+        return None if text is None else bytes.fromhex(text)
+
+    found: dict[int, dict[int, Rec]] = {partition: {} for partition in PARTITIONS}
+    for partition, offset, timestamp_ms, key, value, size, headers in answer["rows"]:
+        assert offset not in found[partition], f"offset {offset} is there twice"
+        record_headers = tuple((name, unhex(content)) for name, content in headers or ())
+        found[partition][offset] = Rec(unhex(key), unhex(value), record_headers, timestamp_ms)
+        assert size == (None if value is None else len(value) // 2)
+    for partition, sender in senders.items():
+        same(found[partition], sender.log.committed)
+    # Kafka owns these files: Spark's clean-up says no, and nothing is gone.
+    assert all("GC is disabled" in said for said in answer["refused"].values()), answer["refused"]
+    check(pair, catalog, "engines", senders)

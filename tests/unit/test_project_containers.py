@@ -117,6 +117,8 @@ def test_versions_of_compose_are_those_of_the_local_processes() -> None:
     assert services["catalog"]["image"].endswith(f":{iceberg}")
     spark = (ROOT / "stack" / "spark-pom.xml").read_text(encoding="utf-8")
     (runtime,) = re.findall(r"<artifactId>(iceberg-spark-runtime[^<]*)</artifactId>\s*<version>([^<]*)<", spark)
+    s3 = (ROOT / "stack" / "spark-s3-pom.xml").read_text(encoding="utf-8")
+    assert f"<version>{runtime[1]}</version>" in s3
     assert ":".join(runtime) in (ROOT / "stack" / "compose" / "spark-defaults.conf").read_text(encoding="utf-8")
     (locked,) = re.findall(r'name = "pyspark"\nversion = "([^"]*)"', (ROOT / "uv.lock").read_text(encoding="utf-8"))
     assert services["spark"]["image"].startswith(f"apache/spark:{locked}-")
