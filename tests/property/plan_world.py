@@ -216,7 +216,8 @@ class World:
             if key in (one, two):
                 self.pointers[name] = path
                 item = self.kafka.remote[name]
-                item.segment = replace(item.segment, main=FileRef(min(rows), max(rows), runs, len(rows)))
+                # It holds rows of other segments too, so it must never be added as this one's own file.
+                item.segment = replace(item.segment, main=FileRef(-1, max(rows), runs, len(rows)))
         if crash == "pointers swapped":
             return
         del made.files[one], made.files[two]
