@@ -34,7 +34,7 @@ from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource, Wher
 from rsm_bridge.progress_store import head_of, problem_of, read_topics, stored_topic
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import Settings, parse_listen
-from rsm_bridge.store import ObjectStore, first_line
+from rsm_bridge.store import ObjectStore
 
 T = TypeVar("T")
 FindHead = Callable[[KnownSegment], Head | None]
@@ -213,6 +213,6 @@ def _bridge(address: str | None, settings: Settings) -> Problem | None:
                 return None
             return Problem("unavailable", f"the bridge at {address} says that it is not serving")
     except grpc.RpcError as error:
-        return Problem("unavailable", f"no answer from {address}: {first_line(error)}")
+        return Problem("unavailable", f"no answer from {address}: {error.code().name}: {error.details()}")
     except OSError as error:
         return Problem("unavailable", f"no answer from {address}: {error}")

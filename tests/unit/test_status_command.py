@@ -138,6 +138,7 @@ def test_a_bridge_that_is_away(tmp_path: Path, running: Running) -> None:
     (port,) = free_ports(1)
     found = report(tmp_path, bridge=f"127.0.0.1:{port}")
     assert "bridge_away" in codes(found)
+    assert "Connection refused" in str(found)
     assert found["needs_person"]
     assert run(tmp_path, f"127.0.0.1:{port}", accept=("bridge_away",)).exit_code == 0
 
