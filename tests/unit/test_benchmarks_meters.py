@@ -76,11 +76,12 @@ def test_percentiles_and_medians():
 def test_a_child_counts_with_its_parent():
     before = tree_cpu_s(os.getpid())
     subprocess.run(
-        [sys.executable, "-c", "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass"],
+        [sys.executable, "-c", "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"],
         check=True,
         timeout=60,
     )
-    assert tree_cpu_s(os.getpid()) - before >= 0.2
+    # The kernel counts in ticks of 10 ms.
+    assert tree_cpu_s(os.getpid()) - before >= 0.25
 
 
 def test_the_peak_starts_again_after_a_reset():
