@@ -54,7 +54,10 @@ def ensure_table(
             _check_layout(table, value_format)
             return table
         plain = (*levels, table_name(owner.topic))
-        identifier = plain if _load(catalog, plain) is None else (*levels, fallback_name(owner))
+        taken = _load(catalog, plain)
+        if taken is not None and is_owner(taken, owner):
+            continue  # another bridge has created it since
+        identifier = plain if taken is None else (*levels, fallback_name(owner))
         _ensure_namespace(catalog, levels)
         try:
             table = catalog.create_table(

@@ -17,6 +17,7 @@ from pyiceberg.types import LongType, NestedField
 
 from converter.columns import row_schema
 from converter.types import ValueFormat
+from iceberg_catalog import tables
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import TABLE_NAME_CHARS_MAX
@@ -218,11 +219,22 @@ def test_nested_namespaces_and_a_location_of_choice(catalog: Catalog, tmp_path: 
     assert table.location() == place
 
 
+def test_a_table_that_appears_between_two_looks_is_not_taken_for_anothers(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = ensure_table(catalog, owner(), "raw", data_path=DATA)
+    looks = iter([None, created])  # another bridge was faster, right after our first look
+    monkeypatch.setattr(tables, "find_table", lambda *_, **__: next(looks))
+    found = ensure_table(catalog, owner(), "raw", data_path=DATA)
+    assert found.metadata.table_uuid == created.metadata.table_uuid
+    assert len(catalog.list_tables("kafka")) == 1
+
+
 def test_many_bridges_create_one_table(tmp_path: Path) -> None:
     catalogs = [open_catalog(embedded_settings(tmp_path)) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        tables = list(pool.map(lambda c: ensure_table(c, owner(), "raw", data_path=DATA), catalogs))
-    assert len({table.metadata.table_uuid for table in tables}) == 1
+        made = list(pool.map(lambda c: ensure_table(c, owner(), "raw", data_path=DATA), catalogs))
+    assert len({table.metadata.table_uuid for table in made}) == 1
     assert len(catalogs[0].list_tables("kafka")) == 1
 
 
