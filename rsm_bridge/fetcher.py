@@ -174,10 +174,11 @@ class Fetcher:
             self._pools.reading.want(errand)
             self._pools.decoding.want(errand)
 
-        async def load() -> memoryview:
-            return (await self._load(directory, place.block, range(place.chunk, place.chunk + 1), _WANTED))[0]
+        return await self._chunks.get(key, lambda: self._alone(directory, place))
 
-        return await self._chunks.get(key, load)
+    async def _alone(self, directory: Directory, place: ChunkPlace) -> memoryview:
+        """One chunk that somebody waits for, without its neighbours."""
+        return (await self._load(directory, place.block, range(place.chunk, place.chunk + 1), _WANTED))[0]
 
     async def frames(self, segment: SegmentMetadata, start: int, end: int | None) -> AsyncIterator[memoryview]:
         """Payloads of at most 256 KiB, from the batch that contains position `start` to position `end` (inclusive).
@@ -295,8 +296,7 @@ class Fetcher:
                 return (await flight)[number]
             except SegmentError:
                 # Damage in one chunk must not fail its neighbours.
-                alone = range(place.chunk, place.chunk + 1)
-                return (await self._load(directory, place.block, alone, _WANTED))[0]
+                return await self._alone(directory, place)
 
         return part
 

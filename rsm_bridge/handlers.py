@@ -21,12 +21,7 @@ from rsm_bridge.copy_call import Copier, CopyCall
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.fetcher import Fetcher
-from rsm_bridge.limits import (
-    DELETE_SECONDS_MAX,
-    FETCH_CHUNK_BYTES,
-    FETCH_FRAME_BYTES,
-    PROTOCOL_VERSION,
-)
+from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_CHUNK_BYTES, FETCH_FRAME_BYTES, PROTOCOL_VERSION
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.settings import LimitSettings
