@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 import yaml
-from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner, Result
 
 from rsm_bridge.bucket import RULE
 from rsm_bridge.cli import app
 from stack.versitygw import VersityGateway, can_be_had
+from tests.support.s3_server import S3Server, moto_server
 
 OTHERS = {
     "ID": "theirs",
@@ -25,20 +25,20 @@ OTHERS = {
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def s3() -> Iterator[S3Server]:
+    with moto_server() as server:
+        yield server
 
 
 @pytest.fixture
-def client(endpoint: str) -> Iterator[Any]:
-    keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
-    made = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **keys)
-    yield made
-    made.close()
+def endpoint(s3: S3Server) -> str:
+    return s3.endpoint
+
+
+@pytest.fixture
+def client(s3: S3Server) -> Iterator[Any]:
+    with closing(s3.client()) as made:
+        yield made
 
 
 def init(folder: Path, endpoint: str, url: str, *arguments: str, **options: str) -> Result:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +14,9 @@ from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.livefiles import LiveFiles
 from rsm_bridge.verification import verify_store
 from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, segment_of
-
-
-def eventually(check: Callable[[], bool], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < end, "never happened"
-        time.sleep(0.05)
 
 
 def inside_settings(folder: Path) -> Any:

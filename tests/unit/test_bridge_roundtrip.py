@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -16,6 +15,7 @@ from converter.types import IndexType
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.service import Running
 from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, aborted_transaction
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
 
@@ -40,13 +40,6 @@ def shim(bridge: Running) -> Iterator[ShimClient]:
 @pytest.fixture(scope="module")
 def catalog(bridge: Running, folder: Path) -> Catalog:
     return open_catalog(embedded_settings(folder))
-
-
-def eventually(check: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not check():
-        assert time.monotonic() < end, "never happened"
-        time.sleep(0.05)
 
 
 def table_of(catalog: Catalog, topic: str) -> Table | None:

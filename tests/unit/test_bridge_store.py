@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from rsm_bridge import upload as upload_module
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, SettingsError, StoreError
@@ -20,26 +18,24 @@ from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ObjectStore
 from stack.versitygw import VersityGateway, can_be_had
+from tests.support.s3_server import S3Server, moto_server
 
 RACES = [f"race-{number}" for number in range(5)]
 
 
 @pytest.fixture(scope="module")
-def s3_endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def moto() -> Iterator[S3Server]:
+    with moto_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VersityGateway]:
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     if not can_be_had():
         pytest.skip("needs Go, to build the S3 server")
     server = VersityGateway(tmp_path_factory.mktemp("gateway"))
     server.start()
-    yield server
+    yield S3Server(server.endpoint, server.access_key, server.secret_key)
     server.stop()
 
 
@@ -53,31 +49,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
         return open_store(load_settings(None, {"data_dir": tmp_path}))
     if request.param == "memory":
         return open_store(load_settings(None, {"store": {"url": "memory://"}}))
-    if request.param == "gateway":
-        server = request.getfixturevalue("gateway")
-        endpoint, access_key, secret_key = server.endpoint, server.access_key, server.secret_key
-    else:
-        endpoint, access_key, secret_key = request.getfixturevalue("s3_endpoint"), "a", "b"
-    bucket = f"bucket-{os.urandom(4).hex()}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=endpoint,
-        region_name="us-east-1",
-        aws_access_key_id=access_key,
-        aws_secret_access_key=secret_key,
-    )
-    client.create_bucket(Bucket=bucket)
-    client.close()
-    options = {
-        "endpoint": endpoint,
-        "region": "us-east-1",
-        "access_key_id": access_key,
-        "secret_access_key": secret_key,
-        "allow_http": "true",
-    }
+    s3: S3Server = request.getfixturevalue(request.param)
+    url = f"s3://{s3.new_bucket('bucket')}/root"
     # moto is slow on a busy machine; what is tested here is right and wrong, not the time.
     return open_store(
-        load_settings(None, {"store": {"url": f"s3://{bucket}/root", "options": options, "fetch_timeout": "10s"}})
+        load_settings(None, {"store": {"url": url, "options": s3.store_options(), "fetch_timeout": "10s"}})
     )
 
 

@@ -6,23 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 from pyiceberg.catalog.glue import GlueCatalog
 
 from iceberg_catalog.catalogs import CatalogSettings, open_catalog
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.tables import ensure_table
+from tests.support.s3_server import moto_server
 from tests.unit.catalog_support import OWNER, STATE, Place
 
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with moto_server() as server:
+        yield server.endpoint
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,17 +10,9 @@ from typer.testing import CliRunner
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.cli import app
 from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
-
-WAIT_SECONDS = 30.0
-
-
-def wait_for(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + WAIT_SECONDS
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_a_mass_delete_is_held_shown_and_undone_while_the_bridge_runs(tmp_path: Path) -> None:
@@ -42,17 +32,17 @@ def test_a_mass_delete_is_held_shown_and_undone_while_the_bridge_runs(tmp_path: 
         first = shim.copied(segment_of(log))
         more = LogBuilder(next_offset=log.next_offset).fill(batches=2, records=10)
         second = shim.copied(replace(segment_of(more), topic_id=first.topic_id))
-        wait_for(lambda: rows() == 50)
+        eventually(lambda: rows() == 50)
         shim.delete(first)
         shim.delete(second)
-        wait_for(lambda: rows() == 0)
-        wait_for(lambda: (held("segments"), held("rows")) == (2, 50))
+        eventually(lambda: rows() == 0)
+        eventually(lambda: (held("segments"), held("rows")) == (2, 50))
         done = CliRunner().invoke(app, ["undelete", "orders", "--data-dir", str(tmp_path)])
         assert done.exit_code == 0, done.output
         assert rows() == 50
         last = LogBuilder(next_offset=more.next_offset).fill(batches=1, records=10)
         third = shim.copied(replace(segment_of(last), topic_id=first.topic_id))
-        wait_for(lambda: rows() == 60)
-        wait_for(lambda: held("segments") == 0)
+        eventually(lambda: rows() == 60)
+        eventually(lambda: held("segments") == 0)
         shim.delete(third)  # retention goes on: everything below goes with it
-        wait_for(lambda: rows() == 0)
+        eventually(lambda: rows() == 0)

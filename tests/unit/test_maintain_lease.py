@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
 
 from rsm_bridge.errors import StoreError
 from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ObjectStore
+from tests.support.s3_server import S3Server, moto_server
 
 KEY = lease_key("0" * 32)
 TTL = 30.0
@@ -34,33 +32,19 @@ class Clock:
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def s3() -> Iterator[S3Server]:
+    with moto_server() as server:
+        yield server
 
 
 @pytest.fixture(params=["folder", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     if request.param == "folder":
         return open_store(load_settings(None, {"data_dir": tmp_path}))
-    url = request.getfixturevalue("endpoint")
-    keys = {"region_name": "us-east-1", "aws_access_key_id": "a", "aws_secret_access_key": "b"}
-    bucket = f"lease-{os.urandom(4).hex()}"
-    client = boto3.client("s3", endpoint_url=url, **keys)
-    client.create_bucket(Bucket=bucket)
-    client.close()
-    options = {
-        "endpoint": url,
-        "region": "us-east-1",
-        "access_key_id": "a",
-        "secret_access_key": "b",
-        "allow_http": "true",
-    }
+    s3: S3Server = request.getfixturevalue("s3")
+    url = f"s3://{s3.new_bucket('lease')}"
     return open_store(
-        load_settings(None, {"store": {"url": f"s3://{bucket}", "options": options, "fetch_timeout": "10s"}})
+        load_settings(None, {"store": {"url": url, "options": s3.store_options(), "fetch_timeout": "10s"}})
     )
 
 

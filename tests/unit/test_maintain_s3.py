@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.livefiles import LiveFiles
@@ -18,34 +15,20 @@ from rsm_bridge.retention import follow_kafka
 from rsm_bridge.settings import load_settings
 from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
 from rsm_bridge.undelete import undelete
+from tests.support.s3_server import S3Server, moto_server
 from tests.unit.maintain_support import NAMESPACE, World
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+def s3() -> Iterator[S3Server]:
+    with moto_server() as server:
+        yield server
 
 
 @pytest.fixture
-def world(endpoint: str, tmp_path: Path) -> World:
-    bucket = f"maintain-{os.urandom(4).hex()}"
-    client = boto3.client(
-        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b"
-    )
-    client.create_bucket(Bucket=bucket)
-    client.close()
-    options = {
-        "endpoint": endpoint,
-        "region": "us-east-1",
-        "access_key_id": "a",
-        "secret_access_key": "b",
-        "allow_http": "true",
-    }
-    store = {"url": f"s3://{bucket}/root", "options": options, "fetch_timeout": "10s"}
+def world(s3: S3Server, tmp_path: Path) -> World:
+    url = f"s3://{s3.new_bucket('maintain')}/root"
+    store = {"url": url, "options": s3.store_options(), "fetch_timeout": "10s"}
     return World(open_store(load_settings(None, {"store": store})), open_catalog(embedded_settings(tmp_path)))
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -22,6 +20,7 @@ from rsm_bridge.probes import Probes
 from stack.ports import accepts, free_ports
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
+from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
 
@@ -47,13 +46,6 @@ def gauges(address: str | None, name: str) -> dict[tuple[str, ...], float]:
         for sample in family.samples
         if sample.name == name
     }
-
-
-def eventually(probe: Callable[[], Any], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not probe():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def with_page(tmp_path: Path, **changes: Any) -> Any:
