@@ -1,0 +1,54 @@
+"""Which JDK is taken, and what is said when none fits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stack.errors import StackError
+from stack.jdk import VARIABLE, java
+
+
+def jdk(folder: Path, version: str) -> Path:
+    home = folder / f"jdk-{version}"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin" / "java").touch()
+    (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return home
+
+
+def test_the_variable_comes_first_and_is_believed(tmp_path: Path) -> None:
+    jdk(tmp_path, "24.0.1")
+    named = jdk(tmp_path / "elsewhere", "25.0.3")
+    assert java(24, {VARIABLE: str(named)}, [tmp_path]) == named / "bin" / "java"
+
+
+def test_a_variable_that_names_an_old_one_is_an_error(tmp_path: Path) -> None:
+    jdk(tmp_path, "25")
+    old = jdk(tmp_path, "17.0.15")
+    with pytest.raises(StackError, match=f"{VARIABLE}=.*no JDK 24"):
+        java(24, {VARIABLE: str(old)}, [tmp_path])
+
+
+def test_java_home_counts_when_it_is_new_enough(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    jdk(place, "25")
+    home = jdk(tmp_path, "26")
+    assert java(24, {"JAVA_HOME": str(home)}, [place]) == home / "bin" / "java"
+    old = jdk(tmp_path, "17")
+    assert java(24, {"JAVA_HOME": str(old)}, [place]) == place / "jdk-25" / "bin" / "java"
+
+
+def test_of_several_the_oldest_that_is_new_enough(tmp_path: Path) -> None:
+    for version in ("9", "17.0.2", "21.0.1", "25"):
+        jdk(tmp_path, version)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "note.txt").touch()
+    assert java(18, {}, [tmp_path / "absent", tmp_path]).parent.parent.name == "jdk-21.0.1"
+
+
+def test_none_fits(tmp_path: Path) -> None:
+    jdk(tmp_path, "17")
+    with pytest.raises(StackError, match=f"JDK 24 or newer is needed: set {VARIABLE}.*{tmp_path}"):
+        java(24, {}, [tmp_path])
