@@ -47,6 +47,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
+from iceberg_catalog import failpoints
 from iceberg_catalog.limits import RELOAD_ATTEMPTS_MAX, RELOAD_PAUSE_MS, SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.livefiles import STATE_KEY, STATE_SHA256, Head
 from iceberg_catalog.snapshots import SnapshotChain, Step
@@ -138,10 +139,12 @@ def commit(
         AssertTableUUID(uuid=head.table.metadata.table_uuid),
         AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head.snapshot_id}),
     )
+    failpoints.hit("before-swap", ".".join(head.table.name()))
     try:
         response = catalog.commit_table(head.table, requirements, _updates(head, chain.snapshots))
     except Exception as error:  # noqa: BLE001 any answer, or none: only the table itself knows
         return _settle(catalog, head, chain, error)
+    failpoints.hit("after-swap", ".".join(head.table.name()))
     with suppress(Exception):  # housekeeping: the commit stands, a leftover metadata.json harms nobody
         _drop_old_metadata(head.table, response)
     table = Table(head.table.name(), response.metadata, response.metadata_location, head.table.io, catalog)

@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveSnapshotsUpdate
 
+from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.state import StateRef
@@ -32,8 +33,10 @@ def expire(catalog: Catalog, head: Head, snapshot_ids: Collection[int]) -> Table
         AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head.snapshot_id}),
     )
     update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(snapshot_ids)})
+    failpoints.hit("before-expire", ".".join(table.name()))
     with suppress(Exception):  # only the table itself says how it ended
         catalog.commit_table(table, requirements, (update,))
+    failpoints.hit("after-expire", ".".join(table.name()))
     with suppress(Exception):
         now = catalog.load_table(table.name())
         same = now.metadata.table_uuid == table.metadata.table_uuid

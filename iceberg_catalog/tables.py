@@ -17,6 +17,7 @@ from pyiceberg.schema import index_by_name
 from pyiceberg.table import Table
 
 from converter.types import ValueFormat
+from iceberg_catalog import failpoints
 from iceberg_catalog import schema as layout
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import CREATE_ATTEMPTS_MAX
@@ -59,6 +60,7 @@ def ensure_table(
             continue  # another bridge has created it since
         identifier = plain if taken is None else (*levels, fallback_name(owner))
         _ensure_namespace(catalog, levels)
+        failpoints.hit("before-table", ".".join(identifier))
         try:
             table = catalog.create_table(
                 identifier,
@@ -70,6 +72,7 @@ def ensure_table(
             )
         except TableAlreadyExistsError:
             continue
+        failpoints.hit("after-table", ".".join(identifier))
         _check_layout(table, value_format)
         return table
     raise CatalogError("owner_mismatch", f"no table name is free for topic {owner.topic} in namespace {namespace}")

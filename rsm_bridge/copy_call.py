@@ -21,6 +21,7 @@ from converter.errors import SegmentError
 from converter.index_model import Directory
 from converter.transactions import later_aborts
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
+from iceberg_catalog import failpoints
 from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.frame_feed import FeedClosedError, FrameFeed
@@ -90,6 +91,7 @@ class CopyCall:
             await self._write(
                 rsm_pb2.CopyResponse(result=rsm_pb2.CopyResult(custom_metadata=custom_metadata(directory)))
             )
+            await failpoints.hit_async("after-answer", first.segment.topic_id.hex())
         finally:
             heartbeats.cancel()
         self.copier.metrics.copy_seconds.observe(time.monotonic() - started)

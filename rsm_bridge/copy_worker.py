@@ -19,8 +19,8 @@ from converter.parser import SegmentParser
 from converter.transactions import Transactions
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from converter.writer import SegmentWriter, WrittenSegment
+from iceberg_catalog import failpoints
 from iceberg_catalog.schema import expected_field_ids
-from rsm_bridge import failpoints
 from rsm_bridge.custom_metadata import CustomMetadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.frame_feed import FrameFeed
@@ -60,12 +60,13 @@ def store_segment(store: ObjectStore, attempt: CopyAttempt) -> Directory:
         Exception: an error of ours; the caller stores the segment verbatim.
     """
     segment = attempt.segment
+    failpoints.hit("copy-start", segment.topic_id.hex())
     attempt_id = new_attempt_id()
     objects = StoredObjects(attempt_id, data_key(segment, attempt_id), kept_key(segment, attempt_id))
     completed: list[str] = []
     try:
         written = _write_objects(store, attempt, objects, completed)
-        failpoints.hit("before-index")
+        failpoints.hit("before-index", objects.data_key)
         attempt.stage = "indexing"
         _check_sizes(store, written.directory)
         _put_index(store, attempt, written.index, completed)
@@ -74,7 +75,7 @@ def store_segment(store: ObjectStore, attempt: CopyAttempt) -> Directory:
         # Objects that no index names; should this fail too, the reclaimer finds them.
         _delete_quietly(store, completed)
         raise
-    failpoints.hit("after-index")
+    failpoints.hit("after-index", objects.data_key)
     return written.directory
 
 
@@ -108,7 +109,7 @@ def _write_objects(
         try:
             for frame in feed.frames(segment.segment_size_bytes):
                 if options.mode == "table":
-                    failpoints.hit("convert")
+                    failpoints.hit("convert", objects.data_key)
                 for step in parser.feed(frame):
                     attempt.give_way()
                     writer.add(step)
@@ -122,8 +123,10 @@ def _write_objects(
             writer.abort()
             raise
         feed.check_cancelled()
-        for upload in (data, kept):
-            _complete(upload, completed)
+        failpoints.hit("data-complete", data.key)
+        _complete(data, completed)
+        failpoints.hit("kept-complete", kept.key)
+        _complete(kept, completed)
     return written
 
 

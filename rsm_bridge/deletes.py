@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from converter.types import SegmentMetadata
+from iceberg_catalog import failpoints
 from rsm_bridge.custom_metadata import decode_custom_metadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.layout import index_key
@@ -42,6 +43,7 @@ class Deleter:
             "withdrawn" if known is None else "deleted", int(time.time() * 1000), segment.topic, segment.cluster_name
         )
         key = str(index_key(segment))
+        failpoints.hit("before-tombstone", key)
         # Kafka names custom metadata for finished copies only: then the index is there.
         if known is None and self.store.put_if_absent(key, stone.encode(), sync=False):
             return "unknown_id"

@@ -19,6 +19,7 @@ from converter.columns import OFFSET, row_schema
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
 from converter.types import ValueFormat
+from iceberg_catalog import failpoints
 from iceberg_catalog.plan_types import Runs
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.layout import DATA_ROOT, new_attempt_id
@@ -124,7 +125,9 @@ def write_derived(
             raise
         if not file.rows:
             return None
+        failpoints.hit("derived-complete", key)
         upload.commit()
+    failpoints.hit("derived-written", key)
     return DerivedFile(key, file.size, footer_metadata(file.footer))
 
 

@@ -16,6 +16,7 @@ import structlog
 from grpc import aio
 
 from converter.types import IndexType, SegmentMetadata
+from iceberg_catalog import failpoints
 from rsm_bridge.call_pool import CallPool
 from rsm_bridge.copy_call import Copier, CopyCall
 from rsm_bridge.deletes import Deleter, Outcome
@@ -84,7 +85,7 @@ class Handlers:
             end = message.end_position if message.HasField("end_position") else None
             structlog.contextvars.bind_contextvars(position=message.start_position)
             frames = self.fetcher.frames(segment, message.start_position, end)
-            return await self._send("fetch", frames, context)
+            return await self._send("fetch", frames, context, segment.topic_id.hex())
 
         await self._guard("fetch", context, serve)
 
@@ -98,7 +99,7 @@ class Handlers:
                 raise BridgeError("bad_request", f"unknown index type {message.type}")
             with self.fetcher.fetching():
                 data = await self.fetcher.index_file(segment, IndexType(message.type))
-            return await self._send("fetch_index", _frames(memoryview(data)), context)
+            return await self._send("fetch_index", _frames(memoryview(data)), context, segment.topic_id.hex())
 
         await self._guard("fetch_index", context, serve)
 
@@ -109,6 +110,7 @@ class Handlers:
             segment = self._bind(parse(rsm_pb2.DeleteSegmentRequest(), request).segment)
             async with asyncio.timeout(DELETE_SECONDS_MAX):
                 outcome = await self.control.submit(self.deleter.delete, segment)
+            await failpoints.hit_async("after-tombstone", segment.topic_id.hex())
             if outcome != "unknown_id":  # nothing of an unknown one is cached
                 self.fetcher.forget(segment.segment_id)
             self.deleted(segment, outcome)
@@ -124,7 +126,9 @@ class Handlers:
         )
         return segment
 
-    async def _send(self, method: str, frames: AsyncIterator[memoryview], context: Context) -> dict[str, object]:
+    async def _send(
+        self, method: str, frames: AsyncIterator[memoryview], context: Context, topic_id: str
+    ) -> dict[str, object]:
         if self._fetches >= self.limits.fetches_max:
             raise BridgeError("overloaded", f"{self._fetches} fetches are open")
         self._fetches += 1
@@ -136,6 +140,7 @@ class Handlers:
                 async for frame in frames:
                     await context.write(fetch_chunk(frame))
                     sent += len(frame)
+                    await failpoints.hit_async("fetch-send", topic_id)
                     if sent >= FETCH_CHUNK_BYTES:
                         waiting.close()
         finally:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.layout import LEASE_ROOT
 from rsm_bridge.limits import LEASE_SECONDS
@@ -82,6 +83,7 @@ class Lease:
             StoreError: the store did not say.
         """
         now = self.clock()
+        failpoints.hit("before-lease", self.key)
         try:
             current = self.store.read(self.key)
         except ObjectNotFoundError:
@@ -116,6 +118,7 @@ class Lease:
         except ObjectNotFoundError:
             return
         if current.data == ours:
+            failpoints.hit("lease-release", self.key)
             self.store.replace(self.key, self._version(_FREE), current.version)
 
     def _may_take(self, current: VersionedBytes, now: float) -> bool:
@@ -135,6 +138,7 @@ class Lease:
 
     def _take(self, mine: bytes, now: float) -> bool:
         self._ours, self._renewed_at = mine, now
+        failpoints.hit("after-lease", self.key)
         return True
 
     @staticmethod

@@ -24,7 +24,7 @@ from pathlib import Path
 import obstore
 from obstore.store import LocalStore
 
-from rsm_bridge import failpoints
+from iceberg_catalog import failpoints
 from rsm_bridge.errors import ObjectNotFoundError, SettingsError
 from rsm_bridge.store import ListedObject, ObjectStore, VersionedBytes, store_errors
 from rsm_bridge.upload import Upload
@@ -101,7 +101,7 @@ class LocalObjectStore(ObjectStore):
 
     def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:
         """See ObjectStore; with `sync`, file and folders are on disk on return."""
-        failpoints.hit("store-put")
+        failpoints.hit("store-put", key)
         with store_errors(key):
             written = self._create(f"{self._folder}/{key}", data)
             if written and sync:
@@ -131,7 +131,7 @@ class LocalObjectStore(ObjectStore):
 
     def replace(self, key: str, data: bytes, version: str) -> bool:
         """See ObjectStore; atomic among the threads of this process and the commands beside it."""
-        failpoints.hit("store-put")
+        failpoints.hit("store-put", key)
         with self._lock, self._swap_lock(key):
             try:
                 current = self.read(key)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 
+from iceberg_catalog import failpoints
 from iceberg_catalog.expire import expire
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.metadata_files import delete_metadata
@@ -67,8 +68,11 @@ class TableMaintenance:
         left.count(tally)
         if dry_run:
             return
+        if left.objects:
+            failpoints.hit("sweep-objects", self.topic_id.hex())
         self.store.delete_many([listed.key for _, listed in left.objects])
-        if head is not None:
+        if head is not None and left.metadata:
+            failpoints.hit("sweep-metadata", self.topic_id.hex())
             delete_metadata(head.table, list(left.metadata))
 
     def head(self) -> Head | None:

@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
+from iceberg_catalog import failpoints
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.metadata_files import delete_metadata, list_metadata
 from iceberg_catalog.names import Owner
@@ -42,7 +43,9 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
     # Taken before the drop: afterwards nothing says where they were.
     metadata = list(list_metadata(table))
     states = list(store.list_after(state_prefix(table.metadata.table_uuid)))
+    failpoints.hit("before-drop", owner.topic_id.hex())
     catalog.drop_table(table.name())
+    failpoints.hit("after-drop", owner.topic_id.hex())
     for listed in states:
         tally.add("state", listed.size)
     store.delete_many([listed.key for listed in states])

@@ -16,6 +16,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from converter.types import ValueFormat
+from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.commit_summary import plan_summary
 from iceberg_catalog.datafile import data_file
@@ -35,7 +36,6 @@ from iceberg_catalog.plan_types import (
 )
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import ensure_table, find_table
-from rsm_bridge import failpoints
 from rsm_bridge.derived import Cut, DerivedFile, write_derived
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, read_footer, read_known
@@ -106,8 +106,10 @@ class TableRun:
         head = self._live.read(table)
         states = self._states(head)
         self._as_of_ms = int(time.time() * 1000)
+        failpoints.hit("head-read", self.topic_id.hex())
         # The listing that counts starts after the head was read (publish rule P2).
         segments = self._list()
+        failpoints.hit("listed", self.topic_id.hex())
         plans = self._plans(segments, head, states, relisted=False)
         if any(item.need_relist for item in plans.values()):
             segments = self._list()
@@ -215,7 +217,7 @@ class TableRun:
         commit_id = uuid.uuid4().hex
         recorded = self._state_objects.put(head.table, states, commit_id)
         swept = self._state_objects.before_commit(head.table)
-        failpoints.hit("before-commit")
+        failpoints.hit("before-commit", self.topic_id.hex())
         outcome = commit(
             self.catalog,
             head,
@@ -226,6 +228,7 @@ class TableRun:
             summary=summary,
         )
         if outcome.kind != "committed" or outcome.table is None:
+            failpoints.hit("refused", self.topic_id.hex())
             raise RetryRunError(f"the commit ended as {outcome.kind}: {outcome.error}")
         self._state_objects.after_commit(outcome.table, swept)
         return self._live.read(outcome.table)

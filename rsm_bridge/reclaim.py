@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 
+from iceberg_catalog import failpoints
 from iceberg_catalog.expire import expire, fence
 from iceberg_catalog.livefiles import Head, normal_path
 from iceberg_catalog.plan_types import PartState, Segment, SegmentState
@@ -251,7 +252,11 @@ class Reclaimer:
                 tally.add("kept", known.kept.size)
             tally.add("tombstone", known.listed.size)
         if not self.dry_run:
+            if stones:
+                failpoints.hit("reclaim-objects", stones[0])
             self.store.delete_many(objects)
+            if stones:
+                failpoints.hit("reclaim-tombstones", stones[0])
             self.store.delete_many(stones)
 
     def _mark(self, key: str) -> bool:
@@ -263,6 +268,7 @@ class Reclaimer:
         if not is_tombstone(current.data):
             return False
         stone = decode_tombstone(current.data)
+        failpoints.hit("reclaim-mark", key)
         return stone.reclaiming or self.store.replace(key, replace(stone, reclaiming=True).encode(), current.version)
 
     def _remove_derived(self, keys: Sequence[str], tally: Tally) -> None:
@@ -272,6 +278,8 @@ class Reclaimer:
                 tally.add("derived", self.store.size(key))
                 found.append(key)
         if not self.dry_run:
+            if found:
+                failpoints.hit("reclaim-derived", found[0])
             self.store.delete_many(found)
             gone = set(found)
             self._left_ms = {path: at for path, at in self._left_ms.items() if stored_key(self.store, path) not in gone}

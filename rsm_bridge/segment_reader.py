@@ -14,6 +14,7 @@ from converter.index import HEADER_SIZE, block_section, decode_block, decode_dir
 from converter.index_model import Block, Directory
 from converter.replay import ReadPlan, plan_read, replay
 from converter.types import IndexType, SegmentMetadata
+from iceberg_catalog import failpoints
 from rsm_bridge.custom_metadata import decode_custom_metadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.layout import index_key
@@ -34,6 +35,7 @@ class StoredChunk:
 
     def decode(self) -> memoryview:
         """The half of :meth:`SegmentReader.chunk` that takes the processor; same errors."""
+        failpoints.hit("fetch-decode", self.directory.metadata.topic_id.hex())
         return replay(self.directory, self.block, self.plan, self.data, self.kept).data
 
 
@@ -53,6 +55,7 @@ class SegmentReader:
         """
         known = decode_custom_metadata(segment.custom_metadata)
         key = str(index_key(segment))
+        failpoints.hit("fetch-open", key)
         try:
             directory = self.directory_at(key, INDEX_HEAD_BYTES if known is None else known.directory_size)
         except ObjectNotFoundError:
@@ -107,6 +110,7 @@ class SegmentReader:
             raise BridgeError("not_found", f"the segment has no {kind.name} index")
         if section.size == 0:
             return b""
+        failpoints.hit("fetch-index", directory.metadata.topic_id.hex())
         data = self.store.get_range(str(index_key(directory.metadata)), section.offset, section.size)
         return section_bytes(section, data)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
 
+from iceberg_catalog import failpoints
 from iceberg_catalog.livefiles import recorded_states
 from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.state import StateRef, encode_state
@@ -39,6 +40,7 @@ class StateObjects:
         """
         data, sha256 = encode_state(states)
         reference = StateRef(state_key(table.metadata.table_uuid, sha256, commit_id), sha256)
+        failpoints.hit("before-state", ".".join(table.name()))
         self.store.put_if_absent(reference.key, data)
         return reference
 
@@ -56,6 +58,8 @@ class StateObjects:
         self._commits += 1
         named = {reference.key for reference in recorded_states(table)}
         unnamed = [key for key in listed if key not in named]
+        if unnamed:
+            failpoints.hit("state-sweep", ".".join(table.name()))
         with contextlib.suppress(BridgeError):
             self.store.delete_many(unnamed)
         return len(unnamed)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-from rsm_bridge import failpoints
+from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.upload import Upload
 
@@ -96,7 +96,7 @@ class ObjectStore:
 
         Durable on return, except that a local store skips its fsync when `sync` is False.
         """
-        failpoints.hit("store-put")
+        failpoints.hit("store-put", key)
         with store_errors(key):
             try:
                 obstore.put(self._uploads, key, data, mode="create", use_multipart=False)
@@ -106,7 +106,7 @@ class ObjectStore:
 
     def replace(self, key: str, data: bytes, version: str) -> bool:
         """Overwrites the object if it still has `version` (from :meth:`read`); False when it changed or went."""
-        failpoints.hit("store-put")
+        failpoints.hit("store-put", key)
         mode: UpdateVersion = {"e_tag": version}
         with store_errors(key):
             try:
@@ -150,7 +150,7 @@ class ObjectStore:
         Raises:
             BridgeError: `corrupt_object` when the object is shorter.
         """
-        failpoints.hit("store-get")
+        failpoints.hit("store-get", key)
         if not ranges:
             return []
         starts = [start for start, _ in ranges]

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
 
+from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change
 from iceberg_catalog.commit_summary import REWIND
 from iceberg_catalog.livefiles import Head
@@ -69,8 +70,11 @@ def undelete(
     lowest = record.widen(_lowest(deleted), frozenset(known.listed.key for known in deleted)).lowest
     if not lowest:
         raise BridgeError("not_found", "no deleted segment of this topic is left in the store")
+    failpoints.hit("undelete-recorded", topic_id.hex())
     back = [known for known in deleted if turn_back(store, known.listed.key)]
+    failpoints.hit("undelete-turned", topic_id.hex())
     states = RestoringRun(store, catalog, topic_id, namespace, retention).restore(lowest).states
+    failpoints.hit("undelete-committed", topic_id.hex())
     record.finish()
     reached = {partition: max(offset, states.get(partition, PartState()).floor) for partition, offset in lowest.items()}
     rows = sum(known.segment.main.rows for known in back if known.segment is not None and known.segment.main)
@@ -92,6 +96,7 @@ def turn_back(store: ObjectStore, key: str) -> bool:
     stone = decode_tombstone(current.data)
     if stone.kind != "deleted" or stone.reclaiming or not stone.index:
         return False
+    failpoints.hit("undelete-turn", key)
     return store.replace(key, stone.index, current.version)
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from iceberg_catalog import failpoints
 from iceberg_catalog.plan_types import PartState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import read_known
@@ -161,6 +162,7 @@ def _bury(store: ObjectStore, index: str) -> bool:
         owner = read_known(store, key, ListedObject(index, len(current.data), 0)).owner
     except ObjectNotFoundError:
         return False
+    failpoints.hit("undelete-undo", index)
     stone = Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster, current.data)
     if not store.replace(index, stone.encode(), current.version):
         raise StoreError(f"{index} changed while it was deleted")

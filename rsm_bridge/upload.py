@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.exceptions import BaseError
 
-from rsm_bridge import failpoints
+from iceberg_catalog import failpoints
 from rsm_bridge.errors import StoreError
 from rsm_bridge.limits import UPLOAD_PART_BYTES, UPLOAD_PARTS_IN_FLIGHT_MAX
 
@@ -55,7 +55,7 @@ class Upload(io.RawIOBase):
 
     def write(self, data: Buffer, /) -> int:
         """Appends bytes; blocks while the parts in flight are at their limit."""
-        failpoints.hit("upload-write")
+        failpoints.hit("upload-write", self.key)
         if self._writer is None:
             raise StoreError(f"{self.key}: the upload has ended")
         view = memoryview(data).cast("B")

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from converter.types import IndexType
-from rsm_bridge import failpoints
+from iceberg_catalog import failpoints
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.service import Running
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
