@@ -41,6 +41,8 @@ FETCH_CHUNK_BYTES_MAX = 1024 * MIB  # one batch may be large; Kafka's batches ar
 DIRECTORY_FRESH_SECONDS = 15.0  # after this a cached directory is compared with the store again
 READ_AHEAD_CHUNKS = 3  # behind the one being sent
 READ_AHEAD_BYTES = 5 * MIB  # read and decoded in one go: four chunks, each a little more than 1 MiB
+FETCH_PATIENCE_SECONDS = 5.0  # what a read gets when the store is slower than `store.fetch_timeout`
+SLOW_STORE_SECONDS = 10.0  # after a read that took longer than that, reads begin with patience
 INDEX_HEAD_BYTES = 256 * KIB  # first read of an index whose directory size is not known
 
 # Control calls.

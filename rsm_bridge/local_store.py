@@ -26,6 +26,7 @@ from obstore.store import LocalStore
 
 from iceberg_catalog import failpoints
 from rsm_bridge.errors import ObjectNotFoundError, SettingsError
+from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.store import ListedObject, ObjectStore, VersionedBytes, store_errors
 from rsm_bridge.upload import Upload
 
@@ -79,7 +80,7 @@ class LocalObjectStore(ObjectStore):
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
         client = LocalStore(self._folder, mkdir=True)
-        super().__init__(client, client, self._folder.as_uri())
+        super().__init__(client, ReadClients(client), self._folder.as_uri())
         self._lock = threading.Lock()
         self._durable_folders: set[Path] = set()
         self._staged = itertools.count(2**32 + secrets.randbits(62))
@@ -93,6 +94,10 @@ class LocalObjectStore(ObjectStore):
             _fsync(folder.parent)
             self._durable_folders.add(folder)
             folder = folder.parent
+
+    def unhurried(self) -> LocalObjectStore:
+        """See ObjectStore; files have no time-outs."""
+        return self
 
     def check(self) -> None:
         """See ObjectStore; a folder that is gone, or whose disk is, does not answer."""

@@ -14,7 +14,9 @@ from obstore.store import MemoryStore, from_url
 
 from iceberg_catalog.redaction import hide
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.limits import FETCH_PATIENCE_SECONDS
 from rsm_bridge.local_store import LocalObjectStore
+from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, StoreSettings
 from rsm_bridge.store import ObjectStore, first_line
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 _CONNECT_FETCH = timedelta(milliseconds=200)
+_CONNECT_PATIENT = timedelta(seconds=2)
 _CONNECT_UPLOAD = timedelta(seconds=5)
 _CLIENT_OPTIONS = frozenset({"allow_http", "allow_invalid_certificates", "root_certificate", "proxy_url"})
 _FLAGS = {"true": True, "false": False}
@@ -41,7 +44,7 @@ def open_store(settings: Settings) -> ObjectStore:
         return _folder(Path(url2pathname(urlsplit(settings.store.url).path)))
     if scheme == "memory":
         memory = MemoryStore()
-        return ObjectStore(memory, memory, "memory://")
+        return ObjectStore(memory, ReadClients(memory), "memory://")
     try:
         return _remote(settings.store)
     except (BaseError, ValueError, TypeError) as error:
@@ -80,8 +83,12 @@ def _remote(settings: StoreSettings) -> ObjectStore:
 
     root_uri = _table_uri(settings.url.rstrip("/"), options)
     uploads = client_with(settings.upload_timeout, _CONNECT_UPLOAD, 5, 2 * settings.upload_timeout)
-    fetches = client_with(settings.fetch_timeout, _CONNECT_FETCH, 2, 2.0)
-    return ObjectStore(uploads, fetches, root_uri)
+    quick = client_with(settings.fetch_timeout, _CONNECT_FETCH, 2, 2.0)
+    patient = None
+    if settings.fetch_timeout < FETCH_PATIENCE_SECONDS:
+        # A refusal is asked again within this time, silence is not.
+        patient = client_with(FETCH_PATIENCE_SECONDS, _CONNECT_PATIENT, 3, FETCH_PATIENCE_SECONDS)
+    return ObjectStore(uploads, ReadClients(quick, patient, settings.fetch_timeout), root_uri)
 
 
 def _table_uri(url: str, options: dict[str, str]) -> str:

@@ -87,8 +87,8 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         fetch_pools = _fetch_pools(settings, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
         running = RunningCopies()
-        publisher = Publisher(settings, store, metrics, logger("publisher"), running)
-        maintainer = Maintainer(settings, store, publisher.open_catalog, metrics, logger("maintain"))
+        publisher = Publisher(settings, store.unhurried(), metrics, logger("publisher"), running)
+        maintainer = Maintainer(settings, store.unhurried(), publisher.open_catalog, metrics, logger("maintain"))
 
         def finished(segment: SegmentMetadata, directory: Directory) -> None:
             _count_copy(metrics, segment, directory)

@@ -86,7 +86,8 @@ class StoreSettings(_Section):
     fetch_timeout: Seconds = Field(
         default=0.4,
         gt=0,
-        description="Time one ranged read may take, with two retries behind it.",
+        description="Time one ranged read may take, with two retries behind it. When the store is slower than that, "
+        "the read is asked once more and has 5 s; its result waits for the broker's next try.",
     )
     upload_timeout: Seconds = Field(
         default=60.0,

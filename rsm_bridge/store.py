@@ -1,8 +1,8 @@
 """The object store, as little of it as the bridge needs.
 
-One class over obstore with two clients: uploads may take long, fetches must answer within what a consumer waits
-(`remote.fetch.max.wait.ms`), and obstore's time-out covers a whole request. All calls block; callers run them in a
-worker thread. A failure is a :class:`~rsm_bridge.errors.StoreError`, a missing object an
+One class over obstore with a client for uploads, which may take long, and others for reads, which should answer within
+what a consumer waits (`remote.fetch.max.wait.ms`): obstore's time-out covers a whole request. All calls block; callers
+run them in a worker thread. A failure is a :class:`~rsm_bridge.errors.StoreError`, a missing object an
 :class:`~rsm_bridge.errors.ObjectNotFoundError`, bytes that are not there `corrupt_object`; nothing else is raised.
 
 `LocalStore` has no compare-and-swap: :class:`rsm_bridge.local_store.LocalObjectStore` emulates it for one process.
@@ -20,6 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.upload import Upload
 
 if TYPE_CHECKING:
@@ -63,12 +64,17 @@ def store_errors(key: str) -> Iterator[None]:
         raise StoreError(f"{key}: {first_line(error)}") from error
 
 
+def _whole(client: Client, key: str) -> VersionedBytes:
+    result = obstore.get(client, key)
+    return VersionedBytes(bytes(result.bytes()), result.meta["e_tag"] or "")
+
+
 class ObjectStore:
     """Objects under one root.
 
     Args:
         uploads: client with long time-outs, for copies, listings and deletes.
-        fetches: client with short ones.
+        reads: clients with short ones.
         root_uri: the root as table metadata names it, without a slash at its end.
 
     Attributes:
@@ -77,10 +83,14 @@ class ObjectStore:
 
     single_process = False
 
-    def __init__(self, uploads: Client, fetches: Client, root_uri: str) -> None:
+    def __init__(self, uploads: Client, reads: ReadClients, root_uri: str) -> None:
         self._uploads = uploads
-        self._fetches = fetches
+        self._reads = reads
         self.root_uri = root_uri
+
+    def unhurried(self) -> ObjectStore:
+        """The same store for work that no consumer waits for: its reads may take as long as uploads."""
+        return ObjectStore(self._uploads, ReadClients(self._uploads), self.root_uri)
 
     def uri(self, key: str) -> str:
         """The object's full name, as the table's metadata has it."""
@@ -118,9 +128,7 @@ class ObjectStore:
     def read(self, key: str) -> VersionedBytes:
         """A whole small object with its version."""
         with store_errors(key):
-            result = obstore.get(self._fetches, key)
-            data = bytes(result.bytes())
-            return VersionedBytes(data, result.meta["e_tag"] or "")
+            return self._reads.ask(lambda client: _whole(client, key))
 
     def size(self, key: str) -> int:
         """Size in bytes, as the store has it."""
@@ -134,7 +142,7 @@ class ObjectStore:
             StoreError: it does not answer, or not with these credentials.
         """
         with contextlib.suppress(ObjectNotFoundError), store_errors(_PROBED):
-            obstore.head(self._fetches, _PROBED)
+            obstore.head(self._reads.current, _PROBED)
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Bytes [start, start + length).
@@ -157,12 +165,12 @@ class ObjectStore:
         lengths = [length for _, length in ranges]
         try:
             with store_errors(key):
-                parts = obstore.get_ranges(self._fetches, key, starts=starts, lengths=lengths)
+                parts = self._reads.ask(lambda client: obstore.get_ranges(client, key, starts=starts, lengths=lengths))
         except StoreError as error:
             # A range past the end is an error in some stores and short in others; damage is not an outage. Asked with
             # the fetches' deadline: in an outage nobody waits for this answer as long as for an upload.
             with store_errors(key):
-                size = int(obstore.head(self._fetches, key)["size"])
+                size = int(obstore.head(self._reads.current, key)["size"])
             if size < max(start + length for start, length in ranges):
                 raise BridgeError("corrupt_object", f"{key} is shorter than its index says") from error
             raise
@@ -173,11 +181,19 @@ class ObjectStore:
 
     def head_bytes(self, key: str, length: int) -> memoryview:
         """The first `length` bytes, or all when the object is shorter."""
-        with store_errors(key):
-            size = int(obstore.head(self._fetches, key)["size"])
-            if size == 0:
-                return memoryview(b"")
-            return memoryview(obstore.get_range(self._fetches, key, start=0, length=min(size, length)))
+        try:
+            with store_errors(key):
+                # One round trip: stores give what there is of a range that begins inside of an object.
+                return memoryview(
+                    self._reads.ask(lambda client: obstore.get_range(client, key, start=0, length=length))
+                )
+        except StoreError:
+            # No range begins inside of an empty object.
+            with store_errors(key):
+                size = int(obstore.head(self._reads.current, key)["size"])
+            if size:
+                raise
+            return memoryview(b"")
 
     def list_after(self, prefix: str, after: str | None = None) -> Iterator[ListedObject]:
         """Objects whose key begins with `prefix` and is greater than `after`, ascending by key."""

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.support.http_loop import AnyMethod, served
 
 Answer = tuple[int, dict[str, Any] | bytes]
 
@@ -30,48 +31,29 @@ class AnsweringServer:
         self.answers: Callable[[Request], Answer | None] = lambda _: (200, {})
         self.seen: list[Request] = []
         self.ended = threading.Event()
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                request = Request(self.command, self.path, dict(self.headers), body)
-                outer.seen.append(request)
-                answer = outer.answers(request)
-                if answer is None:
-                    outer.ended.wait(15)
-                    return
-                data = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
-                self.send_response(answer[0])
-                self.send_header("Content-Length", str(len(data)))
-                self.send_header("ETag", '"1"')
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(data)
-
-            # Names that http.server calls.
-            do_GET = answer  # noqa: N815
-            do_HEAD = answer  # noqa: N815
-            do_POST = answer  # noqa: N815
-            do_PUT = answer  # noqa: N815
-            do_DELETE = answer  # noqa: N815
-
-            def log_message(self, *_: Any) -> None:
-                """Quiet."""
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.uri = f"http://127.0.0.1:{self.http.server_address[1]}"
+        self.uri = ""
 
 
 @contextmanager
 def answering() -> Iterator[AnsweringServer]:
     server = AnsweringServer()
-    thread = threading.Thread(target=server.http.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.ended.set()
-        server.http.shutdown()
-        thread.join(10)
-        server.http.server_close()
+
+    class Handler(AnyMethod):
+        protocol_version = "HTTP/1.0"  # a connection for each request: none is left when the test ends
+
+        def serve(self) -> None:
+            request = Request(self.command, self.path, dict(self.headers), self.body())
+            server.seen.append(request)
+            answer = server.answers(request)
+            if answer is None:
+                server.ended.wait(15)
+                return
+            data = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
+            self.answer(answer[0], [("ETag", '"1"')], data)
+
+    with served(Handler) as port:
+        server.uri = f"http://127.0.0.1:{port}"
+        try:
+            yield server
+        finally:
+            server.ended.set()

@@ -1,26 +1,29 @@
-"""An HTTP proxy before a REST catalog that loses requests, loses replies, repeats commits or answers in its place.
+"""An HTTP proxy before a REST catalog or an S3 server that loses requests and replies, repeats, answers, and is slow.
 
-Only commits (POST to a table) meet faults; everything else passes. Faults are taken in the order they were given, one
-for each commit; after the last one commits pass too.
+Commits (POST to a table) meet faults in the order they were given, one each. Everything else, and commits after the
+last fault, meets the weather, which is fair unless a test says otherwise.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
-import socket
+import random
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal
+from typing import Literal
+
+from tests.support.http_loop import AnyMethod, served
 
 #: Longer than any client of a test waits.
 _HANG_S = 60.0
-_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "accept-encoding"})
+_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding"})
+_NOT_PASSED_ON = _HOP_BY_HOP | {"date", "server"}
+_Reply = tuple[int, list[tuple[str, str]], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +74,46 @@ class TokenGate:
         return admitted
 
 
+@dataclass(slots=True)
+class Weather:
+    """What every request meets, until it is changed; shares are of 1.
+
+    Attributes:
+        latency_s: added to each request, before the server has it.
+        refused: share that is answered 503 in the server's place.
+        lost: share that the server does and the client is told 503 for.
+        cut: share that the server does and whose connection then ends.
+        posts_repeated: the server gets each POST twice; the client sees the second answer.
+    """
+
+    latency_s: float = 0.0
+    refused: float = 0.0
+    lost: float = 0.0
+    cut: float = 0.0
+    posts_repeated: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class _Message:
     method: str
     path: str
-    headers: dict[str, str]
+    headers: list[tuple[str, str]]
     body: bytes
 
 
 @dataclass(slots=True)
 class FaultProxy:
-    """`commits` counts those clients sent, `hit` names the faults that were used, in order."""
+    """`commits` counts those clients sent, `hit` names the faults that were used, `met` counts what the weather did."""
 
     upstream_port: int
     faults: deque[Fault] = field(default_factory=deque)
+    weather: Weather = field(default_factory=Weather)
     commits: int = 0
     hit: list[str] = field(default_factory=list)
+    met: Counter[str] = field(default_factory=Counter)
     port: int = 0
     gate: TokenGate | None = None
+    _draw: random.Random = field(default_factory=lambda: random.Random(7))
     _held: list[_Message] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -117,89 +142,81 @@ class FaultProxy:
                 self._held.append(message)
             return fault
 
-    def _forward(self, message: _Message) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.upstream_port, timeout=30)
+    def next_weather(self, message: _Message) -> Fault:
+        """What the weather makes of a request."""
+        weather = self.weather
+        delivered = 2 if weather.posts_repeated and message.method == "POST" else 1
+        shares = (weather.refused, weather.lost, weather.cut)
+        ways = (
+            Fault("refused", 0, 503),
+            Fault("lost", delivered, 503),
+            Fault("cut", delivered, "drop"),
+            Fault("repeated" if delivered == 2 else "passed", delivered, "reply"),
+        )
+        with self._lock:
+            (fault,) = self._draw.choices(ways, (*shares, 1 - sum(shares)))
+            self.met[fault.name] += 1
+        return fault
+
+    def _forward(self, message: _Message) -> _Reply:
+        connection = http.client.HTTPConnection("127.0.0.1", self.upstream_port, timeout=60)
         try:
-            connection.request(message.method, message.path, message.body or None, message.headers)
+            # Headers stay as they are, Host above all: S3 clients have signed them.
+            connection.putrequest(message.method, message.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in message.headers:
+                connection.putheader(name, value)
+            connection.endheaders(message.body or None)
             reply = connection.getresponse()
             return reply.status, reply.getheaders(), reply.read()
         finally:
             connection.close()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(AnyMethod):
     proxy: FaultProxy
 
-    def _pass(self) -> None:
-        length = int(self.headers.get("Content-Length", 0))
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
-        message = _Message(self.command, self.path, headers, self.rfile.read(length))
-        if (gate := self.proxy.gate) is not None:
+    def serve(self) -> None:
+        headers = [(name, value) for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP]
+        message = _Message(self.command, self.path, headers, self.body())
+        proxy = self.proxy
+        if (gate := proxy.gate) is not None:
             if self.path == gate.path:
-                self._answer(200, [("Content-Type", "application/json")], gate.token())
+                self.answer(200, [("Content-Type", "application/json")], gate.token())
                 return
             if not gate.admits(self.headers.get("Authorization")):
                 error = {"message": "token ended", "type": "NotAuthorizedException", "code": 401}
-                self._answer(401, [], json.dumps({"error": error}).encode())
+                self.answer(401, [], json.dumps({"error": error}).encode())
                 return
-        fault = self.proxy.next_fault(message)
-        if fault is None:
-            self._answer(*self.proxy._forward(message))
+        # A fault is for the commit it meets, the weather for all the others.
+        fault = proxy.next_fault(message) or proxy.next_weather(message)
+        proxy._ended.wait(proxy.weather.latency_s)
+        try:
+            replies = [proxy._forward(message) for _ in range(fault.delivered)]
+        except (OSError, http.client.HTTPException):  # the server is away, and then so are we
+            self.hang_up()
             return
-        reply = None
-        for _ in range(fault.delivered):
-            reply = self.proxy._forward(message)
-        if fault.answer == "reply" and reply is not None:
-            self._answer(*reply)
+        if fault.answer == "reply":
+            status, given, body = replies[-1]
+            dropped = _NOT_PASSED_ON if self.command == "HEAD" else _NOT_PASSED_ON | {"content-length"}
+            self.answer(status, [header for header in given if header[0].lower() not in dropped], body)
         elif isinstance(fault.answer, int):
-            self._answer(fault.answer, [], b"")
+            self.answer(fault.answer, [], b"")
         else:
             if fault.answer == "hang":
-                self.proxy._ended.wait(_HANG_S)
-            self.close_connection = True
-            with suppress(OSError):
-                self.connection.shutdown(socket.SHUT_RDWR)
-
-    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        with suppress(OSError):  # a client that has given up
-            self.send_response(status)
-            for name, value in headers:
-                if name.lower() not in _HOP_BY_HOP | {"date", "server"}:
-                    self.send_header(name, value)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-
-    # Names that http.server calls.
-    do_GET = _pass  # noqa: N815
-    do_HEAD = _pass  # noqa: N815
-    do_POST = _pass  # noqa: N815
-    do_PUT = _pass  # noqa: N815
-    do_DELETE = _pass  # noqa: N815
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
+                proxy._ended.wait(_HANG_S)
+            self.hang_up()
 
 
 @contextmanager
 def fault_proxy(upstream_port: int) -> Iterator[FaultProxy]:
     """A proxy on a free port of loopback, before a server on `upstream_port`."""
     proxy = FaultProxy(upstream_port)
-    handler = type("Handler", (_Handler,), {"proxy": proxy})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    proxy.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    try:
-        yield proxy
-    finally:
-        proxy._ended.set()
-        server.shutdown()
-        thread.join(10)
-        server.server_close()
+    with served(type("Handler", (_Handler,), {"proxy": proxy})) as port:
+        proxy.port = port
+        try:
+            yield proxy
+        finally:
+            proxy._ended.set()
 
 
 #: Every way a commit and its reply can part: DESIGN's lost replies, each with the request landed or not.

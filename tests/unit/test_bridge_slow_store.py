@@ -1,0 +1,127 @@
+"""A store that is slower than a fetch may take: reads come late, but they come; publishing never hurries."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from rsm_bridge import read_clients
+from rsm_bridge.errors import ObjectNotFoundError, StoreError
+from rsm_bridge.open_store import open_store
+from rsm_bridge.read_clients import ReadClients
+from rsm_bridge.settings import load_settings
+from rsm_bridge.store import ObjectStore
+from tests.support.answering_server import Answer, AnsweringServer, Request, answering
+from tests.support.fault_proxy import fault_proxy
+from tests.support.s3_server import moto_server
+
+QUICK_S = 0.2
+SLOW_S = 0.5
+
+
+@pytest.fixture
+def server() -> Iterator[AnsweringServer]:
+    with answering() as running:
+        yield running
+
+
+def store_at(server: AnsweringServer) -> ObjectStore:
+    keys = {"access_key_id": "a", "secret_access_key": "b"}
+    options = {"endpoint": server.uri, "region": "us-east-1", "allow_http": True, **keys}
+    store = {"url": "s3://bucket", "options": options, "fetch_timeout": f"{QUICK_S * 1000:.0f}ms"}
+    return open_store(load_settings(None, {"store": store}))
+
+
+def slow(_: Request) -> Answer:
+    time.sleep(SLOW_S)
+    return 200, b"bytes"
+
+
+def test_a_slow_answer_is_waited_for_and_the_next_one_at_once(server: AnsweringServer) -> None:
+    server.answers = slow
+    store = store_at(server)
+    assert store.read("k").data == b"bytes"
+    assert len(server.seen) > 1
+    server.seen.clear()
+    started = time.monotonic()
+    assert store.read("k").data == b"bytes"
+    assert time.monotonic() - started < SLOW_S + QUICK_S
+    assert len(server.seen) == 1
+
+
+def test_a_store_that_is_quick_again_is_hurried_again(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_clients, "SLOW_STORE_SECONDS", 0.3)
+    server.answers = slow
+    store = store_at(server)
+    store.read("k")
+    server.answers = lambda _: (200, b"bytes")
+    time.sleep(0.4)
+    hung = threading.Event()
+
+    def one_hangs(_: Request) -> Answer | None:
+        if hung.is_set():
+            return 200, b"bytes"
+        hung.set()
+        time.sleep(SLOW_S)
+        return 200, b"late"
+
+    server.answers = one_hangs
+    assert store.read("k").data == b"bytes", "the hanging request was given up and asked again"
+
+
+def test_what_is_answered_at_once_is_not_asked_again(server: AnsweringServer) -> None:
+    store = store_at(server)
+    server.answers = lambda _: (404, {})
+    with pytest.raises(ObjectNotFoundError):
+        store.read("k")
+    assert len(server.seen) == 1
+    server.seen.clear()
+    server.answers = lambda _: (403, {})
+    with pytest.raises(StoreError):
+        store.read("k")
+    assert len(server.seen) == 1
+
+
+def test_work_nobody_waits_for_takes_its_time(server: AnsweringServer) -> None:
+    server.answers = slow
+    started = time.monotonic()
+    assert store_at(server).unhurried().read("k").data == b"bytes"
+    assert time.monotonic() - started < SLOW_S + QUICK_S
+    assert len(server.seen) == 1
+
+
+def test_one_client_alone_is_asked_once() -> None:
+    asked: list[object] = []
+
+    def question(client: object) -> None:
+        asked.append(client)
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        ReadClients("client").ask(question)  # type: ignore[arg-type]
+    assert asked == ["client"]
+
+
+def test_the_start_of_an_object_takes_one_request() -> None:
+    with moto_server() as s3:
+        bucket = s3.new_bucket("heads")
+        with fault_proxy(urlsplit(s3.endpoint).port or 0) as proxy:
+            store = {
+                "url": f"s3://{bucket}/root",
+                "options": {**s3.store_options(), "endpoint": proxy.uri},
+                "fetch_timeout": "10s",
+            }
+            opened = open_store(load_settings(None, {"store": store}))
+            for key, body in (("long", b"0123456789"), ("short", b"012"), ("empty", b"")):
+                opened.put_if_absent(key, body)
+                proxy.met.clear()
+                assert bytes(opened.head_bytes(key, 4)) == body[:4]
+                assert proxy.met.total() == (1 if body else 2)
+            proxy.met.clear()
+            with pytest.raises(ObjectNotFoundError):
+                opened.head_bytes("none", 4)
+            assert proxy.met.total() == 1
