@@ -64,7 +64,7 @@ async def _run(work: _Work) -> dict[str, object]:
     took_ms: list[float] = []
     left = iter(work.requests)
     async with aio.insecure_channel(work.target) as channel:
-        delete = channel.unary_unary(f"{SERVICE}DeleteSegment")
+        delete = channel.unary_unary(f"{SERVICE}DeleteSegment", None, None)
         with spent() as took:
             await asyncio.gather(*(_one_by_one(delete, left, took_ms) for _ in range(work.in_flight)))
     return {

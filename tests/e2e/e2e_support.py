@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -173,7 +173,10 @@ def note(found: dict[int, Rec], message: Message) -> None:
     offset = message.offset()
     assert offset is not None
     assert offset not in found, f"offset {offset} came twice"
-    headers = tuple((name, content) for name, content in message.headers() or ())
+    given = cast(
+        "list[tuple[str, bytes | None]]", message.headers() or []
+    )  # the client's types know strings and dicts too
+    headers = tuple(given)
     found[offset] = Rec(message.key(), message.value(), headers, message.timestamp()[1])
 
 

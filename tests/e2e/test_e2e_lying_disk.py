@@ -10,6 +10,7 @@ import random
 import re
 import struct
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,10 @@ def objects(pair: Pair, kind: str, partition: int) -> list[Path]:
     return [path for folder in folders for path in folder.rglob("*") if path.is_file()]
 
 
+def said_twice(pair: Pair, complaint: re.Pattern[str]) -> bool:
+    return len(complaint.findall(pair.broker.process.output())) >= 2
+
+
 def test_framing_that_lies_on_the_brokers_disk(tmp_path: Path) -> None:
     pair = start_pair(tmp_path)
     try:
@@ -146,7 +151,7 @@ def tell_lies(pair: Pair) -> None:
         complaint = re.compile(rf"{TOPIC}-{partition}\b.*{victim.complaint(starts[partition])}")
         wait_for(
             f"the broker to say {complaint.pattern} twice",
-            lambda complaint=complaint: len(complaint.findall(pair.broker.process.output())) >= 2,
+            partial(said_twice, pair, complaint),
             FAILED_TWICE_S,
         )
         stays_until_mended(pair, partition, victim, on_disk[partition], sent[partition])

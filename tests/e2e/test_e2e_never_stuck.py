@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -97,7 +98,11 @@ def test_a_batch_that_unfolds_beyond_the_limit(strict_pair: Pair, codec: str) ->
     sender.send([bomb])
     sender.send(some(3, 500))
     wait_tiered(pair, topic)
-    sizes = {"fetch_message_max_bytes": 64 * MIB, "fetch_max_bytes": 64 * MIB, "receive_message_max_bytes": 128 * MIB}
+    sizes: dict[str, Any] = {
+        "fetch_message_max_bytes": 64 * MIB,
+        "fetch_max_bytes": 64 * MIB,
+        "receive_message_max_bytes": 128 * MIB,
+    }
     same(read(pair.broker, topic, **sizes), sender.log.committed)
     assert pair.bridge.metric("tierberg_quarantined_batches_total", cause="decompression_limit") == before + 1
     rows = rows_by_offset(wait_rows(pair, topic.replace("-", "_"), 1000))

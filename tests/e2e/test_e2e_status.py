@@ -97,7 +97,7 @@ def test_from_nothing_closed_to_published(pair: Pair) -> None:
 
 
 def published(pair: Pair, topic: str, end: int) -> bool:
-    return only_partition(status(pair, topic))["published_end"] == end
+    return bool(only_partition(status(pair, topic))["published_end"] == end)
 
 
 @pytest.mark.smoke

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_a_huge_value_is_no_different(pair: Pair) -> None:
     sender = Sender(pair.broker, "huge", message_max_bytes=20_000_000)
     sender.send([Rec(b"k", random.Random(1).randbytes(9_000_000)), Rec(b"k", bytes(9_500_000)), Rec(None, b"small")])
     wait_tiered(pair, "huge")
-    settings = {
+    settings: dict[str, Any] = {
         "fetch_message_max_bytes": 20_000_000,
         "fetch_max_bytes": 50_000_000,
         "receive_message_max_bytes": 60_000_000,

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -145,7 +146,7 @@ def test_damage_on_the_way_fails_the_copy(shim: ShimClient, bridge: Running) -> 
     messages = list(copy_messages(sent))
     frame = frame_message(0, sent.data, crc=12345)
     assert raw_copy(shim, [*messages[:-2], frame, messages[-1]]).kind == "damaged_in_transit"
-    bad_file = rsm_pb2.IndexFile(type=int(IndexType.TIMESTAMP), data=b"abc", data_crc32c=1)
+    bad_file = rsm_pb2.IndexFile(type=rsm_pb2.IndexType.Name(IndexType.TIMESTAMP), data=b"abc", data_crc32c=1)
     assert raw_copy(shim, [messages[0], rsm_pb2.CopyRequest(file=bad_file).SerializeToString()]).kind == (
         "damaged_in_transit"
     )
@@ -166,7 +167,7 @@ def test_copies_that_contradict_themselves(shim: ShimClient, bridge: Running) ->
     assert stored(bridge, sent) == []
 
 
-def answer_of(call, kind: str, request: bytes) -> list[bytes]:
+def answer_of(call: Any, kind: str, request: bytes) -> list[bytes]:
     answer = call(request, metadata=HEADERS, timeout=10)
     return list(answer) if kind == "unary_stream" else [answer]
 

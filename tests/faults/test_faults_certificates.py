@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import grpc
@@ -61,7 +61,7 @@ def test_others_are_refused_and_harm_nobody(
     bridge: Running, ours: Certificates, theirs: Certificates, case: str
 ) -> None:
     segment = segment_of(LogBuilder().fill(batches=1))
-    wrong = {
+    wrong: Callable[[], ShimClient] = {
         "none": lambda: client(bridge, ours, None),
         "other authority": lambda: client(bridge, ours, theirs),
         "plaintext": lambda: ShimClient(bridge.address, timeout=10),

@@ -26,7 +26,9 @@ def serve(data: Path, port: int, fault: str = "") -> BridgeProcess:
 
 def fetch_call(shim: ShimClient, segment: Segment, seconds: float) -> Iterator[bytes]:
     request = rsm_pb2.FetchSegmentRequest(segment=segment.message())
-    return shim.stub("unary_stream", "FetchSegment")(request.SerializeToString(), metadata=HEADERS, timeout=seconds)
+    fetch = shim.stub("unary_stream", "FetchSegment")
+    answer: Iterator[bytes] = fetch(request.SerializeToString(), metadata=HEADERS, timeout=seconds)
+    return answer
 
 
 def ends_within(seconds: float, work: object, *arguments: object) -> str:

@@ -196,7 +196,9 @@ def bomb(codec: str) -> bytes:
             return block[:16] + block[16:] * pieces
         case "lz4":
             with lz4.frame.LZ4FrameCompressor(block_size=lz4.frame.BLOCKSIZE_MAX4MB) as frame:
-                return frame.begin() + b"".join(frame.compress(piece) for _ in range(pieces)) + frame.flush()
+                head = frame.begin()
+                packed = b"".join(frame.compress(piece) for _ in range(pieces))
+                return bytes(head + packed + frame.flush())
         case _:
             packer = zstandard.ZstdCompressor(3).compressobj()
             return b"".join(packer.compress(piece) for _ in range(pieces)) + packer.flush()

@@ -6,6 +6,7 @@ Generators are wide on purpose: one that could not produce milliseconds once hid
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -70,10 +71,10 @@ def record_lists(draw: st.DrawFn, max_size: int = 12, canonical: bool = False) -
 
 
 #: Each decodes with Kafka's own classes and does not come back from columns.
-_RECORD_QUIRKS: list[dict[str, int]] = [{"attributes": 1}, {"attributes": 255}, {"padding": 1}, {"null_length": -7}]
+_RECORD_QUIRKS: list[dict[str, Any]] = [{"attributes": 1}, {"attributes": 255}, {"padding": 1}, {"null_length": -7}]
 
 #: Each fails in Kafka's own classes, or must not become rows.
-BATCH_QUIRKS: list[dict[str, object]] = [
+BATCH_QUIRKS: list[dict[str, Any]] = [
     {"trailing": b"\x00"},
     {"count": 1000},
     {"count": -1},

@@ -45,7 +45,8 @@ def rebuilt(parts: Parts) -> bytes | None:
 
 def arrays(parts: Parts) -> list[np.ndarray]:
     _, rows, deltas, kept = parts
-    found = [deltas, kept, rows.offsets, rows.timestamps_us, rows.timestamps_valid, rows.header_offsets]
+    found: list[np.ndarray] = [deltas, kept]
+    found += [rows.offsets, rows.timestamps_us, rows.timestamps_valid, rows.header_offsets]
     for column in (rows.keys, rows.values, rows.header_keys, rows.header_values):
         found += [column.offsets, column.data, column.valid]
     return [array for array in found if len(array)]

@@ -298,7 +298,8 @@ class Histories(RuleBasedStateMachine):
     @rule(data=st.data(), fault=st.sampled_from(MERGE))
     def merge(self, data: Any, fault: str) -> None:
         self.ran("merge", fault)
-        self.world.merge(*data.draw(st.sampled_from(self.world.mergeable())), fault)
+        one, two = data.draw(st.sampled_from(self.world.mergeable()))
+        self.world.merge(one, two, fault)
 
     @precondition(lambda self: self.world.mergeable())
     @rule(data=st.data(), fault=st.sampled_from(MERGE))

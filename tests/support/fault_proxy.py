@@ -220,14 +220,8 @@ def fault_proxy(upstream_port: int) -> Iterator[FaultProxy]:
 
 
 #: Every way a commit and its reply can part: DESIGN's lost replies, each with the request landed or not.
-LANDED = tuple(
-    Fault(f"landed-{answer}", 1, answer)
-    for answer in ("drop", "hang", 500, 502, 503, 504)  # type: ignore[arg-type]
-)
-NOT_LANDED = tuple(
-    Fault(f"lost-{answer}", 0, answer)
-    for answer in ("drop", "hang", 500, 502, 503, 504)  # type: ignore[arg-type]
-)
+LANDED = tuple(Fault(f"landed-{answer}", 1, answer) for answer in ("drop", "hang", 500, 502, 503, 504))
+NOT_LANDED = tuple(Fault(f"lost-{answer}", 0, answer) for answer in ("drop", "hang", 500, 502, 503, 504))
 #: The first of two lands, the client is shown the second's refusal.
 REPEATED = Fault("repeated", 2, "reply")
 #: Kept by the network, and delivered when the client has given up.

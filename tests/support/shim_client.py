@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from queue import Queue
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import grpc
 from crc32c import crc32c
@@ -86,7 +86,8 @@ class ShimError(Exception):
     def __init__(self, error: grpc.RpcError) -> None:
         super().__init__(f"{error.code()}: {error.details()}")
         self.code = error.code()
-        self.kind = dict(error.trailing_metadata() or ()).get("tierberg-error")
+        kinds = [item.value for item in error.trailing_metadata() or () if item.key == "tierberg-error"]
+        self.kind = str(kinds[0]) if kinds else None
         self.details = error.details()
 
 
@@ -114,7 +115,7 @@ class ShimClient:
     ) -> None:
         self.channel.close()
 
-    def stub(self, kind: str, method: str):
+    def stub(self, kind: str, method: str) -> Any:
         return getattr(self.channel, kind)(SERVICE + method)
 
     def copy(self, segment: Segment, *, headers: tuple[tuple[str, str], ...] = HEADERS) -> CopyAnswer:
@@ -156,7 +157,7 @@ class ShimClient:
         return self._chunks("FetchSegment", request.SerializeToString())
 
     def fetch_index(self, segment: Segment, kind: IndexType) -> bytes:
-        request = rsm_pb2.FetchIndexRequest(segment=segment.message(), type=int(kind))
+        request = rsm_pb2.FetchIndexRequest(segment=segment.message(), type=rsm_pb2.IndexType.Name(kind))
         return self._chunks("FetchIndex", request.SerializeToString())
 
     def _chunks(self, method: str, request: bytes) -> bytes:
@@ -183,7 +184,7 @@ def copy_messages(segment: Segment) -> Iterator[bytes]:
     start = rsm_pb2.CopyStart(segment=segment.message(), later_transaction_indexes=later)
     yield rsm_pb2.CopyRequest(start=start).SerializeToString()
     for kind, data in segment.files.items():
-        file = rsm_pb2.IndexFile(type=int(kind), data=data, data_crc32c=crc32c(data))
+        file = rsm_pb2.IndexFile(type=rsm_pb2.IndexType.Name(kind), data=data, data_crc32c=crc32c(data))
         yield rsm_pb2.CopyRequest(file=file).SerializeToString()
     yield from log_messages(segment)
 

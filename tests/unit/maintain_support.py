@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import read_manifest_list
@@ -71,7 +71,9 @@ class Log:
         """Records; of a transaction when a producer is given."""
         base = self.end
         records = [Record(base + n, 1_700_000_000_000 + base + n, b"k", b"value %d" % (base + n)) for n in range(count)]
-        options = {} if producer_id < 0 else {"producer_id": producer_id, "producer_epoch": 0, "attributes": 0x10}
+        options: dict[str, Any] = {}
+        if producer_id >= 0:
+            options = {"producer_id": producer_id, "producer_epoch": 0, "attributes": 0x10}
         self.batches.append(Batch(base, base + count - 1, encode_batch(records, **options), producer_id))
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:

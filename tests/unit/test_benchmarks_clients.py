@@ -1,6 +1,9 @@
 """Client processes: readiness, results, failures and deadlines; segments handed to them by file; certificates."""
 
+import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -8,7 +11,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from benchmarks.bridge_client import _frame, _segment
 from benchmarks.certificates import make_certificates
-from benchmarks.clients import process
 from benchmarks.clients.latency import _DUE, due_ns
 from benchmarks.clients.process import Client, ClientError, run_together
 from benchmarks.clients.protocol import number, text
@@ -29,34 +31,34 @@ print(json.dumps({"doubled": settings["value"] * 2}), flush=True)
 
 
 @pytest.fixture
-def program(tmp_path, monkeypatch):
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs PROGRAM in place of every client."""
     path = tmp_path / "client.py"
     path.write_text(PROGRAM)
-    real = process.subprocess.Popen
+    real = subprocess.Popen
 
-    def start(argv, **options):
+    def start(argv: list[str], **options: Any) -> subprocess.Popen[str]:
         assert argv[:3] == [sys.executable, "-m", "benchmarks.clients.any"]
         return real([sys.executable, str(path), argv[3]], **options)
 
-    monkeypatch.setattr(process.subprocess, "Popen", start)
+    monkeypatch.setattr(subprocess, "Popen", start)
 
 
 @pytest.mark.usefixtures("program")
-def test_clients_start_together_and_answer():
+def test_clients_start_together_and_answer() -> None:
     results, wall_s = run_together("any", [{"value": 2}, {"value": 5, "sleeps": 0.3}])
     assert [result["doubled"] for result in results] == [4.0, 10.0]
     assert wall_s >= 0.3
 
 
 @pytest.mark.usefixtures("program")
-def test_a_client_that_dies_is_an_error():
+def test_a_client_that_dies_is_an_error() -> None:
     with pytest.raises(ClientError, match="ended with code 3"):
         run_together("any", [{"value": 1, "dies": True}])
 
 
 @pytest.mark.usefixtures("program")
-def test_a_slow_client_is_an_error_and_is_killed():
+def test_a_slow_client_is_an_error_and_is_killed() -> None:
     with Client("any", {"value": 1, "sleeps": 60}) as client:
         client.wait_ready()
         client.go()
@@ -67,7 +69,7 @@ def test_a_slow_client_is_an_error_and_is_killed():
     assert pid == client._process.pid
 
 
-def test_settings_are_checked_by_type():
+def test_settings_are_checked_by_type() -> None:
     assert (text({"a": "x"}, "a"), number({"a": 3}, "a")) == ("x", 3)
     with pytest.raises(TypeError):
         text({"a": 3}, "a")
@@ -77,14 +79,14 @@ def test_settings_are_checked_by_type():
         text({}, "a")
 
 
-def test_a_segment_file_brings_back_bytes_and_metadata(tmp_path):
+def test_a_segment_file_brings_back_bytes_and_metadata(tmp_path: Path) -> None:
     one = segment("synthetic-100", "none", "16k", 100_000)
     found = open_segment(write_segment(one, tmp_path / "segment"))
     assert bytes(found.data) == one.data
     assert found.metadata == one.metadata
 
 
-def test_copies_of_a_segment_are_segments_of_their_own():
+def test_copies_of_a_segment_are_segments_of_their_own() -> None:
     one = segment("synthetic-100", "none", "16k", 100_000).metadata
     copies = [as_copy(one, "t", 0), as_copy(one, "t", 1), as_copy(one, "u", 0)]
     assert len({copy.segment_id for copy in copies}) == 3
@@ -92,7 +94,7 @@ def test_copies_of_a_segment_are_segments_of_their_own():
     assert {(copy.start_offset, copy.end_offset) for copy in copies} == {(one.start_offset, one.end_offset)}
 
 
-def test_frames_and_metadata_are_read_by_the_bridge_as_they_were_meant():
+def test_frames_and_metadata_are_read_by_the_bridge_as_they_were_meant() -> None:
     payload = bytes(range(256)) * 4096
     for position in (0, 1, 1 << 30):
         frame = parse_copy_request(_frame(position, memoryview(payload)))
@@ -103,11 +105,11 @@ def test_frames_and_metadata_are_read_by_the_bridge_as_they_were_meant():
     assert segment_metadata(_segment(metadata)) == metadata
 
 
-def test_a_value_carries_the_time_it_was_due():
+def test_a_value_carries_the_time_it_was_due() -> None:
     assert due_ns(_DUE.pack(1_700_000_000_123_456_789) + b"rest") == 1_700_000_000_123_456_789
 
 
-def test_certificates_are_signed_by_their_authority_for_both_ends(tmp_path):
+def test_certificates_are_signed_by_their_authority_for_both_ends(tmp_path: Path) -> None:
     files = make_certificates(tmp_path / "tls")
     authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
     for pair in (files.bridge, files.broker):

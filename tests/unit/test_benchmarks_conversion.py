@@ -1,5 +1,8 @@
 """What is timed is the whole thing: generated segments go through the converter and come back byte for byte."""
 
+from pathlib import Path
+from types import ModuleType
+
 import pytest
 import zstandard
 
@@ -12,7 +15,7 @@ from benchmarks.suites import index_size, random_read, replay
 
 
 @pytest.mark.parametrize(("payload", "batch"), [("synthetic-1k", "16k"), ("random-100", "1m"), ("synthetic-20", "one")])
-def test_an_uncompressed_segment_comes_back_byte_for_byte(payload, batch):
+def test_an_uncompressed_segment_comes_back_byte_for_byte(payload: str, batch: int) -> None:
     one = segment(payload, "none", batch, 400_000)
     stored = convert(one)
     served = b"".join(bytes(chunk(stored, block, 0, len(block.batches))) for block in blocks(stored))
@@ -22,14 +25,14 @@ def test_an_uncompressed_segment_comes_back_byte_for_byte(payload, batch):
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_a_compressed_segment_is_served_with_the_size_of_its_records(codec):
+def test_a_compressed_segment_is_served_with_the_size_of_its_records(codec: str) -> None:
     one = segment("flights", codec, "16k", 400_000)
     stored = convert(one)
     assert replay_all(stored) == one.records_bytes
     assert not stored.kept
 
 
-def test_the_floors_do_the_work_they_claim():
+def test_the_floors_do_the_work_they_claim() -> None:
     data = segment("synthetic-100", "none", "16k", 3_000_000).data
     assert zstd_floor(data).cpu_s > 0
     parts = zstd_parts(data, 100_000)
@@ -39,7 +42,7 @@ def test_the_floors_do_the_work_they_claim():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", [convert_suite, replay, random_read, index_size])
-def test_a_suite_of_the_converter_has_a_case_for_each_payload(suite, tmp_path):
+def test_a_suite_of_the_converter_has_a_case_for_each_payload(suite: ModuleType, tmp_path: Path) -> None:
     name = suite.__name__.rsplit(".", 1)[1]
     measures = select(load_measures(), [name])
     cases = suite.measure(Plan(measures, True, tmp_path))

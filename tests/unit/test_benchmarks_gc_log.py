@@ -1,5 +1,7 @@
 """The heap is read out of what a real Java machine writes."""
 
+from pathlib import Path
+
 from benchmarks.gc_log import heap_after_collections
 
 LOG = """[0.007s] Using G1
@@ -14,13 +16,13 @@ LOG = """[0.007s] Using G1
 """
 
 
-def test_every_pause_gives_the_heap_after_it(tmp_path):
+def test_every_pause_gives_the_heap_after_it(tmp_path: Path) -> None:
     log = tmp_path / "gc.log"
     log.write_text(LOG)
     assert heap_after_collections(log, 0) == [6.0, 87.0, 99.0, 100.0]
 
 
-def test_only_what_was_written_since_counts(tmp_path):
+def test_only_what_was_written_since_counts(tmp_path: Path) -> None:
     log = tmp_path / "gc.log"
     log.write_text(LOG)
     assert heap_after_collections(log, LOG.index("[2.512s]")) == [87.0, 99.0, 100.0]

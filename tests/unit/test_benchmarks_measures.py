@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -29,7 +30,7 @@ def load(tmp_path: Path, text: str) -> dict[str, Measure]:
     return load_measures(path)
 
 
-def test_every_promise_of_the_project_has_an_id_with_its_target():
+def test_every_promise_of_the_project_has_an_id_with_its_target() -> None:
     measures = load_measures()
     targets = {name: measure.target for name, measure in measures.items() if measure.target}
     assert targets == {
@@ -53,25 +54,25 @@ def test_every_promise_of_the_project_has_an_id_with_its_target():
     }
 
 
-def test_the_memory_limit_is_the_sum_of_the_budgets_of_the_settings():
+def test_the_memory_limit_is_the_sum_of_the_budgets_of_the_settings() -> None:
     limits = LimitSettings()
     total = limits.copy_memory_mib + limits.chunk_cache_mib + limits.index_cache_mib
     assert load_measures()["load_memory"].target == Target(plus_floor=float(total))
 
 
-def test_rates_are_better_higher_and_costs_lower():
+def test_rates_are_better_higher_and_costs_lower() -> None:
     for name, measure in load_measures().items():
         assert measure.direction == ("higher" if "rate" in name else "lower"), name
 
 
-def test_every_suite_has_a_module_with_measure():
+def test_every_suite_has_a_module_with_measure() -> None:
     suites = Path(__file__).parents[2] / "benchmarks" / "suites"
     for measure in load_measures().values():
         source = (suites / f"{measure.suite}.py").read_text()
         assert "\ndef measure(plan: Plan) -> Cases:" in source, measure.suite
 
 
-def test_targets_follow_from_the_floor():
+def test_targets_follow_from_the_floor() -> None:
     assert Target(value=1.3).resolve(None) == 1.3
     assert Target(value=1.3).resolve(9.0) == 1.3
     assert Target(times_floor=0.5).resolve(10.0) == 5.0
@@ -83,12 +84,12 @@ def test_targets_follow_from_the_floor():
     ("direction", "value", "met"),
     [("lower", 9.9, True), ("lower", 10.0, True), ("lower", 10.1, False), ("higher", 9.9, False), ("higher", 10, True)],
 )
-def test_equality_keeps_a_promise(direction, value, met):
+def test_equality_keeps_a_promise(direction: Literal["lower", "higher"], value: float, met: bool) -> None:
     measure = Measure("m", "t", "u", direction, "f", None, ("flights",), "s")
     assert measure.met(value, 10.0) is met
 
 
-def test_the_worst_case_is_the_one_furthest_from_its_own_target():
+def test_the_worst_case_is_the_one_furthest_from_its_own_target() -> None:
     lower = MEASURE
     assert lower.badness(3.0, 2.0) > lower.badness(30.0, 40.0)
     higher = Measure("m", "t", "u", "higher", "f", None, ("flights",), "s")
@@ -110,21 +111,21 @@ def test_the_worst_case_is_the_one_furthest_from_its_own_target():
         (ENTRY + "target = {}\n", "exactly one"),
     ],
 )
-def test_a_wrong_entry_is_refused_by_name(tmp_path, broken, message):
+def test_a_wrong_entry_is_refused_by_name(tmp_path: Path, broken: str, message: str) -> None:
     with pytest.raises(ValueError, match=rf"m: .*{message}"):
         load(tmp_path, broken)
 
 
-def test_a_right_entry_is_read(tmp_path):
+def test_a_right_entry_is_read(tmp_path: Path) -> None:
     assert load(tmp_path, ENTRY)["m"] == MEASURE
 
 
-def test_a_measure_may_be_without_payloads(tmp_path):
+def test_a_measure_may_be_without_payloads(tmp_path: Path) -> None:
     bare = ENTRY.replace('payloads = ["flights"]\n', "")
     assert load(tmp_path, bare)["m"] == replace(MEASURE, payloads=())
 
 
-def test_only_takes_ids_and_suites_and_refuses_other_words():
+def test_only_takes_ids_and_suites_and_refuses_other_words() -> None:
     measures = load_measures()
     assert list(select(measures, [])) == list(measures)
     assert list(select(measures, ["replay_cpu"])) == ["replay_cpu"]

@@ -2,6 +2,7 @@
 
 import gzip
 import struct
+from collections.abc import Iterator
 
 import cramjam
 import lz4.frame
@@ -17,7 +18,7 @@ from benchmarks.segments import BASE_TIMESTAMP_MS, build_segment, segment
 HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
-def varint(data, at):
+def varint(data: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         byte = data[at]
@@ -28,7 +29,7 @@ def varint(data, at):
             return (value >> 1) ^ -(value & 1), at
 
 
-def decompress(number, data):
+def decompress(number: int, data: bytes) -> bytes:
     if number == 0:
         return data
     if number == 1:
@@ -42,11 +43,11 @@ def decompress(number, data):
             at += 4 + size
         return out
     if number == 3:
-        return lz4.frame.decompress(data)
+        return bytes(lz4.frame.decompress(data))
     return zstandard.ZstdDecompressor().decompressobj().decompress(data)
 
 
-def decode(data):
+def decode(data: bytes) -> Iterator[tuple[int, list[tuple[int, int, bytes]]]]:
     """(batch header, records) of every batch; each record is (offset, timestamp, value)."""
     at = 0
     while at < len(data):
@@ -78,7 +79,7 @@ def decode(data):
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("payload", ["flights", "random-1k", "synthetic-100"])
-def test_every_record_comes_back_from_its_batches(payload, codec):
+def test_every_record_comes_back_from_its_batches(payload: str, codec: str) -> None:
     values = records(payload, 300_000)
     made = build_segment("x", values, codec, 16 * 1024)
     batches = list(decode(made.data))
@@ -95,7 +96,7 @@ def test_every_record_comes_back_from_its_batches(payload, codec):
     )
 
 
-def test_the_metadata_describes_the_segment():
+def test_the_metadata_describes_the_segment() -> None:
     made = segment("synthetic-1k", "lz4", "1m", 3_000_000)
     last = list(decode(made.data))[-1][1][-1]
     assert made.metadata.start_offset == 0
@@ -105,12 +106,12 @@ def test_the_metadata_describes_the_segment():
     assert (len(made.metadata.segment_id), len(made.metadata.topic_id)) == (16, 16)
 
 
-def test_one_record_batches_of_twenty_bytes_take_88():
+def test_one_record_batches_of_twenty_bytes_take_88() -> None:
     made = segment("synthetic-20", "none", "one", 2_000)
     assert (made.batches, made.records, len(made.data)) == (100, 100, 8_800)
 
 
-def test_a_value_larger_than_a_batch_gets_one_of_its_own():
+def test_a_value_larger_than_a_batch_gets_one_of_its_own() -> None:
     sizes = [10, 50_000, 0, 70_000, 3]
     data = np.arange(sum(sizes), dtype=np.uint64).astype(np.uint8)
     values = Records(data, np.concatenate(([0], np.cumsum(sizes))).astype(np.int64))
@@ -118,13 +119,13 @@ def test_a_value_larger_than_a_batch_gets_one_of_its_own():
     assert [[len(row[2]) for row in rows] for _, rows in decode(made.data)] == [[10], [50_000], [0], [70_000], [3]]
 
 
-def test_no_record_is_no_segment():
+def test_no_record_is_no_segment() -> None:
     with pytest.raises(ValueError, match="no record"):
         build_segment("x", records("random-1k", 999), "none", 100)
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_payloads_are_the_same_every_time_and_within_their_size(payload):
+def test_payloads_are_the_same_every_time_and_within_their_size(payload: str) -> None:
     first = records(payload, 100_000)
     records.cache_clear()
     again = records(payload, 100_000)
@@ -134,12 +135,12 @@ def test_payloads_are_the_same_every_time_and_within_their_size(payload):
     assert first.offsets[0] == 0
 
 
-def test_longer_payloads_begin_like_shorter_ones():
+def test_longer_payloads_begin_like_shorter_ones() -> None:
     short, long = records("synthetic-100", 50_000), records("synthetic-100", 100_000)
     assert np.array_equal(short.data, long.data[: len(short.data)])
 
 
-def test_flights_repeat_when_they_are_used_up():
+def test_flights_repeat_when_they_are_used_up() -> None:
     once = records("flights", 104_000_000)
     twice = records("flights", 210_000_000)
     flights = 336_776
@@ -149,12 +150,12 @@ def test_flights_repeat_when_they_are_used_up():
 
 
 @pytest.mark.parametrize(("payload", "ratio"), [("random-1k", 1.0), ("synthetic-1k", 0.26), ("synthetic-100", 0.26)])
-def test_payloads_compress_as_they_say(payload, ratio):
+def test_payloads_compress_as_they_say(payload: str, ratio: float) -> None:
     data = records(payload, 16_000_000).data.tobytes()
     assert len(zstandard.ZstdCompressor(level=1).compress(data)) / len(data) == pytest.approx(ratio, abs=0.01)
 
 
-def test_unknown_names_are_refused():
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(ValueError, match="poems"):
         records("poems", 10)
     with pytest.raises(KeyError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ def offsets(catalog: Catalog) -> list[int]:
     if not catalog.table_exists("kafka.orders"):
         return []
     return sorted(catalog.load_table("kafka.orders").scan().to_arrow()["_kafka_offset"].to_pylist())
+
+
+def has_offsets(catalog: Catalog, expected: list[int]) -> bool:
+    return offsets(catalog) == expected
 
 
 def everything_named(table: Table) -> set[str]:
@@ -91,7 +96,7 @@ def test_a_changed_setting_leaves_tables_where_they_are(tmp_path: Path, layouts:
             changes = {"topic_id": segments[0].topic_id} if segments else {}
             segments.append(shim.copied(segment_of(part, **changes)))
             expected = [record.offset for record in (*log.committed, *(later.committed if part is later else ()))]
-            eventually(lambda expected=expected: offsets(catalog) == expected)
+            eventually(partial(has_offsets, catalog, expected))
         table = catalog.load_table("kafka.orders")
         location = location or table.location()
         assert table.location() == location

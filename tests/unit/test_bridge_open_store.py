@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ def silent(server: AnsweringServer, **settings: str) -> ObjectStore:
 @pytest.mark.parametrize("work", ["read", "range", "head"])
 def test_a_silent_store_ends_a_fetch_within_its_time(server: AnsweringServer, work: str) -> None:
     store = silent(server, fetch_timeout="200ms")
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "read": lambda: store.read("k"),
         "range": lambda: store.get_range("k", 0, 4),
         "head": lambda: store.head_bytes("k", 4),
@@ -132,7 +132,7 @@ def test_a_silent_store_ends_everything_else_too(server: AnsweringServer, work: 
             open_upload.write(b"bytes")
             open_upload.commit()
 
-    calls = {
+    calls: dict[str, Callable[[], object]] = {
         "put": lambda: store.put_if_absent("k", b"x"),
         "replace": lambda: store.replace("k", b"x", "1"),
         "list": lambda: list(store.list_after("p/")),

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -21,7 +22,7 @@ from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
 
-TXN = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
+TXN: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
 RULES = [{"pattern": "archive", "table_retention": "keep"}, {"pattern": "century", "table_retention": "36500d"}]
 
 

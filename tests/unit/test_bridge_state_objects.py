@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.livefiles import LiveFiles, recorded_states
 from iceberg_catalog.plan_types import PartState
-from iceberg_catalog.state import decode_state
+from iceberg_catalog.state import StateRef, decode_state
 from rsm_bridge.errors import StoreError
 from rsm_bridge.layout import STATE_ROOT
 from rsm_bridge.limits import STATE_SWEEP_COMMITS
@@ -52,6 +53,7 @@ def one_commit(place: Place, states: StateObjects, frontier: int) -> Table:
 
 def test_they_are_bounded_and_every_kept_snapshot_can_be_read(place: Place, store: ObjectStore) -> None:
     states = StateObjects(store)
+    named: Iterable[StateRef] = ()
     for number in range(3 * STATE_SWEEP_COMMITS):
         table = one_commit(place, states, number)
         named = recorded_states(table)

@@ -136,7 +136,10 @@ def test_messages_that_cannot_be() -> None:
     refused(b"\x2a\x01a\x32\x03abc", "four bytes")
     refused(b"\x12\x02\x08\x7f", "unknown index type 127")
     large = bytes(INDEX_FILE_BYTES_MAX + 1)
-    refused(rsm_pb2.CopyRequest(file=rsm_pb2.IndexFile(type=1, data=large)).SerializeToString(), "larger than")
+    refused(
+        rsm_pb2.CopyRequest(file=rsm_pb2.IndexFile(type=rsm_pb2.IndexType.Name(1), data=large)).SerializeToString(),
+        "larger than",
+    )
 
 
 @given(st.binary(max_size=60))

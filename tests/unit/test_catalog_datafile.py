@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ def entry(place: Place, rows: pa.Table, **options: object) -> DataFile:
     return data_file(place.table, path.as_uri(), path.stat().st_size, pq.read_metadata(path), 0)
 
 
-def with_column(rows: pa.Table, name: str, values: list[object]) -> pa.Table:
+def with_column(rows: pa.Table, name: str, values: Sequence[object]) -> pa.Table:
     number = rows.schema.get_field_index(name)
     kind = rows.schema.field(name)
     return rows.set_column(number, kind, pa.array(values, type=kind.type))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,7 +84,7 @@ def test_very_many_tiny_records_count_as_a_bomb() -> None:
     assert stored(one(*records), options)[0]["cause"] == Cause.NONE
 
 
-EXACT = {
+EXACT: dict[str, tuple[int, list[int], dict[str, Any], list[int | None]]] = {
     "LogAppendTime": (TS, [0, 5, -5], {"log_append_time": True}, [TS, TS, TS]),
     "no timestamp": (-1, [0, 0, 0], {}, [None, None, None]),
     "one without": (TS, [0, -TS - 1, 1], {}, [TS, None, TS + 1]),
@@ -181,7 +182,7 @@ def test_what_cannot_be_decoded_is_quarantined(name: str) -> None:
 
 
 def test_magic_0_and_1_among_magic_2() -> None:
-    parts = [
+    parts: list[Batch | Message] = [
         Message(0, b"k", None, magic=0),
         Message(1, b"k", b"v"),
         one(Record(0, 0, None, b"x")),

@@ -16,7 +16,8 @@ from tests.oracle.transactions import producer_snapshot, transaction_index
 
 def decide(transactions: Transactions, *batches: tuple[int, int]) -> list[int]:
     producers, offsets = np.array(batches, dtype=np.int64).T
-    return transactions.decide(producers, offsets).tolist()
+    decided: list[int] = transactions.decide(producers, offsets).tolist()
+    return decided
 
 
 def txn(base: int, producer: int) -> Batch:

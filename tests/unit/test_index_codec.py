@@ -168,6 +168,7 @@ def test_sections_and_blocks_tile_the_object(stored: Stored) -> None:
 
 def test_section_and_block_checksums(stored: Stored) -> None:
     directory, index = stored.directory, stored.written.index
+    data = bytearray()
     for section in [*directory.files.values(), block_section(directory, 0)]:
         data = bytearray(index[section.offset : section.offset + section.size])
         with pytest.raises(SegmentError):
@@ -176,7 +177,7 @@ def test_section_and_block_checksums(stored: Stored) -> None:
             data[len(data) // 2] ^= 4
             with pytest.raises(SegmentError):
                 section_bytes(section, data)
-    with pytest.raises(SegmentError):
+    with pytest.raises(SegmentError):  # the block, the last of the sections
         decode_block(directory, 0, data)
 
 

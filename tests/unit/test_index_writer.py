@@ -215,10 +215,12 @@ def test_other_readers_read_the_values(tmp_path: Path) -> None:
     ]
     path = tmp_path / "rows.parquet"
     path.write_bytes(stored.data)
-    found = duckdb.sql(
+    rows = duckdb.sql(
         f"select _kafka_offset, epoch_ms(_kafka_timestamp), _kafka_key, len(_kafka_headers), typeof(_kafka_timestamp), "
         f"value from '{path}' order by 1"
-    ).fetchall()
+    )
+    assert rows is not None
+    found = rows.fetchall()
     base = 1_700_000_000_000
     zone = "TIMESTAMP WITH TIME ZONE"
     assert found == [

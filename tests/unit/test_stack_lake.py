@@ -13,6 +13,7 @@ import pytest
 from stack import __main__ as command
 from stack import lake as lake_module
 from stack import rest_catalog
+from stack.errors import StackError
 from stack.lake import Lake
 from stack.rest_catalog import RestCatalogServer, S3Warehouse
 
@@ -84,7 +85,7 @@ def test_what_was_started_is_stopped_when_the_next_server_does_not_start(
         bootstrap = "127.0.0.1:3"
 
         def start(self) -> None:
-            raise command.StackError("the broker ended")
+            raise StackError("the broker ended")
 
     monkeypatch.setattr(command, "Bridge", Sound)
     monkeypatch.setattr(command, "KafkaBroker", Broken)

@@ -247,10 +247,10 @@ def test_without_anything_tiered_size_is_judged_with_care() -> None:
 
 
 def test_the_freshness_target_makes_waiting_a_persons_matter() -> None:
-    for make in (lambda: facts(kafka=pending()), lambda: facts(waiting(open=WAITING)), lambda: facts(unpublished(30))):
-        assert assess(make()).level() is Level.WAITS
-        assert assess(replace(make(), freshness_target=600.0)).level() is Level.WAITS
-        beyond = assess(replace(make(), freshness_target=10.0))
+    for late in (facts(kafka=pending()), facts(waiting(open=WAITING)), facts(unpublished(30))):
+        assert assess(late).level() is Level.WAITS
+        assert assess(replace(late, freshness_target=600.0)).level() is Level.WAITS
+        beyond = assess(replace(late, freshness_target=10.0))
         assert beyond.level() is Level.PERSON
         assert "freshness_target is 10 s" in beyond.all_findings()[0].said
 

@@ -323,8 +323,9 @@ def test_a_source_that_hangs_is_left_behind() -> None:
         within(0.1, "store", release.wait)
     assert time.monotonic() - started < 5
     release.set()
+    empty: dict[str, int] = {}
     with pytest.raises(KeyError):
-        within(5, "store", lambda: {}["x"])
+        within(5, "store", lambda: empty["x"])
     assert within(5, "store", lambda: 7) == 7
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import jsonschema
@@ -112,7 +113,7 @@ def test_accepted_causes_are_shown_and_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("make", [broken, waiting, facts, lambda: facts(kafka=pending()), lambda: facts(wanted="x")])
-def test_json_follows_its_schema(make) -> None:
+def test_json_follows_its_schema(make: Callable[[], Facts]) -> None:
     document = json.loads(as_json(assess(make())))
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(document, SCHEMA)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, NoReturn
 
 from converter.index_model import StoredObject
 from converter.types import Cause
@@ -52,7 +53,7 @@ def seg(
     return segment_of(name, batches, checkpoint=checkpoint, opened=open_end, state=state)
 
 
-def only(segments: Sequence[KnownSegment], state: PartState | None, **options: bool) -> StoredPartition:
+def only(segments: Sequence[KnownSegment], state: PartState | None, **options: Any) -> StoredPartition:
     found = stored_partitions(segments, None if state is None else {0: state}, **options)
     assert list(found) == [0]
     return found[0]
@@ -173,7 +174,7 @@ def test_withheld_batches_are_counted_by_cause() -> None:
 def test_batches_are_not_read_when_nothing_waits() -> None:
     segment = seg("a", B(0, 9))
 
-    def refuse() -> None:
+    def refuse() -> NoReturn:
         raise AssertionError("batches were read")
 
     only([known(replace(segment, load=refuse))], published_to(10))
