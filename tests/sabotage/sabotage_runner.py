@@ -164,8 +164,9 @@ class Tree:
             "PYTHONDONTWRITEBYTECODE": "1",
             "PYTHONPATH": str(self.folder),
         }
+        # Plain assertions: explaining two long lists that differ takes pytest minutes, for each example that shrinks.
         command = [
-            sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider",
+            sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "--assert=plain",
             "--timeout", "300", "--junitxml", str(report), test,
         ]  # fmt: skip
         try:

@@ -1,4 +1,4 @@
-"""Every planted bug is noticed; and the runner itself can tell."""
+"""A sample of the planted bugs is noticed (`make sabotage` plants them all); and the runner itself can tell."""
 
 from __future__ import annotations
 
@@ -19,22 +19,11 @@ def tree() -> Iterator[Tree]:
     copied.release()
 
 
-def noticed(tree: Tree, patch: Patch) -> None:
-    verdict = judge(tree, patch)
-    assert not verdict.problem, verdict.problem
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_sample(tree: Tree, name: str) -> None:
-    noticed(tree, PATCHES[name])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-@pytest.mark.parametrize("name", [name for name in PATCHES if name not in SAMPLE])
-def test_the_others(tree: Tree, name: str) -> None:
-    noticed(tree, PATCHES[name])
+    verdict = judge(tree, PATCHES[name])
+    assert not verdict.problem, verdict.problem
 
 
 def test_there_are_enough_and_all_apply(tree: Tree) -> None:
