@@ -133,6 +133,7 @@ class TableRun:
                     if error.kind == "not_found":
                         continue  # reclaimed between listing and reading
                     raise
+                self._known[listed.key] = known  # also when the listing fails further on: it is not read again
             found[listed.key] = known
         self._known = found
         return list(found.values())

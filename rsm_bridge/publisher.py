@@ -2,7 +2,9 @@
 
 A topic id becomes due by a notice (a copy or delete in this process), by the listing at start and by one every minute
 (what other bridges did). Runs of one table follow one another, at most one per interval; a failed one is retried with
-back-off and jitter. Nothing here is reached from a call but :meth:`Publisher.notify`, which only sets a time.
+back-off and jitter, on workers of its own: a table whose catalog or storage hangs holds a worker for whole time-outs,
+which delays others that fail, but none that works. Nothing here is reached from a call but :meth:`Publisher.notify`,
+which only sets a time.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from rsm_bridge.layout import INDEX_ROOT
 from rsm_bridge.limits import (
     PUBLISH_BACKOFF_SECONDS_MAX,
     PUBLISH_BACKOFF_SECONDS_MIN,
+    PUBLISH_RETRY_WORKERS,
     PUBLISH_WORKERS,
     RELIST_SECONDS,
 )
@@ -31,6 +34,7 @@ from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.mass_delete import HeldDeletes
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.niceness import be_nice
+from rsm_bridge.outages import Outages
 from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Graces, Reclaimer
@@ -82,8 +86,9 @@ class Publisher:
     _stop: threading.Event = field(default_factory=threading.Event)
     _scheduler: threading.Thread | None = None
     _pool: ThreadPoolExecutor | None = None
+    _retries: ThreadPoolExecutor | None = None
     _catalog: Catalog | None = None
-    _outage: str | None = None
+    _outages: Outages = field(default_factory=Outages)
     _held: HeldDeletes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -94,6 +99,9 @@ class Publisher:
         if self.settings.catalog.layout == "inside":
             self.log.warning("data files lie inside of table locations: an engine's orphan removal deletes history")
         self._pool = ThreadPoolExecutor(PUBLISH_WORKERS, thread_name_prefix="publish", initializer=be_nice)
+        self._retries = ThreadPoolExecutor(
+            PUBLISH_RETRY_WORKERS, thread_name_prefix="publish-again", initializer=be_nice
+        )
         self._scheduler = threading.Thread(target=self._schedule, name="publish-scheduler", daemon=True)
         self._scheduler.start()
 
@@ -102,8 +110,11 @@ class Publisher:
         self._stop.set()
         if self._scheduler is not None:
             self._scheduler.join()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        pools = [pool for pool in (self._pool, self._retries) if pool is not None]
+        for pool in pools:
+            pool.shutdown(wait=False, cancel_futures=True)
+        for pool in pools:
+            pool.shutdown(wait=True)
 
     def notify(self, topic_id: bytes, later: float = 0.0) -> None:
         """Something about the topic changed in the store. Any thread; never waits for a run.
@@ -137,8 +148,9 @@ class Publisher:
                 waiting = [t.waiting_since for t in self._topics.values() if t.running or t.due != float("inf")]
             self.metrics.publish_lag.set(max(0.0, now - min(waiting, default=now)))
             for key, topic in due:
-                if self._pool is not None:
-                    self._pool.submit(self._run, key, topic)
+                pool = self._retries if topic.failures else self._pool
+                if pool is not None:
+                    pool.submit(self._run, key, topic)
 
     def _discover(self) -> None:
         """Makes every topic id of the store due."""
@@ -168,8 +180,8 @@ class Publisher:
             retry_after = None if waits is None else max(waits, self.settings.publish_interval)
             topic.failures = 0
         except Exception as error:  # noqa: BLE001 - any failure is retried from the head
+            # The run stays: what it keeps is immutable, and to read it again would load a store that may be the cause.
             topic.failures += 1
-            topic.run = topic.run if isinstance(error, RetryRunError) else None
             retry_after = _backoff(topic.failures)
             self.metrics.publishes.labels("failed").inc()
             self._report(topic_id, error, retry_after)
@@ -209,9 +221,8 @@ class Publisher:
             return self._catalog
 
     def _record(self, topic_id: bytes, result: RunResult, seconds: float) -> None:
-        if self._outage is not None:
-            self.log.info("publishing works again")
-            self._outage = None
+        if self._outages.works(topic_id):
+            self.log.info("publishing works again", topic_id=topic_id.hex())
         changed = result.files_added or result.files_removed
         self.metrics.publishes.labels("committed" if changed else "unchanged").inc()
         self.metrics.published_files.labels("added").inc(result.files_added)
@@ -255,8 +266,7 @@ class Publisher:
         said = f"{type(error).__name__}: {first_line(error)}"
         if isinstance(error, RetryRunError):
             self.log.info("planning again", topic_id=topic_id.hex(), reason=said)
-        elif said != self._outage:
-            self._outage = said
+        elif self._outages.failed(topic_id, said):
             self.log.warning(
                 "publishing failed", topic_id=topic_id.hex(), error=said, retry_s=round(retry_after, 1), exc_info=error
             )

@@ -1,0 +1,36 @@
+"""Which tables cannot be published, and whether that is news: an outage is said once, however many tables it stops.
+
+Tables fail apart. One that is refused for good must not be reported anew each time another one succeeds, and a catalog
+that is away fails all of them with one cause.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass, field
+
+#: What a request was about: it differs between tables that fail for one reason.
+_REQUEST = re.compile(r"url: \S+")
+
+
+@dataclass(slots=True)
+class Outages:
+    """Causes by topic id. Any thread."""
+
+    _causes: dict[bytes, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def failed(self, topic_id: bytes, said: str) -> bool:
+        """Notes why a table failed; True when no table was failing for this."""
+        cause = _REQUEST.sub("url", said)
+        with self._lock:
+            news = cause not in self._causes.values()
+            self._causes[topic_id] = cause
+        return news
+
+    def works(self, topic_id: bytes) -> bool:
+        """Notes that a table was published; True when it was the last one that failed for its cause."""
+        with self._lock:
+            cause = self._causes.pop(topic_id, None)
+            return cause is not None and cause not in self._causes.values()
