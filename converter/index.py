@@ -38,17 +38,23 @@ _CRC: Final = struct.Struct("<I")
 
 
 def encode_index(
-    directory: Directory, files: Mapping[IndexType, bytes], footer: bytes | None, blocks: list[bytes]
+    directory: Directory,
+    files: Mapping[IndexType, bytes],
+    footer: bytes | None,
+    blocks: list[bytes],
+    *,
+    tail_footer: bytes | None = None,
 ) -> tuple[bytes, Directory]:
     """Lay out an index object.
 
     Args:
-        directory: with `blocks` filled but for their `offset`; `files`, `footer`, `footer_raw_size`,
-            `directory_size` and `total_size` are filled in here.
+        directory: with `blocks` filled but for their `offset`; `files`, the footers, `directory_size` and `total_size`
+            are filled in here.
         files: bytes of Kafka's indexes, and our own sparse one under OFFSET.
         footer: the data file's footer, or None without a data file.
         blocks: stored bytes of each block, its three parts joined. The list is emptied, so that memory holds the
             index once.
+        tail_footer: the tail's footer, or None without a tail.
 
     Returns:
         The object and its directory as :func:`decode_directory` will return it.
@@ -56,8 +62,8 @@ def encode_index(
     Raises:
         ValueError: the directory exceeds DIRECTORY_BYTES_MAX.
     """
-    packed_footer = None if footer is None else zstandard.ZstdCompressor(level=3).compress(footer)
-    parts = [*(files[kind] for kind in sorted(files)), *([] if packed_footer is None else [packed_footer])]
+    footers = [zstandard.ZstdCompressor(level=3).compress(raw) for raw in (footer, tail_footer) if raw is not None]
+    parts = [*(files[kind] for kind in sorted(files)), *footers]
     # The places of sections depend on the size of the JSON, which names them: all numbers in it that depend on its
     # size are relative to the end of the directory.
     sections: list[Section] = []
@@ -71,8 +77,10 @@ def encode_index(
     relative = replace(
         directory,
         files=dict(zip(sorted(files), sections, strict=False)),
-        footer=None if packed_footer is None else sections[-1],
+        footer=None if footer is None else sections[len(files)],
         footer_raw_size=0 if footer is None else len(footer),
+        tail_footer=None if tail_footer is None else sections[-1],
+        tail_footer_raw_size=0 if tail_footer is None else len(tail_footer),
     )
     text = json.dumps(directory_to_json(relative), separators=(",", ":"), sort_keys=True).encode()
     directory_size = HEADER_SIZE + len(text) + table.nbytes
@@ -138,15 +146,17 @@ def section_bytes(section: Section, data: Buffer) -> bytes:
     return bytes(data)
 
 
-def footer_bytes(directory: Directory, data: Buffer) -> bytes:
-    """The data file's Parquet footer (FileMetaData, Thrift) from the bytes of the footer section.
+def footer_bytes(directory: Directory, data: Buffer, *, tail: bool = False) -> bytes:
+    """The Parquet footer (FileMetaData, Thrift) of the data file, or of its tail, from the bytes of its section.
 
     Raises:
-        SegmentError: `corrupt_object`, also for a segment without a data file.
+        SegmentError: `corrupt_object`, also for a segment without such a file.
     """
-    if directory.footer is None or directory.footer_raw_size > FOOTER_BYTES_MAX:
+    section = directory.tail_footer if tail else directory.footer
+    raw_size = directory.tail_footer_raw_size if tail else directory.footer_raw_size
+    if section is None or raw_size > FOOTER_BYTES_MAX:
         raise SegmentError("corrupt_object", "segment index has no footer")
-    return inflate(section_bytes(directory.footer, data), directory.footer_raw_size)
+    return inflate(section_bytes(section, data), raw_size)
 
 
 def block_section(directory: Directory, number: int) -> Section:

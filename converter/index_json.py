@@ -36,6 +36,9 @@ def directory_to_json(directory: Directory) -> dict[str, Any]:
         "files": {kind.name: asdict(section) for kind, section in directory.files.items()},
         "footer": None if directory.footer is None else asdict(directory.footer),
         "footer_raw_size": directory.footer_raw_size,
+        "tail": None if directory.tail is None else asdict(directory.tail),
+        "tail_footer": None if directory.tail_footer is None else asdict(directory.tail_footer),
+        "tail_footer_raw_size": directory.tail_footer_raw_size,
         "summary": _summary_to_json(directory.summary),
     }
 
@@ -63,6 +66,9 @@ def directory_from_json(text: Json, *, blocks: BlockTable, directory_size: int, 
         blocks=blocks,
         directory_size=directory_size,
         total_size=total_size,
+        tail=None if text["tail"] is None else StoredObject(**text["tail"]),
+        tail_footer=None if text["tail_footer"] is None else section(text["tail_footer"]),
+        tail_footer_raw_size=int(text["tail_footer_raw_size"]),
     )
 
 

@@ -48,11 +48,15 @@ BlockTable = npt.NDArray[np.void]  # dtype BLOCK_DTYPE
 
 @dataclass(frozen=True, slots=True)
 class StoredObjects:
-    """The keys one copy attempt writes to, under the store's root; `attempt_id` is 16 bytes."""
+    """The keys one copy attempt writes to, under the store's root; `attempt_id` is 16 bytes.
+
+    `tail_key`: of the second data file, for the rows from the segment's first undecided one on.
+    """
 
     attempt_id: bytes
     data_key: str
     kept_key: str
+    tail_key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +133,10 @@ class Directory:
     """The front of a segment index: everything but the batches.
 
     `data` is None for a segment without rows and `kept` for one without kept bytes: no object exists then, `footer`
-    is None with `data`. `files` holds Kafka's own indexes byte for byte, and under OFFSET our own sparse one;
-    TRANSACTION is missing when the segment had none.
+    is None with `data`. `tail` holds the rows from the first one on whose transaction is open at the segment's end;
+    None when there is no such row, or none before it. Page offsets go on from one file to the next: what lies at
+    data.size or above lies in the tail. `files` holds Kafka's own indexes byte for byte, and under OFFSET our own
+    sparse one; TRANSACTION is missing when the segment had none.
     """
 
     metadata: SegmentMetadata
@@ -145,6 +151,19 @@ class Directory:
     blocks: BlockTable
     directory_size: int
     total_size: int
+    tail: StoredObject | None = None
+    tail_footer: Section | None = None
+    tail_footer_raw_size: int = 0
+
+    @property
+    def data_files(self) -> tuple[StoredObject, ...]:
+        """The data file and its tail, as far as there are any."""
+        return tuple(stored for stored in (self.data, self.tail) if stored is not None)
+
+    @property
+    def data_size(self) -> int:
+        """Bytes of the data file and its tail."""
+        return sum(stored.size for stored in self.data_files)
 
 
 @dataclass(frozen=True, slots=True)

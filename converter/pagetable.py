@@ -118,6 +118,20 @@ def _join(columns: dict[int, list[tuple[Int64Array, int, int]]]) -> PageTable:
     )
 
 
+def appended(pages: PageTable, tail: PageTable, *, rows: int, size: int) -> PageTable:
+    """The page table of two data files as if the second lay behind the first, which has `rows` and `size` bytes."""
+    column = np.concatenate([pages.column, tail.column])
+    first_row = np.concatenate([pages.first_row, tail.first_row + rows])
+    order = np.lexsort((first_row, column))
+    return PageTable(
+        column=column[order],
+        first_row=first_row[order],
+        row_count=np.concatenate([pages.row_count, tail.row_count])[order],
+        offset=np.concatenate([pages.offset, tail.offset + size])[order],
+        length=np.concatenate([pages.length, tail.length])[order],
+    )
+
+
 def page_slice(pages: PageTable, row_start: int, row_end: int) -> PageTable:
     """The pages that hold rows of `[row_start, row_end)`."""
     hit = (pages.first_row < row_end) & (pages.first_row + pages.row_count > row_start)

@@ -28,7 +28,8 @@ from converter.types import BatchFlag, BatchTable, PageTable, RowBuffers, UInt8A
 class ReadPlan:
     """What to read for batches `[first_batch, last_batch]`; both tuples of ranges ascend and do not overlap.
 
-    `[row_start, row_end)` are the rows to decode. `served_bytes` is what :func:`replay` will return.
+    `[row_start, row_end)` are the rows to decode. `served_bytes` is what :func:`replay` will return. A range of `data`
+    that begins at `Directory.data.size` or above lies in the tail, by so much further to the front; none crosses.
     """
 
     first_batch: int
@@ -158,15 +159,17 @@ def _page_ranges(directory: Directory, pages: PageTable, row_start: int, row_end
         return ()
     if directory.data is None:
         raise SegmentError("corrupt_object", "segment index has rows but no data file")
+    border = directory.data.size
     chosen = page_slice(pages, row_start, row_end)
     order = np.argsort(chosen.offset, kind="stable")
     starts = chosen.offset[order]
     ends = starts + chosen.length[order]
-    if not len(starts) or starts[0] < 0 or ends.max() > directory.data.size or (ends <= starts).any():
+    crossing = (starts < border) & (ends > border)
+    if not len(starts) or starts[0] < 0 or ends.max() > directory.data_size or (ends <= starts).any() or crossing.any():
         raise SegmentError("corrupt_object", "page table points outside the data file")
     merged = [[int(starts[0]), int(ends[0])]]
     for start, end in zip(starts[1:].tolist(), ends[1:].tolist(), strict=True):
-        if start - merged[-1][1] <= READ_GAP_BYTES:
+        if start - merged[-1][1] <= READ_GAP_BYTES and not merged[-1][0] < border <= start:
             merged[-1][1] = max(end, merged[-1][1])
         else:
             merged.append([start, end])

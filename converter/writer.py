@@ -1,4 +1,7 @@
-"""Steps in; one data file, the kept bytes and the segment index out.
+"""Steps in; data file, tail, kept bytes and the segment index out.
+
+The rows from the first one on whose transaction is open at the segment's end are a data file of their own, the tail:
+what lies before them can be published as it is at once, and the tail as it is when its transactions were committed.
 
 Everything streams: rows are buffered up to one row group, batches up to one block. Nothing is complete before
 :meth:`SegmentWriter.finish`; after :meth:`SegmentWriter.abort` nothing ever is.
@@ -17,11 +20,12 @@ from crc32c import crc32c
 from converter.block_writer import BlockWriter
 from converter.index import encode_index
 from converter.index_model import Directory, OpenTransaction, StoredObject, StoredObjects, Summary
+from converter.pagetable import appended
 from converter.parquet_writer import RowFile
 from converter.position import PositionAssigner
 from converter.summary import SummaryBuilder
 from converter.transactions import Transactions
-from converter.types import BatchFlag, ConvertOptions, IndexType, ParsedStep, SegmentMetadata
+from converter.types import BatchFlag, BatchTable, ConvertOptions, IndexType, PageTable, ParsedStep, SegmentMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,8 @@ class WrittenSegment:
     """What a copy has to store and to say.
 
     A segment without rows has no data file: `data_size` is 0, nothing was written to the sink and the index names no
-    data object. The same holds for kept bytes. `footer` is the data file's Parquet footer (also in the index), empty
-    without a data file; `rows` is the number of rows of the data file.
+    data object. The same holds for tail and kept bytes. `footer` is the data file's Parquet footer (also in the index),
+    empty without a data file; `rows` is the number of rows of data file and tail.
     """
 
     index: bytes
@@ -52,14 +56,25 @@ class SegmentWriter:
         schema: columns.row_schema for the rule, with the field ids to write.
         data: where the Parquet file goes. It is written in order and never closed here.
         kept: where kept bytes go, likewise.
+        tail: where the tail goes, likewise; None: it stays in the data file.
     """
 
     def __init__(
-        self, metadata: SegmentMetadata, options: ConvertOptions, schema: pa.Schema, data: BinaryIO, kept: BinaryIO
+        self,
+        metadata: SegmentMetadata,
+        options: ConvertOptions,
+        schema: pa.Schema,
+        data: BinaryIO,
+        kept: BinaryIO,
+        tail: BinaryIO | None = None,
     ) -> None:
         self._metadata = metadata
         self._options = options
         self._file = RowFile(schema, data)
+        self._tail = None if tail is None else RowFile(schema, tail)
+        self._target = self._file
+        self._data_pages: PageTable | None = None
+        self._rows = 0
         self._kept = kept
         self._kept_size = 0
         self._kept_crc32c = 0
@@ -89,7 +104,7 @@ class SegmentWriter:
             self._kept_crc32c = crc32c(part, self._kept_crc32c)
         self._kept_size += kept_bytes
         if step.rows.num_rows:
-            self._file.add(step.rows)
+            self._add_rows(batches, step.rows)
         self._summary.add(batches)
         self._blocks.add(batches, step.timestamp_deltas)
 
@@ -110,7 +125,10 @@ class SegmentWriter:
             objects: the keys data and kept bytes are stored under.
             transaction_conflicts: SegmentParser.transaction_conflicts, once its last step was taken.
         """
-        pages = self._file.close()
+        tail = None if self._target is self._file else self._target
+        pages = self._file.close() if tail is None else self._data_pages
+        if tail is not None and pages is not None and (tail_pages := tail.close()) is not None:
+            pages = appended(pages, tail_pages, rows=self._file.rows, size=self._file.size)
         table, blocks = self._blocks.finish(pages)
         verbatim = self._options.mode == "verbatim"
         directory = Directory(
@@ -126,15 +144,22 @@ class SegmentWriter:
             blocks=table,
             directory_size=0,
             total_size=0,
+            tail=None if tail is None else StoredObject(objects.tail_key, tail.size, tail.crc32c),
         )
         stored: dict[IndexType, bytes] = {kind: bytes(data) for kind, data in files.items() if kind != IndexType.OFFSET}
         stored[IndexType.OFFSET] = self._positions.offset_index()
-        index, directory = encode_index(directory, stored, None if pages is None else self._file.footer, blocks)
+        index, directory = encode_index(
+            directory,
+            stored,
+            None if pages is None else self._file.footer,
+            blocks,
+            tail_footer=None if tail is None else tail.footer,
+        )
         return WrittenSegment(
             index=index,
             directory=directory,
             footer=self._file.footer,
-            rows=self._file.rows,
+            rows=self._rows,
             data_size=self._file.size,
             data_crc32c=self._file.crc32c,
             kept_size=self._kept_size,
@@ -144,7 +169,31 @@ class SegmentWriter:
     def abort(self) -> None:
         """Stop writing. The data written so far is no readable Parquet file; the caller aborts its uploads."""
         self._file.abort()
+        if self._tail is not None:
+            self._tail.abort()
+
+    def _add_rows(self, batches: BatchTable, rows: pa.RecordBatch) -> None:
+        """To the data file, or from the first undecided row on to the tail; the data file is complete then."""
+        looking = self._tail is not None and self._target is self._file
+        before = _rows_before_undecided(batches) if looking else rows.num_rows
+        if before:
+            self._target.add(rows.slice(0, before))
+        if before < rows.num_rows:
+            if self._tail is not None and self._rows + before > 0:
+                self._data_pages = self._file.close()
+                self._target = self._tail
+            else:
+                self._tail = None  # nothing lies before: the data file is the tail
+            self._target.add(rows.slice(before))
+        self._rows += rows.num_rows
 
     def _summarize(self, transactions: Transactions, conflicts: int, verbatim: bool) -> Summary:
         opened = tuple(OpenTransaction(producer, first) for producer, first in transactions.opened.tolist())
         return self._summary.build(opened if transactions.known else None, conflicts > 0, verbatim)
+
+
+def _rows_before_undecided(batches: BatchTable) -> int:
+    """Rows of the batches before the first undecided one."""
+    undecided = (batches["flags"] & BatchFlag.UNDECIDED) != 0
+    before = batches[: int(undecided.argmax())] if undecided.any() else batches
+    return int(before["row_count"].sum(dtype=np.int64))

@@ -26,7 +26,7 @@ from iceberg_catalog.state import StateRef
 STATE_KEY = "tierberg.state"
 STATE_SHA256 = "tierberg.state-sha256"
 
-_NAME = re.compile(r"(\d{20})-(\d{20})-(\d+\.\d+(?:_\d+\.\d+)*)-(?:d-?\d+-)?[0-9a-f]{32}\.parquet")
+_NAME = re.compile(r"(\d{20})-(\d{20})-(\d+\.\d+(?:_\d+\.\d+)*)-(?:d-?\d+-|tail-)?[0-9a-f]{32}\.parquet")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,10 +17,12 @@ from iceberg_catalog.plan_inputs import Stretch
 from iceberg_catalog.plan_types import (
     Batches,
     Derive,
+    FileRef,
     Follow,
     Keep,
     LiveFile,
     Policy,
+    Segment,
     Trim,
     UseMain,
 )
@@ -93,13 +95,35 @@ def incoming(
 
 
 def _pieces(stretch: Stretch, wanted: BoolArray, kept: Sequence[tuple[int, int]]) -> list[UseMain | Derive]:
-    """The segment's own file if it fits exactly, else derived ones, split at every kept file."""
+    """The segment's own files where they fit exactly, else derived ones, split at every file that is there then."""
     segment, batches = stretch.source.segment, stretch.source.batches
-    main = segment.main
-    whole = bool((wanted == batches.rows).all())
-    fits = main is not None and whole and stretch.start <= main.first and main.last < stretch.end
-    if main is not None and fits and not any(first <= main.last and last >= main.first for first, last in kept):
-        return [UseMain(segment.id)]
+    used = [file for file in segment.files if _fits(file, stretch, wanted, kept)]
+    pieces: list[UseMain | Derive] = [UseMain(segment.id, tail=file is segment.tail) for file in used]
+    for file in used:
+        wanted = wanted & ~_held(file, segment, batches)
+    present = sorted([*kept, *((file.first, file.last) for file in used)])
+    return [*pieces, *_derived(stretch, wanted, present)]
+
+
+def _fits(file: FileRef, stretch: Stretch, wanted: BoolArray, kept: Sequence[tuple[int, int]]) -> bool:
+    """Whether a segment's own file holds only wanted rows and meets no kept file."""
+    whole = bool(wanted[_held(file, stretch.source.segment, stretch.source.batches)].all())
+    fits = whole and stretch.start <= file.first and file.last < stretch.end
+    return fits and not any(first <= file.last and last >= file.first for first, last in kept)
+
+
+def _held(file: FileRef, segment: Segment, batches: Batches) -> BoolArray:
+    """The batches whose rows one of the segment's own files holds. The tail's first row lies in its first batch."""
+    if segment.tail is None:
+        return batches.rows
+    in_tail = batches.last >= segment.tail.first
+    held: BoolArray = batches.rows & (in_tail if file is segment.tail else ~in_tail)
+    return held
+
+
+def _derived(stretch: Stretch, wanted: BoolArray, kept: Sequence[tuple[int, int]]) -> list[UseMain | Derive]:
+    """Derived files for the wanted batches, split at every kept file."""
+    segment, batches = stretch.source.segment, stretch.source.batches
     ranges = _ranges(batches, wanted, stretch)
     derived: list[UseMain | Derive] = []
     edge = stretch.start

@@ -76,7 +76,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """A segment's own data file: first and last offset of its rows, and how many there are (> 0)."""
+    """A segment's own data file or its tail: first and last offset of its rows, and how many there are (> 0)."""
 
     first: int
     last: int
@@ -91,8 +91,9 @@ class Segment:
     `checkpoint` is the leader-epoch checkpoint that came with the copy, `open_end` what its producer snapshot lists as
     open at the segment's end: (producer id, first offset), or None when the snapshot was absent or damaged. `conflict`:
     its markers contradict what the broker's files say; it waits until it is deleted. `runs` are the leader-epoch runs
-    of its own batches. `load` gives the batches; the plan calls it at most once, and only for segments that reach to
-    the frontier or above. `main` is None when the segment has no rows or is stored verbatim.
+    of its own batches. Rows from the first undecided one on may lie in a data file of their own, `tail`; all others,
+    and all where there is none, in `main`. `load` gives the batches; the plan calls it at most once, and only for
+    segments that reach to the frontier or above. `main` is None when the segment has no rows or is stored verbatim.
     """
 
     id: str
@@ -105,6 +106,12 @@ class Segment:
     main: FileRef | None
     load: Callable[[], Batches] = field(repr=False)
     conflict: bool = False
+    tail: FileRef | None = None
+
+    @property
+    def files(self) -> tuple[FileRef, ...]:
+        """Its data files, ascending."""
+        return tuple(file for file in (self.main, self.tail) if file is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +145,10 @@ class PartState:
 
 @dataclass(frozen=True, slots=True)
 class UseMain:
-    """Add the segment's own data file as it is."""
+    """Add the segment's own data file, or its tail, as it is."""
 
     segment_id: str
+    tail: bool = False
 
 
 @dataclass(frozen=True, slots=True)

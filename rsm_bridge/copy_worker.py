@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from converter.columns import row_schema
-from converter.index_model import Directory, StoredObject, StoredObjects
+from converter.index_model import Directory, StoredObjects
 from converter.parser import SegmentParser
 from converter.transactions import Transactions
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
@@ -24,7 +24,7 @@ from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.custom_metadata import CustomMetadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.frame_feed import FrameFeed
-from rsm_bridge.layout import data_key, index_key, kept_key, new_attempt_id
+from rsm_bridge.layout import data_key, index_key, kept_key, new_attempt_id, tail_key
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import is_tombstone
 from rsm_bridge.upload import Upload
@@ -62,7 +62,9 @@ def store_segment(store: ObjectStore, attempt: CopyAttempt) -> Directory:
     segment = attempt.segment
     failpoints.hit("copy-start", segment.topic_id.hex())
     attempt_id = new_attempt_id()
-    objects = StoredObjects(attempt_id, data_key(segment, attempt_id), kept_key(segment, attempt_id))
+    objects = StoredObjects(
+        attempt_id, data_key(segment, attempt_id), kept_key(segment, attempt_id), tail_key(segment, attempt_id)
+    )
     completed: list[str] = []
     try:
         written = _write_objects(store, attempt, objects, completed)
@@ -85,14 +87,10 @@ def custom_metadata(directory: Directory) -> bytes:
         attempt=directory.attempt_id,
         index_size=directory.total_size,
         directory_size=directory.directory_size,
-        data_size=_size(directory.data),
-        kept_size=_size(directory.kept),
+        data_size=directory.data_size,
+        kept_size=0 if directory.kept is None else directory.kept.size,
         verbatim=directory.summary.verbatim,
     ).encode()
-
-
-def _size(stored: StoredObject | None) -> int:
-    return 0 if stored is None else stored.size
 
 
 def _write_objects(
@@ -103,9 +101,15 @@ def _write_objects(
     transactions = Transactions.parse(
         attempt.files.get(IndexType.TRANSACTION), attempt.files.get(IndexType.PRODUCER_SNAPSHOT)
     )
-    with store.open_upload(objects.data_key) as data, store.open_upload(objects.kept_key) as kept:
+    with (
+        store.open_upload(objects.data_key) as data,
+        store.open_upload(objects.kept_key) as kept,
+        store.open_upload(objects.tail_key) as tail,
+    ):
         parser = SegmentParser(segment, options, transactions, attempt.verbatim_cause)
-        writer = SegmentWriter(segment, options, schema, cast(BinaryIO, data), cast(BinaryIO, kept))
+        writer = SegmentWriter(
+            segment, options, schema, cast(BinaryIO, data), cast(BinaryIO, kept), cast(BinaryIO, tail)
+        )
         try:
             for frame in feed.frames(segment.segment_size_bytes):
                 if options.mode == "table":
@@ -125,6 +129,7 @@ def _write_objects(
         feed.check_cancelled()
         failpoints.hit("data-complete", data.key)
         _complete(data, completed)
+        _complete(tail, completed)
         failpoints.hit("kept-complete", kept.key)
         _complete(kept, completed)
     return written
@@ -139,7 +144,7 @@ def _complete(upload: Upload, completed: list[str]) -> None:
 
 def _check_sizes(store: ObjectStore, directory: Directory) -> None:
     """Compares what the store says it has with what was written."""
-    for stored in (directory.data, directory.kept):
+    for stored in (*directory.data_files, directory.kept):
         if stored is not None and (size := store.size(stored.key)) != stored.size:
             raise StoreError(f"{stored.key} has {size} bytes in the store, {stored.size} were written")
 

@@ -68,7 +68,7 @@ def _directory_lines(directory: Directory) -> list[str]:
         f"batches      {summary.batches}, rows {summary.rows}, markers {summary.markers}",
         f"epochs       {' '.join(f'{run.epoch}.{run.start_offset}' for run in summary.leader_epochs)}",
     ]
-    for name, stored in (("data file", directory.data), ("kept bytes", directory.kept)):
+    for name, stored in (("data file", directory.data), ("tail", directory.tail), ("kept bytes", directory.kept)):
         text = "none" if stored is None else f"{stored.key}  {stored.size} bytes, CRC32C {stored.crc32c:08x}"
         lines.append(f"{name:<12} {text}")
     for name, counts in (("kept", summary.kept), ("quarantined", summary.quarantined)):

@@ -51,7 +51,10 @@ class SegmentCounts:
 
 @dataclass(frozen=True, slots=True)
 class KnownSegment:
-    """One index key. `segment` is None for a tombstone that replaced no index: then nothing was ever stored."""
+    """One index key. `segment` is None for a tombstone that replaced no index: then nothing was ever stored.
+
+    `data`, `tail`, `kept`: what the segment stored beside its index (converter.index_model.Directory).
+    """
 
     key: IndexKey
     listed: ListedObject
@@ -62,6 +65,7 @@ class KnownSegment:
     kept: StoredObject | None
     deletion: Deletion | None
     counts: SegmentCounts | None = None
+    tail: StoredObject | None = None
 
     @property
     def live(self) -> bool:
@@ -70,7 +74,21 @@ class KnownSegment:
 
     def objects(self) -> list[str]:
         """Keys of what the segment stored beside its index."""
-        return [stored.key for stored in (self.data, self.kept) if stored is not None]
+        return [stored.key for stored in (self.data, self.tail, self.kept) if stored is not None]
+
+    def data_files(self) -> list[StoredObject]:
+        """The data file and its tail, as far as there are any."""
+        return [stored for stored in (self.data, self.tail) if stored is not None]
+
+    def rows_between(self, first: int, last: int) -> list[tuple[StoredObject, int, int]]:
+        """Which data files hold the rows of [first, last]: (file, first, last), both ends inclusive, ascending."""
+        found: list[tuple[StoredObject, int, int]] = []
+        border = self.segment.tail.first if self.segment is not None and self.segment.tail is not None else last + 1
+        if self.data is not None and first < border:
+            found.append((self.data, first, min(last, border - 1)))
+        if self.tail is not None and last >= border:
+            found.append((self.tail, max(first, border), last))
+        return found
 
 
 def read_known(store: ObjectStore, key: IndexKey, listed: ListedObject) -> KnownSegment:
@@ -93,10 +111,10 @@ def read_known(store: ObjectStore, key: IndexKey, listed: ListedObject) -> Known
     return _from_index(key, listed, read, lambda start, length: store.get_range(listed.key, start, length))
 
 
-def read_footer(store: ObjectStore, known: KnownSegment) -> pq.FileMetaData:
-    """The footer of a live segment's data file, out of its index."""
+def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) -> pq.FileMetaData:
+    """The footer of a live segment's data file, or of its tail, out of its index."""
     directory = decode_directory(store.get_range(known.listed.key, 0, known.listed.size))
-    return _footer(directory, lambda start, length: store.get_range(known.listed.key, start, length))
+    return _footer(directory, lambda start, length: store.get_range(known.listed.key, start, length), tail=tail)
 
 
 def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> KnownSegment:
@@ -119,11 +137,6 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
     head = read(0, 32)
     directory = decode_directory(read(0, int.from_bytes(head[8:12], "little")))
     metadata, summary = directory.metadata, directory.summary
-    main = None
-    if directory.data is not None:
-        footer = _footer(directory, read)
-        first, last = _row_offsets(footer)
-        main = FileRef(first, last, _runs(summary.leader_epochs), footer.num_rows)
     segment = Segment(
         id=listed.key,
         base=metadata.start_offset,
@@ -133,7 +146,8 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         open_end=_open_end(summary),
         conflict=summary.transaction_conflict,
         state=SegmentState.LIVE,
-        main=main,
+        main=None if directory.data is None else _file(directory, read, tail=False),
+        tail=None if directory.tail is None else _file(directory, read, tail=True),
         load=lambda: _load_batches(load, directory.directory_size),
     )
     owner = Owner(metadata.cluster_name, metadata.topic, metadata.topic_id)
@@ -143,15 +157,29 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         tuple((count.cause, count.batches) for count in summary.quarantined),
     )
     return KnownSegment(
-        key, listed, owner, directory.options.value_format, segment, directory.data, directory.kept, None, counts
+        key,
+        listed,
+        owner,
+        directory.options.value_format,
+        segment,
+        directory.data,
+        directory.kept,
+        None,
+        counts,
+        directory.tail,
     )
 
 
-def _footer(directory: Directory, read: ReadRange) -> pq.FileMetaData:
-    section = directory.footer
+def _file(directory: Directory, read: ReadRange, *, tail: bool) -> FileRef:
+    footer = _footer(directory, read, tail=tail)
+    return FileRef(*_row_offsets(footer), _runs(directory.summary.leader_epochs), footer.num_rows)
+
+
+def _footer(directory: Directory, read: ReadRange, *, tail: bool) -> pq.FileMetaData:
+    section = directory.tail_footer if tail else directory.footer
     if section is None:
         raise SegmentError("corrupt_object", "the index has a data file and no footer")
-    return footer_metadata(footer_bytes(directory, read(section.offset, section.size)))
+    return footer_metadata(footer_bytes(directory, read(section.offset, section.size), tail=tail))
 
 
 def _row_offsets(footer: pq.FileMetaData) -> tuple[int, int]:

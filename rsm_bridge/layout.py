@@ -108,6 +108,11 @@ def data_key(segment: SegmentMetadata, attempt: bytes) -> str:
     )
 
 
+def tail_key(segment: SegmentMetadata, attempt: bytes) -> str:
+    """Key of the data file with the rows from the segment's first undecided one on."""
+    return data_key(segment, attempt).replace(f"-{attempt.hex()}.", f"-tail-{attempt.hex()}.")
+
+
 def is_stored_object(key: str) -> bool:
     """Whether the key is one that a copy or a publisher gives to a data file or to kept bytes."""
     return _STORED.fullmatch(key) is not None

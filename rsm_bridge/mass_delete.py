@@ -103,8 +103,7 @@ def _time(known: KnownSegment) -> int:
 
 
 def _rows(known: KnownSegment) -> int:
-    main = known.segment.main if known.segment is not None else None
-    return 0 if main is None else main.rows
+    return 0 if known.segment is None else sum(file.rows for file in known.segment.files)
 
 
 @dataclass(slots=True)

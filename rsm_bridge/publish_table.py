@@ -239,16 +239,17 @@ class TableRun:
     ) -> list[DataFile]:
         if isinstance(piece, UseMain):
             known = by_id[piece.segment_id]
-            if known.data is None:
+            stored = known.tail if piece.tail else known.data
+            if stored is None:
                 raise BridgeError("internal", f"the plan wants rows of {piece.segment_id}, which has none")
-            footer = read_footer(self.store, known)
-            return [data_file(head.table, self.store.uri(known.data.key), known.data.size, footer, partition)]
+            footer = read_footer(self.store, known, tail=piece.tail)
+            return [data_file(head.table, self.store.uri(stored.key), stored.size, footer, partition)]
         cuts: list[Cut] = []
         runs: list[tuple[int, int]] = []
         for segment_id, first, last in piece.ranges:
             known = by_id[segment_id]
             if known.data is not None and known.segment is not None:
-                cuts.append(Cut(known.data.key, first, last))
+                cuts.extend(Cut(stored.key, *part) for stored, *part in known.rows_between(first, last))
                 runs.extend(run for run in known.segment.runs if run not in runs)
         return self._derive(head, partition, cuts, tuple(sorted(runs)), by_id) if cuts else []
 

@@ -153,16 +153,17 @@ class Reclaimer:
             return
         due_ms = max(held_ms, known.deletion.time_ms + int(self._fence_seconds(known, result.head) * 1000))
         needed = Verdict.FREE
-        path = None if known.data is None else self.store.uri(known.data.key)
+        paths = [self.store.uri(stored.key) for stored in known.data_files()]
         if known.segment is not None and result.head is not None:
-            if path is not None and retained.head is not None and retained.head.names(normal_path(path)):
+            if retained.head is not None and any(retained.head.names(normal_path(path)) for path in paths):
                 return
             state = result.states.get(known.key.partition, PartState())
             needed = verdict(_planned(known, known.segment, found.now_ms), state)
-            left = 0 if path is None else self._left(path, retained, left_ms)
-            if needed is Verdict.NEEDED or left is None:
+            left = [self._left(path, retained, left_ms) for path in paths]
+            if needed is Verdict.NEEDED or None in left:
                 return
-            due_ms = max(due_ms, left + int(self.graces.reclaim * 1000))
+            latest = max((time_ms for time_ms in left if time_ms is not None), default=0)
+            due_ms = max(due_ms, latest + int(self.graces.reclaim * 1000))
         if not found.is_due(due_ms):
             return
         if known.key.segment_id in self.copies:
@@ -172,8 +173,7 @@ class Reclaimer:
         if needed is Verdict.FENCE and self._first_seen[known.listed.key] == head:
             found.fenced.append(known)
         found.tombstones.append(known)
-        if path is not None:
-            found.expiring |= {holder.snapshot_id for holder in retained.holders(path)}
+        found.expiring |= {holder.snapshot_id for path in paths for holder in retained.holders(path)}
 
     def _judge_derived(
         self, path: str, head: int | None, retained: Retained, left_ms: Mapping[str, int], found: _Pass
@@ -246,8 +246,8 @@ class Reclaimer:
                 continue
             objects.extend(known.objects())
             stones.append(known.listed.key)
-            if known.data is not None:
-                tally.add("data", known.data.size)
+            for stored in known.data_files():
+                tally.add("data", stored.size)
             if known.kept is not None:
                 tally.add("kept", known.kept.size)
             tally.add("tombstone", known.listed.size)

@@ -6,12 +6,14 @@ the converter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
 from converter.errors import SegmentError
 from converter.index import HEADER_SIZE, block_section, decode_block, decode_directory, section_bytes
-from converter.index_model import Block, Directory
+from converter.index_model import Block, Directory, StoredObject
+from converter.pages import ByteRange
 from converter.replay import ReadPlan, plan_read, replay
 from converter.types import IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
@@ -132,6 +134,15 @@ class SegmentReader:
         if plan.data:
             if directory.data is None:
                 raise SegmentError("corrupt_object", "the index names rows and no data file", batch=first)
-            data = self.store.get_ranges(directory.data.key, plan.data)
+            data = self._data(directory.data, directory.tail, plan.data)
         kept = kept_flight.result() if kept_flight is not None else []
         return StoredChunk(directory, block, plan, data, kept)
+
+    def _data(self, main: StoredObject, tail: StoredObject | None, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """Ranges of the data file and, from its size on, of the tail; both at once where both are needed."""
+        behind = [ByteRange(part.start - main.size, part.length) for part in ranges if part.start >= main.size]
+        if not behind or tail is None:
+            return self.store.get_ranges(main.key, ranges)
+        before = ranges[: len(ranges) - len(behind)]
+        flight = self.helpers.submit(self.store.get_ranges, tail.key, behind)
+        return [*(self.store.get_ranges(main.key, before) if before else []), *flight.result()]

@@ -171,8 +171,7 @@ def _host_port(listen: str) -> tuple[str, int]:
 def _count_copy(metrics: Metrics, segment: SegmentMetadata, directory: Directory) -> None:
     metrics.copied_bytes.inc(segment.segment_size_bytes)
     metrics.copied_rows.inc(directory.summary.rows)
-    if directory.data is not None:
-        metrics.data_bytes.inc(directory.data.size)
+    metrics.data_bytes.inc(directory.data_size)
     for count in directory.summary.kept:
         metrics.kept_bytes.labels(count.cause.name.lower()).inc(count.bytes)
     for count in directory.summary.quarantined:

@@ -53,7 +53,7 @@ def _check_partition(
 ) -> tuple[int, list[str]]:
     damages: list[str] = []
     present: list[Int64Array] = [np.empty(0, dtype=np.int64)]
-    own = {store.uri(known.data.key) for known in live if known.data is not None}
+    own = {store.uri(stored.key) for known in live for stored in known.data_files()}
     for file in files:
         key = store.key(file.path)
         try:
@@ -88,17 +88,17 @@ def _expected(store: ObjectStore, live: Sequence[KnownSegment], state: PartState
     for piece in fresh.add:
         ranges = _whole(by_id, piece) if isinstance(piece, UseMain) else piece.ranges
         for segment_id, first, last in ranges:
-            data = by_id[segment_id].data
-            if data is not None:
-                offsets = read_offsets(store, data.key)
-                found.append(offsets[(offsets >= first) & (offsets <= last)])
+            for stored, low, high in by_id[segment_id].rows_between(first, last):
+                offsets = read_offsets(store, stored.key)
+                found.append(offsets[(offsets >= low) & (offsets <= high)])
     offsets = np.unique(np.concatenate(found))
     return offsets[offsets < state.frontier]
 
 
 def _whole(by_id: Mapping[str, KnownSegment], piece: UseMain) -> tuple[tuple[str, int, int], ...]:
-    key = by_id[piece.segment_id].key
-    return ((piece.segment_id, key.base, key.last),)
+    segment = by_id[piece.segment_id].segment
+    file = None if segment is None else segment.tail if piece.tail else segment.main
+    return () if file is None else ((piece.segment_id, file.first, file.last),)
 
 
 def _within(offsets: Int64Array, live: Sequence[KnownSegment], state: PartState) -> Int64Array:
@@ -125,8 +125,8 @@ def _same_rows(store: ObjectStore, key: str, live: Sequence[KnownSegment]) -> bo
 
 def _sources(live: Sequence[KnownSegment], low: int, high: int) -> Iterator[str]:
     for known in live:
-        if known.data is not None and known.key.base <= high and known.key.last >= low:
-            yield known.data.key
+        if known.key.base <= high and known.key.last >= low:
+            yield from (stored.key for stored, *_ in known.rows_between(low, high))
 
 
 def _read(store: ObjectStore, key: str) -> pa.Table:

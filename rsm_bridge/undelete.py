@@ -77,7 +77,7 @@ def undelete(
     failpoints.hit("undelete-committed", topic_id.hex())
     record.finish()
     reached = {partition: max(offset, states.get(partition, PartState()).floor) for partition, offset in lowest.items()}
-    rows = sum(known.segment.main.rows for known in back if known.segment is not None and known.segment.main)
+    rows = sum(file.rows for known in back if known.segment is not None for file in known.segment.files)
     return Restored(len(back), rows, reached)
 
 

@@ -95,7 +95,7 @@ def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) 
     report.segments += 1
     try:
         directory = reader.directory_at(known.listed.key, known.listed.size)
-        for stored in (directory.data, directory.kept):
+        for stored in (*directory.data_files, directory.kept):
             if stored is not None:
                 _verify_object(reader.store, stored)
         for kind in directory.files:

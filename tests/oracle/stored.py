@@ -14,12 +14,12 @@ from converter.transactions import Transactions
 from converter.types import ConvertOptions, IndexType, SegmentMetadata
 from converter.writer import SegmentWriter
 
-OBJECTS = StoredObjects(bytes(range(16)), "data/x.parquet", "kept/x.kept")
+OBJECTS = StoredObjects(bytes(range(16)), "data/x.parquet", "kept/x.kept", "data/x-tail.parquet")
 
 
 @dataclass(slots=True)
 class Copied:
-    """The objects of one copy as the store would have them."""
+    """The objects of one copy as the store would have them; `data` is data file and tail, one behind the other."""
 
     index: bytes
     data: bytes
@@ -58,8 +58,8 @@ def copy_segment(
     """Convert a segment as a copy does."""
     options = options or ConvertOptions()
     parser = SegmentParser(metadata, options, transactions)
-    rows, kept = io.BytesIO(), io.BytesIO()
-    writer = SegmentWriter(metadata, options, row_schema(options.value_format), rows, kept)
+    rows, kept, tail = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    writer = SegmentWriter(metadata, options, row_schema(options.value_format), rows, kept, tail)
     for steps in (parser.feed(data), parser.finish()):
         for step in steps:
             writer.add(step)
@@ -69,4 +69,4 @@ def copy_segment(
         OBJECTS,
         transaction_conflicts=parser.transaction_conflicts,
     )
-    return Copied(written.index, rows.getvalue(), kept.getvalue())
+    return Copied(written.index, rows.getvalue() + tail.getvalue(), kept.getvalue())

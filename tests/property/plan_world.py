@@ -1,11 +1,12 @@
 """A table, its object store, publishers that crash, and the maintenance beside them: what applies plans, as a model.
 
 A head is never changed, only followed by another (`World.swap`, the compare-and-swap). Files are named by the object
-that holds their rows: `s7.data` came with segment s7, `d3-9` was derived and `m3-9` merged on head 3.
+that holds their rows: `s7.data` and `s7.tail` came with segment s7, `d3-9` was derived and `m3-9` merged on head 3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -17,6 +18,7 @@ from tests.property.plan_kafka import Kafka, Remote
 from tests.unit.plan_support import Model, Rows
 
 SNAPSHOTS_KEPT = 3
+FAR = 2**62
 
 
 @dataclass
@@ -32,7 +34,7 @@ class Table(Model):
 
     def path(self, item: UseMain | Derive | None) -> str:
         if isinstance(item, UseMain):
-            return self.pointers.get(item.segment_id, "reclaimed")
+            return self.pointers.get(part(item.segment_id, item.tail), "reclaimed")
         self.serial += 1
         return f"d{self.parent}-{self.serial}"
 
@@ -40,15 +42,28 @@ class Table(Model):
         return Table(self.policy, self.state, dict(self.files), self.serial + 100, [], number, self.version, pointers)
 
 
-def sources_of(item: UseMain | Derive) -> set[str]:
-    return {item.segment_id} if isinstance(item, UseMain) else {name for name, _, _ in item.ranges}
+def part(name: str, tail: bool) -> str:
+    """What points to a segment's data file, or to its tail."""
+    return f"{name}.tail" if tail else f"{name}.data"
+
+
+def sources_of(item: UseMain | Derive, by_id: Mapping[str, Segment]) -> set[str]:
+    """The parts of segments that a new file's rows come from."""
+    if isinstance(item, UseMain):
+        return {part(item.segment_id, item.tail)}
+    found: set[str] = set()
+    for name, first, last in item.ranges:
+        tail = by_id[name].tail
+        border = last + 1 if tail is None else tail.first
+        found |= {part(name, tail) for tail, wanted in ((False, first < border), (True, last >= border)) if wanted}
+    return found
 
 
 def without_rows(segment: Segment) -> Segment:
     """The segment, stored verbatim."""
     batches = segment.load()
     bare = replace(batches, rows=np.zeros_like(batches.rows))
-    return replace(segment, main=None, load=lambda: bare)
+    return replace(segment, main=None, tail=None, load=lambda: bare)
 
 
 @dataclass
@@ -85,10 +100,17 @@ class World:
             self.converted[made.id] = made
             self.withheld |= set(range(made.base, made.end + 1))
             made = without_rows(made)
-        elif made.main is not None:
-            self.objects.add(f"{made.id}.data")
-            self.pointers[made.id] = f"{made.id}.data"
+        else:
+            self.write(made)
         self.kafka.remote[made.id] = Remote(made, finished)
+
+    def write(self, segment: Segment, *, named: bool = True) -> None:
+        """The segment's data files; an index names them, or the copy crashed before."""
+        for tail, file in ((False, segment.main), (True, segment.tail)):
+            if file is not None:
+                self.objects.add(part(segment.id, tail))
+                if named:
+                    self.pointers[part(segment.id, tail)] = part(segment.id, tail)
 
     def verbatim(self) -> list[str]:
         """Live segments without rows that could have some."""
@@ -101,9 +123,7 @@ class World:
     def requeue(self, name: str) -> None:
         """A verbatim segment becomes rows; the index is swapped once the data file is durable."""
         segment = self.converted.pop(name)
-        if segment.main is not None:
-            self.objects.add(f"{name}.data")
-            self.pointers[name] = f"{name}.data"
+        self.write(segment)
         self.kafka.remote[name].segment = segment
 
     def touched(self) -> Table:
@@ -134,7 +154,8 @@ class World:
         again = made.plan(listing, relisted=True)
         assert not again.changes(made.state), f"not idempotent: {again} after {result}"
         made.gaps, made.lost = result.gaps, result.lost
-        used = {name for item in result.add for name in sources_of(item)}
+        by_id = {segment.id: segment for segment in listing}
+        used = {name for item in result.add for name in sources_of(item, by_id)}
         made.broken = any(self.pointers.get(name) not in self.objects for name in used)
         if head.state.frontier < 0:
             first = min([made.state.frontier, *(item.base for item in listing if self.gives_rows(item))])
@@ -176,24 +197,25 @@ class World:
             judged = verdict(segment, self.head.state)
             if judged is Verdict.NEEDED or (judged is Verdict.FENCE and seen == self.head.version):
                 continue
-            pointer = self.pointers.get(name)
-            others = {key for other, key in self.pointers.items() if other != name}
-            if pointer in named:
+            parts = {part(name, False), part(name, True)}
+            own = {self.pointers[key] for key in parts if key in self.pointers}
+            others = {key for other, key in self.pointers.items() if other not in parts}
+            if own & named:
                 continue
             done += 1
-            if pointer is not None and pointer not in others:
-                self.objects.discard(pointer)
+            self.objects -= own - others
             if crash:
                 return done
             del self.kafka.remote[name]
-            self.pointers.pop(name, None)
+            for key in parts:
+                self.pointers.pop(key, None)
         return done + self.sweep(named)
 
     def sweep(self, named: set[str]) -> int:
         """Objects of nobody; a derived or merged one only when the head it was made on has passed."""
         wanted = named | set(self.pointers.values())
         current = f"{self.head.version}"
-        loose = {key for key in self.objects - wanted if key[1:].partition("-")[0] != current or key.endswith(".data")}
+        loose = {key for key in self.objects - wanted if "." in key or key[1:].partition("-")[0] != current}
         self.objects -= loose
         return len(loose)
 
@@ -215,14 +237,20 @@ class World:
         for name, key in self.pointers.items():
             if key in (one, two):
                 self.pointers[name] = path
-                item = self.kafka.remote[name]
-                # It holds rows of other segments too, so it must never be added as this one's own file.
-                item.segment = replace(item.segment, main=FileRef(-1, max(rows), runs, len(rows)))
+                self.never_own(name, FileRef(-1, max(rows), runs, len(rows)))
         if crash == "pointers swapped":
             return
         del made.files[one], made.files[two]
         made.add(path, rows, runs)
         self.swap(made)
+
+    def never_own(self, name: str, merged: FileRef) -> None:
+        """A merged file holds rows of other segments too: it must never be added as this one's own."""
+        item = self.kafka.remote[name.partition(".")[0]]
+        if name == part(item.segment.id, False):
+            item.segment = replace(item.segment, main=merged)
+        elif item.segment.tail is not None:
+            item.segment = replace(item.segment, tail=replace(item.segment.tail, last=FAR))
 
     # What must hold
 
@@ -230,9 +258,9 @@ class World:
         """I3: nothing a live segment or a retained snapshot needs is gone."""
         needed = {path for table in self.retained for path in table.files}
         needed |= {
-            self.pointers[name]
-            for name, item in self.kafka.remote.items()
-            if item.segment.state == SegmentState.LIVE and name in self.pointers
+            key
+            for name, key in self.pointers.items()
+            if self.kafka.remote[name.partition(".")[0]].segment.state == SegmentState.LIVE
         }
         assert needed <= self.objects, f"missing: {sorted(needed - self.objects)}"
 

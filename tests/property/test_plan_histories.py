@@ -161,8 +161,8 @@ class Histories(RuleBasedStateMachine):
         self.ran("copy verbatim" if verbatim and not fault else "copy", fault)
         if fault != COPY[1]:
             self.world.store(made, finished=not fault, verbatim=verbatim)
-        elif made.main is not None:
-            self.world.objects.add(f"{made.id}.data")
+        else:
+            self.world.write(made, named=False)
 
     @precondition(lambda self: self.kafka.withdrawable())
     @rule(data=st.data())

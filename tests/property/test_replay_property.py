@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import converter.block_writer
 import converter.parquet_writer
-from converter.types import Cause, ValueFormat
+from converter.types import BatchFlag, Cause, ValueFormat
 from tests.unit.index_support import Batch, Record, Stored, write
 
 blobs = st.one_of(
@@ -52,6 +52,8 @@ def batch_lists(draw: st.DrawFn) -> list[Batch]:
         )
         if not records or draw(st.integers(0, 3)) == 0:
             batch.kept, batch.cause = True, draw(kept_causes)
+        if draw(st.integers(0, 4)) == 0:
+            batch.flags |= BatchFlag.UNDECIDED
         if draw(st.booleans()):
             batch.original_size = draw(st.integers(61, 3 * len(batch.encode())))
         batches.append(batch)
@@ -71,7 +73,8 @@ def check_rows(stored: Stored, batches: list[Batch], value_format: ValueFormat) 
         assert stored.data == b""
         return
     found = []
-    for row in pq.read_table(io.BytesIO(stored.data)).to_pylist():
+    rows = [row for file in stored.data_files() for row in pq.read_table(io.BytesIO(file)).to_pylist()]
+    for row in rows:
         value = row["_kafka_value"]
         if value_format == "string" and row["value"] is not None:
             assert value is None

@@ -38,7 +38,7 @@ FILES = {
     IndexType.PRODUCER_SNAPSHOT: b"snapshot",
     IndexType.LEADER_EPOCH: b"",
 }
-OBJECTS = StoredObjects(bytes(range(16)), "data/key.parquet", "kept/key.kept")
+OBJECTS = StoredObjects(bytes(range(16)), "data/key.parquet", "kept/key.kept", "data/key-tail.parquet")
 Header = tuple[bytes, bytes | None]
 
 
@@ -180,7 +180,7 @@ class StepBuilder:
 
 @dataclass
 class Stored:
-    """A written segment with its objects, and what it must serve."""
+    """A written segment with its objects, and what it must serve; `data` is data file and tail joined."""
 
     written: WrittenSegment
     data: bytes
@@ -191,6 +191,10 @@ class Stored:
     def directory(self) -> Directory:
         """The directory, as the writer returned it."""
         return self.written.directory
+
+    def data_files(self) -> list[bytes]:
+        """Data file and tail, as far as there are any."""
+        return data_files(self.directory, self.data)
 
     def block(self, number: int) -> Block:
         """Decode a block."""
@@ -217,6 +221,17 @@ class Stored:
                 out += self.read(block, first, last)
                 first = last + 1
         return bytes(out)
+
+
+def data_files(directory: Directory, joined: bytes) -> list[bytes]:
+    """Data file and tail of a segment, cut out of both joined."""
+    found: list[bytes] = []
+    for stored in directory.data_files:
+        found.append(joined[: stored.size])
+        joined = joined[stored.size :]
+        assert crc32c(found[-1]) == stored.crc32c
+    assert joined == b""
+    return found
 
 
 def metadata(size: int, start_offset: int = 0, end_offset: int = 10**6) -> SegmentMetadata:
@@ -248,14 +263,14 @@ def write(
     """Write a segment of some steps."""
     builder = StepBuilder(value_format, field_ids)
     made = [builder.step(batches) for batches in steps]
-    data, kept = io.BytesIO(), io.BytesIO()
+    data, kept, tail = io.BytesIO(), io.BytesIO(), io.BytesIO()
     options = ConvertOptions(value_format=value_format)
-    writer = SegmentWriter(metadata(builder.source, start_offset), options, builder.schema, data, kept)
+    writer = SegmentWriter(metadata(builder.source, start_offset), options, builder.schema, data, kept, tail)
     for step in made:
         writer.add(step)
     written = writer.finish(FILES, Transactions() if transactions is None else transactions, OBJECTS)
     served = b"".join(batch.encode() for batches in steps for batch in batches)
-    return Stored(written, data.getvalue(), kept.getvalue(), served)
+    return Stored(written, data.getvalue() + tail.getvalue(), kept.getvalue(), served)
 
 
 def simple_batches(count: int, records: int = 1, value: bytes = b"v" * 100) -> list[Batch]:

@@ -96,21 +96,33 @@ def seg(
     loaded = arrays(batches)
     holders = [batch for batch in batches if batch.has_rows]
     runs = runs_of(batches)
-    main = None
-    if holders:
-        rows = sum(batch.last - batch.base + 1 for batch in holders)
-        main = FileRef(holders[0].base, holders[-1].last, runs, rows)
+    open_end = open_at_end(batches) if opened is None else opened
+    waiting = [n for n, batch in enumerate(holders) if is_open(batch, open_end)]
+    border = waiting[0] if waiting and waiting[0] > 0 else len(holders)
     return Segment(
         id=name,
         base=batches[0].base if base is None else base,
         end=batches[-1].last if end is None else end,
         runs=runs,
         checkpoint=runs if checkpoint is None else checkpoint,
-        open_end=open_at_end(batches) if opened is None else opened,
+        open_end=open_end,
         state=state,
-        main=main,
+        main=file_of(holders[:border], runs),
+        tail=file_of(holders[border:], runs),
         load=lambda: loaded,
     )
+
+
+def is_open(batch: B, open_end: tuple[tuple[int, int], ...]) -> bool:
+    """Whether the batch belongs to a transaction that is open at its segment's end."""
+    return batch.kind == BatchKind.TXN and any(batch.pid == pid and batch.base >= first for pid, first in open_end)
+
+
+def file_of(holders: Sequence[B], runs: Runs) -> FileRef | None:
+    """A file with the rows of these batches."""
+    if not holders:
+        return None
+    return FileRef(holders[0].base, holders[-1].last, runs, sum(batch.last - batch.base + 1 for batch in holders))
 
 
 def arrays(batches: Sequence[B]) -> Batches:
@@ -199,8 +211,11 @@ def content(item: UseMain | Derive, by_id: Mapping[str, Segment]) -> tuple[Rows,
     """Rows and epoch runs of a file the plan wants; a range must begin and end with a row."""
     if isinstance(item, UseMain):
         segment = by_id[item.segment_id]
-        return rows_of(segment), segment.runs
-    rows: Rows = {}
+        file = segment.tail if item.tail else segment.main
+        assert file is not None
+        rows = {offset: row for offset, row in rows_of(segment).items() if file.first <= offset <= file.last}
+        return rows, segment.runs
+    rows = {}
     runs: list[tuple[int, int]] = []
     for segment_id, first, last in item.ranges:
         part = {offset: row for offset, row in rows_of(by_id[segment_id]).items() if first <= offset <= last}

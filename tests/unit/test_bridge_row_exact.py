@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 from converter.types import IndexType
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from rsm_bridge.layout import derived_head
 from rsm_bridge.service import Running
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import bridge_thread, test_settings
@@ -69,7 +70,7 @@ def summaries(catalog: Catalog, topic: str) -> list[dict[str, str]]:
 
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 def test_rows_below_an_open_transaction_come_before_its_marker(
-    shim: ShimClient, catalog: Catalog, committed: bool
+    shim: ShimClient, catalog: Catalog, bridge: Running, committed: bool
 ) -> None:
     topic = f"tail_{committed}".lower()
     log = LogBuilder()
@@ -86,6 +87,11 @@ def test_rows_below_an_open_transaction_come_before_its_marker(
     waiting = [3, 4, 5, 6] if committed else []
     eventually(lambda: offsets(catalog, topic) == [0, 1, 2, *waiting, 7, 8, 10])
     assert shim.fetch(first) == log.data
+    assert shim.fetch(first, len(log.batches[0])) == log.data[len(log.batches[0]) :]
+    names = [listed.key.rpartition("/")[2] for listed in bridge.store.list_after(f"data/{first.topic_id.hex()}/")]
+    derived = [name for name in names if derived_head(name) is not None]
+    assert len(derived) == (0 if committed else 1)
+    assert len([name for name in names if "-tail-" in name]) == 1
 
 
 @pytest.mark.parametrize("topic", ["archive", "century"])

@@ -76,9 +76,9 @@ def test_rows_below_an_undecided_transaction_come_at_once_and_the_others_later()
     model = Model()
     a = seg("a", [plain(0, 1), txn(2, 4, 7), plain(5, 6)])
     first = model.publish(a)
-    assert (first.add, first.state.frontier) == ((Derive((("a", 0, 1),)),), 2)
+    assert (first.add, first.state.frontier) == ((UseMain("a"),), 2)
     second = model.publish(a, seg("b", [commit(7, 7)], opened=()))
-    assert (second.add, second.state.frontier) == ((Derive((("a", 2, 6),)),), 8)
+    assert (second.add, second.state.frontier) == ((UseMain("a", tail=True),), 8)
     assert model.offsets == [0, 1, 2, 3, 4, 5, 6]
 
 
@@ -93,7 +93,33 @@ def test_rows_of_an_aborted_transaction_never_come_and_those_above_it_do() -> No
 def test_a_transaction_decided_at_once_needs_no_derived_file() -> None:
     model = Model()
     result = model.publish(seg("a", [plain(0, 1), txn(2, 4, 7), plain(5, 6)]), seg("b", [commit(7, 7)], opened=()))
-    assert result.add == (UseMain("a"),)
+    assert result.add == (UseMain("a"), UseMain("a", tail=True))
+
+
+def test_a_tail_decided_in_parts_is_derived() -> None:
+    model = Model()
+    a = seg("a", [plain(0, 0), txn(1, 1, 1), plain(2, 2), txn(3, 3, 2), plain(4, 4)])
+    assert model.publish(a).add == (UseMain("a"),)
+    b = seg("b", [commit(5, 1)], opened=((2, 3),))
+    assert model.publish(a, b).add == (Derive((("a", 1, 2),)),)
+    assert model.publish(a, b, seg("c", [abort(6, 2)], opened=())).add == (Derive((("a", 4, 4),)),)
+    assert model.offsets == [0, 1, 2, 4]
+
+
+def test_a_segment_that_begins_with_an_open_transaction_has_one_file() -> None:
+    model = Model()
+    a = seg("a", [txn(0, 1, 7), plain(2, 2)])
+    assert model.publish(a).add == ()
+    assert model.publish(a, seg("b", [commit(3, 7)], opened=())).add == (UseMain("a"),)
+
+
+def test_an_abort_within_leaves_the_tail_as_it_is() -> None:
+    model = Model()
+    aborted = [txn(1, 1, 1), abort(2, 1)]  # as if the transaction index had been absent: it became rows
+    a = seg("a", [plain(0, 0), *aborted, plain(3, 3), txn(4, 4, 2)])
+    b = seg("b", [commit(5, 2)], opened=())
+    assert model.publish(a, b).add == (UseMain("a", tail=True), Derive((("a", 0, 0), ("a", 3, 3))))
+    assert model.offsets == [0, 3, 4]
 
 
 def test_the_frontier_stops_at_the_first_of_several_open_transactions() -> None:
@@ -112,7 +138,7 @@ def test_committed_rows_below_the_waiting_one_come_from_every_segment() -> None:
     model = Model()
     a, b = seg("a", [txn(0, 2, 1), plain(3, 4)]), seg("b", [commit(5, 1), plain(6, 7), txn(8, 8, 1)], opened=((1, 8),))
     result = model.publish(a, b)
-    assert result.add == (UseMain("a"), Derive((("b", 6, 7),)))
+    assert result.add == (UseMain("a"), UseMain("b"))
     assert result.state.frontier == 8
 
 
