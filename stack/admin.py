@@ -14,6 +14,7 @@ from confluent_kafka.admin import (
     ConfigResource,
     NewTopic,
     OffsetSpec,
+    PartitionMetadata,
     ResourceType,
 )
 
@@ -43,9 +44,24 @@ class Admin:
         """Connects on first use."""
         self._client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
-    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] = TIERED) -> None:
-        """Create it and wait until every partition has a leader. Raises KafkaException when the broker refuses."""
-        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config))
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        config: Mapping[str, str] = TIERED,
+        *,
+        replicas: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """Create it and wait until every partition has a leader. Raises KafkaException when the broker refuses.
+
+        Args:
+            topic: its name.
+            partitions: how many.
+            config: its settings.
+            replicas: for each partition its brokers, the preferred leader first. Default: one copy on any broker.
+        """
+        where = {"replication_factor": 1} if replicas is None else {"replica_assignment": [[*row] for row in replicas]}
+        new = NewTopic(topic, num_partitions=partitions, config=dict(config), **where)
         self._done(self._client.create_topics([new], operation_timeout=ADMIN_S))
         wait_for(f"topic {topic} to have leaders", lambda: self._has_leaders(topic, partitions), ADMIN_S)
 
@@ -73,6 +89,15 @@ class Admin:
         """One past the last offset of each partition."""
         return self._offsets(topic, partitions, OffsetSpec.latest())
 
+    def leader(self, topic: str, partition: int) -> int | None:
+        """The broker that leads a partition now; None while there is none."""
+        found = self._partition(topic, partition).leader
+        return found if found >= 0 else None
+
+    def in_sync(self, topic: str, partition: int) -> set[int]:
+        """Brokers whose replica has all that the leader has."""
+        return set(self._partition(topic, partition).isrs)
+
     def topic_id(self, topic: str) -> str:
         """The topic's id as 32 hexadecimal digits, as keys of the store have it."""
         answers = self._client.describe_topics(TopicCollection([topic]), request_timeout=ADMIN_S)
@@ -83,6 +108,9 @@ class Admin:
     def topic_names(self) -> set[str]:
         """All topics of the cluster."""
         return set(self._client.list_topics(timeout=ADMIN_S).topics)
+
+    def _partition(self, topic: str, partition: int) -> PartitionMetadata:
+        return self._client.list_topics(topic, timeout=ADMIN_S).topics[topic].partitions[partition]
 
     def _has_leaders(self, topic: str, partitions: int) -> bool:
         found = self._client.list_topics(topic, timeout=ADMIN_S).topics[topic].partitions

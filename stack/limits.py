@@ -28,8 +28,10 @@ STOP_S: Final = 30.0
 KILL_S: Final = 10.0
 #: One administrative request to a broker.
 ADMIN_S: Final = 60.0
-#: One scrape of a metrics page, or one JMX answer.
+#: One scrape of a metrics page.
 SCRAPE_S: Final = 20.0
+#: One answer of a Java program of ours; some ask several brokers.
+ANSWER_S: Final = 60.0
 #: Between two looks at something that is waited for.
 POLL_S: Final = 0.1
 #: What is quoted of a log file in an error message.

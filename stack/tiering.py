@@ -42,14 +42,19 @@ def local_tier(folder: Path) -> Plugin:
     )
 
 
-def tiering_properties(plugin: Plugin) -> dict[str, str]:
-    """The lines of `server.properties` that switch tiering on, with the intervals of a test machine."""
+def tiering_properties(plugin: Plugin, *, copies: int = 1) -> dict[str, str]:
+    """The lines of `server.properties` that switch tiering on, with the intervals of a test machine.
+
+    Args:
+        plugin: what the broker loads.
+        copies: replicas of the topic in which brokers note what is in the remote store.
+    """
     return {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name": plugin.class_name,
         "remote.log.storage.manager.class.path": plugin.class_path,
         "remote.log.metadata.manager.listener.name": "PLAINTEXT",
-        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": str(copies),
         "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
         "rlmm.config.remote.log.metadata.initialization.retry.interval.ms": "300",
         "remote.log.manager.task.interval.ms": "500",
