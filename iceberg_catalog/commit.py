@@ -48,6 +48,7 @@ from pyiceberg.table.update import (
 )
 
 from iceberg_catalog import failpoints
+from iceberg_catalog.foreign import FOREIGN_SINCE, ForeignCommits, foreign_commits, tag_updates
 from iceberg_catalog.limits import RELOAD_ATTEMPTS_MAX, RELOAD_PAUSE_MS, SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.livefiles import STATE_KEY, STATE_SHA256, Head
 from iceberg_catalog.snapshots import SnapshotChain, Step
@@ -122,11 +123,13 @@ def commit(
         What the storage raises while manifests are written passes through; nothing was sent then and nothing is left.
     """
     chain = SnapshotChain(head)
+    foreign = foreign_commits(head.table)
     properties = {
         COMMIT_ID: commit_id,
         STATE_KEY: state.key,
         STATE_SHA256: state.sha256,
         AS_OF: str(as_of_ms),
+        **({FOREIGN_SINCE: str(foreign.since)} if foreign is not None else {}),
         **(summary or {}),
     }
     try:
@@ -141,7 +144,7 @@ def commit(
     )
     failpoints.hit("before-swap", ".".join(head.table.name()))
     try:
-        response = catalog.commit_table(head.table, requirements, _updates(head, chain.snapshots))
+        response = catalog.commit_table(head.table, requirements, _updates(head, chain.snapshots, foreign))
     except Exception as error:  # noqa: BLE001 any answer, or none: only the table itself knows
         return _settle(catalog, head, chain, error)
     failpoints.hit("after-swap", ".".join(head.table.name()))
@@ -151,22 +154,23 @@ def commit(
     return Outcome("committed", table, chain.snapshots[-1].snapshot_id)
 
 
-def _updates(head: Head, snapshots: list[Snapshot]) -> tuple[TableUpdate, ...]:
+def _updates(head: Head, snapshots: list[Snapshot], foreign: ForeignCommits | None) -> tuple[TableUpdate, ...]:
     updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots]
     updates.append(
         SetSnapshotRefUpdate.model_validate(
             {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshots[-1].snapshot_id}
         )
     )
-    if expired := _expired(head, len(snapshots)):
+    updates.extend(tag_updates(head.table, foreign))
+    if expired := _expired(head, len(snapshots), foreign):
         updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired}))
     return tuple(updates)
 
 
-def _expired(head: Head, coming: int) -> list[int]:
-    """Oldest snapshots beyond SNAPSHOTS_KEPT_MAX; never one that a tag or another branch names."""
+def _expired(head: Head, coming: int, foreign: ForeignCommits | None) -> list[int]:
+    """Oldest snapshots beyond SNAPSHOTS_KEPT_MAX; never one that a tag or another branch names, or is about to."""
     metadata = head.table.metadata
-    named = {ref.snapshot_id for ref in metadata.refs.values()}
+    named = {ref.snapshot_id for ref in metadata.refs.values()} | ({foreign.since} if foreign is not None else set())
     old = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
     excess = len(old) + coming - SNAPSHOTS_KEPT_MAX
     return [snapshot.snapshot_id for snapshot in old if snapshot.snapshot_id not in named][: max(excess, 0)]

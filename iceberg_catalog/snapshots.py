@@ -18,6 +18,7 @@ from typing import Final
 
 from pyiceberg.manifest import (
     DataFile,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -144,12 +145,21 @@ class SnapshotChain:
 
     def _fold(self, manifests: list[_Manifest], snapshot_id: int) -> list[_Manifest]:
         spec_id = self.head.table.metadata.default_spec_id
-        small = [m for m in manifests if len(m.paths) < MANIFEST_SMALL_ENTRIES and m.file.partition_spec_id == spec_id]
+        small = [
+            item
+            for item in manifests
+            if len(item.paths) < MANIFEST_SMALL_ENTRIES
+            and item.file.partition_spec_id == spec_id
+            and item.file.content == ManifestContent.DATA  # an engine's delete files stay in manifests of their own
+        ]
         if len(small) < MANIFESTS_SMALL_MAX:
             return manifests
         rest = [item for item in manifests if item not in small]
         entries = [
-            entry if entry.snapshot_id == snapshot_id else _moved(entry, snapshot_id, dead=False)
+            # Files of this snapshot have no sequence number yet: they inherit it from the folded manifest.
+            _added(entry.data_file, snapshot_id)
+            if entry.snapshot_id == snapshot_id
+            else _moved(entry, snapshot_id, dead=False)
             for item in small
             for entry in item.file.fetch_manifest_entry(self.head.table.io)
         ]
