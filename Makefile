@@ -43,7 +43,11 @@ test-shim: $(ENVIRONMENT) ## the shim's own tests
 
 .PHONY: e2e
 e2e: setup ## every test on a real broker
-	$(RUN) -m pytest -m e2e --timeout 900
+	$(RUN) -m pytest -m "e2e and not faults" --timeout 900
+
+.PHONY: faults
+faults: setup ## kill -9 of bridge and broker at every fail point; ends with a table and `N passed, N failed`
+	$(RUN) -m pytest -m faults -p no:randomly -q tests/faults_matrix
 
 .PHONY: bench
 bench: setup ## measure, and compare with benchmarks/measures.toml

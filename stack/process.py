@@ -48,6 +48,11 @@ class ServerProcess:
         """Whether it runs now; a frozen process is alive."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def returncode(self) -> int | None:
+        """How it ended, the negative signal number if by one; None while it runs or was never started."""
+        return None if self._process is None else self._process.poll()
+
     def start(self) -> None:
         """Start it.
 
@@ -78,8 +83,7 @@ class ServerProcess:
     def require_alive(self) -> None:
         """Raise StackError with the end of the log when the process has ended."""
         if not self.alive:
-            code = None if self._process is None else self._process.returncode
-            raise StackError(f"{self.name} ended with code {code}; {self.log} ends:\n{self.log_tail()}")
+            raise StackError(f"{self.name} ended with code {self.returncode}; {self.log} ends:\n{self.log_tail()}")
 
     def output(self) -> str:
         """What it has written since its last start."""

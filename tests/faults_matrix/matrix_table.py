@@ -1,0 +1,43 @@
+"""The closing table: a row for each point, a column for each victim."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from iceberg_catalog.failpoint_table import POINTS
+from tests.faults_matrix.cases import VICTIMS, Case
+
+Outcome = Literal["passed", "FAILED", "SKIPPED"]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a case ended; seconds of all its phases."""
+
+    outcome: Outcome
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.outcome} {self.seconds:.0f} s"
+
+
+def later(before: Result | None, outcome: Outcome, seconds: float) -> Result:
+    """A case's result after one more of its phases: the worst of them, and the time of all."""
+    if before is None:
+        return Result(outcome, seconds)
+    worst = outcome if before.outcome == "passed" else before.outcome
+    return Result(worst, before.seconds + seconds)
+
+
+def lines(results: Mapping[Case, Result]) -> Sequence[str]:
+    """The table of the cases that ran, and the line `N passed, N failed`: a skip is a failure."""
+    shown = [point for point in POINTS if any(case.point == point for case in results)]
+    width = max((len(point) for point in shown), default=0)
+    found = [f"{'step':<10}{'point':<{width + 2}}" + "".join(f"{victim:<14}" for victim in VICTIMS)]
+    for point in shown:
+        cells = [str(results.get(Case(point, victim), "-")) for victim in VICTIMS]
+        found.append(f"{POINTS[point].step:<10}{point:<{width + 2}}" + "".join(f"{cell:<14}" for cell in cells))
+    passed = sum(result.outcome == "passed" for result in results.values())
+    return [*(line.rstrip() for line in found), f"{passed} passed, {len(results) - passed} failed"]
