@@ -129,6 +129,7 @@ def _write_objects(
         feed.check_cancelled()
         failpoints.hit("data-complete", data.key)
         _complete(data, completed)
+        failpoints.hit("tail-complete", tail.key)
         _complete(tail, completed)
         failpoints.hit("kept-complete", kept.key)
         _complete(kept, completed)
