@@ -13,6 +13,7 @@ from stack.admin import Admin
 from stack.bridge import Bridge
 from stack.jars import KAFKA_VERSION
 from stack.kafka import BrokerOptions, KafkaBroker
+from stack.rest_catalog import RestCatalogServer
 from stack.tiering import tierberg
 from tests.e2e.e2e_support import Pair
 
@@ -55,6 +56,25 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 def own_pair(tmp_path: Path) -> Iterator[Pair]:
     """For a test that kills or freezes its servers."""
     started = start_pair(tmp_path)
+    yield started
+    started.broker.stop()
+    started.bridge.stop()
+
+
+@pytest.fixture
+def catalog_server(tmp_path: Path) -> Iterator[RestCatalogServer]:
+    """A REST catalog that a test may kill."""
+    server = RestCatalogServer(tmp_path / "catalog")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def rest_pair(catalog_server: RestCatalogServer, tmp_path: Path) -> Iterator[Pair]:
+    """A pair whose tables are in that catalog; `status` finds nothing late on a slow machine."""
+    catalog = {"name": "lake", "properties": {"type": "rest", "uri": catalog_server.uri}}
+    started = start_pair(tmp_path, bridge_settings={"catalog": catalog, "freshness_target": "1h"})
     yield started
     started.broker.stop()
     started.bridge.stop()

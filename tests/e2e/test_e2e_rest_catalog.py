@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
 from stack.rest_catalog import RestCatalogServer
 from stack.waiting import wait_for
-from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -19,23 +16,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 TABLE = "kafka.ledger"
 PUBLISHED_S = 90
 DELETED_S = 30
-
-
-@pytest.fixture
-def catalog_server(tmp_path: Path) -> Iterator[RestCatalogServer]:
-    server = RestCatalogServer(tmp_path / "catalog")
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def rest_pair(catalog_server: RestCatalogServer, tmp_path: Path) -> Iterator[Pair]:
-    properties = {"type": "rest", "uri": catalog_server.uri}
-    started = start_pair(tmp_path, bridge_settings={"catalog": {"name": "lake", "properties": properties}})
-    yield started
-    started.broker.stop()
-    started.bridge.stop()
 
 
 def records(seed: int) -> list[Rec]:

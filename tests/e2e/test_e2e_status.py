@@ -7,7 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from rsm_bridge.status_command import StatusOptions
 from rsm_bridge.status_command import status as command
 from stack.rest_catalog import RestCatalogServer
 from stack.waiting import wait_for
-from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import Pair, Rec, Sender, wait_tiered
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -138,24 +137,7 @@ def test_an_open_transaction_is_told_apart(pair: Pair) -> None:
     assert opened[0]["level"] == "waits"
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[RestCatalogServer]:
-    server = RestCatalogServer(tmp_path / "catalog")
-    server.start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def rest_pair(catalog: RestCatalogServer, tmp_path: Path) -> Iterator[Pair]:
-    settings = {"catalog": {"properties": {"type": "rest", "uri": catalog.uri}}, "freshness_target": "1h"}
-    started = start_pair(tmp_path, bridge_settings=settings)
-    yield started
-    started.broker.stop()
-    started.bridge.stop()
-
-
-def test_servers_that_are_away_are_named(rest_pair: Pair, catalog: RestCatalogServer) -> None:
+def test_servers_that_are_away_are_named(rest_pair: Pair, catalog_server: RestCatalogServer) -> None:
     pair = rest_pair
     pair.admin.create_topic("ledger")
     sender = Sender(pair.broker, "ledger")
@@ -166,7 +148,7 @@ def test_servers_that_are_away_are_named(rest_pair: Pair, catalog: RestCatalogSe
     assert causes(found) == set()
     assert not found["needs_person"]
 
-    catalog.kill()
+    catalog_server.kill()
     sender.send(records())
     wait_tiered(pair, "ledger")
     found = status(pair, "ledger")
@@ -175,7 +157,7 @@ def test_servers_that_are_away_are_named(rest_pair: Pair, catalog: RestCatalogSe
     partition = only_partition(found)
     assert (partition["produced_end"], partition["tiered_end"], partition["published_end"]) == (4000, 4000, None)
 
-    catalog.start()
+    catalog_server.start()
     wait_for("the table to catch up", lambda: published(pair, "ledger", 4000), WAIT_S, 1.0)
     pair.bridge.kill()
     found = status(pair, "ledger")
