@@ -27,6 +27,8 @@ from iceberg_catalog.failpoint_table import POINTS
 STOP_SECONDS_MAX = 120.0
 _STOP_POLL_SECONDS = 0.02
 
+Action = Literal["kill", "stop", "raise"]
+
 
 class InjectedFaultError(Exception):
     """What a `raise` action raises: an error that no part of the product expects."""
@@ -43,7 +45,7 @@ class Order:
         hit: at the n-th time the point is reached, from 1.
     """
 
-    action: Literal["kill", "stop", "raise"]
+    action: Action
     about: tuple[str, ...] = ()
     hit: int = 1
 

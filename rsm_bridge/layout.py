@@ -19,6 +19,7 @@ KEPT_ROOT = "kept/"
 STATE_ROOT = "state/"
 LEASE_ROOT = "lease/"
 UNDELETE_ROOT = "undelete/"
+DROP_ROOT = "drop/"
 
 _INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/(\d{1,10})/(\d{20})-(\d{20})-([0-9a-f]{32})")
 _STORED = re.compile(r"(?:data|kept)/[0-9a-f]{32}/\d{1,10}/\d{20}-\d{20}-[^/]*[0-9a-f]{32}\.(?:parquet|kept)")

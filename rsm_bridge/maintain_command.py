@@ -165,5 +165,5 @@ def _topic_ids_of(store: ObjectStore, topic: str) -> list[bytes]:
 def drop(place: Place, name: str) -> list[str]:
     """Drops an empty table; returns what to say. Raises as maintain_drop.drop_table."""
     tally = Tally()
-    table = drop_table(place.store, place.catalog, place.namespace, name, tally)
-    return [f"{'.'.join(table.name())} dropped", *tally.lines()]
+    dropped = drop_table(place.store, place.catalog, place.namespace, name, tally)
+    return [f"{dropped} dropped", *tally.lines()]

@@ -10,13 +10,15 @@ from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 
 from iceberg_catalog import failpoints
 from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.metadata_files import delete_metadata, list_metadata
+from iceberg_catalog.metadata_files import list_metadata
 from iceberg_catalog.names import Owner
-from iceberg_catalog.tables import stamped_owner
+from iceberg_catalog.tables import owned_tables, stamped_owner
+from rsm_bridge.drop_record import DropRecord, unfinished
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, LEASE_ROOT, UNDELETE_ROOT, is_stored_object, state_prefix
 from rsm_bridge.maintain import read_segments
@@ -24,7 +26,7 @@ from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.store import ObjectStore
 
 
-def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, tally: Tally) -> Table:
+def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, tally: Tally) -> str:
     """Drops an empty table of ours, its metadata and its state objects; what went is in `tally`.
 
     Args:
@@ -34,28 +36,54 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
         name: the table's, without or with the namespace.
         tally: receives what was removed.
 
+    Returns:
+        The table's name with its namespace.
+
     Raises:
         BridgeError: `not_found`; `bad_request` when it is not ours or not empty, saying what is left.
         CatalogError: and what else catalog and storage raise. Run it again: what is gone is gone, what is left goes.
     """
-    table, owner = _ours(catalog, namespace, name)
+    identifier = _identifier(namespace, name)
+    full_name = ".".join(identifier)
+    try:
+        table = catalog.load_table(identifier)
+    except NoSuchTableError as error:
+        record = unfinished(store, full_name)
+        if record is None or any(
+            _uuid(table) == record.table_uuid for table, _ in owned_tables(catalog, namespace=namespace)
+        ):
+            raise BridgeError("not_found", f"no table {full_name}") from error
+        _remove(store, load_file_io(catalog.properties), record, tally)
+        return full_name
+    owner = _owner(table)
     refuse_unless_empty(store, table, owner)
     # Taken before the drop: afterwards nothing says where they were.
-    metadata = list(list_metadata(table))
-    states = list(store.list_after(state_prefix(table.metadata.table_uuid)))
-    failpoints.hit("before-drop", owner.topic_id.hex())
+    record = DropRecord(
+        full_name,
+        _uuid(table),
+        owner.topic_id.hex(),
+        {listed.key: listed.size for listed in store.list_after(state_prefix(table.metadata.table_uuid))},
+        {item.location: item.size for item in list_metadata(table)},
+    )
+    record.put(store)
+    failpoints.hit("before-drop", record.topic_id)
     catalog.drop_table(table.name())
-    failpoints.hit("after-drop", owner.topic_id.hex())
-    for listed in states:
-        tally.add("state", listed.size)
-    store.delete_many([listed.key for listed in states])
-    with suppress(OSError):  # a catalog may have removed them itself, or not let us
-        delete_metadata(table, metadata)
-        for item in metadata:
-            tally.add("metadata", item.size)
-    topic = owner.topic_id.hex()
-    store.delete_many([f"{LEASE_ROOT}{topic}.json", f"{UNDELETE_ROOT}{topic}.json"])
-    return table
+    failpoints.hit("after-drop", record.topic_id)
+    _remove(store, table.io, record, tally)
+    return full_name
+
+
+def _remove(store: ObjectStore, io: FileIO, record: DropRecord, tally: Tally) -> None:
+    """What the catalog's drop leaves, the record of it last."""
+    store.delete_many(list(record.states))
+    for size in record.states.values():
+        tally.add("state", size)
+    for location, size in record.metadata.items():
+        with suppress(OSError):  # a catalog may have removed it itself, or not let us
+            io.delete(location)
+            tally.add("metadata", size)
+    store.delete_many([f"{root}{record.topic_id}.json" for root in (LEASE_ROOT, UNDELETE_ROOT)])
+    record.forget(store)
 
 
 def refuse_unless_empty(store: ObjectStore, table: Table, owner: Owner) -> None:
@@ -87,14 +115,16 @@ def refuse_unless_empty(store: ObjectStore, table: Table, owner: Owner) -> None:
         )
 
 
-def _ours(catalog: Catalog, namespace: str, name: str) -> tuple[Table, Owner]:
-    levels = tuple(namespace.split("."))
-    identifier = tuple(name.split(".")) if name.startswith(f"{namespace}.") else (*levels, name)
-    try:
-        table = catalog.load_table(identifier)
-    except NoSuchTableError as error:
-        raise BridgeError("not_found", f"no table {'.'.join(identifier)}") from error
+def _identifier(namespace: str, name: str) -> tuple[str, ...]:
+    return tuple(name.split(".")) if name.startswith(f"{namespace}.") else (*namespace.split("."), name)
+
+
+def _owner(table: Table) -> Owner:
     owner = stamped_owner(table)
     if owner is None:
-        raise BridgeError("bad_request", f"table {'.'.join(identifier)} is not Tierberg's: it has no owner stamp")
-    return table, owner
+        raise BridgeError("bad_request", f"table {'.'.join(table.name())} is not Tierberg's: it has no owner stamp")
+    return owner
+
+
+def _uuid(table: Table) -> str:
+    return str(table.metadata.table_uuid)

@@ -90,7 +90,7 @@ class CaseRun:
 
         def all_deleted() -> bool:
             below = [segment.key for segment in self.segments() if segment.last < self.start]
-            return all(self.world.ground.read(f"tierberg/{key}")[:4] == _TOMBSTONE for key in below)
+            return all(self.world.ground.read(key)[:4] == _TOMBSTONE for key in below)
 
         wait_for(f"tombstones below offset {self.start}", all_deleted, GONE_S, 0.3)
 

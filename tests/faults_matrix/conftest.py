@@ -8,10 +8,10 @@ import pytest
 
 from tests.faults_matrix.cases import Case
 from tests.faults_matrix.grounds import EmbeddedGround, LakeGround
-from tests.faults_matrix.matrix_table import Result, later, lines
+from tests.faults_matrix.matrix_table import Outcome, Result, later, lines
 from tests.faults_matrix.world import World
 
-_OUTCOMES = {"passed": "passed", "failed": "FAILED", "skipped": "SKIPPED"}
+_OUTCOMES: dict[str, Outcome] = {"passed": "passed", "failed": "FAILED", "skipped": "SKIPPED"}
 _results: dict[Case, Result] = {}
 
 

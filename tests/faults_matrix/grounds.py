@@ -1,16 +1,11 @@
-"""Where a matrix runs: an S3 server and a REST catalog, or for the sample what a bridge embeds.
-
-Both have `start` and `stop`, sections of `tierberg.yaml` in `bridge_settings()`, the `keys()` of the bridge's store,
-and `catalog()`, a context with the open catalog.
-"""
+"""Where a matrix runs: an S3 server and a REST catalog, or for the sample what a bridge embeds."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pyiceberg.catalog import Catalog
 
@@ -18,12 +13,43 @@ from iceberg_catalog.catalogs import CatalogSettings, embedded_settings, open_ca
 from stack.lake import BUCKET, Lake
 
 
+class Ground(Protocol):
+    """Store and catalog of one bridge. Keys are those of the bridge's store."""
+
+    def start(self) -> None:
+        """Before the bridge."""
+
+    def stop(self) -> None:
+        """After it."""
+
+    def bridge_settings(self) -> dict[str, Any]:
+        """Sections of `tierberg.yaml`."""
+
+    def catalog(self) -> AbstractContextManager[Catalog]:
+        """The open catalog."""
+
+    def keys(self, prefix: str) -> list[str]:
+        """Those that begin so, ascending."""
+
+    def read(self, key: str) -> bytes:
+        """An object."""
+
+    def plant(self, key: str, data: bytes, age_s: float) -> None:
+        """An object that was written `age_s` seconds ago."""
+
+    def metadata_names(self, table: str) -> list[str]:
+        """Files of a table's metadata folder."""
+
+    def plant_metadata(self, table: str, name: str, data: bytes, age_s: float) -> None:
+        """Such a file that was written `age_s` seconds ago."""
+
+
 class LakeGround:
-    """Real servers."""
+    """Real servers. The S3 server keeps objects as files."""
 
     def __init__(self, folder: Path) -> None:
         self._lake = Lake(folder)
-        self._buckets = folder / "s3" / "buckets" / BUCKET
+        self._bucket = folder / "s3" / "buckets" / BUCKET
 
     def start(self) -> None:
         self._lake.start()
@@ -37,30 +63,29 @@ class LakeGround:
         settings["store"]["fetch_timeout"] = "10s"
         return settings
 
+    def catalog(self) -> AbstractContextManager[Catalog]:
+        return closing(open_catalog(CatalogSettings("matrix", self._lake.catalog.client_properties())))
+
     def keys(self, prefix: str) -> list[str]:
         return [key.removeprefix("tierberg/") for key in self._lake.keys(f"tierberg/{prefix}")]
 
-    def metadata_keys(self, table: str) -> list[str]:
-        """Names of the files in a table's metadata folder."""
-        return self._lake.keys(f"warehouse/kafka/{table}/metadata/")
-
-    @contextmanager
-    def catalog(self) -> Iterator[Catalog]:
-        with closing(open_catalog(CatalogSettings("matrix", self._lake.catalog.client_properties()))) as opened:
-            yield opened
+    def read(self, key: str) -> bytes:
+        with closing(self._lake.client()) as client:
+            return bytes(client.get_object(Bucket=BUCKET, Key=f"tierberg/{key}")["Body"].read())
 
     def plant(self, key: str, data: bytes, age_s: float) -> None:
-        """An object of the bucket, under its whole key, that was written `age_s` seconds ago."""
-        with closing(self._lake.client()) as client:
-            client.put_object(Bucket=BUCKET, Key=key, Body=data)
-        path = self._buckets / key
-        written = path.stat().st_mtime - age_s
-        os.utime(path, (written, written))
+        self._put(f"tierberg/{key}", data, age_s)
 
-    def read(self, key: str) -> bytes:
-        """An object of the bucket, by its whole key."""
+    def metadata_names(self, table: str) -> list[str]:
+        return [key.rpartition("/")[2] for key in self._lake.keys(f"warehouse/kafka/{table}/metadata/")]
+
+    def plant_metadata(self, table: str, name: str, data: bytes, age_s: float) -> None:
+        self._put(f"warehouse/kafka/{table}/metadata/{name}", data, age_s)
+
+    def _put(self, whole_key: str, data: bytes, age_s: float) -> None:
         with closing(self._lake.client()) as client:
-            return bytes(client.get_object(Bucket=BUCKET, Key=key)["Body"].read())
+            client.put_object(Bucket=BUCKET, Key=whole_key, Body=data)
+        make_older(self._bucket / whole_key, age_s)
 
 
 class EmbeddedGround:
@@ -78,12 +103,35 @@ class EmbeddedGround:
     def bridge_settings(self) -> dict[str, Any]:
         return {}
 
+    def catalog(self) -> AbstractContextManager[Catalog]:
+        return closing(open_catalog(embedded_settings(self._folder)))
+
     def keys(self, prefix: str) -> list[str]:
         store = self._folder / "store"
         found = (path.relative_to(store).as_posix() for path in store.rglob("*") if path.is_file())
         return sorted(key for key in found if key.startswith(prefix))
 
-    @contextmanager
-    def catalog(self) -> Iterator[Catalog]:
-        with closing(open_catalog(embedded_settings(self._folder))) as opened:
-            yield opened
+    def read(self, key: str) -> bytes:
+        return (self._folder / "store" / key).read_bytes()
+
+    def plant(self, key: str, data: bytes, age_s: float) -> None:
+        path = self._folder / "store" / key
+        path.write_bytes(data)
+        make_older(path, age_s)
+
+    def metadata_names(self, table: str) -> list[str]:
+        return [path.name for path in self._metadata(table).glob("*")]
+
+    def plant_metadata(self, table: str, name: str, data: bytes, age_s: float) -> None:
+        path = self._metadata(table) / name
+        path.write_bytes(data)
+        make_older(path, age_s)
+
+    def _metadata(self, table: str) -> Path:
+        return self._folder / "warehouse" / "kafka" / table / "metadata"
+
+
+def make_older(path: Path, age_s: float) -> None:
+    """As if it had been written `age_s` seconds earlier."""
+    written = path.stat().st_mtime - age_s
+    os.utime(path, (written, written))

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaException
 
-from iceberg_catalog.failpoints import Order
+from iceberg_catalog.failpoints import Action, Order
 from stack.waiting import wait_for
-from tests.faults_matrix.case_run import CaseRun
+from tests.faults_matrix.case_run import CaseRun, Victim
 from tests.faults_matrix.cases import Case
 from tests.faults_matrix.scenarios import HIT_S
 from tests.faults_matrix.world import World
+
+ACTIONS: Mapping[Victim, Action] = {"bridge": "kill", "broker": "stop"}
 
 
 def run_case(world: World, case: Case) -> None:
@@ -23,8 +26,7 @@ def run_case(world: World, case: Case) -> None:
     with run.stack:
         try:
             scenario.prepare(run)
-            action = "kill" if case.victim == "bridge" else "stop"
-            world.faults.lay(case.point, Order(action, run.about, scenario.hit))
+            world.faults.lay(case.point, Order(ACTIONS[case.victim], run.about, scenario.hit))
             scenario.provoke(run)
             world.faults.wait_hit(case.point, HIT_S)
             strike(run)

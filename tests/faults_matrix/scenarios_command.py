@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pyiceberg.catalog import Catalog
-
 from stack.waiting import wait_for
 from tests.faults_matrix.case_run import GONE_S, CaseRun
 from tests.faults_matrix.comparing import table_rows
@@ -14,6 +12,7 @@ from tests.faults_matrix.scenarios import Prepared, Scenario
 
 #: Older than any copy can be, with clocks that differ: rsm_bridge/sweep.py.
 _LONG_AGO_S = 3 * 3600
+_MANIFEST = "left-by-a-crash-m0.avro"
 
 
 class Maintaining(Prepared):
@@ -22,12 +21,11 @@ class Maintaining(Prepared):
     def prepare(self, run: CaseRun) -> None:
         super().prepare(run)
         ground = run.world.ground
-        original = f"tierberg/{ground.keys(f'data/{run.topic_id}/0/')[0]}"
+        original = ground.keys(f"data/{run.topic_id}/0/")[0]
         data = original[: -len(".parquet") - 32] + "f" * 32 + ".parquet"
-        manifest = f"warehouse/kafka/{run.topic}/metadata/left-by-a-crash-m0.avro"
         ground.plant(data, ground.read(original), _LONG_AGO_S)
-        ground.plant(manifest, b"never finished", _LONG_AGO_S)
-        run.found.extend((data, manifest))
+        ground.plant_metadata(run.topic, _MANIFEST, b"never finished", _LONG_AGO_S)
+        run.found.append(data)
 
     def provoke(self, run: CaseRun) -> None:
         run.start_command("maintain", run.topic)
@@ -39,8 +37,9 @@ class Maintaining(Prepared):
     def check(self, run: CaseRun) -> None:
         super().check(run)
         ground = run.world.ground
-        there = {f"tierberg/{key}" for key in ground.keys("data/")} | set(ground.metadata_keys(run.topic))
-        assert not there & set(run.found), "leftovers are still there"
+        (data,) = run.found
+        assert data not in ground.keys(f"data/{run.topic_id}/"), "the left data file is still there"
+        assert _MANIFEST not in ground.metadata_names(run.topic), "the left manifest is still there"
 
 
 class Undeleting(Prepared):
@@ -104,17 +103,14 @@ class Dropping(Prepared):
         run.start_command("table", "drop", run.topic)
 
     def recover(self, run: CaseRun) -> None:
+        run.finish_command("table", "drop", run.topic)
         with run.world.ground.catalog() as catalog:
-            if run.victim == "broker" or self._exists(run, catalog):
-                run.finish_command("table", "drop", run.topic)
-            assert not self._exists(run, catalog)
+            assert not catalog.table_exists(run.table)
+        assert not run.world.ground.metadata_names(run.topic)
+        assert not run.world.ground.keys("drop/")
         run.create()
         run.writing.segments()
 
     @staticmethod
     def _objects(run: CaseRun) -> list[str]:
         return [key for root in ("index", "data", "kept") for key in run.world.ground.keys(f"{root}/{run.topic_id}/")]
-
-    @staticmethod
-    def _exists(run: CaseRun, catalog: Catalog) -> bool:
-        return catalog.table_exists(run.table)

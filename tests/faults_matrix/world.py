@@ -14,7 +14,7 @@ from stack.process import ServerProcess
 from stack.tiering import tierberg
 from tests.e2e.e2e_support import Pair
 from tests.faults_matrix.fault_folder import FaultFolder
-from tests.faults_matrix.grounds import EmbeddedGround, LakeGround
+from tests.faults_matrix.grounds import Ground
 
 #: Short intervals: what a case waits for is what it is about.
 SETTINGS: Mapping[str, Any] = {"publish_interval": "200ms", "reclaim_grace": "0s", "maintain_interval": "0s"}
@@ -26,7 +26,7 @@ class World:
     """Started and stopped as one."""
 
     folder: Path
-    ground: LakeGround | EmbeddedGround
+    ground: Ground
     bridge: Bridge = field(init=False)
     broker: KafkaBroker = field(init=False)
     faults: FaultFolder = field(init=False)

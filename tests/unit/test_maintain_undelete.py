@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.layout import index_key
 from rsm_bridge.limits import COPY_SECONDS_MAX
@@ -269,6 +271,47 @@ def test_an_empty_table_is_dropped_with_its_states_and_metadata(world: World) ->
     assert tally.objects["state"] >= 1
     assert not list(world.store.list_after("state/"))
     assert not list(folder.iterdir())
+
+
+def killed(point: str) -> Any:
+    """A process that dies at a point, as far as one process can show it."""
+    return patch.dict(failpoints._faults, {point: "raise-once"})
+
+
+@pytest.mark.parametrize("point", ["before-drop", "after-drop"])
+def test_a_drop_that_died_is_finished_by_the_next(world: World, point: str) -> None:
+    world.delete(*published(world))
+    world.publish()
+    world.later(2 * DAY)
+    world.reclaim()
+    folder = Path(world.loaded().metadata_location.removeprefix("file://")).parent
+    with killed(point), pytest.raises(failpoints.InjectedFaultError):
+        drop(world)
+    assert list(world.store.list_after("state/"))
+    tally = drop(world)
+    assert tally.objects["state"] >= 1
+    assert tally.objects["metadata"] >= 1
+    assert world.table() is None
+    assert not list(folder.iterdir())
+    assert not [*world.store.list_after("state/"), *world.store.list_after("drop/")]
+    with pytest.raises(BridgeError) as caught:
+        drop(world)
+    assert caught.value.kind == "not_found"
+
+
+def test_an_unfinished_drop_leaves_a_table_alone_that_was_only_renamed(world: World) -> None:
+    world.delete(*published(world))
+    world.publish()
+    world.later(2 * DAY)
+    world.reclaim()
+    with killed("before-drop"), pytest.raises(failpoints.InjectedFaultError):
+        drop(world)
+    world.catalog.rename_table(f"{NAMESPACE}.orders", f"{NAMESPACE}.renamed")
+    before = list(world.store.list_after("state/"))
+    with pytest.raises(BridgeError) as caught:
+        drop(world)
+    assert caught.value.kind == "not_found"
+    assert list(world.store.list_after("state/")) == before
 
 
 def test_a_table_with_rows_is_not_dropped(world: World) -> None:
