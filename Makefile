@@ -26,8 +26,8 @@ demo: setup ## the main job, end to end on a stock broker (KAFKA_VERSION=4.4.0 m
 	.venv/bin/tierberg demo --data-dir demo-data
 
 .PHONY: stack
-stack: setup ## S3, REST catalog, bridge and broker as local processes, until Ctrl-C
-	$(RUN) -m stack --data-dir stack-data
+stack: setup ## S3, REST catalog, bridge and broker as local processes, until Ctrl-C (TRINO=1: Trino too)
+	$(RUN) -m stack --data-dir stack-data $(if $(TRINO),--trino)
 
 .PHONY: test
 test: setup ## the whole fast suite, with a sample of the tests on a real broker

@@ -151,6 +151,9 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if table is not None and table.foreign:
         said = f"{plural(len(table.foreign), 'file')} not written by Tierberg, first {table.foreign[0]}"
         add(CauseCode.FOREIGN_FILES, said)
+    if table is not None and table.foreign_commits is not None:
+        done = ", ".join(table.foreign_commits.operations) or "snapshots that have expired"
+        add(CauseCode.FOREIGN_COMMITS, f"others committed {done} after snapshot {table.foreign_commits.since}")
     if table is not None and table.data_inside:
         add(CauseCode.DATA_INSIDE_TABLE, f"data files of {table.name} lie under its own location")
     if stored.quarantined:

@@ -37,6 +37,7 @@ class _Topic:
     name: str
     rows: dict[int, _Row] = field(default_factory=dict)
     foreign: int = 0
+    spoiled: bool = False
     quarantined: int = 0
 
 
@@ -67,6 +68,7 @@ class ProgressBoard(Collector):
         """What a run of the publisher found and left behind; replaces what was known of the topic id."""
         found = _Topic(topic, quarantined=sum(quarantined.values()))
         found.foreign = len(table.foreign) if table is not None else 0
+        found.spoiled = table is not None and table.foreign_commits is not None
         for number, stored in partitions.items():
             frontier = table.frontiers.get(number, -1) if table is not None else -1
             waiting = stored.open.since_ms if stored.open is not None else None
@@ -93,7 +95,7 @@ def _copy(topic: _Topic) -> _Topic:
         number: _Row(row.tiered_end, row.frontier, row.unpublished_ms, row.waiting_ms)
         for number, row in topic.rows.items()
     }
-    return _Topic(topic.name, rows, topic.foreign, topic.quarantined)
+    return _Topic(topic.name, rows, topic.foreign, topic.spoiled, topic.quarantined)
 
 
 def _seconds(since_ms: int | None, now_ms: int) -> float:
@@ -106,6 +108,7 @@ def _tables(topics: Mapping[bytes, _Topic], now_ms: int) -> Iterable[GaugeMetric
         return GaugeMetricFamily(f"tierberg_table_{name}", said, labels=_TABLE)
 
     foreign = family("foreign_files", "Files in the table that Tierberg did not write")
+    spoiled = family("foreign_commits", "1 while the table's head holds what others committed, else 0")
     quarantined = family("quarantined_batches", "Batches of live segments whose records are withheld from the table")
     unpublished = family(
         "unpublished_seconds", "Age of the oldest tiered segment that is not published, worst partition"
@@ -115,10 +118,11 @@ def _tables(topics: Mapping[bytes, _Topic], now_ms: int) -> Iterable[GaugeMetric
         labels = (topic.name, key.hex())
         rows = topic.rows.values()
         foreign.add_metric(labels, topic.foreign)
+        spoiled.add_metric(labels, int(topic.spoiled))
         quarantined.add_metric(labels, topic.quarantined)
         unpublished.add_metric(labels, max((_seconds(row.unpublished_ms, now_ms) for row in rows), default=0.0))
         waiting.add_metric(labels, max((_seconds(row.waiting_ms, now_ms) for row in rows), default=0.0))
-    return (foreign, quarantined, unpublished, waiting)
+    return (foreign, spoiled, quarantined, unpublished, waiting)
 
 
 def _partitions(topics: Mapping[bytes, _Topic], now_ms: int) -> Iterable[GaugeMetricFamily]:

@@ -45,6 +45,7 @@ class CauseCode(StrEnum):
     INDEX_DAMAGED = "index_damaged"
     MASS_DELETE = "mass_delete"
     FOREIGN_FILES = "foreign_files"
+    FOREIGN_COMMITS = "foreign_commits"
     QUARANTINED = "quarantined"
     STORED_VERBATIM = "stored_verbatim"
     DATA_INSIDE_TABLE = "data_inside_table"
@@ -194,8 +195,15 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.FOREIGN_FILES: Cause(
         _PERSON,
         "the table has files Tierberg did not write: an engine inserted, deleted or rewrote",
-        "Find who writes to the table and take the right away; roll the table back to the last snapshot with "
-        "`tierberg.commit-id`. Reads through Kafka are not affected.",
+        "Find who writes to the table and take the right away, then put the table back as `foreign_commits` says. "
+        "Reads through Kafka are not affected.",
+    ),
+    _C.FOREIGN_COMMITS: Cause(
+        _PERSON,
+        "somebody else committed to the table: its rows may be missing, doubled or changed",
+        "Put the table back to the snapshot named here with an engine's `rollback_to_snapshot`; it is tagged "
+        "`tierberg-before-foreign` and does not expire, and what came after is published again. To take the table as "
+        "it is, drop the tag.",
     ),
     _C.QUARANTINED: Cause(
         _PERSON,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from iceberg_catalog.foreign import ForeignCommits
+
 
 @dataclass(frozen=True, slots=True)
 class Gap:
@@ -66,6 +68,7 @@ class StoredPartition:
 class TableFacts:
     """The topic's table. `frontiers`: first offset not published, by partition. `committed_ms`: its last commit.
 
+    `foreign`: files that others added; `foreign_commits`: what others did, also where no file of theirs is left.
     `data_inside`: data files lie under the table's own location, where engines look for orphans.
     """
 
@@ -73,6 +76,7 @@ class TableFacts:
     frontiers: Mapping[int, int]
     committed_ms: int | None
     foreign: tuple[str, ...] = ()
+    foreign_commits: ForeignCommits | None = None
     data_inside: bool = False
 
 

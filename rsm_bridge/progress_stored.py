@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from converter.types import Cause
+from iceberg_catalog.foreign import foreign_commits
 from iceberg_catalog.livefiles import Head, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
@@ -77,6 +78,7 @@ def table_facts(head: Head, states: Mapping[int, PartState]) -> TableFacts:
         frontiers={number: state.frontier for number, state in states.items()},
         committed_ms=snapshot.timestamp_ms if snapshot is not None else None,
         foreign=head.foreign,
+        foreign_commits=foreign_commits(table),
         data_inside=inside,
     )
 

@@ -21,6 +21,8 @@ from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.catalogs import CatalogSettings as CatalogProperties
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.foreign import foreign_commits
+from iceberg_catalog.livefiles import Head
 from iceberg_catalog.rest_sessions import Timeouts
 from rsm_bridge.layout import INDEX_ROOT
 from rsm_bridge.limits import (
@@ -89,6 +91,7 @@ class Publisher:
     _retries: ThreadPoolExecutor | None = None
     _catalog: Catalog | None = None
     _outages: Outages = field(default_factory=Outages)
+    _others: dict[bytes, tuple[int, int | None]] = field(default_factory=dict)
     _held: HeldDeletes = field(init=False)
 
     def __post_init__(self) -> None:
@@ -242,9 +245,24 @@ class Publisher:
                 lost=result.lost,
                 duration_ms=round(seconds * 1000, 1),
             )
-        if result.head is not None and result.head.foreign:
+        if result.head is not None:
+            self._warn_of_others(topic_id, result.head)
+
+    def _warn_of_others(self, topic_id: bytes, head: Head) -> None:
+        """Logs what others did to the table once, not once per run."""
+        found = foreign_commits(head.table)
+        seen = len(head.foreign), None if found is None else found.since
+        if seen == self._others.get(topic_id, (0, None)):
+            return
+        self._others[topic_id] = seen
+        if seen != (0, None):
             self.log.warning(
-                "files of others in the table", count=len(result.head.foreign), first=result.head.foreign[0]
+                "others write to the table",
+                table=".".join(head.table.name()),
+                files=len(head.foreign),
+                first=next(iter(head.foreign), None),
+                commits=[] if found is None else list(found.operations),
+                after_snapshot=seen[1],
             )
 
     def _show(self, topic_id: bytes, result: RunResult) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from stack.errors import StackError
 from stack.limits import FETCH_JARS_S
 from stack.paths import BUILD, SHIM_DIST
+from stack.trino_files import unpack
 
 #: The broker used where none is named; KAFKA_VERSION overrides it in the demo and the tests.
 KAFKA_VERSION = "4.3.1"
 #: The newest version whose LocalTieredStorage is published.
 LOCAL_TIER_VERSION = "4.3.1"
+TRINO_VERSION = "476"
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
@@ -43,6 +46,11 @@ def rest_catalog_jars() -> Path:
     return _fetch("iceberg-rest-pom.xml", "iceberg-rest-s3-1.11.0", "")
 
 
+def trino_server() -> Path:
+    """The folder with Trino's `lib` and `plugin/iceberg`. Raises StackError when it cannot be fetched."""
+    return _fetch("trino-pom.xml", f"trino-{TRINO_VERSION}", "", unpack)
+
+
 def shim_jar() -> Path:
     """The one jar a broker needs, built by `make shim`.
 
@@ -55,14 +63,14 @@ def shim_jar() -> Path:
     return found[0]
 
 
-def _fetch(pom: str, name: str, version: str) -> Path:
-    """Run Maven unless the folder is complete; it becomes visible under its name only when it is."""
+def _fetch(pom: str, name: str, version: str, prepare: Callable[[Path], None] | None = None) -> Path:
+    """Run Maven unless the folder is complete; it becomes visible under its name only when it is, and `prepare`d."""
     folder = BUILD / name
     if folder.is_dir():
         return folder
     maven = shutil.which("mvn")
     if maven is None:
-        raise StackError("Maven (mvn) is needed to fetch the jars of Kafka, Spark and Iceberg")
+        raise StackError("Maven (mvn) is needed to fetch the jars of Kafka, Iceberg, Spark and Trino")
     partial = BUILD / f"{name}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     argv = [maven, "-B", "-q", "-f", str(Path(__file__).with_name(pom)), f"-DoutputDirectory={partial}"]
@@ -73,5 +81,7 @@ def _fetch(pom: str, name: str, version: str) -> Path:
         raise StackError(f"fetching {name} took longer than {FETCH_JARS_S:.0f} s") from error
     if done.returncode != 0:
         raise StackError(f"cannot fetch {name}:\n{(done.stdout + done.stderr)[-2000:]}")
+    if prepare is not None:
+        prepare(partial)
     partial.rename(folder)
     return folder

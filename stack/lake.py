@@ -21,22 +21,23 @@ class Lake:
     Attributes:
         s3: the S3 server.
         catalog: the REST catalog; its server can be killed and started alone.
+        warehouse: where tables get their locations, and how the S3 server is reached.
     """
 
     def __init__(self, folder: Path) -> None:
         """Nothing is started yet. The first use builds the S3 server and fetches the catalog's jars: minutes."""
         self.s3 = VersityGateway(folder / "s3")
-        self._warehouse = S3Warehouse(
+        self.warehouse = S3Warehouse(
             f"s3://{BUCKET}/warehouse", self.s3.endpoint, self.s3.access_key, self.s3.secret_key
         )
-        self.catalog = RestCatalogServer(folder / "catalog", self._warehouse)
+        self.catalog = RestCatalogServer(folder / "catalog", self.warehouse)
 
     def client(self) -> Any:
         """A boto3 client of the S3 server; close it."""
         return boto3.client(
             "s3",
             endpoint_url=self.s3.endpoint,
-            region_name=self._warehouse.region,
+            region_name=self.warehouse.region,
             aws_access_key_id=self.s3.access_key,
             aws_secret_access_key=self.s3.secret_key,
             config=Config(connect_timeout=S3_REQUEST_S, read_timeout=S3_REQUEST_S),
@@ -58,7 +59,7 @@ class Lake:
                 "url": f"s3://{BUCKET}/tierberg",
                 "options": {
                     "endpoint": self.s3.endpoint,
-                    "region": self._warehouse.region,
+                    "region": self.warehouse.region,
                     "access_key_id": self.s3.access_key,
                     "secret_access_key": self.s3.secret_key,
                     "allow_http": "true",

@@ -12,6 +12,8 @@ BUILD_GATEWAY_S: Final = 1200.0
 GATEWAY_START_S: Final = 30.0
 #: The REST catalog from start to its first answer; Java compiles its program first.
 REST_CATALOG_START_S: Final = 60.0
+#: Trino from start to its first answer: 10 to 16 s on an idle machine.
+TRINO_START_S: Final = 180.0
 #: One request of ours to the S3 server: time to connect, and between two bytes of an answer.
 S3_REQUEST_S: Final = 20.0
 #: Between two looks at servers that should go on running.

@@ -16,8 +16,10 @@ import yaml
 from rsm_bridge.secret_settings import revealed
 from rsm_bridge.settings import Settings, load_settings
 from stack import versitygw
-from stack.jars import KAFKA_VERSION
+from stack.jars import KAFKA_VERSION, TRINO_VERSION
+from stack.rest_catalog import S3Warehouse
 from stack.tiering import Plugin, tiering_properties
+from stack.trino import catalog_properties
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "tests/support/compose.schema.json").read_text(encoding="utf-8"))
@@ -110,6 +112,13 @@ def test_servers_and_clients_of_the_lake_meet() -> None:
     assert s3["image"].endswith(f":{versitygw.VERSION}")
 
 
+def test_trino_of_compose_is_told_what_the_local_process_is() -> None:
+    text = (ROOT / "stack" / "compose" / "trino" / "lake.properties").read_text(encoding="utf-8")
+    given = dict(line.split("=", 1) for line in text.splitlines())
+    local = catalog_properties("http://catalog:8181", S3Warehouse("", "http://s3:7070", "stack", "stack-secret"))
+    assert given == local
+
+
 def test_versions_of_compose_are_those_of_the_local_processes() -> None:
     services = COMPOSE["services"]
     pom = (ROOT / "stack" / "iceberg-rest-pom.xml").read_text(encoding="utf-8")
@@ -122,6 +131,9 @@ def test_versions_of_compose_are_those_of_the_local_processes() -> None:
     assert ":".join(runtime) in (ROOT / "stack" / "compose" / "spark-defaults.conf").read_text(encoding="utf-8")
     (locked,) = re.findall(r'name = "pyspark"\nversion = "([^"]*)"', (ROOT / "uv.lock").read_text(encoding="utf-8"))
     assert services["spark"]["image"].startswith(f"apache/spark:{locked}-")
+    trino = (ROOT / "stack" / "trino-pom.xml").read_text(encoding="utf-8")
+    assert f"<version>{TRINO_VERSION}</version>\n      <type>tar.gz</type>" in trino
+    assert services["trino"]["image"] == f"trinodb/trino:{TRINO_VERSION}"
 
 
 def test_the_broker_is_the_tested_one_with_the_settings_it_needs() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_catalog.foreign import ForeignCommits
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_facts import Facts, Gap, HeldDelete, OpenTransaction, Problem, StoredTopic
@@ -123,6 +124,11 @@ CASES: dict[CauseCode, Case] = {
     ),
     C.FOREIGN_FILES: Case(
         facts(stored(table=table(foreign=("s3://b/x.parquet", "s3://b/y.parquet")))), Level.PERSON, "2 files"
+    ),
+    C.FOREIGN_COMMITS: Case(
+        facts(stored(table=table(foreign_commits=ForeignCommits(41, ("delete", "append"))))),
+        Level.PERSON,
+        "others committed delete, append after snapshot 41",
     ),
     C.QUARANTINED: Case(facts(stored(quarantined={"bad_crc": 2, "undecodable": 1})), Level.PERSON, "3 batches"),
     C.STORED_VERBATIM: Case(facts(stored(verbatim=1)), Level.PERSON, "1 segment"),
