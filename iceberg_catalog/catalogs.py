@@ -1,7 +1,8 @@
 """Open a catalog from its settings.
 
-Three things PyIceberg leaves open are closed here: its REST sessions have no time-outs, SQLite answers "database is
-locked" at once instead of waiting for the other writer, and errors may quote credentials.
+Three things PyIceberg leaves open are closed here: neither its REST sessions nor its database connections have
+time-outs, SQLite answers "database is locked" at once instead of waiting for the other writer, and errors may quote
+credentials.
 """
 
 from __future__ import annotations
@@ -12,36 +13,44 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ServerError, ServiceUnavailableError, TooManyRequestsError
 from pyiceberg.utils.config import Config, merge_config
-from sqlalchemy import URL, event, make_url
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import InterfaceError, OperationalError
 
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import (
     REST_CONNECT_TIMEOUT_MS,
     REST_READ_TIMEOUT_MS,
     SIGNED_RETRIES_MAX,
-    SQLITE_BUSY_TIMEOUT_MS,
 )
 from iceberg_catalog.redaction import hide, secret_values
 from iceberg_catalog.rest_sessions import TimedRestCatalog, Timeouts
+from iceberg_catalog.sql_sessions import TimedSqlCatalog
 
 EMBEDDED_NAME = "tierberg"
 
 _TIMEOUTS: Final = Timeouts(REST_CONNECT_TIMEOUT_MS, REST_READ_TIMEOUT_MS)
-_AWAY: Final = (OSError, TimeoutError, ServerError, ServiceUnavailableError, TooManyRequestsError)
+_AWAY: Final = (
+    OSError,
+    TimeoutError,
+    ServerError,
+    ServiceUnavailableError,
+    TooManyRequestsError,
+    InterfaceError,
+    OperationalError,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """Which catalog, and how long a REST catalog may take.
+    """Which catalog, and how long it may take.
 
     Attributes:
         name: also names its section in PyIceberg's own configuration (`~/.pyiceberg.yaml`, `PYICEBERG_CATALOG__…`),
             over which `properties` win.
         properties: what PyIceberg's `load_catalog` takes (`type`, `uri`, `warehouse`, `s3.*`, …).
-        timeouts: of each HTTP request to a REST catalog, and for table metadata in S3.
+        timeouts: of each request to a REST catalog or a database, and for table metadata in S3.
     """
 
     name: str
@@ -82,26 +91,25 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
         properties = {"s3.connect-timeout": str(connect_s), "s3.request-timeout": str(read_s), **properties}
         if (uri := str(properties.get("uri", ""))).startswith("sqlite:///"):
             Path(make_url(uri).database or "").parent.mkdir(parents=True, exist_ok=True)
-        if _is_rest(properties):
+        if _is(properties, "rest", "http"):
             return _rest(settings, properties)
-        catalog = load_catalog(settings.name, **properties)
+        if _is(properties, "sql", "sqlite", "postgresql"):
+            return TimedSqlCatalog(settings.name, settings.timeouts, **properties)
+        return load_catalog(settings.name, **properties)
     except _AWAY as error:
         said = hide(str(error), secret_values(properties))
         raise CatalogError("unavailable", f"catalog {settings.name} does not answer: {said}") from None
     except Exception as error:  # noqa: BLE001 what else a client library raises at start is a matter of its settings
         said = hide(str(error), secret_values(properties))
         raise CatalogError("bad_settings", f"catalog {settings.name} cannot be opened: {said}") from None
-    if isinstance(catalog, SqlCatalog) and catalog.engine.dialect.name == "sqlite":
-        _tune_sqlite(catalog)
-    return catalog
 
 
-def _is_rest(properties: Mapping[str, Any]) -> bool:
-    """Whether PyIceberg would take its REST client: asked to, or by the URI alone."""
-    kind = properties.get("type")
-    if kind is None and "py-catalog-impl" not in properties:
-        return str(properties.get("uri", "")).startswith("http")
-    return str(kind).lower() == "rest"
+def _is(properties: Mapping[str, Any], kind: str, *schemes: str) -> bool:
+    """Whether PyIceberg would take its client of this kind: asked to, or by the URI alone."""
+    given = properties.get("type")
+    if given is None and "py-catalog-impl" not in properties:
+        return str(properties.get("uri", "")).startswith(schemes)
+    return str(given).lower() == kind
 
 
 def _rest(settings: CatalogSettings, properties: dict[str, Any]) -> Catalog:
@@ -110,16 +118,3 @@ def _rest(settings: CatalogSettings, properties: dict[str, Any]) -> Catalog:
     # Signed requests are repeated by themselves, each with the whole time-out; PyIceberg's ten tries would be minutes.
     retries = {"rest.sigv4.max-retries": str(SIGNED_RETRIES_MAX)}
     return TimedRestCatalog(settings.name, settings.timeouts, **(retries | properties))
-
-
-def _tune_sqlite(catalog: SqlCatalog) -> None:
-    """Write-ahead log, and waiting for locks, on every connection from here on."""
-
-    def on_connect(connection: Any, _record: object) -> None:
-        cursor = connection.cursor()
-        cursor.execute(f"PRAGMA busy_timeout = {SQLITE_BUSY_TIMEOUT_MS}")
-        cursor.execute("PRAGMA journal_mode = WAL")
-        cursor.close()
-
-    event.listen(catalog.engine, "connect", on_connect)
-    catalog.engine.dispose()

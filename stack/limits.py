@@ -14,6 +14,9 @@ GATEWAY_START_S: Final = 30.0
 REST_CATALOG_START_S: Final = 60.0
 #: Trino from start to its first answer: 10 to 16 s on an idle machine.
 TRINO_START_S: Final = 180.0
+#: Making a PostgreSQL database, and from start to its first answer.
+POSTGRES_INIT_S: Final = 60.0
+POSTGRES_START_S: Final = 30.0
 #: One request of ours to the S3 server: time to connect, and between two bytes of an answer.
 S3_REQUEST_S: Final = 20.0
 #: Between two looks at servers that should go on running.

@@ -21,14 +21,22 @@ class ServerProcess:
     """
 
     def __init__(
-        self, name: str, argv: Sequence[str], log: Path, *, cwd: Path, env: Mapping[str, str] | None = None
+        self,
+        name: str,
+        argv: Sequence[str],
+        log: Path,
+        *,
+        cwd: Path,
+        env: Mapping[str, str] | None = None,
+        stop_signal: signal.Signals = signal.SIGTERM,
     ) -> None:
-        """Nothing is started yet; `env` is added to our own environment."""
+        """Nothing is started yet; `env` is added to our own environment, `stop_signal` asks it to end."""
         self.name = name
         self.argv = list(argv)
         self.log = log
         self.cwd = cwd
         self.env = dict(env or {})
+        self._stop_signal = stop_signal
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
 
@@ -105,7 +113,7 @@ class ServerProcess:
         # A frozen process would not see the request.
         self.resume()
         with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(self._stop_signal)
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,71 @@
+"""PyIceberg's SQL catalog with a time-out on every statement.
+
+PyIceberg hands the driver nothing but the URI, and a database that accepts and falls silent would hold a publisher
+thread for ever. Every connection is given limits here, the first one too:
+
+| driver | until a connection stands | an answer |
+|---|---|---|
+| SQLite | – | waiting for another writer's lock; a write-ahead log lets readers go on meanwhile |
+| pg8000 | as an answer | every read of the connection, whatever the server does |
+| psycopg, psycopg2 | connecting | the server ends the statement; a network that is gone ends the connection |
+
+What the URI's query says wins. Other databases are used as PyIceberg opens them.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from typing import Any
+
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy import ExceptionContext, event
+from sqlalchemy.exc import IntegrityError, ProgrammingError
+
+from iceberg_catalog.limits import SQLITE_BUSY_TIMEOUT_MS
+from iceberg_catalog.rest_sessions import Timeouts
+
+
+class TimedSqlCatalog(SqlCatalog):
+    """The catalog in a database; safe to open from many bridges at once."""
+
+    def __init__(self, name: str, timeouts: Timeouts, **properties: Any) -> None:
+        # The parent connects while it is being made.
+        self._timeouts = timeouts
+        # A database that was restarted leaves dead connections behind: they are found before they cost a commit.
+        super().__init__(name, **{"pool_pre_ping": "true", **properties})
+
+    def _init_catalog(self) -> None:
+        if self.engine.dialect.name == "sqlite":
+            event.listen(self.engine, "connect", _tune_sqlite)
+        elif self.engine.dialect.name == "postgresql":
+            event.listen(self.engine, "do_connect", self._limit_postgres)
+            event.listen(self.engine, "handle_error", _give_up_connection)
+        # Of two bridges that find an empty database at once, one is refused the tables that the other has made.
+        with suppress(IntegrityError, ProgrammingError):
+            super()._init_catalog()
+            return
+        super()._init_catalog()
+
+    def _limit_postgres(self, _dialect: object, _record: object, _arguments: Any, parameters: dict[str, Any]) -> None:
+        connect_s, read_s = self._timeouts.seconds()
+        if self.engine.dialect.driver == "pg8000":
+            parameters.setdefault("timeout", read_s)
+            return
+        # By the names of libpq; it takes whole seconds, and one as two.
+        parameters.setdefault("connect_timeout", max(2, math.ceil(connect_s)))
+        parameters.setdefault("tcp_user_timeout", self._timeouts.read_ms)
+        parameters.setdefault("options", f"-c statement_timeout={self._timeouts.read_ms}")
+
+
+def _give_up_connection(context: ExceptionContext) -> None:
+    """A connection on which a time-out has passed is closed: the late answer would be taken for the next one's."""
+    if isinstance(context.original_exception, OSError):
+        context.is_disconnect = True
+
+
+def _tune_sqlite(connection: Any, _record: object) -> None:
+    cursor = connection.cursor()
+    cursor.execute(f"PRAGMA busy_timeout = {SQLITE_BUSY_TIMEOUT_MS}")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.close()
