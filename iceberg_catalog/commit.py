@@ -49,6 +49,7 @@ from pyiceberg.table.update import (
 
 from iceberg_catalog import failpoints
 from iceberg_catalog.foreign import FOREIGN_SINCE, ForeignCommits, foreign_commits, tag_updates
+from iceberg_catalog.lent import renewed
 from iceberg_catalog.limits import RELOAD_ATTEMPTS_MAX, RELOAD_PAUSE_MS, SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.livefiles import STATE_KEY, STATE_SHA256, Head
 from iceberg_catalog.snapshots import SnapshotChain, Step
@@ -120,8 +121,10 @@ def commit(
 
     Raises:
         ValueError: the change names a path that is no live file of the head.
-        What the storage raises while manifests are written passes through; nothing was sent then and nothing is left.
+        What the storage raises while manifests are written passes through, and the catalog while it lends credentials
+        anew; nothing was sent then and nothing is left.
     """
+    head = renewed(catalog, head)
     chain = SnapshotChain(head)
     foreign = foreign_commits(head.table)
     properties = {
@@ -186,9 +189,11 @@ def _settle(catalog: Catalog, head: Head, chain: SnapshotChain, error: Exception
         return Outcome("committed", table, ours, error)
     if not isinstance(error, CommitFailedException):
         return Outcome("unknown", table, ours, error)
-    # Could it have landed and expired since? Not while fewer snapshots were added than are kept.
-    behind = table.metadata.next_sequence_number() - head.table.metadata.next_sequence_number()
-    if behind + len(chain.snapshots) < SNAPSHOTS_KEPT_MAX:
+    # Could it have landed and expired since? Not while every snapshot made since is still there to be looked at: some
+    # catalogs keep no more than the newest.
+    next_then = head.table.metadata.next_sequence_number()
+    kept = sum((snapshot.sequence_number or 0) >= next_then for snapshot in table.metadata.snapshots)
+    if kept == table.metadata.next_sequence_number() - next_then:
         _discard(head.table, chain.written)
     return Outcome("conflict", table, ours, error)
 

@@ -32,3 +32,9 @@ REST_READ_TIMEOUT_MS: Final = 30_000
 SIGNED_RETRIES_MAX: Final = 2
 #: SQLite catalog: how long a writer waits for another's lock.
 SQLITE_BUSY_TIMEOUT_MS: Final = 30_000
+#: Credentials that servers issued while the process runs, and that logs still blank.
+ISSUED_SECRETS_MAX: Final = 256
+#: Credentials that a catalog lends with a table are renewed before a commit when they are older than this, or end
+#: sooner than that: writing manifests and the request itself must fit in.
+LENT_AGE_MS_MAX: Final = 20_000
+LENT_LEFT_MS_MIN: Final = 30_000

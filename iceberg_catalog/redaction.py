@@ -2,15 +2,21 @@
 
 A value is a credential by the name of its key (`token`, `s3.secret-access-key`, `account_key`, …), or as the password
 inside a URI. Short values are not hidden: `key` as a password would blank every other word of a log.
+
+Servers hand out more while the process runs: tokens, and keys to a table's files. Those are remembered, the newest
+ISSUED_SECRETS_MAX of them, and hidden in everything from then on.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
+
+from iceberg_catalog.limits import ISSUED_SECRETS_MAX
 
 #: What stands where a credential was.
 HIDDEN: Final = "[hidden]"
@@ -22,6 +28,9 @@ _NOT_SECRET = re.compile(
     r"(url|uri|endpoint|file|path|arn|name|region|type|expires[-_]at|expires[-_]in)$", re.IGNORECASE
 )
 _CHARACTERS_MIN: Final = 6
+_issuing = threading.Lock()
+#: Replaced, never changed: readers take no lock.
+_issued: tuple[str, ...] = ()
 
 
 def secret_values(*properties: Mapping[str, Any]) -> frozenset[str]:
@@ -33,9 +42,18 @@ def secret_values(*properties: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(secret for secret in found if len(secret) >= _CHARACTERS_MIN)
 
 
-def hide(text: str, secrets: frozenset[str]) -> str:
-    """The text with every credential replaced; the longest first, for one may hold another."""
-    for secret in sorted(secrets, key=len, reverse=True):
+def remember_issued(properties: Mapping[str, Any]) -> None:
+    """Hides the credentials among these properties, which a server has just issued, from now on."""
+    global _issued  # noqa: PLW0603 like the log itself, one for the process
+    with _issuing:
+        news = secret_values(properties).difference(_issued)
+        if news:
+            _issued = (*_issued, *news)[-ISSUED_SECRETS_MAX:]
+
+
+def hide(text: str, secrets: frozenset[str] = frozenset()) -> str:
+    """The text with every credential replaced, issued ones too; the longest first, for one may hold another."""
+    for secret in sorted(secrets.union(_issued), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 

@@ -3,6 +3,9 @@
 PyIceberg sets none, and a server that accepts and falls silent would hold a publisher thread for ever. Three places
 send requests: the catalog's session (also while it fetches its first token), the adapter that signs for AWS, which
 PyIceberg mounts over ours, and the OAuth2 manager, which does not use the session.
+
+What the server issues passes here too: tokens and credentials to a table's files are hidden from logs from then on,
+and the latter carry the time at which they were lent (see `lent.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import requests
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import RestCatalog, TableResponse
 from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
+from pyiceberg.table import Table
 from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter, HTTPAdapter
+
+from iceberg_catalog.lent import stamp
+from iceberg_catalog.redaction import remember_issued
+
+_BEARER = "Bearer "
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +40,16 @@ class Timeouts:
 
 
 class _Timed(BaseAdapter):
-    """Another adapter, with time-outs."""
+    """Another adapter, with time-outs. The tokens it sends are hidden from logs."""
 
     def __init__(self, inner: BaseAdapter, timeouts: Timeouts) -> None:
         super().__init__()
         self._inner, self._timeouts = inner, timeouts
 
     def send(self, request: PreparedRequest, *args: Any, **kwargs: Any) -> Response:
+        sent = str(request.headers.get("Authorization", ""))
+        if sent.startswith(_BEARER):
+            remember_issued({"token": sent.removeprefix(_BEARER)})
         return self._inner.send(request, *args, **{**kwargs, "timeout": self._timeouts.seconds()})
 
     def close(self) -> None:
@@ -67,8 +79,9 @@ class _TimedTokens(OAuth2TokenProvider):
         if expires_in is None:
             raise ValueError(f"{self.token_url} does not say when its tokens expire: set expires_in")
         self._token = answer["access_token"]
-        # A token that lives shorter than the margin is still used once.
-        self._expires_at = int(time.monotonic() + max(float(expires_in) - self.refresh_margin, 0))
+        # Of a token that does not live much longer than the margin, half of its life is used.
+        lasts = max(float(expires_in) - self.refresh_margin, float(expires_in) / 2)
+        self._expires_at = int(time.monotonic() + lasts)
 
 
 class TimedRestCatalog(RestCatalog):
@@ -84,6 +97,14 @@ class TimedRestCatalog(RestCatalog):
         for prefix in ("http://", "https://"):
             session.mount(prefix, _Timed(HTTPAdapter(), self._timeouts))
         super()._config_headers(session)
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        lent = [table_response.config, *(entry.config for entry in table_response.storage_credentials)]
+        for properties in lent:
+            remember_issued(properties)
+        table = super()._response_to_table(identifier_tuple, table_response)
+        stamp(table, lent)
+        return table
 
     def _create_session(self) -> Session:
         session = super()._create_session()

@@ -37,7 +37,7 @@ def configure_logs(level: str = "info", secrets: frozenset[str] = frozenset()) -
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            discreet if secrets else rendered,
+            discreet,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),

@@ -15,6 +15,7 @@ from pyiceberg.table.snapshots import Operation
 
 from iceberg_catalog import commit as commit_module
 from iceberg_catalog.commit import Change, Outcome, commit
+from iceberg_catalog.expire import expire
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.state import StateRef
@@ -220,6 +221,23 @@ def test_a_conflict_removes_our_manifests_only(place: Place) -> None:
     assert metadata_files(place) == before
     assert place.offsets() == list(range(10))
     assert isinstance(outcome.error, CommitFailedException)
+
+
+def test_a_landed_commit_that_expired_at_once_keeps_its_manifests(place: Place) -> None:
+    """As in a catalog that keeps only the newest snapshot: refused for its repetition, and already replaced."""
+
+    class Forgetful(Losing):
+        def load_table(self, identifier: Any) -> Any:
+            publish(place, Change(append=(place.write(10, 19),)), commit_id="next")
+            head = LiveFiles().read(place.load())
+            old = {snapshot.snapshot_id for snapshot in head.table.metadata.snapshots} - {head.snapshot_id}
+            assert expire(place.catalog, head, old) is not None
+            return place.load()
+
+    catalog = Forgetful(place, after=CommitFailedException("409 for the repeated request"))
+    outcome = publish(place, Change(append=(place.write(0, 9),)), catalog=catalog)
+    assert outcome.kind == "conflict"
+    assert place.offsets() == list(range(20))
 
 
 def test_a_table_dropped_and_created_again_is_never_written(tmp_path: Path) -> None:
