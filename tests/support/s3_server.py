@@ -47,14 +47,23 @@ class S3Server:
             "allow_http": "true",
         }
 
+    def catalog_properties(self) -> dict[str, str]:
+        """What PyIceberg is given to read and write table metadata on this server."""
+        return {
+            "s3.endpoint": self.endpoint,
+            "s3.region": REGION,
+            "s3.access-key-id": self.access_key,
+            "s3.secret-access-key": self.secret_key,
+        }
+
 
 @contextmanager
-def moto_server() -> Iterator[S3Server]:
-    """One in this process."""
+def moto_server(secret_key: str = "b") -> Iterator[S3Server]:
+    """One in this process; it accepts every key."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
     try:
-        yield S3Server(f"http://{host}:{port}")
+        yield S3Server(f"http://{host}:{port}", secret_key=secret_key)
     finally:
         server.stop()
