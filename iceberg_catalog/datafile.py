@@ -35,7 +35,7 @@ def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData,
     Raises:
         CatalogError: `schema_mismatch` if the file has a column the table has not, or lacks one.
     """
-    plan = compute_statistics_plan(table.schema(), table.properties)
+    plan = _statistics_plan(table)
     leaves = _leaf_ids(table, footer)
     columns = {field_id: _Column(plan[field_id]) for field_id in leaves}
     split_offsets = []
@@ -68,6 +68,21 @@ def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData,
     )
     entry.spec_id = table.metadata.default_spec_id
     return entry
+
+
+_PLANS: dict[tuple[object, ...], dict[int, StatisticsCollector]] = {}
+_PLANS_MAX = 256
+
+
+def _statistics_plan(table: Table) -> dict[int, StatisticsCollector]:
+    """What to keep of each column; made once per table, schema and properties, for it takes longer than a footer."""
+    key = (table.metadata.table_uuid, table.metadata.current_schema_id, *sorted(table.properties.items()))
+    plan = _PLANS.get(key)
+    if plan is None:
+        if len(_PLANS) >= _PLANS_MAX:
+            _PLANS.clear()
+        plan = _PLANS[key] = compute_statistics_plan(table.schema(), table.properties)
+    return plan
 
 
 def _leaf_ids(table: Table, footer: pq.FileMetaData) -> list[int]:

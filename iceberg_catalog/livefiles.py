@@ -31,11 +31,12 @@ _NAME = re.compile(r"(\d{20})-(\d{20})-(\d+\.\d+(?:_\d+\.\d+)*)-(?:d-?\d+-|tail-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ManifestFiles:
-    """Live content of one manifest: our files, and paths of foreign ones."""
+    """Live content of one manifest: our files, paths of foreign ones, and `paths` of both."""
 
     manifest: ManifestFile
     files: tuple[LiveFile, ...]
     foreign: tuple[str, ...]
+    paths: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,14 +121,15 @@ def normal_path(path: str) -> str:
 
 def _read_manifest(table: Table, manifest: ManifestFile) -> ManifestFiles:
     entries = [entry.data_file for entry in manifest.fetch_manifest_entry(table.io)]
+    paths = frozenset(entry.file_path for entry in entries)
     if manifest.content != ManifestContent.DATA:
-        return ManifestFiles(manifest, (), tuple(entry.file_path for entry in entries))
+        return ManifestFiles(manifest, (), tuple(paths), paths)
     root = normal_path(table.properties.get("write.data.path", "")).rstrip("/") + "/"
     schema = table.schema()
     ids = schema.find_field(OFFSET).field_id, schema.find_field(TIMESTAMP).field_id
     parsed = [(entry.file_path, _live_file(entry, root, *ids)) for entry in entries]
     ours = tuple(item for _, item in parsed if item is not None)
-    return ManifestFiles(manifest, ours, tuple(path for path, item in parsed if item is None))
+    return ManifestFiles(manifest, ours, tuple(path for path, item in parsed if item is None), paths)
 
 
 def _live_file(entry: DataFile, root: str, offset_id: int, timestamp_id: int) -> LiveFile | None:

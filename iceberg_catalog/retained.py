@@ -72,7 +72,7 @@ class RetainedFiles:
         fixed = _fixed(table)
         manifests: dict[str, frozenset[str]] = {
             content.manifest.manifest_path: self._manifests.get(content.manifest.manifest_path)
-            or frozenset(map(normal_path, [*(item.path for item in content.files), *content.foreign]))
+            or frozenset(map(normal_path, content.paths))
             for content in head.manifests
         }
         lists: dict[int, tuple[str, ...]] = {}

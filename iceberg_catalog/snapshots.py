@@ -72,9 +72,7 @@ class SnapshotChain:
     _name: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def __post_init__(self) -> None:
-        for content in self.head.manifests:
-            paths = frozenset(item.path for item in content.files) | frozenset(content.foreign)
-            self._manifests.append(_Manifest(content.manifest, paths))
+        self._manifests = [_Manifest(content.manifest, content.paths) for content in self.head.manifests]
 
     def add(self, step: Step, summary: dict[str, str]) -> Snapshot:
         """Writes one snapshot's manifests and manifest list.

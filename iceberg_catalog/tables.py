@@ -52,7 +52,7 @@ def ensure_table(
     levels = tuple(namespace.split("."))
     for _ in range(CREATE_ATTEMPTS_MAX):
         if (table := find_table(catalog, owner, namespace=namespace)) is not None:
-            _check_layout(table, value_format)
+            check_layout(table, value_format)
             return table
         plain = (*levels, table_name(owner.topic))
         taken = _load(catalog, plain)
@@ -73,7 +73,7 @@ def ensure_table(
         except TableAlreadyExistsError:
             continue
         failpoints.hit("after-table", ".".join(identifier))
-        _check_layout(table, value_format)
+        check_layout(table, value_format)
         return table
     raise CatalogError("owner_mismatch", f"no table name is free for topic {owner.topic} in namespace {namespace}")
 
@@ -139,7 +139,8 @@ def _ensure_namespace(catalog: Catalog, levels: tuple[str, ...]) -> None:
                 raise
 
 
-def _check_layout(table: Table, value_format: ValueFormat) -> None:
+def check_layout(table: Table, value_format: ValueFormat) -> None:
+    """Raises CatalogError `schema_mismatch` unless columns, field ids and partitioning are the ones expected."""
     name = ".".join(table.name())
     stamped = table.properties.get(layout.VALUE_FORMAT)
     if stamped != value_format:

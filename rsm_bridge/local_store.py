@@ -16,6 +16,7 @@ import fcntl
 import hashlib
 import itertools
 import os
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.store import ListedObject, ObjectStore, VersionedBytes, store_errors
 from rsm_bridge.upload import Upload
 
+#: What a file is called before its upload or put has ended; obstore does so too.
+_STAGED = re.compile(r"#\d+$")
 #: A staged file that a crash left may be another name of a live object: it is never opened again.
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
@@ -173,9 +176,20 @@ class LocalObjectStore(ObjectStore):
 
     def list_after(self, prefix: str, after: str | None = None) -> Iterator[ListedObject]:
         """See ObjectStore."""
+        if after is not None:
+            return self._list_names(prefix, after)
         # The file system lists in no order.
-        found = sorted(super().list_after(prefix), key=lambda listed: listed.key)
-        return (listed for listed in found if after is None or listed.key > after)
+        return iter(sorted(super().list_after(prefix), key=lambda listed: listed.key))
+
+    def _list_names(self, prefix: str, after: str) -> Iterator[ListedObject]:
+        """By names first: files that come before `after` are not looked at."""
+        base = f"{self._folder}/"
+        walked = os.walk(f"{base}{prefix}".rstrip("/"))
+        found = (f"{folder}/{name}".removeprefix(base) for folder, _, names in walked for name in names)
+        for key in sorted(key for key in found if not _STAGED.search(key)):
+            if key > after:
+                with contextlib.suppress(ObjectNotFoundError):  # deleted meanwhile
+                    yield self.stat(key)
 
     def delete_many(self, keys: Sequence[str]) -> None:
         """See ObjectStore."""

@@ -69,12 +69,19 @@ class ProgressBoard(Collector):
         found = _Topic(topic, quarantined=sum(quarantined.values()))
         found.foreign = len(table.foreign) if table is not None else 0
         found.spoiled = table is not None and table.foreign_commits is not None
-        for number, stored in partitions.items():
-            frontier = table.frontiers.get(number, -1) if table is not None else -1
-            waiting = stored.open.since_ms if stored.open is not None else None
-            found.rows[number] = _Row(stored.tiered_end, frontier, stored.unpublished_ms, waiting)
+        found.rows = _rows(partitions, table)
         with self._lock:
             self._topics[topic_id] = found
+
+    def ran_ahead(self, topic_id: bytes, partitions: Mapping[int, StoredPartition], table: TableFacts | None) -> None:
+        """The same of a run that looked at these partitions alone, from their frontiers on."""
+        rows = _rows(partitions, table)
+        with self._lock:
+            topic = self._topics.get(topic_id)
+            if topic is not None:
+                topic.rows |= rows
+                topic.foreign = len(table.foreign) if table is not None else 0
+                topic.spoiled = table is not None and table.foreign_commits is not None
 
     def forget(self, topic_id: bytes) -> None:
         """Nothing of the topic id is in the store any more."""
@@ -88,6 +95,15 @@ class ProgressBoard(Collector):
             topics = {key: _copy(topic) for key, topic in self._topics.items()}
         yield from _tables(topics, now_ms)
         yield from _partitions(topics, now_ms)
+
+
+def _rows(partitions: Mapping[int, StoredPartition], table: TableFacts | None) -> dict[int, _Row]:
+    rows: dict[int, _Row] = {}
+    for number, stored in partitions.items():
+        frontier = table.frontiers.get(number, -1) if table is not None else -1
+        waiting = stored.open.since_ms if stored.open is not None else None
+        rows[number] = _Row(stored.tiered_end, frontier, stored.unpublished_ms, waiting)
+    return rows
 
 
 def _copy(topic: _Topic) -> _Topic:

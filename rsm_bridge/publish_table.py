@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from converter.types import ValueFormat
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.commit_summary import plan_summary
 from iceberg_catalog.datafile import data_file
 from iceberg_catalog.livefiles import Head, LiveFiles
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import (
     Derive,
     Follow,
@@ -30,25 +27,32 @@ from iceberg_catalog.plan_types import (
     PartState,
     Plan,
     Policy,
-    Segment,
-    SegmentState,
     UseMain,
 )
-from iceberg_catalog.state import decode_state
-from iceberg_catalog.tables import ensure_table, find_table
+from iceberg_catalog.state import StateRef, decode_state
+from iceberg_catalog.tables import check_layout, ensure_table, find_table
 from rsm_bridge.derived import Cut, DerivedFile, write_derived
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment, read_footer, read_known
-from rsm_bridge.layout import index_prefix, parse_index_key, table_folder
-from rsm_bridge.limits import WITHDRAWN_SECONDS
+from rsm_bridge.known_segments import KnownSegment, read_footer
+from rsm_bridge.layout import table_folder
+from rsm_bridge.planning import Planning
 from rsm_bridge.retention import follow_kafka, policy_at
+from rsm_bridge.segment_listing import ALL, Notices, SegmentListing
 from rsm_bridge.settings import TableLayout
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
 
 
 class RetryRunError(Exception):
-    """The commit did not land for sure: start again from the head."""
+    """The commit did not land for sure: start again from the head.
+
+    Attributes:
+        conflict: it was refused, because another bridge was faster; otherwise nobody knows.
+    """
+
+    def __init__(self, message: str, *, conflict: bool = False) -> None:
+        super().__init__(message)
+        self.conflict = conflict
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,8 @@ class RunResult:
     """What a run leaves behind. `head` is None while the topic has no table.
 
     `files_added` and `files_removed` count data files, `rewinds` partitions, `gaps` stretches of offsets never
-    uploaded, `lost` batches of transactions without a marker.
+    uploaded, `lost` batches of transactions without a marker. `complete`: `segments` are all of the topic id, else
+    those the run looked at. `listing_seconds`: what the latest whole listing took.
     """
 
     head: Head | None
@@ -67,13 +72,15 @@ class RunResult:
     rewinds: int = 0
     gaps: int = 0
     lost: int = 0
+    complete: bool = True
+    listing_seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class TableRun:
     """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time.
 
-    retention: `table_retention` of a topic name, in seconds if it is a duration.
+    retention: `table_retention` of a topic name, in seconds if it is a duration. readers: read indexes at once.
     """
 
     store: ObjectStore
@@ -82,106 +89,79 @@ class TableRun:
     namespace: str
     layout: TableLayout = "outside"
     retention: Callable[[str], str | float] = follow_kafka
+    readers: Executor | None = None
     _live: LiveFiles = field(default_factory=LiveFiles)
-    _known: dict[str, KnownSegment] = field(default_factory=dict)
+    _whose: KnownSegment | None = field(default=None, init=False)
+    _recorded: tuple[StateRef, dict[int, PartState]] | None = field(default=None, init=False)
     _as_of_ms: int = field(default=0, init=False)
+    _listing: SegmentListing = field(init=False)
     _state_objects: StateObjects = field(init=False)
 
     def __post_init__(self) -> None:
+        self._listing = SegmentListing(self.store, self.topic_id, self.readers)
         self._state_objects = StateObjects(self.store)
 
-    def run(self) -> RunResult:
-        """Brings the table up to what the store holds.
+    def run(self, notices: Notices = ALL) -> RunResult:
+        """Brings the table up to what the store holds, as far as `notices` ask to look.
 
         Raises:
             RetryRunError: the commit was refused or its outcome is unknown.
             CatalogError, BridgeError, SegmentError: and whatever else catalog and store raise.
         """
-        segments = self._list()
-        if not segments:
-            return RunResult(None, {}, segments)
-        table = self._table(segments)
+        table = self._table()
         if table is None:
-            return RunResult(None, {}, segments)
+            return RunResult(None, {}, self._listing.known())
         head = self._live.read(table)
         states = self._states(head)
         self._as_of_ms = int(time.time() * 1000)
         failpoints.hit("head-read", self.topic_id.hex())
-        # The listing that counts starts after the head was read (publish rule P2).
-        segments = self._list()
-        failpoints.hit("listed", self.topic_id.hex())
-        plans = self._plans(segments, head, states, relisted=False)
-        if any(item.need_relist for item in plans.values()):
-            segments = self._list()
-            plans = self._plans(segments, head, states, relisted=True)
-        if not any(item.changes(states.get(number, PartState())) for number, item in plans.items()):
-            return RunResult(head, states, segments)
-        return self._apply(head, states, segments, plans)
+        planning = Planning(self._listing, head, states, self._policy(), self._as_of_ms)
+        found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
+        if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):
+            result = RunResult(head, states, found.segments)
+        else:
+            result = self._apply(head, states, found.segments, found.plans)
+        return replace(result, complete=found.complete, listing_seconds=self._listing.whole_seconds)
 
-    def _list(self) -> list[KnownSegment]:
-        """All segments of the topic id; objects that did not change since the last run are not read again."""
-        found: dict[str, KnownSegment] = {}
-        for listed in self.store.list_after(index_prefix(self.topic_id)):
-            key = parse_index_key(listed.key)
-            if key is None:
-                continue
-            known = self._known.get(listed.key)
-            if known is None or known.listed != listed:
-                try:
-                    known = read_known(self.store, key, listed)
-                except BridgeError as error:
-                    if error.kind == "not_found":
-                        continue  # reclaimed between listing and reading
-                    raise
-                self._known[listed.key] = known  # also when the listing fails further on: it is not read again
-            found[listed.key] = known
-        self._known = found
-        return list(found.values())
-
-    def _table(self, segments: Sequence[KnownSegment]) -> Table | None:
+    def _table(self) -> Table | None:
         """The topic's table; created when a live segment has rows for it."""
-        owner, value_format = owner_of(segments)
-        if any(known.live and known.data is not None for known in segments):
-            # Inside: the folder that holds the topic's data files anyway is the table's location.
-            inside = self.store.uri(table_folder(self.topic_id)) if self.layout == "inside" else None
-            return ensure_table(
-                self.catalog,
-                owner,
-                value_format,
-                data_path=inside or self.store.uri("data"),
-                namespace=self.namespace,
-                location=inside,
-            )
-        return find_table(self.catalog, owner, namespace=self.namespace)
+        self._whose = self._listing.witness()
+        if self._whose is None:
+            return None
+        owner, value_format = self._whose.owner, self._whose.value_format
+        table = find_table(self.catalog, owner, namespace=self.namespace)
+        if table is not None:
+            if _has_rows(self._whose):
+                check_layout(table, value_format)
+            return table
+        # What is remembered may have been deleted since, the table with it: only what is stored now makes a new one.
+        self._listing.whole()
+        self._whose = self._listing.witness()
+        if self._whose is None or not _has_rows(self._whose):
+            return None
+        # Inside: the folder that holds the topic's data files anyway is the table's location.
+        inside = self.store.uri(table_folder(self.topic_id)) if self.layout == "inside" else None
+        return ensure_table(
+            self.catalog,
+            owner,
+            value_format,
+            data_path=inside or self.store.uri("data"),
+            namespace=self.namespace,
+            location=inside,
+        )
+
+    def _policy(self) -> Policy:
+        if self._whose is None:
+            return Follow()
+        return policy_at(self.retention(self._whose.owner.topic), self._as_of_ms)
 
     def _states(self, head: Head) -> dict[int, PartState]:
         if head.state is None:
             return {}
-        return decode_state(self.store.read(head.state.key).data, head.state.sha256)
-
-    def _plans(
-        self, segments: Sequence[KnownSegment], head: Head, states: Mapping[int, PartState], *, relisted: bool
-    ) -> dict[int, Plan]:
-        by_partition: dict[int, list[KnownSegment]] = defaultdict(list)
-        for known in segments:
-            by_partition[known.key.partition].append(known)
-        files: dict[int, list[LiveFile]] = defaultdict(list)
-        for file in head.files:
-            files[file.partition].append(file)
-        now_ms = self._as_of_ms
-        policy: Policy = Follow()
-        if segments:
-            policy = policy_at(self.retention(owner_of(segments)[0].topic), now_ms)
-        return {
-            partition: plan(
-                [_aged(known, known.segment, now_ms) for known in by_partition[partition] if known.segment is not None],
-                files[partition],
-                states.get(partition, PartState()),
-                policy,
-                relisted=relisted,
-            )
-            for partition in sorted(by_partition.keys() | files.keys() | states.keys())
-        }
+        if self._recorded is None or self._recorded[0] != head.state:
+            data = self.store.read(head.state.key).data
+            self._recorded = head.state, decode_state(data, head.state.sha256)
+        return dict(self._recorded[1])
 
     def _apply(
         self, head: Head, states: Mapping[int, PartState], segments: Sequence[KnownSegment], plans: Mapping[int, Plan]
@@ -199,7 +179,7 @@ class TableRun:
             replaced.extend(item.replace)
             for trim in item.trim:
                 replaced.append(trim.path)
-                replacement.extend(self._trimmed(head, partition, by_path[trim.path], trim.keep_below, by_id))
+                replacement.extend(self._trimmed(head, partition, by_path[trim.path], trim.keep_below))
         new_states = {**states, **{partition: item.state for partition, item in plans.items()}}
         change = Change(tuple(append), tuple(delete), tuple(replaced), tuple(replacement))
         committed = self._commit(head, change, new_states, plan_summary(plans))
@@ -230,7 +210,9 @@ class TableRun:
         )
         if outcome.kind != "committed" or outcome.table is None:
             failpoints.hit("refused", self.topic_id.hex())
-            raise RetryRunError(f"the commit ended as {outcome.kind}: {outcome.error}")
+            refused = outcome.kind == "conflict"
+            raise RetryRunError(f"the commit ended as {outcome.kind}: {outcome.error}", conflict=refused)
+        self._recorded = recorded, dict(states)
         self._state_objects.after_commit(outcome.table, swept)
         return self._live.read(outcome.table)
 
@@ -251,15 +233,13 @@ class TableRun:
             if known.data is not None and known.segment is not None:
                 cuts.extend(Cut(stored.key, *part) for stored, *part in known.rows_between(first, last))
                 runs.extend(run for run in known.segment.runs if run not in runs)
-        return self._derive(head, partition, cuts, tuple(sorted(runs)), by_id) if cuts else []
+        return self._derive(head, partition, cuts, tuple(sorted(runs))) if cuts else []
 
-    def _trimmed(
-        self, head: Head, partition: int, file: LiveFile, keep_below: int, by_id: Mapping[str, KnownSegment]
-    ) -> list[DataFile]:
+    def _trimmed(self, head: Head, partition: int, file: LiveFile, keep_below: int) -> list[DataFile]:
         key = self.store.key(file.path)
         if key is None:
             raise BridgeError("internal", f"{file.path} lies outside of the store")
-        return self._derive(head, partition, [Cut(key, file.first, keep_below - 1)], file.runs, by_id)
+        return self._derive(head, partition, [Cut(key, file.first, keep_below - 1)], file.runs)
 
     def _derive(
         self,
@@ -267,13 +247,11 @@ class TableRun:
         partition: int,
         cuts: list[Cut],
         runs: tuple[tuple[int, int], ...],
-        by_id: Mapping[str, KnownSegment],
     ) -> list[DataFile]:
-        _, value_format = owner_of(list(by_id.values()))
         written: DerivedFile | None = write_derived(
             self.store,
             cuts,
-            value_format,
+            "raw" if self._whose is None else self._whose.value_format,
             topic_id=self.topic_id,
             partition=partition,
             runs=runs,
@@ -284,19 +262,5 @@ class TableRun:
         return [data_file(head.table, self.store.uri(written.key), written.size, written.footer, partition)]
 
 
-def owner_of(segments: Sequence[KnownSegment]) -> tuple[Owner, ValueFormat]:
-    """Whose table it is, and its value format: a segment with an index says so best."""
-    best = max(segments, key=lambda known: (known.segment is not None, known.data is not None))
-    return best.owner, best.value_format
-
-
-def _aged(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
-    """The plan's segment; a withdrawal that was never followed by a new copy counts as deleted (rule R4)."""
-    deletion = known.deletion
-    if (
-        deletion is not None
-        and deletion.kind is SegmentState.WITHDRAWN
-        and now_ms - deletion.time_ms > WITHDRAWN_SECONDS * 1000
-    ):
-        return replace(segment, state=SegmentState.DELETED)
-    return segment
+def _has_rows(known: KnownSegment) -> bool:
+    return known.live and bool(known.data_files())

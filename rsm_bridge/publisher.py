@@ -1,10 +1,14 @@
 """Publishes finished segments: which table runs when, retries, and what follows a run.
 
-A topic id becomes due by a notice (a copy or delete in this process), by the listing at start and by one every minute
-(what other bridges did). Runs of one table follow one another, at most one per interval; a failed one is retried with
-back-off and jitter, on workers of its own: a table whose catalog or storage hangs holds a worker for whole time-outs,
-which delays others that fail, but none that works. Nothing here is reached from a call but :meth:`Publisher.notify`,
-which only sets a time.
+A topic id becomes due by a notice (a copy or delete in this process), at start, and once a minute (what other bridges
+did). Runs of one table follow one another, at most one per interval, each with all that was noticed until then; a table
+that was idle for an interval runs at once. How much of the store a run lists is segment_listing.py's and planning.py's;
+here is decided when the whole listing is due: at start, after a failure, WHOLE_LISTING_SECONDS after the one before,
+and when something may be reclaimed, for that is judged by all segments.
+
+A failed run is retried with back-off and jitter, on workers of its own: a table whose catalog or storage hangs holds a
+worker for whole time-outs, which delays others that fail, but none that works. Nothing here is reached from a call but
+:meth:`Publisher.notify`, which only sets a time.
 """
 
 from __future__ import annotations
@@ -24,13 +28,17 @@ from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.foreign import foreign_commits
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.rest_sessions import Timeouts
-from rsm_bridge.layout import INDEX_ROOT
+from rsm_bridge.layout import INDEX_ROOT, IndexKey
 from rsm_bridge.limits import (
+    INDEX_READERS,
     PUBLISH_BACKOFF_SECONDS_MAX,
     PUBLISH_BACKOFF_SECONDS_MIN,
+    PUBLISH_QUEUE_MAX,
     PUBLISH_RETRY_WORKERS,
     PUBLISH_WORKERS,
     RELIST_SECONDS,
+    WHOLE_LISTING_SECONDS,
+    WHOLE_LISTING_SHARE,
 )
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.mass_delete import HeldDeletes
@@ -42,23 +50,39 @@ from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.secret_settings import revealed
+from rsm_bridge.segment_listing import Notices
 from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
 from rsm_bridge.store import ObjectStore, first_line
 
-_TICK_SECONDS = 0.1
+#: Notices of one moment, as of segments that roll together, make one run.
+_GATHER_SECONDS = 0.01
+_TICK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class _Topic:
-    """When a topic id is due; seconds of the monotonic clock. `waiting_since`: its oldest unserved notice."""
+    """When a topic id is due; seconds of the monotonic clock.
+
+    waiting_since: its oldest unserved notice. began: the latest run. whole_due: the next whole listing. keys, look:
+    what was noticed since.
+    """
 
     due: float
     waiting_since: float
+    began: float = float("-inf")
+    whole_due: float = float("-inf")
+    keys: set[IndexKey] = field(default_factory=set)
+    look: bool = False
     running: bool = False
     failures: int = 0
     run: TableRun | None = None
     reclaimer: Reclaimer | None = None
+
+    @property
+    def noticed(self) -> bool:
+        """Whether something may wait for a commit."""
+        return bool(self.keys) or self.look
 
 
 def catalog_properties(settings: Settings) -> CatalogProperties:
@@ -86,9 +110,11 @@ class Publisher:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _opening: threading.Lock = field(default_factory=threading.Lock)
     _stop: threading.Event = field(default_factory=threading.Event)
+    _noticed: threading.Event = field(default_factory=threading.Event)
     _scheduler: threading.Thread | None = None
     _pool: ThreadPoolExecutor | None = None
     _retries: ThreadPoolExecutor | None = None
+    _readers: ThreadPoolExecutor | None = None
     _catalog: Catalog | None = None
     _outages: Outages = field(default_factory=Outages)
     _others: dict[bytes, tuple[int, int | None]] = field(default_factory=dict)
@@ -105,12 +131,14 @@ class Publisher:
         self._retries = ThreadPoolExecutor(
             PUBLISH_RETRY_WORKERS, thread_name_prefix="publish-again", initializer=be_nice
         )
+        self._readers = ThreadPoolExecutor(INDEX_READERS, thread_name_prefix="publish-read", initializer=be_nice)
         self._scheduler = threading.Thread(target=self._schedule, name="publish-scheduler", daemon=True)
         self._scheduler.start()
 
     def stop(self) -> None:
         """Lets running commits end and starts no more."""
         self._stop.set()
+        self._noticed.set()
         if self._scheduler is not None:
             self._scheduler.join()
         pools = [pool for pool in (self._pool, self._retries) if pool is not None]
@@ -118,42 +146,61 @@ class Publisher:
             pool.shutdown(wait=False, cancel_futures=True)
         for pool in pools:
             pool.shutdown(wait=True)
+        if self._readers is not None:
+            self._readers.shutdown(wait=True, cancel_futures=True)
 
-    def notify(self, topic_id: bytes, later: float = 0.0) -> None:
+    def notify(self, topic_id: bytes, key: IndexKey | None = None, later: float = 0.0) -> None:
         """Something about the topic changed in the store. Any thread; never waits for a run.
 
         Args:
             topic_id: of the topic.
-            later: seconds the run may wait beyond the publish interval; an earlier notice does not wait with it.
+            key: of the index or tombstone that was put; None: nobody knows what changed, if anything.
+            later: seconds the run may wait; an earlier notice does not wait with it.
         """
         since = time.monotonic() + later
-        due = since + self.settings.publish_interval
         with self._lock:
-            topic = self._topics.get(topic_id)
-            if topic is None:
-                self._topics[topic_id] = _Topic(due, since)
-            elif due < topic.due:
-                if topic.due == float("inf") or since < topic.waiting_since:
-                    topic.waiting_since = since
-                topic.due = due
+            topic = self._topics.setdefault(topic_id, _Topic(float("inf"), since))
+            topic.waiting_since = min(since, topic.waiting_since) if topic.noticed else since
+            if key is None:
+                topic.look = True
+            elif len(topic.keys) < PUBLISH_QUEUE_MAX:
+                topic.keys.add(key)
+            else:
+                topic.whole_due = float("-inf")
+            topic.due = min(topic.due, max(since, topic.began + self.settings.publish_interval))
+        self._noticed.set()
 
     def _schedule(self) -> None:
         next_listing = 0.0
-        while not self._stop.wait(_TICK_SECONDS):
+        wait = 0.0
+        while not self._stop.is_set():
+            self._noticed.wait(wait)
+            if self._stop.wait(_GATHER_SECONDS):
+                return
+            self._noticed.clear()
             now = time.monotonic()
             if now >= next_listing:
                 next_listing = now + RELIST_SECONDS
                 self._discover()
-            with self._lock:
-                due = [(key, topic) for key, topic in self._topics.items() if topic.due <= now and not topic.running]
-                for _, topic in due:
-                    topic.running, topic.due = True, float("inf")
-                waiting = [t.waiting_since for t in self._topics.values() if t.running or t.due != float("inf")]
-            self.metrics.publish_lag.set(max(0.0, now - min(waiting, default=now)))
-            for key, topic in due:
-                pool = self._retries if topic.failures else self._pool
-                if pool is not None:
-                    pool.submit(self._run, key, topic)
+            wait = min(self._start_due(now), next_listing) - time.monotonic()
+            wait = min(max(wait, 0.0), _TICK_SECONDS)
+
+    def _start_due(self, now: float) -> float:
+        """Starts what is due; returns when the next one is."""
+        with self._lock:
+            due = [(key, topic) for key, topic in self._topics.items() if topic.due <= now and not topic.running]
+            for _, topic in due:
+                topic.running, topic.due, topic.began = True, float("inf"), now
+                if not topic.noticed:
+                    topic.waiting_since = now
+            waiting = [t.waiting_since for t in self._topics.values() if t.running or t.noticed]
+            coming = min((t.due for t in self._topics.values() if not t.running), default=float("inf"))
+        self.metrics.publish_lag.set(max(0.0, now - min(waiting, default=now)))
+        for key, topic in due:
+            pool = self._retries if topic.failures else self._pool
+            if pool is not None:
+                pool.submit(self._run, key, topic)
+        return coming
 
     def _discover(self) -> None:
         """Makes every topic id of the store due."""
@@ -167,20 +214,24 @@ class Publisher:
             if len(name) == 32:
                 self.notify(bytes.fromhex(name))
 
+    def _take(self, topic: _Topic) -> Notices:
+        with self._lock:
+            taken = Notices(frozenset(topic.keys), topic.look, time.monotonic() >= topic.whole_due)
+            topic.keys.clear()
+            topic.look = False
+        return taken
+
     def _run(self, topic_id: bytes, topic: _Topic) -> None:
         started = time.monotonic()
         retry_after: float | None = None
+        notices = self._take(topic)
         try:
             if topic.run is None:
                 topic.run = self._table_run(topic_id)
-            result = topic.run.run()
+            result = topic.run.run(notices)
             self._record(topic_id, result, time.monotonic() - started)
             self._show(topic_id, result)
-            if topic.reclaimer is None:
-                topic.reclaimer = self._reclaimer(topic_id)
-            waits = self._reclaim(topic.reclaimer, result)
-            # Tombstones come due one by one while a topic is removed: each run takes what came due since the last.
-            retry_after = None if waits is None else max(waits, self.settings.publish_interval)
+            retry_after = self._follow_up(topic_id, topic, result)
             topic.failures = 0
         except Exception as error:  # noqa: BLE001 - any failure is retried from the head
             # The run stays: what it keeps is immutable, and to read it again would load a store that may be the cause.
@@ -188,10 +239,38 @@ class Publisher:
             retry_after = _backoff(topic.failures)
             self.metrics.publishes.labels("failed").inc()
             self._report(topic_id, error, retry_after)
+            self._put_back(topic, notices, error)
         with self._lock:
             topic.running = False
             if retry_after is not None:
                 topic.due = min(topic.due, time.monotonic() + retry_after)
+        self._noticed.set()
+
+    def _put_back(self, topic: _Topic, notices: Notices, error: Exception) -> None:
+        """A swap that another bridge won leaves what was noticed to the next run; after anything else all is listed."""
+        with self._lock:
+            topic.keys |= notices.keys
+            topic.look |= notices.look
+            if not (isinstance(error, RetryRunError) and error.conflict):
+                topic.whole_due = float("-inf")
+
+    def _follow_up(self, topic_id: bytes, topic: _Topic, result: RunResult) -> float | None:
+        """Reclaims after a whole listing, and says when the next one is due; returns seconds until the next run."""
+        now = time.monotonic()
+        spaced = max(self.settings.publish_interval, result.listing_seconds / WHOLE_LISTING_SHARE)
+        if not result.complete:
+            deleted = any(known.deletion is not None for known in result.segments)
+            if deleted:
+                topic.whole_due = min(topic.whole_due, now + max(self.settings.reclaim_grace, spaced))
+            due = max(topic.whole_due - now, self.settings.publish_interval)
+            return due if deleted or topic.whole_due <= now else None
+        if topic.reclaimer is None:
+            topic.reclaimer = self._reclaimer(topic_id)
+        waits = self._reclaim(topic.reclaimer, result)
+        # Tombstones come due one by one while a topic is removed: each run takes what came due since the last.
+        again = None if waits is None else max(waits, spaced)
+        topic.whole_due = now + min(WHOLE_LISTING_SECONDS, again or WHOLE_LISTING_SECONDS)
+        return again
 
     def _reclaimer(self, topic_id: bytes) -> Reclaimer:
         graces = Graces(self.settings.reclaim_grace, self.settings.mass_delete_grace)
@@ -214,6 +293,7 @@ class Publisher:
             given.namespace,
             given.layout,
             lambda name: self.settings.rule(name).table_retention,
+            self._readers,
         )
 
     def open_catalog(self) -> Catalog:
@@ -268,7 +348,8 @@ class Publisher:
     def _show(self, topic_id: bytes, result: RunResult) -> None:
         """Brings the gauges up to date; what cannot be read for them is no reason to publish again."""
         if not result.segments:
-            self.metrics.progress.forget(topic_id)
+            if result.complete:
+                self.metrics.progress.forget(topic_id)
             return
         try:
             partitions = stored_partitions(result.segments, result.states, complete=False, planned=True)
@@ -276,6 +357,9 @@ class Publisher:
             self.log.info("no figures", topic_id=topic_id.hex(), error=explain(error)[1])
             return
         table = table_facts(result.head, result.states) if result.head is not None else None
+        if not result.complete:
+            self.metrics.progress.ran_ahead(topic_id, partitions, table)
+            return
         missing = withheld(result.segments)
         self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, missing.batches)
 

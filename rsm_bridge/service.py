@@ -20,6 +20,7 @@ from rsm_bridge.copy_call import Copier
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.fetcher import Fetcher, FetchPools
 from rsm_bridge.handlers import Handlers
+from rsm_bridge.layout import index_key
 from rsm_bridge.limits import COPY_MEMORY_BYTES, LATE_COPY_SECONDS, MIB
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
 from rsm_bridge.logs import logger
@@ -93,12 +94,12 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         def finished(segment: SegmentMetadata, directory: Directory) -> None:
             _count_copy(metrics, segment, directory)
             metrics.progress.copied(segment)
-            publisher.notify(segment.topic_id)
+            publisher.notify(segment.topic_id, index_key(segment))
 
         def deleted(segment: SegmentMetadata, outcome: Outcome) -> None:
             # Nothing that can be published has changed; the tombstone alone is to go, when its fence is over.
             late = LATE_COPY_SECONDS if outcome == "unknown_id" else 0.0
-            publisher.notify(segment.topic_id, late)
+            publisher.notify(segment.topic_id, index_key(segment), late)
 
         handlers = Handlers(
             copier=Copier(

@@ -269,8 +269,9 @@ class Settings(_Section):
         "are removed. `0s`: never; `tierberg maintain` does the same by hand.",
     )
     publish_interval: Seconds = Field(
-        default=5.0,
-        description="How long finished segments are gathered into one Iceberg commit per table.",
+        default=1.0,
+        description="At most one Iceberg commit per table in this time, with every segment of all its partitions that "
+        "is ready by then. A table that was idle for so long is committed to at once.",
     )
     freshness_target: Seconds | None = Field(
         default=None,

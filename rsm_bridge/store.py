@@ -24,7 +24,7 @@ from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.upload import Upload
 
 if TYPE_CHECKING:
-    from obstore import UpdateVersion
+    from obstore import ObjectMeta, UpdateVersion
     from obstore.store import ObjectStore as Client
 
 #: Nothing is ever stored there: the answer "no such object" is the one wanted.
@@ -33,11 +33,26 @@ _PROBED = "probe"
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
-    """One row of a listing; size in bytes, `modified_ms` since the epoch by the store's clock."""
+    """One row of a listing; size in bytes, `modified_ms` since the epoch by the store's clock.
+
+    version: names this content, where the store does that. Some tell `modified_ms` of one object by whole seconds only.
+    """
 
     key: str
     size: int
     modified_ms: int
+    version: str = ""
+
+    def same(self, other: ListedObject) -> bool:
+        """Whether both speak of the same content."""
+        if self.version and other.version:
+            return self.version == other.version
+        return (self.size, self.modified_ms) == (other.size, other.modified_ms)
+
+
+def _listed(meta: ObjectMeta) -> ListedObject:
+    modified_ms = int(meta["last_modified"].timestamp() * 1000)
+    return ListedObject(meta["path"], meta["size"], modified_ms, meta["e_tag"] or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +150,11 @@ class ObjectStore:
         with store_errors(key):
             return int(obstore.head(self._uploads, key)["size"])
 
+    def stat(self, key: str) -> ListedObject:
+        """What a listing would say of the object now."""
+        with store_errors(key):
+            return _listed(self._reads.ask(lambda client: obstore.head(client, key)))
+
     def check(self) -> None:
         """Asks the store one small thing, with the time-outs of fetches.
 
@@ -200,8 +220,7 @@ class ObjectStore:
         with store_errors(prefix):
             for page in obstore.list(self._uploads, prefix, offset=after):
                 for meta in page:
-                    modified_ms = int(meta["last_modified"].timestamp() * 1000)
-                    yield ListedObject(meta["path"], meta["size"], modified_ms)
+                    yield _listed(meta)
 
     def list_folders(self, prefix: str) -> list[str]:
         """The folders directly under `prefix`, which ends with a slash."""

@@ -6,24 +6,32 @@ that holds their rows: `s7.data` and `s7.tail` came with segment s7, `d3-9` was 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 
-from iceberg_catalog.plan_types import Derive, FileRef, Follow, Plan, Policy, Segment, SegmentState, UseMain
+from iceberg_catalog.plan_ahead import plan_ahead
+from iceberg_catalog.plan_types import Derive, FileRef, Follow, KeepUntil, Plan, Policy, Segment, SegmentState, UseMain
 from rsm_bridge.reclaim_rules import Verdict, verdict
 from tests.property.plan_kafka import Kafka, Remote
 from tests.unit.plan_support import Model, Rows
 
 SNAPSHOTS_KEPT = 3
+#: What plans from the frontier on said, beside those of whole listings.
+AHEAD: Counter[str] = Counter()
 FAR = 2**62
 
 
 @dataclass
 class Table(Model):
-    """One snapshot. `gaps`, `lost`: what the plan that made it said. `broken`: a file it was made from is gone."""
+    """One snapshot.
+
+    gaps, lost: what the plan that made it said. broken: a file it was made from is gone. taken: the segments its state
+    has taken in.
+    """
 
     version: int = 0
     parent: int = -1
@@ -31,6 +39,7 @@ class Table(Model):
     gaps: tuple[tuple[int, int], ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
     broken: bool = False
+    taken: Mapping[str, Segment] = field(default_factory=dict)
 
     def path(self, item: UseMain | Derive | None) -> str:
         if isinstance(item, UseMain):
@@ -39,7 +48,12 @@ class Table(Model):
         return f"d{self.parent}-{self.serial}"
 
     def following(self, number: int, pointers: dict[str, str]) -> Table:
-        return Table(self.policy, self.state, dict(self.files), self.serial + 100, [], number, self.version, pointers)
+        made = Table(self.policy, self.state, dict(self.files), self.serial + 100, [], number, self.version, pointers)
+        made.taken = self.taken
+        return made
+
+    def plan_ahead(self, segments: list[Segment]) -> Plan | None:
+        return plan_ahead(segments, lambda: [item for item, _ in self.files.values()], self.state, self.policy)
 
 
 def part(name: str, tail: bool) -> str:
@@ -88,6 +102,7 @@ class World:
     converted: dict[str, Segment] = field(default_factory=dict)
     versions: int = 0
     rewinds: int = 0
+    narrow: bool = False
 
     def __post_init__(self) -> None:
         self.head = Table(self.policy)
@@ -135,12 +150,34 @@ class World:
 
     def planned(self, head: Table, listing: list[Segment]) -> tuple[Plan, list[Segment]]:
         head.policy = self.policy
-        result = head.plan(listing, relisted=False)
+        if self.narrow:
+            reaching = [item for item in listing if item.end >= head.state.frontier]
+            made = head.plan_ahead(reaching)
+            if made is not None:
+                return made, reaching
+        else:
+            self.check_ahead(head, listing)
+        result = head.plan(listing, relisted=self.narrow)
         if result.need_relist:
             listing = self.kafka.listing()
             result = head.plan(listing, relisted=True)
             assert not result.need_relist
         return result, listing
+
+    def check_ahead(self, head: Table, listing: list[Segment]) -> None:
+        """From the frontier on the plan is the same, be the deletes below it known of or not."""
+        reaching = [item for item in listing if item.end >= head.state.frontier]
+        below = [item for item in listing if item.end < head.state.frontier]
+        news = [item for item in below if head.taken.get(item.id) is not item]
+        before = [head.taken[item.id] for item in below if item.id in head.taken]
+        for given, whole in ((reaching + news, listing), (reaching, before + reaching)):
+            made = head.plan_ahead(given)
+            AHEAD["silent" if made is None else "the same"] += 1
+            if made is not None:
+                expected = head.plan(whole, relisted=False)
+                if isinstance(self.policy, KeepUntil):  # what leaves by its age alone may wait
+                    made, expected = replace(made, remove=()), replace(expected, remove=())
+                assert made == expected
 
     def prepare(self, head: Table, listing: list[Segment]) -> Table | None:
         """Plan, and write what the plan derives. None: nothing to commit."""
@@ -151,7 +188,8 @@ class World:
         made = head.following(self.versions, dict(self.pointers))
         made.serial = self.versions * 1000
         made.apply(result, listing)
-        again = made.plan(listing, relisted=True)
+        made.taken = {**head.taken, **{item.id: item for item in listing}}
+        again = (made.plan_ahead(listing) if self.narrow else None) or made.plan(listing, relisted=True)
         assert not again.changes(made.state), f"not idempotent: {again} after {result}"
         made.gaps, made.lost = result.gaps, result.lost
         by_id = {segment.id: segment for segment in listing}

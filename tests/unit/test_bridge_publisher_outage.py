@@ -22,6 +22,7 @@ from rsm_bridge.outages import Outages
 from rsm_bridge.publish_table import RunResult
 from rsm_bridge.publisher import Publisher, _backoff
 from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.segment_listing import Notices
 from rsm_bridge.store import ObjectStore
 from tests.support.bridge_process import test_settings
 from tests.support.eventually import eventually
@@ -51,7 +52,7 @@ class Desk:
         desk = self
 
         class Run:
-            def run(self) -> RunResult:
+            def run(self, _: Notices) -> RunResult:
                 desk.runs[topic_id] += 1
                 desk.behaviour.get(topic_id, lambda: None)()
                 return RunResult(None, {}, [])

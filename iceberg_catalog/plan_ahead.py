@@ -1,0 +1,46 @@
+"""The plan from a listing that begins at the frontier, where that is enough.
+
+Why so little is enough: what was taken in below the frontier is in the recorded state. No row is ever added below it
+(R11), its lineage is recorded (R1), the markers of rows that wait lie above it (R8). What is listed from the frontier
+on holds every row that may come, every marker that may decide it, and every producer snapshot in between. A view that
+lacks what somebody has just stored is always allowed: it is the store as it was a moment ago.
+
+What can lie below the frontier and change the table all the same is a delete (R5) or a history that leaves the
+recorded one (R1, R3). A delete that is known of is given along. A new leader shows by its epoch, in any segment of it
+that is seen; then, where a hole is met, and whenever the result would touch the recorded history, nothing is said, and
+the caller lists the whole partition. What nobody notices, a new leader's segments that all end below the frontier or a
+delete that another bridge was told of, waits for the next whole listing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from iceberg_catalog.plan import plan
+from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
+
+
+def plan_ahead(
+    segments: Sequence[Segment], files: Callable[[], Sequence[LiveFile]], state: PartState, policy: Policy
+) -> Plan | None:
+    """What one commit must do to this partition, or None when its whole listing is needed to tell.
+
+    Args:
+        segments: every index whose last offset is the frontier or above; any others, deletions most of all.
+        files: gives our live files of the partition in the head. Asked only when some may have to go by retention.
+        state: recorded with the head.
+        policy: what becomes of rows that Kafka's retention deleted. Rows that leave by their age alone are left to the
+            next plan from a whole listing.
+
+    Returns:
+        What `plan` says of all indexes of the partition, given that those left out are the ones it knew when `state`
+        was made.
+    """
+    if state.frontier < 0:
+        return None
+    made = plan(segments, (), state, policy, relisted=False)
+    if made.need_relist or made.rewind is not None or made.state.lineage != state.lineage:
+        return None
+    if made.state.floor == state.floor:
+        return made
+    return plan(segments, files(), state, policy, relisted=False) if made.state.floor > state.floor else None

@@ -1,0 +1,119 @@
+"""The plans of one run: from what a whole listing shows, or from what is new at and above the frontiers.
+
+The listing a plan is made from starts after the head was read (publish rule P2). A hole in it is believed only once
+everything was listed again (P4), and only below what the first listing had shown: of what was stored between the two,
+the pages of the second may again show the later and miss the earlier.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from iceberg_catalog.livefiles import Head
+from iceberg_catalog.plan import plan
+from iceberg_catalog.plan_ahead import plan_ahead
+from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment, SegmentState
+from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.limits import INDEX_READS_MAX, WITHDRAWN_SECONDS
+from rsm_bridge.segment_listing import Notices, SegmentListing
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Plans by partition, and the segments they were made from; `complete`: those are all of the topic id."""
+
+    segments: Sequence[KnownSegment]
+    plans: Mapping[int, Plan]
+    complete: bool
+
+
+@dataclass(slots=True)
+class Planning:
+    """Plans on one head. `states`: recorded with it. `now_ms`: since the epoch."""
+
+    listing: SegmentListing
+    head: Head
+    states: Mapping[int, PartState]
+    policy: Policy
+    now_ms: int
+    _files: dict[int, list[LiveFile]] | None = field(default=None, init=False)
+
+    def plan(self, notices: Notices, listed: Callable[[], None]) -> Planned:
+        """Lists as much as is needed, and plans. `listed` is called after the first look at the store.
+
+        Raises:
+            BridgeError, SegmentError: an index is damaged, or the store is away.
+        """
+        if self.listing.wants_whole(notices):
+            segments = self.listing.whole(INDEX_READS_MAX)
+            if segments is not None:
+                listed()
+                return self._whole(segments)
+            notices = replace(notices, look=True)
+        found = self.listing.ahead({number: state.frontier for number, state in self.states.items()}, notices)
+        listed()
+        plans = {number: self._ahead(number, found) for number in sorted(found)}
+        return Planned([known for group in found.values() for known in group], plans, complete=False)
+
+    def _whole(self, segments: Sequence[KnownSegment]) -> Planned:
+        plans = self._all(segments, relisted=False)
+        if any(item.need_relist for item in plans.values()):
+            segments = _agreed(segments, self.listing.whole() or ())
+            plans = self._all(segments, relisted=True)
+        return Planned(segments, plans, complete=True)
+
+    def _all(self, segments: Sequence[KnownSegment], *, relisted: bool) -> dict[int, Plan]:
+        by_partition: dict[int, list[KnownSegment]] = defaultdict(list)
+        for known in segments:
+            by_partition[known.key.partition].append(known)
+        return {
+            number: self._one(number, by_partition[number], relisted=relisted)
+            for number in sorted(by_partition.keys() | self._files_by_partition().keys() | self.states.keys())
+        }
+
+    def _ahead(self, number: int, found: dict[int, list[KnownSegment]]) -> Plan:
+        state = self.states.get(number, PartState())
+        made = plan_ahead(self._inputs(found[number]), lambda: self._of(number), state, self.policy)
+        if made is None:
+            found[number] = _agreed(found[number], self.listing.partition(number))
+            made = self._one(number, found[number], relisted=True)
+        return made
+
+    def _one(self, number: int, segments: Sequence[KnownSegment], *, relisted: bool) -> Plan:
+        state = self.states.get(number, PartState())
+        return plan(self._inputs(segments), self._of(number), state, self.policy, relisted=relisted)
+
+    def _inputs(self, segments: Sequence[KnownSegment]) -> list[Segment]:
+        return [_aged(known, known.segment, self.now_ms) for known in segments if known.segment is not None]
+
+    def _of(self, number: int) -> list[LiveFile]:
+        return self._files_by_partition().get(number, [])
+
+    def _files_by_partition(self) -> dict[int, list[LiveFile]]:
+        if self._files is None:
+            self._files = defaultdict(list)
+            for file in self.head.files:
+                self._files[file.partition].append(file)
+        return self._files
+
+
+def _agreed(first: Sequence[KnownSegment], second: Sequence[KnownSegment]) -> list[KnownSegment]:
+    """What the second look shows, without segments above all that the first one knew of their partition."""
+    highest: dict[int, int] = {}
+    for known in first:
+        highest[known.key.partition] = max(highest.get(known.key.partition, -1), known.key.last)
+    return [known for known in second if known.key.last <= highest.get(known.key.partition, -1)]
+
+
+def _aged(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
+    """The plan's segment; a withdrawal that was never followed by a new copy counts as deleted (rule R4)."""
+    deletion = known.deletion
+    if (
+        deletion is not None
+        and deletion.kind is SegmentState.WITHDRAWN
+        and now_ms - deletion.time_ms > WITHDRAWN_SECONDS * 1000
+    ):
+        return replace(segment, state=SegmentState.DELETED)
+    return segment

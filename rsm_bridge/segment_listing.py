@@ -1,0 +1,218 @@
+"""What is known of one topic id's segments between runs, and how little of the store is asked for what is new.
+
+Three ways to look, from dear to cheap:
+
+* `whole`: one listing of the topic id, a request for each LIST_PAGE_KEYS keys. Says everything.
+* `ahead`: by partition, keys from the frontier on; keys begin with the last offset, so that is one request however long
+  the history is.
+* by notice: what was stored or deleted in this process is read by its key, without any listing.
+
+Index objects are read once per version, by several readers at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.known_segments import KnownSegment, read_known
+from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
+from rsm_bridge.limits import LIST_PAGE_KEYS
+from rsm_bridge.store import ListedObject, ObjectStore
+
+A = TypeVar("A")
+B = TypeVar("B")
+_Row = tuple[IndexKey, ListedObject]
+
+
+@dataclass(frozen=True, slots=True)
+class Notices:
+    """Why a run is made.
+
+    keys: what changed in this process. look: other bridges may have stored something. whole: a whole listing is due.
+    """
+
+    keys: frozenset[IndexKey] = frozenset()
+    look: bool = False
+    whole: bool = False
+
+
+#: Looks at everything.
+ALL = Notices(whole=True)
+
+
+@dataclass(slots=True)
+class SegmentListing:
+    """The segments of one topic id. One thread at a time, but for `readers`, which may serve others too.
+
+    whole_seconds: what the latest whole listing took, without reading objects.
+    """
+
+    store: ObjectStore
+    topic_id: bytes
+    readers: Executor | None = None
+    whole_seconds: float = 0.0
+    _known: dict[int, dict[str, KnownSegment]] = field(default_factory=lambda: defaultdict(dict))
+
+    def known(self) -> list[KnownSegment]:
+        """Everything known, partitions and keys ascending."""
+        return [known for number in sorted(self._known) for _, known in sorted(self._known[number].items())]
+
+    def wants_whole(self, notices: Notices) -> bool:
+        """Whether a whole listing is due, or costs no more requests than the partitions' own."""
+        pages = 1 + sum(map(len, self._known.values())) // LIST_PAGE_KEYS
+        return notices.whole or pages == 1 or (notices.look and pages <= len(self._known))
+
+    def whole(self, reads_max: int | None = None) -> list[KnownSegment] | None:
+        """All segments, by a listing made now.
+
+        Args:
+            reads_max: how many objects to read at most.
+
+        Returns:
+            None when there are more to read; the next call goes on.
+
+        Raises:
+            BridgeError, SegmentError: an index is damaged, or the store is away.
+        """
+        started = time.monotonic()
+        rows = self._rows(index_prefix(self.topic_id))
+        self.whole_seconds = time.monotonic() - started
+        missing = [row for row in rows if not self._has(row)]
+        self._read(missing[:reads_max])
+        if reads_max is not None and len(missing) > reads_max:
+            return None
+        kept = {listed.key for _, listed in rows}
+        for number in list(self._known):
+            self._drop(number, (key for key in self._known[number] if key not in kept))
+        return self.known()
+
+    def partition(self, number: int) -> list[KnownSegment]:
+        """All segments of one partition, by a listing made now. Raises like :meth:`whole`."""
+        rows = self._rows(index_prefix(self.topic_id, number))
+        self._read([row for row in rows if not self._has(row)])
+        kept = {listed.key for _, listed in rows}
+        self._drop(number, (key for key in self._known[number] if key not in kept))
+        return [known for _, known in sorted(self._known[number].items())]
+
+    def ahead(self, frontiers: Mapping[int, int], notices: Notices) -> dict[int, list[KnownSegment]]:
+        """By partition every segment that reaches to its frontier, and those below that notices name.
+
+        Partitions of which nothing is new are left out, and those without a frontier are listed from their beginning.
+        What lies above the frontier is as the store has it now. Raises like :meth:`whole`.
+        """
+        noticed: dict[int, set[IndexKey]] = defaultdict(set)
+        for key in notices.keys:
+            noticed[key.partition].add(key)
+        rows: list[_Row] = []
+        wanted: dict[int, set[str]] = {}
+        for number in sorted(noticed.keys() | (self._partitions() if notices.look else set())):
+            frontier, keys = max(frontiers.get(number, -1), 0), noticed.get(number, set())
+            if notices.look or self._reaching(number, frontier) - {str(key) for key in keys}:
+                listed = self._rows(index_prefix(self.topic_id, number), frontier)
+                found = {item.key for _, item in listed}
+                self._drop(number, self._reaching(number, frontier) - found)
+                rows += [row for row in listed if not self._has(row)]
+                keys = {key for key in keys if key.last < frontier}
+                wanted[number] = found
+            wanted[number] = wanted.get(number, set()) | {str(key) for key in keys}
+            rows += self._asked(keys)
+        self._read(rows)
+        return {
+            number: [self._known[number][key] for key in sorted(keys) if key in self._known[number]]
+            for number, keys in wanted.items()
+            if keys
+        }
+
+    def witness(self) -> KnownSegment | None:
+        """One that says whose topic id it is: live with rows if there is such a one, else the next best. None: nothing.
+
+        Reads no further than it must. Raises like :meth:`whole`.
+        """
+        best: KnownSegment | None = None
+        for known in self._all():
+            best = known if best is None or _says(known) > _says(best) else best
+            if _says(best) == (True, True, True):
+                return best
+        rows = [row for row in self._rows(index_prefix(self.topic_id)) if not self._has(row)]
+        for start in range(0, len(rows), LIST_PAGE_KEYS):
+            part = rows[start : start + LIST_PAGE_KEYS]
+            self._read(part)
+            read = [self._known[key.partition].get(listed.key) for key, listed in part]
+            best = max([known for known in (best, *read) if known is not None], key=_says, default=None)
+            if best is not None and _says(best) == (True, True, True):
+                break
+        return best
+
+    def _all(self) -> Iterable[KnownSegment]:
+        return (known for group in self._known.values() for known in group.values())
+
+    def _has(self, row: _Row) -> bool:
+        known = self._known[row[0].partition].get(row[1].key)
+        return known is not None and known.listed.same(row[1])
+
+    def _reaching(self, number: int, frontier: int) -> set[str]:
+        return {key for key, known in self._known[number].items() if known.key.last >= frontier}
+
+    def _drop(self, number: int, keys: Iterable[str]) -> None:
+        for key in list(keys):
+            del self._known[number][key]
+
+    def _partitions(self) -> set[int]:
+        """The partitions the store has something of."""
+        folders = self.store.list_folders(index_prefix(self.topic_id))
+        names = (folder.rstrip("/").rpartition("/")[2] for folder in folders)
+        return {int(name) for name in names if name.isdigit()}
+
+    def _rows(self, prefix: str, frontier: int | None = None) -> list[_Row]:
+        """What is listed under `prefix`, a partition's when there is a frontier: then from that last offset on."""
+        after = None if frontier is None else f"{prefix}{frontier:020d}"
+        parsed = ((parse_index_key(listed.key), listed) for listed in self.store.list_after(prefix, after))
+        return [(key, listed) for key, listed in parsed if key is not None]
+
+    def _asked(self, keys: Iterable[IndexKey]) -> list[_Row]:
+        """What is at these keys now; forgets those at which nothing is any more."""
+        ordered = sorted(keys, key=str)
+        rows: list[_Row] = []
+        for key, listed in zip(ordered, self._each(self._stat, ordered), strict=True):
+            if listed is not None:
+                rows.append((key, listed))
+            else:
+                self._known[key.partition].pop(str(key), None)
+        return rows
+
+    def _stat(self, key: IndexKey) -> ListedObject | None:
+        try:
+            return self.store.stat(str(key))
+        except ObjectNotFoundError:
+            return None
+
+    def _read(self, rows: Sequence[_Row]) -> None:
+        for (key, listed), known in zip(rows, self._each(self._read_one, rows), strict=True):
+            if known is not None:
+                self._known[key.partition][listed.key] = known
+            else:
+                self._known[key.partition].pop(listed.key, None)
+
+    def _read_one(self, row: _Row) -> KnownSegment | None:
+        try:
+            return read_known(self.store, *row)
+        except ObjectNotFoundError:
+            return None  # reclaimed between listing and reading
+
+    def _each(self, work: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
+        """`work` of each item, in order, by all readers; a page at a time, so that a failure leaves what was read."""
+        if self.readers is None:
+            yield from map(work, items)
+            return
+        for start in range(0, len(items), LIST_PAGE_KEYS):
+            yield from self.readers.map(work, items[start : start + LIST_PAGE_KEYS])
+
+
+def _says(known: KnownSegment) -> tuple[bool, bool, bool]:
+    return known.segment is not None, bool(known.data_files()), known.live

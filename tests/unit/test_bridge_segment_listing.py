@@ -1,0 +1,187 @@
+"""How much of the store a run asks for, and that it sees what it must."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from converter.types import SegmentMetadata
+from rsm_bridge import segment_listing
+from rsm_bridge.layout import IndexKey, index_key, index_prefix
+from rsm_bridge.segment_listing import ALL, Notices, SegmentListing
+from rsm_bridge.store import ListedObject, ObjectStore
+from tests.unit.maintain_support import World, make_world
+
+
+class Asked:
+    """Counts what the store is asked; `listings` are prefixes, with where they start."""
+
+    def __init__(self, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.listings: list[str] = []
+        self.read: list[str] = []
+        list_after, head_bytes = store.list_after, store.head_bytes
+
+        def listed(prefix: str, after: str | None = None) -> Iterator[ListedObject]:
+            self.listings.append(after or prefix)
+            return list_after(prefix, after)
+
+        def read(key: str, length: int) -> memoryview:
+            self.read.append(key)
+            return head_bytes(key, length)
+
+        monkeypatch.setattr(store, "list_after", listed)
+        monkeypatch.setattr(store, "head_bytes", read)
+
+    def clear(self) -> None:
+        self.listings.clear()
+        self.read.clear()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return make_world(tmp_path)
+
+
+@pytest.fixture
+def asked(world: World, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    return Asked(world.store, monkeypatch)
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a topic with a few segments were a large one."""
+    monkeypatch.setattr(segment_listing, "LIST_PAGE_KEYS", 2)
+
+
+def noticed(*segments: SegmentMetadata) -> Notices:
+    return Notices(frozenset(index_key(segment) for segment in segments))
+
+
+def test_what_was_copied_here_is_published_without_any_listing(world: World, asked: Asked, small_pages: None) -> None:
+    for _ in range(5):
+        world.copy(2)
+    world.publish()
+    asked.clear()
+    made = world.copy(2)
+    result = world.publisher.run(noticed(made))
+    assert (asked.listings, asked.read) == ([], [str(index_key(made))])
+    assert (result.files_added, result.complete) == (1, False)
+    assert world.offsets() == list(range(12))
+
+
+def test_a_copy_of_another_bridge_below_a_noticed_one_is_found(world: World, asked: Asked, small_pages: None) -> None:
+    for _ in range(5):
+        world.copy(2)
+    world.publish()
+    world.copy(2)  # nobody tells us
+    made = world.copy(2)
+    asked.clear()
+    world.publisher.run(noticed(made))
+    assert asked.listings == [index_prefix(world.topic_id, 0)]
+    assert world.offsets() == list(range(14))
+
+
+def test_what_others_stored_is_found_from_the_frontier_on(world: World, asked: Asked, small_pages: None) -> None:
+    for _ in range(8):
+        world.copy(2)
+    world.publish()
+    world.copy(2)
+    asked.clear()
+    result = world.publisher.run(Notices(look=True))
+    assert asked.listings == [f"{index_prefix(world.topic_id, 0)}{16:020d}"]
+    assert (len(asked.read), result.complete) == (1, False)
+    assert world.offsets() == list(range(18))
+
+
+def test_a_partition_that_another_bridge_began_is_found(world: World, small_pages: None) -> None:
+    for _ in range(8):
+        world.copy(2)
+    world.publish()
+    world.copy(2, partition=3)
+    world.publisher.run(Notices(look=True))
+    assert world.offsets(3) == [0, 1]
+
+
+def test_a_deletion_below_the_frontier_that_was_noticed_takes_its_rows_along(world: World, small_pages: None) -> None:
+    first, *_ = [world.copy(2) for _ in range(6)]
+    world.publish()
+    world.delete(first)
+    result = world.publisher.run(noticed(first))
+    assert (result.files_removed, result.complete) == (1, False)
+    assert world.offsets() == list(range(2, 12))
+
+
+def test_a_deletion_nobody_noticed_waits_for_a_whole_listing(world: World, small_pages: None) -> None:
+    first, *_ = [world.copy(2) for _ in range(6)]
+    world.publish()
+    world.delete(first)
+    assert not world.publisher.run(Notices(look=True)).files_removed
+    assert world.publisher.run(ALL).files_removed == 1
+
+
+def test_small_topics_are_listed_whole(world: World) -> None:
+    listing = SegmentListing(world.store, world.topic_id)
+    world.copy(2)
+    assert listing.wants_whole(Notices())
+    listing.whole()
+    assert listing.wants_whole(Notices())
+
+
+def test_the_whole_is_listed_when_it_costs_no_more_than_the_partitions(world: World, small_pages: None) -> None:
+    listing = SegmentListing(world.store, world.topic_id)
+    for partition in range(4):
+        world.copy(2, partition=partition)
+    listing.whole()
+    assert listing.wants_whole(Notices(look=True))
+    assert not listing.wants_whole(Notices())
+    for _ in range(8):
+        world.copy(2)
+    listing.whole()
+    assert not listing.wants_whole(Notices(look=True))
+
+
+def test_a_long_history_is_read_in_parts_and_published_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch, small_pages: None
+) -> None:
+    for _ in range(9):
+        world.copy(2)
+    world.publish()
+    world.copy(2)
+    listing = SegmentListing(world.store, world.topic_id)
+    assert [listing.whole(3) is None for _ in range(4)] == [True, True, True, False]
+    assert len(listing.known()) == 10
+    monkeypatch.setattr("rsm_bridge.planning.INDEX_READS_MAX", 3)
+    world.publisher = type(world.publisher)(world.store, world.catalog, world.topic_id, world.publisher.namespace)
+    assert not world.publisher.run(ALL).complete
+    assert world.offsets() == list(range(20))
+    assert [world.publisher.run(ALL).complete for _ in range(2)] == [False, True]
+
+
+def test_readers_share_the_work_in_order(world: World) -> None:
+    for partition in range(3):
+        for _ in range(4):
+            world.copy(2, partition=partition)
+    with ThreadPoolExecutor(4) as readers:
+        found = SegmentListing(world.store, world.topic_id, readers).whole()
+    assert found is not None
+    keys = [str(known.key) for known in found]
+    assert keys == sorted(world.stored("index"))
+
+
+def test_what_is_gone_is_forgotten(world: World) -> None:
+    segment = world.copy(2)
+    listing = SegmentListing(world.store, world.topic_id)
+    listing.whole()
+    world.store.delete_many([str(index_key(segment))])
+    assert listing.ahead({0: 0}, noticed(segment)) == {0: []}
+    assert listing.known() == []
+
+
+def test_a_key_that_never_was_is_no_error(world: World) -> None:
+    world.copy(2)
+    listing = SegmentListing(world.store, world.topic_id)
+    never = IndexKey(world.topic_id, 0, 99, 90, b"n" * 16)
+    assert listing.ahead({0: 50}, Notices(frozenset({never}))) == {0: []}
