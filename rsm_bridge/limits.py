@@ -43,6 +43,7 @@ READ_AHEAD_CHUNKS = 3  # behind the one being sent
 READ_AHEAD_BYTES = 5 * MIB  # read and decoded in one go: four chunks, each a little more than 1 MiB
 FETCH_PATIENCE_SECONDS = 5.0  # what a read gets when the store is slower than `store.fetch_timeout`
 SLOW_STORE_SECONDS = 10.0  # after a read that took longer than that, reads begin with patience
+INDEX_HEADS_MAX = 64  # starts of indexes, of at most INDEX_HEAD_BYTES each unless the directory is larger
 INDEX_HEAD_BYTES = 256 * KIB  # first read of an index whose directory size is not known
 
 # Control calls.

@@ -6,12 +6,11 @@ that is away fails all of them with one cause.
 
 from __future__ import annotations
 
-import re
 import threading
 from dataclasses import dataclass, field
 
-#: What a request was about: it differs between tables that fail for one reason.
-_REQUEST = re.compile(r"url: \S+")
+#: Longer words with digits in them are names, addresses, keys and ids of requests; shorter ones are statuses.
+_STATUS_CHARS_MAX = 4
 
 
 @dataclass(slots=True)
@@ -23,7 +22,7 @@ class Outages:
 
     def failed(self, topic_id: bytes, said: str) -> bool:
         """Notes why a table failed; True when no table was failing for this."""
-        cause = _REQUEST.sub("url", said)
+        cause = _cause(said)
         with self._lock:
             news = cause not in self._causes.values()
             self._causes[topic_id] = cause
@@ -34,3 +33,9 @@ class Outages:
         with self._lock:
             cause = self._causes.pop(topic_id, None)
             return cause is not None and cause not in self._causes.values()
+
+
+def _cause(said: str) -> str:
+    """The message without what differs between tables and tries that fail for one reason."""
+    words = said.split()
+    return " ".join(word for word in words if len(word) <= _STATUS_CHARS_MAX or not any(map(str.isdigit, word)))

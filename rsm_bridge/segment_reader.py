@@ -1,14 +1,14 @@
 """Blocking reads of stored segments, for worker threads: directories, blocks, chunks of served bytes, index files.
 
-Knows no caches. Every byte that leaves was compared with a checksum: the index's sections here, each rebuilt batch by
-the converter.
+Keeps nothing but the start of indexes that were just opened. Every byte that leaves was compared with a checksum: the
+index's sections here, each rebuilt batch by the converter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from converter.errors import SegmentError
 from converter.index import HEADER_SIZE, block_section, decode_block, decode_directory, section_bytes
@@ -17,8 +17,9 @@ from converter.pages import ByteRange
 from converter.replay import ReadPlan, plan_read, replay
 from converter.types import IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
-from rsm_bridge.custom_metadata import decode_custom_metadata
+from rsm_bridge.custom_metadata import CustomMetadata, decode_custom_metadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.index_heads import IndexHeads
 from rsm_bridge.layout import index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
 from rsm_bridge.store import ObjectStore
@@ -47,6 +48,7 @@ class SegmentReader:
 
     store: ObjectStore
     helpers: Executor
+    _heads: IndexHeads = field(default_factory=IndexHeads)
 
     def directory_of(self, segment: SegmentMetadata) -> Directory:
         """The directory of the segment Kafka asks about.
@@ -59,7 +61,7 @@ class SegmentReader:
         key = str(index_key(segment))
         failpoints.hit("fetch-open", key)
         try:
-            directory = self.directory_at(key, INDEX_HEAD_BYTES if known is None else known.directory_size)
+            directory = self.directory_at(key, INDEX_HEAD_BYTES if known is None else _first_read(known))
         except ObjectNotFoundError:
             if known is None:
                 # Kafka asks for finished segments only, and ours always have custom metadata.
@@ -81,7 +83,9 @@ class SegmentReader:
         needed = int.from_bytes(head[8:12], "little") if len(head) >= HEADER_SIZE else 0
         if len(head) < needed:
             head = self.store.head_bytes(key, needed)
-        return decode_directory(head)
+        directory = decode_directory(head)
+        self._heads.keep(directory, head)
+        return directory
 
     def check_live(self, segment: SegmentMetadata) -> None:
         """Raises BridgeError `segment_deleted` when a tombstone has taken the index's place."""
@@ -98,8 +102,12 @@ class SegmentReader:
     def block(self, directory: Directory, number: int) -> Block:
         """One block of the batch table. Raises SegmentError `corrupt_object`."""
         section = block_section(directory, number)
-        data = self.store.get_range(str(index_key(directory.metadata)), section.offset, section.size)
-        return decode_block(directory, number, data)
+        return decode_block(directory, number, self._part(directory, section.offset, section.size))
+
+    def _part(self, directory: Directory, start: int, length: int) -> memoryview:
+        """Bytes of the index object the directory is from."""
+        head = self._heads.part(directory, start, length)
+        return head if head is not None else self.store.get_range(str(index_key(directory.metadata)), start, length)
 
     def index_file(self, directory: Directory, kind: IndexType) -> bytes:
         """One of Kafka's indexes, whole: byte for byte what the broker sent, OFFSET being our own.
@@ -113,8 +121,7 @@ class SegmentReader:
         if section.size == 0:
             return b""
         failpoints.hit("fetch-index", directory.metadata.topic_id.hex())
-        data = self.store.get_range(str(index_key(directory.metadata)), section.offset, section.size)
-        return section_bytes(section, data)
+        return section_bytes(section, self._part(directory, section.offset, section.size))
 
     def chunk(self, directory: Directory, block: Block, first: int, last: int) -> memoryview:
         """The record batches [first, last] (inclusive, numbers in the segment) as a consumer gets them.
@@ -146,3 +153,8 @@ class SegmentReader:
         before = ranges[: len(ranges) - len(behind)]
         flight = self.helpers.submit(self.store.get_ranges, tail.key, behind)
         return [*(self.store.get_ranges(main.key, before) if before else []), *flight.result()]
+
+
+def _first_read(known: CustomMetadata) -> int:
+    """How much of an index to read at first: all of a small one, in the same round trip as its directory."""
+    return max(known.directory_size, min(known.index_size, INDEX_HEAD_BYTES))

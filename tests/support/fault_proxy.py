@@ -177,7 +177,10 @@ class _Handler(AnyMethod):
 
     def serve(self) -> None:
         headers = [(name, value) for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP]
-        message = _Message(self.command, self.path, headers, self.body())
+        body = self.body()
+        if "Content-Length" not in self.headers and body:  # it came in chunks, and goes on whole
+            headers.append(("Content-Length", str(len(body))))
+        message = _Message(self.command, self.path, headers, body)
         proxy = self.proxy
         if (gate := proxy.gate) is not None:
             if self.path == gate.path:

@@ -21,8 +21,16 @@ class AnyMethod(BaseHTTPRequestHandler):
         raise AssertionError(self.path)
 
     def body(self) -> bytes:
-        """What came with the request."""
-        return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        """What came with the request, out of its chunks if it came in such."""
+        if self.headers.get("Transfer-Encoding", "").lower() != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():
+            """Trailers are left out."""
+        return b"".join(parts)
 
     def answer(self, status: int, headers: Iterable[tuple[str, str]], body: bytes) -> None:
         """Sends an answer; a `Content-Length` among the headers wins, as HEAD needs it."""

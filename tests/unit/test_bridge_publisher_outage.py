@@ -167,14 +167,23 @@ def test_a_table_refused_for_good_is_not_said_anew_when_others_work(
 
 def test_a_table_with_another_cause_is_said_too() -> None:
     outages = Outages()
-    assert outages.failed(b"a", "refused, url: /a")
-    assert not outages.failed(b"b", "refused, url: /b")
+    assert outages.failed(b"a", "refused, url: /v1/a")
+    assert not outages.failed(b"b", "refused, url: /v1/b")
     assert outages.failed(b"c", "not ours")
     assert not outages.works(b"a")
     assert not outages.works(b"a")
     assert outages.works(b"b")
-    assert outages.failed(b"a", "refused, url: /a")
+    assert outages.failed(b"a", "refused, url: /v1/a")
     assert outages.works(b"c")
+
+
+def test_tries_and_tables_that_differ_only_by_names_and_ids_have_one_cause() -> None:
+    outages = Outages()
+    refused = "OSError: When uploading part for key 'kafka/{}/metadata/{}-m0.avro': HTTP status {} (Request ID: {})"
+    assert outages.failed(b"a", refused.format("orders1", "6edc5889-e7e1", 400, "T7WWYCTQG9UQJERM"))
+    assert not outages.failed(b"a", refused.format("orders1", "bd01df43-7c92", 400, "EXQTU8ZE9S2W6P6Y"))
+    assert not outages.failed(b"b", refused.format("orders2", "a15ff621-e28d", 400, "H9VZGJJC4LZKVMTQ"))
+    assert outages.failed(b"b", refused.format("orders2", "0480c331-298a", 503, "VWXDGBTVXDUB3DGL"))
 
 
 def test_back_off_doubles_up_to_its_limit_and_half_of_it_is_random() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -16,8 +15,6 @@ from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ObjectStore
 from tests.support.answering_server import Answer, AnsweringServer, Request, answering
-from tests.support.fault_proxy import fault_proxy
-from tests.support.s3_server import moto_server
 
 QUICK_S = 0.2
 SLOW_S = 0.5
@@ -104,24 +101,3 @@ def test_one_client_alone_is_asked_once() -> None:
     with pytest.raises(TimeoutError):
         ReadClients("client").ask(question)  # type: ignore[arg-type]
     assert asked == ["client"]
-
-
-def test_the_start_of_an_object_takes_one_request() -> None:
-    with moto_server() as s3:
-        bucket = s3.new_bucket("heads")
-        with fault_proxy(urlsplit(s3.endpoint).port or 0) as proxy:
-            store = {
-                "url": f"s3://{bucket}/root",
-                "options": {**s3.store_options(), "endpoint": proxy.uri},
-                "fetch_timeout": "10s",
-            }
-            opened = open_store(load_settings(None, {"store": store}))
-            for key, body in (("long", b"0123456789"), ("short", b"012"), ("empty", b"")):
-                opened.put_if_absent(key, body)
-                proxy.met.clear()
-                assert bytes(opened.head_bytes(key, 4)) == body[:4]
-                assert proxy.met.total() == (1 if body else 2)
-            proxy.met.clear()
-            with pytest.raises(ObjectNotFoundError):
-                opened.head_bytes("none", 4)
-            assert proxy.met.total() == 1
