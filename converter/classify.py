@@ -10,7 +10,7 @@ from converter.codecs import ZSTD
 from converter.framing import CODEC_MASK, CONTROL, TRANSACTIONAL
 from converter.kernel import readonly
 from converter.rebuild import served_checksums
-from converter.transactions import ABORTED, UNDECIDED, Transactions
+from converter.transactions import ABORTED, PEEKED, UNDECIDED, Transactions
 from converter.types import BatchFlag, BatchTable, BoolArray, Cause, Int64Array, UInt8Array
 
 _LEGACY_CRC_START = 16
@@ -64,6 +64,7 @@ def classify(
         decisions[transactional] = transactions.decide(picked["producer_id"], picked["base_offset"])
         _flag(batches, decisions == ABORTED, BatchFlag.KEPT | BatchFlag.ABORTED, Cause.NO_ROWS)
         _flag(batches, decisions == UNDECIDED, BatchFlag.UNDECIDED, Cause.NONE)
+        _flag(batches, decisions == PEEKED, BatchFlag.PEEKED, Cause.NONE)
         wanted &= decisions != ABORTED
     return wanted
 

@@ -106,11 +106,11 @@ def _summary_from_json(text: Json) -> Summary:
     )
 
 
-def _open_to_json(opened: tuple[OpenTransaction, ...] | None) -> list[list[int]] | None:
-    return None if opened is None else [[t.producer_id, t.first_offset] for t in opened]
+def _open_to_json(opened: tuple[OpenTransaction, ...] | None) -> list[list[int | None]] | None:
+    return None if opened is None else [[t.producer_id, t.first_offset, t.committed] for t in opened]
 
 
-def _open_from_json(entries: list[list[int]] | None) -> tuple[OpenTransaction, ...] | None:
+def _open_from_json(entries: list[list[Any]] | None) -> tuple[OpenTransaction, ...] | None:
     return None if entries is None else tuple(OpenTransaction(*entry) for entry in entries)
 
 

@@ -88,10 +88,14 @@ class UndecidedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that the producer snapshot calls open at the segment's end."""
+    """A transaction that the producer snapshot calls open at the segment's end.
+
+    `committed`: how it ended, where transaction indexes of later segments said so; None where they did not.
+    """
 
     producer_id: int
     first_offset: int
+    committed: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

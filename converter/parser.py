@@ -272,7 +272,8 @@ def _quarantine(batches: BatchTable, mask: BoolArray, cause: Cause) -> None:
     """Withhold the rows of the masked batches."""
     _keep(batches, mask, cause)
     batches["flags"] |= np.where(mask, np.uint16(BatchFlag.QUARANTINED), np.uint16(0))
-    batches["flags"] &= np.where(mask, np.uint16(0xFFFF & ~int(BatchFlag.UNDECIDED)), np.uint16(0xFFFF))
+    decided = 0xFFFF & ~int(BatchFlag.UNDECIDED | BatchFlag.PEEKED)
+    batches["flags"] &= np.where(mask, np.uint16(decided), np.uint16(0xFFFF))
 
 
 def _serve_uncompressed(

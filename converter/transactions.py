@@ -6,9 +6,10 @@ Two small files of the broker say it, so one pass over the log is enough:
 * the producer snapshot, taken at the segment's end, lists for every producer the first offset of its open transaction.
 
 A transactional batch is ABORTED if the index covers it, UNDECIDED if its transaction is open at the end, committed
-otherwise. The markers in the segment are compared with that on the way (:class:`MarkerCheck`): a batch is decided by
-the first COMMIT or ABORT of the same producer id above it; epochs are not compared, because from transaction.version 2
-on the marker's epoch is one more than the data's.
+otherwise. Where transaction indexes of later segments came with the copy (later_indexes.py) and prove that an open
+transaction was committed, its batches are PEEKED instead of UNDECIDED. The markers in the segment are compared with
+that on the way (:class:`MarkerCheck`): a batch is decided by the first COMMIT or ABORT of the same producer id above
+it; epochs are not compared, because from transaction.version 2 on the marker's epoch is one more than the data's.
 
 A file that is absent or damaged never fails a copy. Then every transactional batch that the other file does not say to
 be aborted is UNDECIDED: the publisher decides it by the markers, those of this segment included. (No transaction index
@@ -17,7 +18,6 @@ at all is normal: no abort.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,7 +28,7 @@ from converter.checksum import checksum
 from converter.kernel import kernel, readonly
 from converter.types import BatchFlag, BatchTable, Int64Array, UInt8Array
 
-COMMITTED, ABORTED, UNDECIDED = range(3)
+COMMITTED, ABORTED, UNDECIDED, PEEKED = range(4)
 CONTROL_ABORT, CONTROL_COMMIT = 0, 1
 
 _TRANSACTIONAL = 0x10
@@ -55,9 +55,17 @@ _SNAPSHOT_HEAD_BYTES = 10
 
 @kernel
 def _decide(
-    producers: Int64Array, offsets: Int64Array, aborted: Int64Array, opened: Int64Array, out: UInt8Array
+    producers: Int64Array,
+    offsets: Int64Array,
+    aborted: Int64Array,
+    opened: Int64Array,
+    peeked: Int64Array,
+    out: UInt8Array,
 ) -> None:
-    """`aborted` is (n, 3): producer id, first, highest last so far; `opened` (m, 2); both ascending."""
+    """`aborted` is (n, 4): producer id, first, highest last so far, …; `opened` (m, 2); both ascending.
+
+    `peeked` has 1 for an open transaction that is known to be committed.
+    """
     for i in range(len(producers)):
         low, high = 0, len(aborted)
         while low < high:
@@ -79,12 +87,12 @@ def _decide(
             else:
                 high = middle
         if low < len(opened) and opened[low, 0] == producers[i] and opened[low, 1] <= offsets[i]:
-            out[i] = UNDECIDED
+            out[i] = PEEKED if peeked[low] == 1 else UNDECIDED
 
 
 def _parse_aborted(data: bytes) -> Int64Array | None:
-    """(n, 3) as _decide() wants it; None where the file is damaged."""
-    table = _entries(data)
+    """(n, 4) as _decide() wants it; None where the file is damaged."""
+    table = aborted_entries(data)
     if table is None:
         return None
     table = table[np.lexsort((table[:, 1], table[:, 0]))]
@@ -94,29 +102,22 @@ def _parse_aborted(data: bytes) -> Int64Array | None:
     return np.ascontiguousarray(table)
 
 
-def later_aborts(indexes: Sequence[bytes]) -> Int64Array:
-    """What transaction indexes of later segments list, shape (n, 3): producer id, first offset, last offset, inclusive.
+def entry_bytes() -> int:
+    """Size of one entry of a transaction index."""
+    return _ABORTED_TXN_DTYPE.itemsize
 
-    A file that still grows may end with a cut entry, which is left out. A damaged file ends the list: the decisions
-    behind it would have a hole. Never raises for bad bytes; work is linear in the bytes.
+
+def aborted_entries(data: bytes) -> Int64Array | None:
+    """A transaction index as it lies in the file; None where it is damaged.
+
+    Shape (n, 4): producer id, first offset, offset of the marker that aborted it, last stable offset after it.
     """
-    tables = [_NO_ABORTS]
-    for data in indexes:
-        entries = _entries(data[: len(data) - len(data) % _ABORTED_TXN_DTYPE.itemsize])
-        if entries is None:
-            break
-        tables.append(entries)
-    return np.concatenate(tables)
-
-
-def _entries(data: bytes) -> Int64Array | None:
-    """(n, 3) as in the file; None where it is damaged."""
     if len(data) % _ABORTED_TXN_DTYPE.itemsize or len(data) > limits.TRANSACTION_FILE_BYTES_MAX:
         return None
     entries = np.frombuffer(data, dtype=_ABORTED_TXN_DTYPE)
     if (entries["version"] != 0).any() or (entries["first"] > entries["last"]).any():
         return None
-    return np.column_stack([entries[name].astype(np.int64) for name in ("producer_id", "first", "last")])
+    return np.column_stack([entries[name].astype(np.int64) for name in ("producer_id", "first", "last", "stable")])
 
 
 def _parse_snapshot(data: bytes) -> Int64Array | None:
@@ -136,17 +137,22 @@ def _parse_snapshot(data: bytes) -> Int64Array | None:
     return np.ascontiguousarray(table[np.lexsort((table[:, 1], table[:, 0]))])
 
 
-_NO_ABORTS = np.empty((0, 3), dtype=np.int64)
+NO_ABORTS = np.empty((0, 4), dtype=np.int64)
 _NONE_OPEN = np.empty((0, 2), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """What the broker's files say. `known` is False where one of them could not be used."""
+    """What the broker's files say. `known` is False where one of them could not be used.
+
+    `peeked`: of each transaction in `opened`, 1 where it is known to be committed later, 0 where aborted, else -1; None
+    where nobody looked.
+    """
 
     known: bool = True
-    aborted: Int64Array = field(default_factory=_NO_ABORTS.copy)
+    aborted: Int64Array = field(default_factory=NO_ABORTS.copy)
     opened: Int64Array = field(default_factory=_NONE_OPEN.copy)
+    peeked: Int64Array | None = None
 
     @classmethod
     def parse(cls, txn_index: bytes | None, producer_snapshot: bytes | None) -> Transactions:
@@ -154,17 +160,22 @@ class Transactions:
         aborted = _parse_aborted(txn_index or b"")
         opened = None if producer_snapshot is None else _parse_snapshot(producer_snapshot)
         if aborted is None or opened is None:
-            return cls(False, _NO_ABORTS.copy() if aborted is None else aborted, _NONE_OPEN.copy())
+            return cls(False, NO_ABORTS.copy() if aborted is None else aborted, _NONE_OPEN.copy())
         return cls(True, aborted, opened)
 
+    def ends(self) -> Int64Array:
+        """`peeked`, with -1 for all where nobody looked."""
+        return np.full(len(self.opened), -1, dtype=np.int64) if self.peeked is None else self.peeked
+
     def decide(self, producer_ids: Int64Array, base_offsets: Int64Array) -> UInt8Array:
-        """COMMITTED, ABORTED or UNDECIDED for each transactional data batch."""
+        """COMMITTED, ABORTED, UNDECIDED or PEEKED for each transactional data batch."""
         out = np.full(len(producer_ids), COMMITTED if self.known else UNDECIDED, dtype=np.uint8)
         _decide(
             readonly(producer_ids, np.int64),
             readonly(base_offsets, np.int64),
             readonly(self.aborted, np.int64),
             readonly(self.opened, np.int64),
+            readonly(self.ends(), np.int64),
             out,
         )
         return out
@@ -192,7 +203,8 @@ class MarkerCheck:
             return
         picked = picked[np.argsort(batches["producer_id"][picked], kind="stable")]
         decision = np.where((flags[picked] & BatchFlag.ABORTED) != 0, ABORTED, COMMITTED)
-        decision = np.where((flags[picked] & BatchFlag.UNDECIDED) != 0, UNDECIDED, decision)
+        undecided = BatchFlag.UNDECIDED | BatchFlag.PEEKED  # peeked: not by a marker of this segment
+        decision = np.where((flags[picked] & undecided) != 0, UNDECIDED, decision)
         self._see_sorted(batches["producer_id"][picked], marker[picked], batches["control_type"][picked], decision)
 
     def _see_sorted(

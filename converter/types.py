@@ -36,10 +36,11 @@ class BatchFlag(IntFlag):
     ROWS = 2  # its records are rows of the data file
     CONTROL = 4  # a control batch: never rows
     ABORTED = 8  # records of a transaction known as aborted: never rows
-    UNDECIDED = 16  # transactional, decision not in this segment: rows of the data file, which waits whole
+    UNDECIDED = 16  # transactional, decision not in this segment: rows of the tail
     QUARANTINED = 32  # its records cannot become rows; `cause` says why
     EXACT_TIMESTAMPS = 64  # the index holds the batch's timestamp deltas, the column cannot give them back
     LEGACY = 128  # magic 0 or 1
+    PEEKED = 256  # decision not in this segment, but known from later ones to be a commit: rows like any other
 
 
 class Cause(IntEnum):

@@ -27,6 +27,8 @@ from converter.summary import SummaryBuilder
 from converter.transactions import Transactions
 from converter.types import BatchFlag, BatchTable, ConvertOptions, IndexType, PageTable, ParsedStep, SegmentMetadata
 
+_ENDS: dict[int, bool | None] = {-1: None, 0: False, 1: True}
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenSegment:
@@ -188,7 +190,12 @@ class SegmentWriter:
         self._rows += rows.num_rows
 
     def _summarize(self, transactions: Transactions, conflicts: int, verbatim: bool) -> Summary:
-        opened = tuple(OpenTransaction(producer, first) for producer, first in transactions.opened.tolist())
+        opened = tuple(
+            OpenTransaction(producer, first, _ENDS[peeked])
+            for (producer, first), peeked in zip(
+                transactions.opened.tolist(), transactions.ends().tolist(), strict=True
+            )
+        )
         return self._summary.build(opened if transactions.known else None, conflicts > 0, verbatim)
 
 

@@ -19,7 +19,8 @@ import numpy as np
 from converter.types import BoolArray, Int64Array, UInt8Array
 from iceberg_catalog.plan_types import Batches, BatchKind
 
-_NEVER = np.iinfo(np.int64).max
+NEVER = np.iinfo(np.int64).max
+_NO_ABORTS = np.empty((0, 3), dtype=np.int64)
 
 
 class Verdict(IntEnum):
@@ -33,27 +34,43 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """The living log's batches in order, each once. `stretch` grows by one at every hole in the coverage."""
+    """The living log's batches in order, each once. `stretch` grows by one at every hole in the coverage.
+
+    `aborts`: entries of the transaction indexes, (n, 3), whose markers are in the view. `indexed`: the transaction
+    index of the batch's segment is known.
+    """
 
     base: Int64Array
     last: Int64Array
     producer_id: Int64Array
     kind: UInt8Array
     stretch: Int64Array
+    aborts: Int64Array
+    indexed: BoolArray
 
     @staticmethod
     def join(parts: Sequence[tuple[Batches, BoolArray, int]]) -> View:
         """From (batches of a segment, which of them count, number of the stretch), ascending."""
         if not parts:
             empty = np.empty(0, dtype=np.int64)
-            return View(empty, empty, empty, np.empty(0, dtype=np.uint8), empty)
+            nothing = np.empty(0, dtype=np.uint8)
+            return View(empty, empty, empty, nothing, empty, _NO_ABORTS, nothing.astype(np.bool_))
         return View(
             np.concatenate([batches.base[mask] for batches, mask, _ in parts]),
             np.concatenate([batches.last[mask] for batches, mask, _ in parts]),
             np.concatenate([batches.producer_id[mask] for batches, mask, _ in parts]),
             np.concatenate([batches.kind[mask] for batches, mask, _ in parts]),
             np.concatenate([np.full(int(mask.sum()), stretch, dtype=np.int64) for _, mask, stretch in parts]),
+            np.concatenate([_NO_ABORTS, *(_aborts(batches, mask) for batches, mask, _ in parts)]),
+            np.concatenate([np.full(int(mask.sum()), batches.aborts is not None) for batches, mask, _ in parts]),
         )
+
+
+def _aborts(batches: Batches, mask: BoolArray) -> Int64Array:
+    """Entries of the segment's transaction index whose marker is among the masked batches."""
+    if batches.aborts is None or not len(batches.aborts):
+        return _NO_ABORTS
+    return batches.aborts[np.isin(batches.aborts[:, 2], batches.base[mask])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +87,9 @@ def decide(view: View, ends: Sequence[SnapshotEnd]) -> UInt8Array:
     transactional = view.kind == BatchKind.TXN
     if not transactional.any():
         return verdicts
-    marker_at, commits = _next_markers(view)
+    marker_at, commits = next_markers(view)
     verdicts[transactional] = np.where(commits, Verdict.COMMITTED, Verdict.ABORTED)[transactional]
-    undecided = transactional & (marker_at == _NEVER)
+    undecided = transactional & (marker_at == NEVER)
     verdicts[undecided] = np.where(view.stretch < view.stretch[-1], Verdict.LOST, Verdict.UNDECIDED)[undecided]
     for snapshot in ends:
         pending = np.flatnonzero(transactional & (view.base <= snapshot.end) & (marker_at > snapshot.end))
@@ -80,13 +97,13 @@ def decide(view: View, ends: Sequence[SnapshotEnd]) -> UInt8Array:
         for producer, first in snapshot.open:
             listed[producer] = min(first, listed.get(producer, first))
         producers, where = np.unique(view.producer_id[pending], return_inverse=True)
-        first_open = np.array([listed.get(int(producer), _NEVER) for producer in producers], dtype=np.int64)
+        first_open = np.array([listed.get(int(producer), NEVER) for producer in producers], dtype=np.int64)
         verdicts[pending[first_open[where] > view.base[pending]]] = Verdict.LOST
     return verdicts
 
 
-def _next_markers(view: View) -> tuple[Int64Array, BoolArray]:
-    """Per batch: offset of the next marker of its producer in the same stretch (_NEVER: none), and if it commits."""
+def next_markers(view: View) -> tuple[Int64Array, BoolArray]:
+    """Per batch: offset of the next marker of its producer in the same stretch (NEVER: none), and if it commits."""
     count = len(view.base)
     order = np.lexsort((np.arange(count), view.producer_id, view.stretch))
     kind = view.kind[order]
@@ -96,8 +113,8 @@ def _next_markers(view: View) -> tuple[Int64Array, BoolArray]:
     safe = np.minimum(following, count - 1)
     same = (following < count) & (view.producer_id[order][safe] == view.producer_id[order])
     same &= view.stretch[order][safe] == view.stretch[order]
-    marker_at = np.full(count, _NEVER, dtype=np.int64)
-    marker_at[order] = np.where(same, view.base[order][safe], _NEVER)
+    marker_at = np.full(count, NEVER, dtype=np.int64)
+    marker_at[order] = np.where(same, view.base[order][safe], NEVER)
     commits = np.zeros(count, dtype=np.bool_)
     commits[order] = same & (kind[safe] == BatchKind.COMMIT)
     return marker_at, commits

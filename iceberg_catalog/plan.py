@@ -16,8 +16,8 @@ from an old listing and a new head.
 | R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and unless the policy is `Follow` from DELETED segments; all serve for decisions | a marker may lie in a deleted segment |
 | R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated | Kafka copies in order; one paged listing may miss a segment |
-| R8 decide | the next marker of the same producer id decides (decide.py); a hole or a producer snapshot ends what no marker will | a marker may never come |
-| R9 frontier | the first row nothing decides yet, or the end of the walk; never below the (rewound) old one; a segment whose markers contradict the broker's files waits whole | row-exact waiting |
+| R8 decide | the next marker of the same producer id decides (decide.py), until it is tiered what was peeked at copy time (plan_peeked.py); a hole or a producer snapshot ends what no marker will | a marker may never come |
+| R9 frontier | the first row nothing decides yet, or the end of the walk; never below the (rewound) old one; where markers contradict the broker's files (in one segment: the copy saw it; across segments: cross_check.py) the partition stops | row-exact waiting |
 | R10 remove | files of a dead branch go, files wholly below the floor as the policy says; files that stick out are cut | rows leave by floor a file at a time |
 | R11 add | exactly the committed rows from the old frontier to the new; a segment's own file if all its rows are wanted, else a derived one | every offset once |
 
@@ -28,15 +28,16 @@ plan never sees two.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from iceberg_catalog.lineage import Lineage, fold
 from iceberg_catalog.plan_files import first_waiting, incoming, outgoing
-from iceberg_catalog.plan_inputs import living
+from iceberg_catalog.plan_inputs import Input, living
+from iceberg_catalog.plan_peeked import checked
 from iceberg_catalog.plan_rewind import rewound
-from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
-from iceberg_catalog.plan_view import judged
-from iceberg_catalog.plan_walk import raised, walked
+from iceberg_catalog.plan_types import Follow, LiveFile, PartState, Peeked, Plan, Policy, Segment
+from iceberg_catalog.plan_view import Judgement, judged
+from iceberg_catalog.plan_walk import Walk, raised, sources, walked
 
 
 def plan(
@@ -66,23 +67,63 @@ def plan(
     alive = living(ordered, lineage)
     rewind, frontier, floor = rewound(Lineage(state.lineage, state.known_end), lineage, alive, state)
     floor = raised(floor, alive)
-    walk = walked(alive, frontier, floor, policy, relisted=relisted)
-    if walk is None:
+    read = _read(alive, frontier, floor, policy, state.peeked, relisted=relisted)
+    if read is None:
         return Plan(state=state, need_relist=True)
+    walk, seen = read.walk, read.seen
+    if read.frontier < frontier:
+        rewind = frontier = read.frontier
     remove, replaced, trim = outgoing(files, lineage, frontier, floor, policy)
     leaving = {*remove, *replaced}
     cut = {item.path: item.keep_below - 1 for item in trim}
     kept = sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)
-    verdicts, lost = judged(alive, walk)
-    end = first_waiting(verdicts, walk.pos)
+    end = min(first_waiting(seen.stretches, walk.pos), seen.stop)
     frontier = max(frontier, end)
+    peeked = {*read.peeked, *(item for item, base in seen.peeked if base < frontier)}
     return Plan(
-        add=tuple(incoming(verdicts, end, kept, floor, policy)),
+        add=tuple(incoming(seen.stretches, end, kept, floor, policy)),
         remove=tuple(remove),
         replace=tuple(replaced),
         trim=tuple(trim),
-        state=PartState(frontier, floor, lineage.entries, lineage.end),
+        state=PartState(frontier, floor, lineage.entries, lineage.end, tuple(sorted(peeked))),
         rewind=rewind,
         gaps=tuple(gap for gap in walk.gaps if gap[1] < frontier),
-        lost=tuple(part for part in lost if part[0] < frontier),
+        lost=tuple(part for part in seen.lost if part[0] < frontier),
+        conflict=seen.conflict,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """The log from `frontier` on. `peeked`: transactions below it whose marker is still to come."""
+
+    walk: Walk
+    seen: Judgement
+    frontier: int
+    peeked: tuple[Peeked, ...]
+
+
+def _read(
+    alive: Sequence[Input], frontier: int, floor: int, policy: Policy, peeked: tuple[Peeked, ...], *, relisted: bool
+) -> _Read | None:
+    """Walks and judges. Where a marker says otherwise than what was peeked, again from before that was believed.
+
+    None: a hole was met, list again. Rows that no segment has any more stay: nothing could take their place.
+    """
+    givers = sources(alive, policy)
+    while True:
+        peeked = tuple(item for item in peeked if item[1] < frontier)
+        walk = walked(alive, frontier, floor, policy, relisted=relisted)
+        if walk is None:
+            return None
+        seen = judged(alive, walk)
+        follows = bool(walk.stretches) and walk.stretches[0].start == frontier
+        marked = checked(peeked, seen.view, follows=follows)
+        peeked = marked.open
+        start = max(min(marked.wrong, default=frontier), floor if isinstance(policy, Follow) else 0)
+        covered = any(item.segment.base <= start < item.valid_end for item in givers)
+        if start < frontier and not covered and not relisted:
+            return None
+        if start >= frontier or not covered:
+            return _Read(walk, seen, frontier, peeked)
+        frontier = start

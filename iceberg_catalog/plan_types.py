@@ -11,6 +11,9 @@ import numpy.typing as npt
 
 from converter.types import BoolArray, Int64Array, UInt8Array
 
+Peeked = tuple[int, int, bool]
+"""A transaction whose end was read from transaction indexes of later segments: producer id, first offset, committed."""
+
 Runs = tuple[tuple[int, int], ...]  # (leader epoch, first offset), ascending; taken from batches, not from rows
 
 
@@ -60,6 +63,8 @@ class Batches:
     """The batches of one segment in offset order, one array element each.
 
     `rows`: the data file holds its records. `max_timestamp_ms`: since the epoch, negative where there is none.
+    `aborts`: the segment's transaction index, shape (n, 3): producer id, first offset, the marker's offset; None where
+    it is not known.
     """
 
     base: Int64Array
@@ -69,6 +74,7 @@ class Batches:
     kind: UInt8Array  # BatchKind
     rows: BoolArray
     max_timestamp_ms: Int64Array
+    aborts: Int64Array | None = None
 
     def __len__(self) -> int:
         return len(self.base)
@@ -92,8 +98,9 @@ class Segment:
     open at the segment's end: (producer id, first offset), or None when the snapshot was absent or damaged. `conflict`:
     its markers contradict what the broker's files say; it waits until it is deleted. `runs` are the leader-epoch runs
     of its own batches. Rows from the first undecided one on may lie in a data file of their own, `tail`; all others,
-    and all where there is none, in `main`. `load` gives the batches; the plan calls it at most once, and only for
-    segments that reach to the frontier or above. `main` is None when the segment has no rows or is stored verbatim.
+    and all where there is none, in `main`. `peeked`: which of `open_end` are known to have ended, and how. `load` gives
+    the batches; the plan calls it at most once, and only for segments that reach to the frontier or above. `main` is
+    None when the segment has no rows or is stored verbatim.
     """
 
     id: str
@@ -107,6 +114,7 @@ class Segment:
     load: Callable[[], Batches] = field(repr=False)
     conflict: bool = False
     tail: FileRef | None = None
+    peeked: tuple[Peeked, ...] = ()
 
     @property
     def files(self) -> tuple[FileRef, ...]:
@@ -135,12 +143,14 @@ class PartState:
 
     frontier: the next offset to publish, -1 before the first publish. floor: offsets below are gone by retention.
     lineage: leader-epoch history as (epoch, start). known_end: offset after the last one the lineage speaks of.
+    peeked: transactions below the frontier that were decided without their marker, which is above it.
     """
 
     frontier: int = -1
     floor: int = 0
     lineage: Runs = ()
     known_end: int = 0
+    peeked: tuple[Peeked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +185,9 @@ class Plan:
 
     remove: paths whose rows are all below the floor (retention). replace: paths that go because another branch of the
     log won (rewind). trim: files cut. gaps: stretches [first, last] never uploaded, jumped over for good.
-    lost: offsets of transactional rows whose marker fell into a gap. need_relist: list again, then plan again with
-    relisted=True; nothing else of this plan may be applied. state: to record with the commit.
+    lost: offsets of transactional rows whose marker fell into a gap. conflict: offset before which the partition stops,
+    because Kafka's files and the markers in the log contradict each other there. need_relist: list again, then plan
+    again with relisted=True; nothing else of this plan may be applied. state: to record with the commit.
     """
 
     add: tuple[UseMain | Derive, ...] = ()
@@ -188,6 +199,7 @@ class Plan:
     gaps: tuple[tuple[int, int], ...] = ()
     lost: tuple[tuple[int, int], ...] = ()
     need_relist: bool = False
+    conflict: int | None = None
 
     def changes(self, state: PartState) -> bool:
         """Whether anything must be committed, `state` being the recorded one."""

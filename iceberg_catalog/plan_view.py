@@ -3,38 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from converter.types import BoolArray, UInt8Array
-from iceberg_catalog.decide import SnapshotEnd, Verdict, View, decide
+from iceberg_catalog.cross_check import contradiction
+from iceberg_catalog.decide import NEVER, SnapshotEnd, Verdict, View, decide
 from iceberg_catalog.plan_inputs import Cover, Input, Stretch
-from iceberg_catalog.plan_types import Batches
+from iceberg_catalog.plan_peeked import applied
+from iceberg_catalog.plan_types import Batches, Peeked
 from iceberg_catalog.plan_walk import Walk
 
 Judged = tuple[Stretch, UInt8Array]
 """A stretch and a Verdict per batch of its segment, UNDECIDED for batches outside of the view."""
 
 
-def judged(alive: Sequence[Input], walk: Walk) -> tuple[list[Judged], list[tuple[int, int]]]:
-    """The walk's stretches with their verdicts, and the offsets [first, last] of batches of lost transactions."""
-    view, verdicts = _decided(alive, walk)
-    lost = np.flatnonzero(verdicts == Verdict.LOST)
-    return (
-        [(stretch, _verdicts_of(stretch, view, verdicts)) for stretch in walk.stretches],
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the walk met.
+
+    Attributes:
+        stretches: of the walk, with their verdicts.
+        lost: offsets [first, last] of batches of lost transactions.
+        view: the living log.
+        peeked: transactions decided without a marker, with the base offset of the first batch that needed it.
+        conflict: offset of the first batch whose marker contradicts Kafka's files.
+    """
+
+    stretches: list[Judged]
+    lost: list[tuple[int, int]]
+    view: View
+    peeked: tuple[tuple[Peeked, int], ...] = ()
+    conflict: int | None = None
+
+    @property
+    def stop(self) -> int:
+        """R9: offset that nothing is published from on, whatever the verdicts; the walk's start or above."""
+        return NEVER if self.conflict is None else max(self.conflict, self.stretches[0][0].start)
+
+
+def judged(alive: Sequence[Input], walk: Walk) -> Judgement:
+    """The walk's stretches with a verdict for each batch, by marker or by what was peeked."""
+    view, ends = _seen(alive, walk)
+    by_marker = decide(view, ends)
+    told = applied(view, by_marker, alive)
+    lost = np.flatnonzero(told.verdicts == Verdict.LOST)
+    return Judgement(
+        [(stretch, _verdicts_of(stretch, view, told.verdicts)) for stretch in walk.stretches],
         [(int(view.base[number]), int(view.last[number])) for number in lost],
+        view,
+        told.used,
+        contradiction(view, by_marker, ends),
     )
 
 
-def _decided(alive: Sequence[Input], walk: Walk) -> tuple[View, UInt8Array]:
-    """The view and a verdict per batch of it.
+def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
+    """The view, and the producer snapshots that lie in it.
 
     The view's coverage is that of all living segments, deleted and withdrawn ones too. It goes on beyond the walk
     while there is no hole, and over holes only where the walk went over them.
     """
     parts: list[tuple[Batches, BoolArray, int]] = []
     if not walk.stretches:
-        return View.join(parts), np.empty(0, dtype=np.uint8)
+        return View.join(parts), []
     begin = reach = walk.stretches[0].start
     cover = Cover(alive)
     stretch = 0
@@ -59,8 +91,7 @@ def _decided(alive: Sequence[Input], walk: Walk) -> tuple[View, UInt8Array]:
         and begin <= item.segment.end < reach
         and item.valid_end == item.segment.end + 1
     ]
-    view = View.join(parts)
-    return view, decide(view, ends)
+    return View.join(parts), ends
 
 
 def _verdicts_of(stretch: Stretch, view: View, verdicts: UInt8Array) -> UInt8Array:

@@ -3,8 +3,9 @@
 It is not in the snapshot's summary itself: a thousand partitions over twenty kept snapshots would outgrow
 metadata.json. The summary names the object and its SHA-256; the object is put before the commit that names it.
 
-JSON: `{"version": 1, "partitions": {"0": {"frontier": 10, "floor": 0, "lineage": [[0, 0]], "known_end": 10}}}`,
-keys sorted, no spaces, so equal states give equal names.
+JSON: `{"version": 1, "partitions": {"0": {"frontier": 10, "floor": 0, "lineage": [[0, 0]], "known_end": 10}}}`, with
+`"peeked": [[7, 4, true]]` where there is something to remember (producer id, first offset, committed); keys sorted, no
+spaces, so equal states give equal names.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ def encode_state(states: Mapping[int, PartState]) -> tuple[bytes, str]:
             "floor": state.floor,
             "lineage": [list(entry) for entry in state.lineage],
             "known_end": state.known_end,
+            **({"peeked": [list(entry) for entry in state.peeked]} if state.peeked else {}),
         }
         for partition, state in states.items()
     }
@@ -73,7 +75,22 @@ def _part_state(entry: Mapping[str, object]) -> PartState:
     lineage = entry["lineage"]
     if not isinstance(lineage, list):
         raise TypeError("lineage is no list")
-    return PartState(frontier, floor, tuple((_whole(epoch), _whole(start)) for epoch, start in lineage), known_end)
+    peeked = entry.get("peeked", [])
+    if not isinstance(peeked, list):
+        raise TypeError("peeked is no list")
+    return PartState(
+        frontier,
+        floor,
+        tuple((_whole(epoch), _whole(start)) for epoch, start in lineage),
+        known_end,
+        tuple((_whole(producer), _whole(first), _truth(committed)) for producer, first, committed in peeked),
+    )
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true nor false")
+    return value
 
 
 def _whole(value: object) -> int:

@@ -19,7 +19,7 @@ from grpc import aio
 
 from converter.errors import SegmentError
 from converter.index_model import Directory
-from converter.transactions import later_aborts
+from converter.later_indexes import LaterAborts
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
 from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
@@ -81,13 +81,12 @@ class CopyCall:
         structlog.contextvars.bind_contextvars(
             topic=first.segment.topic, partition=first.segment.partition, segment=first.segment.segment_id.hex()
         )
-        if first.later:
-            structlog.contextvars.bind_contextvars(later_aborts=len(later_aborts(first.later)))
+        later = LaterAborts.parse(first.later, complete=first.later_complete)
         heartbeats = asyncio.ensure_future(self._heartbeats())
         try:
             with self.copier.running.of(first.segment.segment_id):
                 async with self._slot():
-                    directory = await self._copy(first.segment, started + COPY_SECONDS_MAX)
+                    directory = await self._copy(first.segment, later, started + COPY_SECONDS_MAX)
             await self._write(
                 rsm_pb2.CopyResponse(result=rsm_pb2.CopyResult(custom_metadata=custom_metadata(directory)))
             )
@@ -121,14 +120,14 @@ class CopyCall:
         self.copier.metrics.copies_running.dec()
         self.copier.slots.release()
 
-    async def _copy(self, segment: SegmentMetadata, deadline: float) -> Directory:
+    async def _copy(self, segment: SegmentMetadata, later: LaterAborts, deadline: float) -> Directory:
         files: dict[IndexType, bytes] = {}
         message = await self._read()
         while isinstance(message, File):
             files[message.type] = message.data
             message = await self._read()
         options = self.copier.options(segment.topic)
-        attempt = CopyAttempt(segment, options, files, FrameFeed(), deadline, self.copier.give_way)
+        attempt = CopyAttempt(segment, options, files, FrameFeed(), deadline, self.copier.give_way, later)
         try:
             return await self._pass(attempt, message)
         except (SegmentError, BridgeError):

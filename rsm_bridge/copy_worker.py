@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
 from converter.columns import row_schema
 from converter.index_model import Directory, StoredObjects
+from converter.later_indexes import LaterAborts
 from converter.parser import SegmentParser
 from converter.transactions import Transactions
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
@@ -37,6 +38,7 @@ class CopyAttempt:
     Attributes:
         deadline: no index is put after it; seconds of the monotonic clock.
         give_way: called before each step; waits while fetches do.
+        later: what came with the copy of later segments' transaction indexes.
         verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
     """
 
@@ -46,6 +48,7 @@ class CopyAttempt:
     feed: FrameFeed
     deadline: float
     give_way: Callable[[], float]
+    later: LaterAborts = field(default_factory=LaterAborts)
     verbatim_cause: Cause = Cause.VERBATIM
     stage: str = "receiving"
 
@@ -98,9 +101,8 @@ def _write_objects(
 ) -> WrittenSegment:
     segment, options, feed = attempt.segment, attempt.options, attempt.feed
     schema = row_schema(options.value_format, expected_field_ids(options.value_format))
-    transactions = Transactions.parse(
-        attempt.files.get(IndexType.TRANSACTION), attempt.files.get(IndexType.PRODUCER_SNAPSHOT)
-    )
+    told = Transactions.parse(attempt.files.get(IndexType.TRANSACTION), attempt.files.get(IndexType.PRODUCER_SNAPSHOT))
+    transactions = attempt.later.peek(told, segment.end_offset)
     with (
         store.open_upload(objects.data_key) as data,
         store.open_upload(objects.kept_key) as kept,

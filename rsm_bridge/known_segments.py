@@ -19,9 +19,19 @@ from converter.index import block_section, decode_block, decode_directory, foote
 from converter.index_model import Directory, StoredObject, Summary
 from converter.pagetable import footer_metadata
 from converter.position import last_offsets
-from converter.types import BatchFlag, BatchTable, Cause, IndexType, LeaderEpoch, SegmentMetadata, ValueFormat
+from converter.transactions import aborted_entries
+from converter.types import (
+    BatchFlag,
+    BatchTable,
+    Cause,
+    IndexType,
+    Int64Array,
+    LeaderEpoch,
+    SegmentMetadata,
+    ValueFormat,
+)
 from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Runs, Segment, SegmentState
+from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs, Segment, SegmentState
 from rsm_bridge.layout import IndexKey
 from rsm_bridge.limits import INDEX_HEAD_BYTES
 from rsm_bridge.store import ListedObject, ObjectStore
@@ -148,6 +158,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         state=SegmentState.LIVE,
         main=None if directory.data is None else _file(directory, read, tail=False),
         tail=None if directory.tail is None else _file(directory, read, tail=True),
+        peeked=_peeked(summary),
         load=lambda: _load_batches(load, directory.directory_size),
     )
     owner = Owner(metadata.cluster_name, metadata.topic, metadata.topic_id)
@@ -196,6 +207,14 @@ def _open_end(summary: Summary) -> tuple[tuple[int, int], ...] | None:
     return tuple((entry.producer_id, entry.first_offset) for entry in summary.open_transactions)
 
 
+def _peeked(summary: Summary) -> tuple[Peeked, ...]:
+    return tuple(
+        (entry.producer_id, entry.first_offset, entry.committed)
+        for entry in summary.open_transactions or ()
+        if entry.committed is not None
+    )
+
+
 def _runs(epochs: tuple[LeaderEpoch, ...]) -> Runs:
     return tuple((entry.epoch, entry.start_offset) for entry in epochs)
 
@@ -234,11 +253,21 @@ def _load_batches(read: ReadRange, directory_size: int) -> Batches:
     for number in range(len(directory.blocks)):
         section = block_section(directory, number)
         tables.append(decode_block(directory, number, read(section.offset, section.size)).batches)
-    return plan_batches(np.concatenate(tables))
+    return plan_batches(np.concatenate(tables), _aborts(directory, read))
 
 
-def plan_batches(table: BatchTable) -> Batches:
-    """The batch table as the plan wants it."""
+def _aborts(directory: Directory, read: ReadRange) -> Int64Array | None:
+    """The segment's transaction index; None where it could not be used when it was copied."""
+    if directory.summary.open_transactions is None:
+        return None
+    section = directory.files.get(IndexType.TRANSACTION)
+    data = b"" if section is None or not section.size else section_bytes(section, read(section.offset, section.size))
+    entries = aborted_entries(data)
+    return None if entries is None else entries[:, :3]
+
+
+def plan_batches(table: BatchTable, aborts: Int64Array | None = None) -> Batches:
+    """The batch table, and what the transaction index lists, as the plan wants them."""
     control = (table["flags"] & BatchFlag.CONTROL) != 0
     kind = np.full(len(table), BatchKind.PLAIN, dtype=np.uint8)
     kind[(table["attributes"] & TRANSACTIONAL) != 0] = BatchKind.TXN
@@ -253,4 +282,5 @@ def plan_batches(table: BatchTable) -> Batches:
         kind=kind,
         rows=(table["flags"] & BatchFlag.ROWS) != 0,
         max_timestamp_ms=table["max_timestamp"].astype(np.int64),
+        aborts=aborts,
     )

@@ -61,9 +61,11 @@ def stored_partitions(
             if state is not None and not complete and not planned:
                 state = state if min(known.key.last for known in group) < state.frontier else None
             reached = None if state is None else state.frontier
+            conflict: int | None = None
             if state is not None and not planned:
-                reached = _publishable(group, state, of_partition[number], policy or Follow())
-            found[number] = _partition(live, state, reached, gaps_between(group) if complete else ())
+                reached, conflict = _publishable(group, state, of_partition[number], policy or Follow())
+            gaps = gaps_between(group) if complete else ()
+            found[number] = _partition(live, state, reached, conflict, gaps)
     return found
 
 
@@ -118,20 +120,29 @@ def _highest(keys: Iterable[IndexKey]) -> str | None:
     return str(max(keys, key=lambda key: key.last, default="")) or None
 
 
-def _publishable(group: Sequence[KnownSegment], state: PartState, files: Sequence[LiveFile], policy: Policy) -> int:
-    """The frontier that the publisher's next run reaches."""
+def _publishable(
+    group: Sequence[KnownSegment], state: PartState, files: Sequence[LiveFile], policy: Policy
+) -> tuple[int, int | None]:
+    """The frontier that the publisher's next run reaches, and where markers contradict Kafka's files."""
     if all(known.key.last < state.frontier for known in group):
-        return state.frontier
+        return state.frontier, None
     inputs = [known.segment for known in group if known.segment is not None]
-    return plan(inputs, files, state, policy, relisted=True).state.frontier
+    made = plan(inputs, files, state, policy, relisted=True)
+    return made.state.frontier, made.conflict
 
 
 def _partition(
-    live: Sequence[KnownSegment], state: PartState | None, reached: int | None, gaps: tuple[Gap, ...]
+    live: Sequence[KnownSegment],
+    state: PartState | None,
+    reached: int | None,
+    contradicted: int | None,
+    gaps: tuple[Gap, ...],
 ) -> StoredPartition:
     tiered_end = max(known.key.last for known in live) + 1
     ahead = [known for known in live if state is not None and known.key.last >= state.frontier]
-    waiting, conflict = _held_back(live, reached) if reached is not None and reached < tiered_end else (None, None)
+    waiting, conflict = None, None
+    if reached is not None and reached < tiered_end:
+        waiting, conflict = _held_back(live, reached, contradicted)
     counts = [known.counts for known in live if known.counts is not None]
     return StoredPartition(
         segments=len(live),
@@ -148,28 +159,35 @@ def _partition(
     )
 
 
-def _held_back(live: Sequence[KnownSegment], end: int) -> tuple[OpenTransaction | None, str | None]:
-    """What publishing waits for at offset `end`: a transaction, or a segment whose markers contradict the broker."""
+def _held_back(
+    live: Sequence[KnownSegment], end: int, contradicted: int | None
+) -> tuple[OpenTransaction | None, str | None]:
+    """What publishing waits for at offset `end`: a transaction, or a segment where markers contradict the broker.
+
+    contradicted: where they do across segments.
+    """
     tail = sorted((known for known in live if known.key.last >= end), key=lambda known: known.key.base)
     for known in tail:
-        if known.segment is not None and known.segment.conflict and known.key.base <= end:
+        across = contradicted is not None and contradicted <= end and known.key.last >= contradicted
+        if known.segment is not None and (across or known.segment.conflict) and known.key.base <= end:
             return None, known.listed.key
-    return open_transaction(tail), None
+    return open_transaction(tail, end), None
 
 
-def open_transaction(tail: Sequence[KnownSegment]) -> OpenTransaction | None:
-    """The first transactional batch of `tail` (ascending) after which its producer has no marker there."""
+def open_transaction(tail: Sequence[KnownSegment], end: int) -> OpenTransaction | None:
+    """The first transactional batch of `tail` (ascending) that reaches `end` and whose producer has no marker there."""
     inputs = [(known, known.segment.load()) for known in tail if known.segment is not None]
     if not inputs:
         return None
-    base, producer, kind = (
-        np.concatenate([getattr(batches, name) for _, batches in inputs]) for name in ("base", "producer_id", "kind")
+    base, last, producer, kind = (
+        np.concatenate([getattr(batches, name) for _, batches in inputs])
+        for name in ("base", "last", "producer_id", "kind")
     )
     marker = (kind == BatchKind.COMMIT) | (kind == BatchKind.ABORT)
     ids, places = np.unique(producer, return_inverse=True)
     last_marker = np.full(len(ids), -1, dtype=np.int64)
     np.maximum.at(last_marker, places[marker], base[marker])
-    waits = np.flatnonzero((kind == BatchKind.TXN) & (base > last_marker[places]))
+    waits = np.flatnonzero((kind == BatchKind.TXN) & (last >= end) & (base > last_marker[places]))
     if not len(waits):
         return None
     first = waits[np.argmin(base[waits])]

@@ -34,7 +34,7 @@ from iceberg_catalog.tables import check_layout, ensure_table, find_table
 from rsm_bridge.derived import Cut, DerivedFile, write_derived
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, read_footer
-from rsm_bridge.layout import table_folder
+from rsm_bridge.layout import derived_head, table_folder
 from rsm_bridge.planning import Planning
 from rsm_bridge.retention import follow_kafka, policy_at
 from rsm_bridge.segment_listing import ALL, Notices, SegmentListing
@@ -59,9 +59,10 @@ class RetryRunError(Exception):
 class RunResult:
     """What a run leaves behind. `head` is None while the topic has no table.
 
-    `files_added` and `files_removed` count data files, `rewinds` partitions, `gaps` stretches of offsets never
-    uploaded, `lost` batches of transactions without a marker. `complete`: `segments` are all of the topic id, else
-    those the run looked at. `listing_seconds`: what the latest whole listing took.
+    `files_added` and `files_removed` count data files, `files_derived` those of the added ones that were written anew,
+    `rewinds` partitions, `gaps` stretches of offsets never uploaded, `lost` batches of transactions without a marker.
+    `complete`: `segments` are all of the topic id, else those the run looked at. `listing_seconds`: what the latest
+    whole listing took.
     """
 
     head: Head | None
@@ -72,6 +73,7 @@ class RunResult:
     rewinds: int = 0
     gaps: int = 0
     lost: int = 0
+    files_derived: int = 0
     complete: bool = True
     listing_seconds: float = 0.0
 
@@ -192,6 +194,7 @@ class TableRun:
             sum(item.rewind is not None for item in plans.values()),
             sum(len(item.gaps) for item in plans.values()),
             sum(len(item.lost) for item in plans.values()),
+            sum(derived_head(file.file_path) is not None for file in (*append, *replacement)),
         )
 
     def _commit(self, head: Head, change: Change, states: Mapping[int, PartState], summary: Mapping[str, str]) -> Head:

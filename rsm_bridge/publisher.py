@@ -310,6 +310,7 @@ class Publisher:
         self.metrics.publishes.labels("committed" if changed else "unchanged").inc()
         self.metrics.published_files.labels("added").inc(result.files_added)
         self.metrics.published_files.labels("removed").inc(result.files_removed)
+        self.metrics.published_files.labels("derived").inc(result.files_derived)
         self.metrics.rewinds.inc(result.rewinds)
         self.metrics.gaps.inc(result.gaps)
         self.metrics.lost_batches.inc(result.lost)

@@ -41,11 +41,12 @@ class Start:
     """The first message of a copy.
 
     `later` are transaction indexes of later segments of the partition, ascending, their checksums already compared;
-    the last entry of each may be cut.
+    the last entry of each may be cut. `later_complete`: they are all there are.
     """
 
     segment: SegmentMetadata
     later: tuple[bytes, ...] = ()
+    later_complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,8 @@ def parse_copy_request(data: bytes) -> CopyMessage:
     if 1 in found:
         start = parse(rsm_pb2.CopyStart(), bytes(_payload(found, 1)))
         segment = segment_metadata(start.segment)
-        return Start(segment, _later(start.later_transaction_indexes, segment.end_offset))
+        later = _later(start.later_transaction_indexes, segment.end_offset)
+        return Start(segment, later, start.later_transaction_indexes_complete)
     if 2 in found:
         return _file(fields(_payload(found, 2)))
     if 3 in found:

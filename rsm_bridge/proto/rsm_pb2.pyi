@@ -77,12 +77,14 @@ class CopyRequest(_message.Message):
     def __init__(self, start: _Optional[_Union[CopyStart, _Mapping]] = ..., file: _Optional[_Union[IndexFile, _Mapping]] = ..., end: _Optional[_Union[CopyEnd, _Mapping]] = ..., position: _Optional[int] = ..., data: _Optional[bytes] = ..., data_crc32c: _Optional[int] = ...) -> None: ...
 
 class CopyStart(_message.Message):
-    __slots__ = ("segment", "later_transaction_indexes")
+    __slots__ = ("segment", "later_transaction_indexes", "later_transaction_indexes_complete")
     SEGMENT_FIELD_NUMBER: _ClassVar[int]
     LATER_TRANSACTION_INDEXES_FIELD_NUMBER: _ClassVar[int]
+    LATER_TRANSACTION_INDEXES_COMPLETE_FIELD_NUMBER: _ClassVar[int]
     segment: SegmentMetadata
     later_transaction_indexes: _containers.RepeatedCompositeFieldContainer[LaterTransactionIndex]
-    def __init__(self, segment: _Optional[_Union[SegmentMetadata, _Mapping]] = ..., later_transaction_indexes: _Optional[_Iterable[_Union[LaterTransactionIndex, _Mapping]]] = ...) -> None: ...
+    later_transaction_indexes_complete: bool
+    def __init__(self, segment: _Optional[_Union[SegmentMetadata, _Mapping]] = ..., later_transaction_indexes: _Optional[_Iterable[_Union[LaterTransactionIndex, _Mapping]]] = ..., later_transaction_indexes_complete: _Optional[bool] = ...) -> None: ...
 
 class LaterTransactionIndex(_message.Message):
     __slots__ = ("base_offset", "data", "data_crc32c")

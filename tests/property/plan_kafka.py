@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from iceberg_catalog.plan_types import BatchKind, Runs, Segment, SegmentState
+from iceberg_catalog.plan_types import BatchKind, Peeked, Runs, Segment, SegmentState
 from tests.unit.plan_support import B, gone, open_at_end, runs_of, seg
 
 MARKERS = (BatchKind.COMMIT, BatchKind.ABORT)
@@ -39,6 +39,24 @@ class Broker:
 
     def open(self) -> dict[int, int]:
         return dict(open_at_end(self.log))
+
+    def aborts(self) -> list[tuple[int, int, int]]:
+        """The transaction index of the whole log: producer, first offset, marker's offset."""
+        opened: dict[int, int] = {}
+        entries: list[tuple[int, int, int]] = []
+        for batch in self.log:
+            if batch.kind == BatchKind.TXN:
+                opened.setdefault(batch.pid, batch.base)
+            elif batch.kind in MARKERS:
+                first = opened.pop(batch.pid, None)
+                if first is not None and batch.kind == BatchKind.ABORT:
+                    entries.append((batch.pid, first, batch.base))
+        return entries
+
+    def later(self, opened: tuple[tuple[int, int], ...], end: int) -> tuple[Peeked, ...]:
+        """How the transactions that are open at `end` went on: aborted if the later entries say so, else committed."""
+        aborted = {(pid, first) for pid, first, last in self.aborts() if last >= end}
+        return tuple((pid, first, (pid, first) not in aborted) for pid, first in opened)
 
     def committed(self) -> dict[int, int]:
         """Epoch by offset of every row that read_committed returns from offset 0 on."""
@@ -165,8 +183,11 @@ class Kafka:
     def known(self) -> list[Remote]:
         return [r for r in self.remote.values() if r.finished and r.segment.state == SegmentState.LIVE]
 
-    def next_copy(self) -> Segment | None:
-        """What the leader copies next, under a new id; None: nothing is due."""
+    def next_copy(self, *, peek: bool = False) -> Segment | None:
+        """What the leader copies next, under a new id; None: nothing is due.
+
+        peek: with what the leader's log says behind the segment about transactions that are open at its end.
+        """
         due = self.due()
         if due is None:
             return None
@@ -175,7 +196,14 @@ class Kafka:
         self.serial += 1
         told = tuple(entry for entry in lead.epochs() if entry[1] < end)
         opened = open_at_end([batch for batch in lead.log if batch.last < end])
-        return seg(f"s{self.serial}", batches, checkpoint=told, opened=opened)
+        return seg(
+            f"s{self.serial}",
+            batches,
+            checkpoint=told,
+            opened=opened,
+            aborts=[entry for entry in lead.aborts() if base <= entry[2] < end],
+            peeked=lead.later(opened, end) if peek else (),
+        )
 
     def due(self) -> tuple[int, int] | None:
         """[base, end) of the segment the leader copies next."""

@@ -56,6 +56,7 @@ ACTIONS: set[tuple[str, str]] = {
     *((name, "") for name in ("delete records", "slow listing", "slow publish", "late landing", "settle", "time")),
     *(("copy", fault) for fault in COPY),
     ("copy verbatim", ""),
+    *(("peek", end) for end in ("commit", "abort")),
     *(("delete", fault) for fault in DELETE),
     *(("delete topic", fault) for fault in CRASH),
     *(("publish", fault) for fault in PUBLISH),
@@ -138,7 +139,7 @@ class Histories(RuleBasedStateMachine):
         self.flow(kinds, pid, ends=True, keep_up=1)
         for copy_fault in copies:
             if self.kafka.due():
-                self.copy(copy_fault, verbatim=False)
+                self.copy(copy_fault, verbatim=False, peek=bool(len(kinds) % 2))
         self.publish(fault)
 
     # Leaders
@@ -156,11 +157,13 @@ class Histories(RuleBasedStateMachine):
     # Copies and deletes
 
     @precondition(lambda self: self.kafka.due())
-    @rule(fault=st.sampled_from(COPY), verbatim=st.just(False))
-    def copy(self, fault: str, verbatim: bool) -> None:
-        made = self.kafka.next_copy()
+    @rule(fault=st.sampled_from(COPY), verbatim=st.just(False), peek=st.booleans())
+    def copy(self, fault: str, verbatim: bool, peek: bool) -> None:
+        made = self.kafka.next_copy(peek=peek)
         assert made is not None
         self.ran("copy verbatim" if verbatim and not fault else "copy", fault)
+        if made.peeked:
+            self.ran("peek", "commit" if made.peeked[0][2] else "abort")
         if fault != COPY[1]:
             self.world.store(made, finished=not fault, verbatim=verbatim)
         else:
@@ -175,7 +178,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.kafka.due())
     @rule(now=st.booleans())
     def copy_verbatim(self, now: bool) -> None:
-        self.copy("", verbatim=True)
+        self.copy("", verbatim=True, peek=now)
         if now:
             self.ran("requeue")
             self.world.requeue(self.world.verbatim()[-1])

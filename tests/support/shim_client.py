@@ -37,6 +37,7 @@ class Segment:
     custom_metadata: bytes = b""
     cluster: str = "test"
     later: tuple[tuple[int, bytes], ...] = ()  # transaction indexes of later segments, by base offset
+    later_complete: bool = False  # they are all there are
 
     def message(self) -> rsm_pb2.SegmentMetadata:
         return rsm_pb2.SegmentMetadata(
@@ -181,7 +182,11 @@ def copy_messages(segment: Segment) -> Iterator[bytes]:
         rsm_pb2.LaterTransactionIndex(base_offset=base, data=data, data_crc32c=crc32c(data))
         for base, data in segment.later
     ]
-    start = rsm_pb2.CopyStart(segment=segment.message(), later_transaction_indexes=later)
+    start = rsm_pb2.CopyStart(
+        segment=segment.message(),
+        later_transaction_indexes=later,
+        later_transaction_indexes_complete=segment.later_complete,
+    )
     yield rsm_pb2.CopyRequest(start=start).SerializeToString()
     for kind, data in segment.files.items():
         file = rsm_pb2.IndexFile(type=rsm_pb2.IndexType.Name(kind), data=data, data_crc32c=crc32c(data))

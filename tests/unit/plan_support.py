@@ -18,6 +18,7 @@ from iceberg_catalog.plan_types import (
     Keep,
     LiveFile,
     PartState,
+    Peeked,
     Plan,
     Policy,
     Runs,
@@ -91,13 +92,20 @@ def seg(
     state: SegmentState = LIVE,
     end: int | None = None,
     base: int | None = None,
+    aborts: Sequence[tuple[int, int, int]] | None = None,
+    peeked: tuple[Peeked, ...] = (),
 ) -> Segment:
-    """A segment of these batches; checkpoint and producer snapshot as if the log began with it, unless given."""
-    loaded = arrays(batches)
+    """A segment of these batches; checkpoint and producer snapshot as if the log began with it, unless given.
+
+    `aborts`: its transaction index; None: not known.
+    """
+    loaded = arrays(batches, aborts)
     holders = [batch for batch in batches if batch.has_rows]
     runs = runs_of(batches)
     open_end = open_at_end(batches) if opened is None else opened
-    waiting = [n for n, batch in enumerate(holders) if is_open(batch, open_end)]
+    told = {(pid, first) for pid, first, committed in peeked if committed}
+    undecided = tuple(item for item in open_end if item not in told)
+    waiting = [n for n, batch in enumerate(holders) if is_open(batch, undecided)]
     border = waiting[0] if waiting and waiting[0] > 0 else len(holders)
     return Segment(
         id=name,
@@ -109,6 +117,7 @@ def seg(
         state=state,
         main=file_of(holders[:border], runs),
         tail=file_of(holders[border:], runs),
+        peeked=peeked,
         load=lambda: loaded,
     )
 
@@ -125,7 +134,7 @@ def file_of(holders: Sequence[B], runs: Runs) -> FileRef | None:
     return FileRef(holders[0].base, holders[-1].last, runs, sum(batch.last - batch.base + 1 for batch in holders))
 
 
-def arrays(batches: Sequence[B]) -> Batches:
+def arrays(batches: Sequence[B], aborts: Sequence[tuple[int, int, int]] | None = None) -> Batches:
     return Batches(
         base=np.array([b.base for b in batches], dtype=np.int64),
         last=np.array([b.last for b in batches], dtype=np.int64),
@@ -134,6 +143,7 @@ def arrays(batches: Sequence[B]) -> Batches:
         kind=np.array([b.kind for b in batches], dtype=np.uint8),
         rows=np.array([b.has_rows for b in batches], dtype=np.bool_),
         max_timestamp_ms=np.array([b.time_ms for b in batches], dtype=np.int64),
+        aborts=None if aborts is None else np.array(aborts, dtype=np.int64).reshape(-1, 3),
     )
 
 

@@ -11,14 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iceberg_catalog import decide, lineage, plan, plan_files, plan_rewind, plan_view, plan_walk
+from iceberg_catalog import decide, lineage, plan, plan_files, plan_peeked, plan_rewind, plan_view, plan_walk
 from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.plan_inputs import Input
 from iceberg_catalog.plan_types import PartState, Segment, SegmentState, UseMain
 from rsm_bridge import reclaim_rules
 from rsm_bridge.reclaim_rules import Verdict, verdict
+from tests.unit import test_catalog_cross_check as checks
 from tests.unit import test_catalog_plan_counterexamples as found
 from tests.unit import test_catalog_plan_lineage as lineages
+from tests.unit import test_catalog_plan_peeked as peeks
 from tests.unit import test_catalog_plan_rules as rules
 from tests.unit.plan_support import KEEP
 
@@ -166,6 +168,26 @@ SWITCHES = [
         "R8 a producer's own marker",
         {(plan_view, "decide"): any_producers_marker},
         rules.test_markers_of_other_producers_decide_nothing,
+    ),
+    Switch(
+        "R8 what was peeked decides until the marker is there",
+        {(plan_view, "applied"): lambda _view, verdicts, _alive: plan_peeked.Applied(verdicts)},
+        peeks.test_what_is_known_to_be_committed_is_published_as_it_is,
+    ),
+    Switch(
+        "R8 what was peeked is about one transaction only",
+        {(plan_peeked, "_last_markers"): lambda _view: {}},
+        peeks.test_the_next_transaction_of_the_producer_waits,
+    ),
+    Switch(
+        "R3 a marker that says otherwise than what was peeked",
+        {(plan, "checked"): lambda peeked, *_, **__: plan_peeked.Checked(tuple(peeked))},
+        partial(peeks.test_a_marker_that_says_otherwise_is_right, True),
+    ),
+    Switch(
+        "R9 markers against Kafka's files across segments",
+        {(plan_view, "contradiction"): lambda *_: None},
+        checks.test_an_abort_that_the_transaction_index_does_not_list,
     ),
     Switch(
         "R9 undecided rows wait",

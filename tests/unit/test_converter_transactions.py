@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from converter.transactions import ABORTED, COMMITTED, UNDECIDED, Transactions, later_aborts
+from converter.transactions import ABORTED, COMMITTED, UNDECIDED, Transactions
 from converter.types import BatchFlag, ConvertOptions
 from tests.oracle.records import Batch, Record, marker
 from tests.oracle.strategies import make_segment
@@ -142,16 +142,3 @@ def test_conflicts_across_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert flags_and_conflicts(batches, good)[1] == 0
     bad = Transactions.parse(transaction_index([(1, 1, 4)]), producer_snapshot([]))
     assert flags_and_conflicts(batches, bad)[1] == 1
-
-
-def test_aborts_of_later_segments() -> None:
-    first = transaction_index([(5, 10, 20), (7, 15, 30)])
-    second = transaction_index([(6, 40, 50)])
-    assert later_aborts([]).tolist() == []
-    assert later_aborts([first, b"", second]).tolist() == [[5, 10, 20], [7, 15, 30], [6, 40, 50]]
-    for cut in range(1, len(second)):
-        assert later_aborts([first, second[:cut]]).tolist() == [[5, 10, 20], [7, 15, 30]]
-    turned = transaction_index([(6, 50, 40)])
-    assert later_aborts([first, turned, second]).tolist() == [[5, 10, 20], [7, 15, 30]]
-    of_a_new_version = struct.pack(">h", 1) + second[2:]
-    assert later_aborts([of_a_new_version, first]).tolist() == []

@@ -15,7 +15,7 @@ from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition
 from rsm_bridge.progress_stored import Withheld, gaps_between, stored_partitions, withheld
 from rsm_bridge.store import ListedObject
-from tests.unit.plan_support import B, commit, plain, txn
+from tests.unit.plan_support import B, abort, commit, plain, txn
 from tests.unit.plan_support import seg as segment_of
 
 TOPIC = bytes(range(16))
@@ -119,6 +119,24 @@ def test_the_marker_in_a_later_segment_ends_the_waiting() -> None:
     ]
     found = only(segments, published_to(0))
     assert (found.open, found.publishable_end) == (None, 10)
+
+
+def test_a_transaction_that_was_peeked_is_not_the_one_that_waits() -> None:
+    batches = (plain(0, 0), txn(1, 1, pid=5), txn(2, 2, pid=6), plain(3, 3))
+    opened = ((5, 1), (6, 2))
+    told = replace(seg("a", *batches, open_end=opened), peeked=((5, 1, True),))
+    found = only([known(told)], published_to(0))
+    assert (found.publishable_end, found.open and found.open.producer_id) == (2, 6)
+
+
+def test_a_contradiction_across_segments_is_named() -> None:
+    batches = ([txn(0, 2, pid=5), plain(3, 3)], [abort(4, 5), plain(5, 5)])
+    segments = [
+        known(segment_of("a", batches[0], aborts=[])),
+        known(segment_of("b", batches[1], aborts=[], opened=())),
+    ]
+    found = only(segments, published_to(0))
+    assert (found.publishable_end, found.conflict) == (0, segments[0].listed.key)
 
 
 def test_a_conflicting_segment_is_named() -> None:

@@ -22,22 +22,25 @@ import java.util.zip.CRC32C;
 /**
  * The transaction indexes of the segments behind one, in the same folder. They only spare the table waiting, so nothing
  * about them fails a copy: what cannot be read ends the list.
+ *
+ * @param files    the first ones with a base offset above the segment's end, ascending, as long as all fit the limits
+ * @param complete they are all there are
  */
-final class LaterTransactionIndexes {
+record LaterTransactionIndexes(List<LaterTransactionIndex> files, boolean complete) {
     static final int FILES_MAX = 32;
     static final int BYTES_MAX = 256 * 1024;
     private static final Logger LOG = LoggerFactory.getLogger(LaterTransactionIndexes.class);
     private static final String SUFFIX = ".txnindex";
 
-    private LaterTransactionIndexes() { }
-
-    /** The first ones with a base offset above {@code endOffset}, ascending, as long as all fit the limits. */
-    static List<LaterTransactionIndex> read(Path log, long endOffset) {
+    /** What lies behind the segment {@code log}, which ends with {@code endOffset}. */
+    static LaterTransactionIndexes read(Path log, long endOffset) {
         List<LaterTransactionIndex> result = new ArrayList<>();
+        boolean complete = false;
         int left = BYTES_MAX;
         try {
-            for (Map.Entry<Long, Path> file : find(log, endOffset).entrySet()) {
-                ByteBuffer bytes = whole(file.getValue(), left);
+            TreeMap<Long, Path> found = find(log, endOffset);
+            for (Map.Entry<Long, Path> file : found.entrySet()) {
+                ByteBuffer bytes = result.size() < FILES_MAX ? whole(file.getValue(), left) : null;
                 if (bytes == null) {
                     break;
                 }
@@ -47,10 +50,12 @@ final class LaterTransactionIndexes {
                 result.add(LaterTransactionIndex.newBuilder().setBaseOffset(file.getKey())
                     .setData(ByteString.copyFrom(bytes)).setDataCrc32C((int) crc.getValue()).build());
             }
+            // Kafka deletes segments in the order of their offsets: while this one is there, those behind it are.
+            complete = result.size() == found.size() && Files.exists(log);
         } catch (IOException | DirectoryIteratorException e) {
             LOG.debug("transaction indexes behind {} are not sent", log, e);
         }
-        return result;
+        return new LaterTransactionIndexes(result, complete);
     }
 
     private static TreeMap<Long, Path> find(Path log, long endOffset) throws IOException {
@@ -62,7 +67,7 @@ final class LaterTransactionIndexes {
                 // Kafka's names have 20 digits; a long has 19.
                 if (digits.matches("00[0-9]{18}") && Long.parseLong(digits) > endOffset) {
                     found.put(Long.parseLong(digits), file);
-                    if (found.size() > FILES_MAX) {
+                    if (found.size() > FILES_MAX + 1) {
                         found.pollLastEntry();
                     }
                 }

@@ -61,8 +61,9 @@ final class SegmentCopy implements AutoCloseable {
             size = log.size();
             CopyStart.Builder start = CopyStart.newBuilder().setSegment(segment);
             if (config.peekLaterTxnIndexes()) {
-                start.addAllLaterTransactionIndexes(
-                    LaterTransactionIndexes.read(data.logSegment(), segment.getEndOffset()));
+                LaterTransactionIndexes later =
+                    LaterTransactionIndexes.read(data.logSegment(), segment.getEndOffset());
+                start.addAllLaterTransactionIndexes(later.files()).setLaterTransactionIndexesComplete(later.complete());
             }
             head.add(CopyRequest.newBuilder().setStart(start).build());
             addFile(IndexType.OFFSET, data.offsetIndex());

@@ -216,6 +216,7 @@ final class FakeBridge implements AutoCloseable {
         final ByteArrayOutputStream log = new ByteArrayOutputStream();
         volatile SegmentMetadata segment;
         volatile List<LaterTransactionIndex> later;
+        volatile boolean laterComplete;
         volatile String wrong;
         int passes = 1;
         int largestFrame;
@@ -229,6 +230,7 @@ final class FakeBridge implements AutoCloseable {
             if (message.hasStart()) {
                 segment = message.getStart().getSegment();
                 later = message.getStart().getLaterTransactionIndexesList();
+                laterComplete = message.getStart().getLaterTransactionIndexesComplete();
                 later.forEach(index -> check(index.getData(), index.getDataCrc32C()));
             } else if (message.hasFile()) {
                 check(message.getFile().getData(), message.getFile().getDataCrc32C());

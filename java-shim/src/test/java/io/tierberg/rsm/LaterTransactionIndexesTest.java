@@ -2,7 +2,9 @@ package io.tierberg.rsm;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.tierberg.rsm.proto.LaterTransactionIndex;
 import org.apache.kafka.server.log.remote.storage.LogSegmentData;
@@ -22,6 +24,7 @@ class LaterTransactionIndexesTest {
     @TempDir
     Path folder;
     private LogSegmentData data;
+    private boolean complete;
 
     @BeforeEach
     void files() throws IOException {
@@ -39,6 +42,7 @@ class LaterTransactionIndexesTest {
              TierbergRemoteStorageManager manager = Shim.connect(bridge.port(), settings)) {
             manager.copyLogSegmentData(Shim.segment(1), data);
             assertNull(bridge.recorded.wrong);
+            complete = bridge.recorded.laterComplete;
             return bridge.recorded.later;
         }
     }
@@ -51,6 +55,13 @@ class LaterTransactionIndexesTest {
     void nothingUnlessAskedFor() throws Exception {
         write(200, 34);
         assertEquals(List.of(), copied());
+        assertFalse(complete);
+    }
+
+    @Test
+    void noneThereIsSaidToo() throws Exception {
+        assertEquals(List.of(), peeked());
+        assertTrue(complete);
     }
 
     @Test
@@ -63,6 +74,7 @@ class LaterTransactionIndexesTest {
         Files.writeString(folder.resolve("99999999999999999999.txnindex"), "x");
         List<LaterTransactionIndex> seen = copied("peek.later.txn.indexes", "true");
         assertEquals(List.of(200L, 300L, 1_000L), peeked());
+        assertTrue(complete);
         assertArrayEquals(Shim.random(34, 200), seen.get(0).getData().toByteArray());
         assertEquals(0, seen.get(1).getData().size());
         assertArrayEquals(Shim.random(68, 1_000), seen.get(2).getData().toByteArray());
@@ -70,12 +82,18 @@ class LaterTransactionIndexesTest {
 
     @Test
     void theirNumberIsLimited() throws Exception {
-        for (int i = 0; i < 40; i++) {
+        for (int i = 0; i < LaterTransactionIndexes.FILES_MAX; i++) {
             write(200 + i, 34);
         }
-        List<Long> seen = peeked();
-        assertEquals(LaterTransactionIndexes.FILES_MAX, seen.size());
-        assertEquals(231, seen.get(31));
+        assertEquals(LaterTransactionIndexes.FILES_MAX, peeked().size());
+        assertTrue(complete);
+        for (int i = LaterTransactionIndexes.FILES_MAX; i < 40; i++) {
+            write(200 + i, 34);
+            List<Long> seen = peeked();
+            assertEquals(LaterTransactionIndexes.FILES_MAX, seen.size());
+            assertEquals(231, seen.get(31));
+            assertFalse(complete);
+        }
     }
 
     @Test
@@ -84,6 +102,7 @@ class LaterTransactionIndexesTest {
         write(201, 34);
         write(202, 34);
         assertEquals(List.of(200L, 201L), peeked());
+        assertFalse(complete);
         write(200, LaterTransactionIndexes.BYTES_MAX + 1);
         assertEquals(List.of(), peeked());
     }
@@ -95,5 +114,6 @@ class LaterTransactionIndexesTest {
         Files.createDirectories(folder.resolve("%020d.txnindex".formatted(201)).resolve("x"));
         write(202, 34);
         assertEquals(List.of(200L), peeked());
+        assertFalse(complete);
     }
 }

@@ -1,0 +1,106 @@
+"""Transactions that are decided before their marker is tiered, and the marker's word on them.
+
+With `peek.later.txn.indexes` a copy knows how most transactions that are open at its segment's end went on
+(converter/later_indexes.py); the index carries it. Where the view has no marker yet, that decides (R8). It is knowledge
+of one leader's log: an unclean election may cut the marker off, and the transaction may end otherwise then, which the
+lineage does not show when nothing above the segment had been tiered. So the state remembers every transaction that the
+frontier passed in this way until its marker is in the view. If the marker says otherwise, it is right: the partition
+goes back to the transaction's first offset, a rewind like any other (R3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from converter.types import Int64Array, UInt8Array
+from iceberg_catalog.decide import Verdict, View
+from iceberg_catalog.limits import PEEKED_MAX
+from iceberg_catalog.plan_inputs import Input
+from iceberg_catalog.plan_types import BatchKind, Peeked
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Verdicts with what was peeked, and the base offset of the first batch each peeked transaction decided."""
+
+    verdicts: UInt8Array
+    used: tuple[tuple[Peeked, int], ...] = ()
+
+
+def applied(view: View, verdicts: UInt8Array, alive: Sequence[Input]) -> Applied:
+    """Decides what only a peeked transaction can decide; `alive` are the segments of the view."""
+    waiting = np.flatnonzero(verdicts == Verdict.UNDECIDED)
+    if not len(waiting) or not any(item.segment.peeked for item in alive):
+        return Applied(verdicts)
+    # Undecided batches lie behind the last hole: what was peeked before it may be about an earlier transaction.
+    edge = int(view.base[view.stretch.searchsorted(view.stretch[-1])])
+    last_marker = _last_markers(view)
+    verdicts = verdicts.copy()
+    used: list[tuple[Peeked, int]] = []
+    for producer, first, committed in _known(alive, edge)[:PEEKED_MAX]:
+        if last_marker.get(producer, -1) > first:
+            continue
+        mine = waiting[(view.producer_id[waiting] == producer) & (view.base[waiting] >= first)]
+        if len(mine):
+            verdicts[mine] = Verdict.COMMITTED if committed else Verdict.ABORTED
+            used.append(((producer, first, committed), int(view.base[mine[0]])))
+    return Applied(verdicts, tuple(used))
+
+
+def _known(alive: Sequence[Input], edge: int) -> list[Peeked]:
+    """What wholly living segments that end at `edge` or above say; nothing where two of them differ."""
+    ends: dict[tuple[int, int], set[bool]] = {}
+    for item in alive:
+        if item.valid_end == item.segment.end + 1 and item.segment.end >= edge:
+            for producer, first, committed in item.segment.peeked:
+                ends.setdefault((producer, first), set()).add(committed)
+    return sorted((*key, committed.pop()) for key, committed in ends.items() if len(committed) == 1)
+
+
+def _last_markers(view: View) -> dict[int, int]:
+    """Offset of each producer's last marker."""
+    markers = np.flatnonzero((view.kind == BatchKind.COMMIT) | (view.kind == BatchKind.ABORT))
+    return dict(zip(view.producer_id[markers].tolist(), view.base[markers].tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """`open`: no marker yet. `wrong`: first offsets of transactions whose marker says otherwise."""
+
+    open: tuple[Peeked, ...]
+    wrong: tuple[int, ...] = ()
+
+
+def checked(peeked: Sequence[Peeked], view: View, *, follows: bool) -> Checked:
+    """Compares what the frontier has passed with the markers above it.
+
+    Behind a hole no marker can be told from another transaction's: those are let go.
+
+    Args:
+        peeked: of the recorded state.
+        view: the living log from the frontier on.
+        follows: it begins at the frontier, without a hole.
+    """
+    if not peeked or not len(view.base):
+        return Checked(tuple(peeked))
+    if not follows:
+        return Checked(())
+    near = view.stretch == view.stretch[0]
+    markers = np.flatnonzero(near & ((view.kind == BatchKind.COMMIT) | (view.kind == BatchKind.ABORT)))
+    whole = bool(near.all())
+    still: list[Peeked] = []
+    wrong: list[int] = []
+    for producer, first, committed in peeked:
+        marker = _first(markers[view.producer_id[markers] == producer])
+        if marker is None:
+            still += [(producer, first, committed)] if whole else []
+        elif (view.kind[marker] == BatchKind.COMMIT) != committed:
+            wrong.append(first)
+    return Checked(tuple(still), tuple(wrong))
+
+
+def _first(places: Int64Array) -> int | None:
+    return int(places[0]) if len(places) else None
