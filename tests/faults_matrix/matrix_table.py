@@ -37,7 +37,9 @@ def lines(results: Mapping[Case, Result]) -> Sequence[str]:
     width = max((len(point) for point in shown), default=0)
     found = [f"{'step':<10}{'point':<{width + 2}}" + "".join(f"{victim:<14}" for victim in VICTIMS)]
     for point in shown:
-        cells = [str(results.get(Case(point, victim), "-")) for victim in VICTIMS]
-        found.append(f"{POINTS[point].step:<10}{point:<{width + 2}}" + "".join(f"{cell:<14}" for cell in cells))
+        step = POINTS[point].step + ("*" if Case(point, "bridge").scenario.by_command else "")
+        cells = [f"{results.get(Case(point, victim), '-')!s:<14}" for victim in VICTIMS]
+        found.append(f"{step:<10}{point:<{width + 2}}{''.join(cells)}")
+    found.append("* a command reaches the point and is killed in place of the bridge")
     passed = sum(result.outcome == "passed" for result in results.values())
     return [*(line.rstrip() for line in found), f"{passed} passed, {len(results) - passed} failed"]

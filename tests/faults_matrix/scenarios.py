@@ -34,6 +34,11 @@ class Scenario:
     hit: int = 1
 
     @property
+    def by_command(self) -> bool:
+        """Whether a command reaches the point: it is killed in place of the bridge."""
+        return False
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         """Of the bridge, beside those of all cases."""
         return {}

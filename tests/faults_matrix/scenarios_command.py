@@ -15,7 +15,15 @@ _LONG_AGO_S = 3 * 3600
 _MANIFEST = "left-by-a-crash-m0.avro"
 
 
-class Maintaining(Prepared):
+class ByCommand(Prepared):
+    """A command does it, on a topic that is tiered and published."""
+
+    @property
+    def by_command(self) -> bool:
+        return True
+
+
+class Maintaining(ByCommand):
     """`tierberg maintain` on a topic in whose folders a crash of hours ago left a data file and a manifest."""
 
     def prepare(self, run: CaseRun) -> None:
@@ -42,7 +50,7 @@ class Maintaining(Prepared):
         assert _MANIFEST not in ground.metadata_names(run.topic), "the left manifest is still there"
 
 
-class Undeleting(Prepared):
+class Undeleting(ByCommand):
     """`tierberg undelete` after Kafka has deleted the first segments: their rows come back."""
 
     @property
@@ -87,7 +95,7 @@ class Undoing(Undeleting):
         run.wait_tombstones()
 
 
-class Dropping(Prepared):
+class Dropping(ByCommand):
     """`tierberg table drop` of a deleted topic's table; then the topic is made again and has its own rows only."""
 
     def prepare(self, run: CaseRun) -> None:

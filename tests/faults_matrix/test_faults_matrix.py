@@ -18,6 +18,7 @@ def test_a_kill_at_a_point(world: World, case: Case) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.smoke
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", SAMPLE, ids=str)
 def test_the_sample(small_world: World, case: Case) -> None:
