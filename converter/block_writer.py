@@ -51,10 +51,14 @@ class BlockWriter:
                 self._close()
             start, used = end, upto
 
-    def finish(self, pages: PageTable | None) -> tuple[BlockTable, list[bytes]]:
-        """The block array (places not yet known) and each block's bytes."""
+    def end_block(self) -> None:
+        """Close the block that is being filled, whatever it holds."""
         if self._pending:
             self._close()
+
+    def finish(self, pages: PageTable | None) -> tuple[BlockTable, list[bytes]]:
+        """The block array (places not yet known) and each block's bytes."""
+        self.end_block()
         empty: BlockTable = np.empty(0, dtype=BLOCK_DTYPE)
         table = np.concatenate(self._entries) if self._entries else empty
         for number in range(len(table)):

@@ -128,11 +128,16 @@ def decode_directory(head: Buffer) -> Directory:
     blocks.flags.writeable = False
     try:
         parsed = json.loads(bytes(view[HEADER_SIZE : HEADER_SIZE + json_size]))
-        return directory_from_json(parsed, blocks=blocks, directory_size=size, total_size=total_size)
+        return directory_from_json(parsed, blocks=blocks, directory_size=size, total_size=total_size, checksum=crc)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SegmentError(
             "corrupt_object", f"index directory is malformed: {error!r}", position=HEADER_SIZE
         ) from error
+
+
+def header_checksum(head: Buffer) -> int | None:
+    """The checksum in an index object's first HEADER_SIZE bytes (`Directory.checksum`); None when they are cut."""
+    return _CRC.unpack_from(head, HEADER_SIZE - _CRC.size)[0] if len(head) >= HEADER_SIZE else None
 
 
 def section_bytes(section: Section, data: Buffer) -> bytes:

@@ -43,7 +43,9 @@ def directory_to_json(directory: Directory) -> dict[str, Any]:
     }
 
 
-def directory_from_json(text: Json, *, blocks: BlockTable, directory_size: int, total_size: int) -> Directory:
+def directory_from_json(
+    text: Json, *, blocks: BlockTable, directory_size: int, total_size: int, checksum: int
+) -> Directory:
     """The inverse; sections become absolute. Raises ValueError, KeyError, TypeError or AttributeError."""
 
     def section(entry: Json) -> Section:
@@ -69,6 +71,7 @@ def directory_from_json(text: Json, *, blocks: BlockTable, directory_size: int, 
         tail=None if text["tail"] is None else StoredObject(**text["tail"]),
         tail_footer=None if text["tail_footer"] is None else section(text["tail_footer"]),
         tail_footer_raw_size=int(text["tail_footer_raw_size"]),
+        checksum=checksum,
     )
 
 

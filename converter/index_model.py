@@ -140,7 +140,11 @@ class Directory:
     is None with `data`. `tail` holds the rows from the first one on whose transaction is open at the segment's end;
     None when there is no such row, or none before it. Page offsets go on from one file to the next: what lies at
     data.size or above lies in the tail. `files` holds Kafka's own indexes byte for byte, and under OFFSET our own
-    sparse one; TRANSACTION is missing when the segment had none.
+    sparse one; TRANSACTION is missing when the segment had none. `checksum` is the header's: it differs between two
+    versions of one segment's index.
+
+    A segment whose data files were merged with others' names the merged file, and has no footer: that file's is not its
+    own.
     """
 
     metadata: SegmentMetadata
@@ -158,6 +162,7 @@ class Directory:
     tail: StoredObject | None = None
     tail_footer: Section | None = None
     tail_footer_raw_size: int = 0
+    checksum: int = 0
 
     @property
     def data_files(self) -> tuple[StoredObject, ...]:
@@ -168,6 +173,11 @@ class Directory:
     def data_size(self) -> int:
         """Bytes of the data file and its tail."""
         return sum(stored.size for stored in self.data_files)
+
+    @property
+    def merged(self) -> bool:
+        """Whether the data file holds rows of other segments too."""
+        return self.data is not None and self.footer is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,6 +98,13 @@ class Outcome:
     error: Exception | None = None
 
 
+def recorded_as_of(head: Head) -> int:
+    """Up to when the head says the table is current, milliseconds since the epoch; 0 when it does not say."""
+    current = head.table.current_snapshot()
+    summary = current.summary.additional_properties if current is not None and current.summary is not None else {}
+    return int(summary.get(AS_OF, 0))
+
+
 def commit(
     catalog: Catalog,
     head: Head,

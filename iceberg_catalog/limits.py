@@ -22,6 +22,8 @@ RELOAD_ATTEMPTS_MAX: Final = 3
 RELOAD_PAUSE_MS: Final = 200
 #: Open transactions of one partition that may be decided before their marker is tiered; the others wait for it.
 PEEKED_MAX: Final = 1000
+#: Leader-epoch runs in the key of a merged file; keys are limited to 1,024 bytes.
+MERGED_RUNS_MAX: Final = 8
 #: Recorded state of one table: 100,000 partitions with long lineages stay below it.
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Characters of `tierberg.gaps` and of `tierberg.lost` in one snapshot's summary: with all kept snapshots, three of a

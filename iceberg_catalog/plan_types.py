@@ -82,12 +82,16 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class FileRef:
-    """A segment's own data file or its tail: first and last offset of its rows, and how many there are (> 0)."""
+    """A segment's data file or its tail: first and last offset of its rows, and how many there are (> 0).
+
+    shared: it was merged with others' and holds their rows too, so it is never added as this segment's own.
+    """
 
     first: int
     last: int
     runs: Runs
     rows: int
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from converter.columns import OFFSET, row_schema
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
-from converter.types import ValueFormat
+from converter.types import Int64Array, PageTable, ValueFormat
 from iceberg_catalog import failpoints
 from iceberg_catalog.plan_types import Runs
 from iceberg_catalog.schema import expected_field_ids
@@ -42,6 +42,20 @@ class DerivedFile:
     key: str
     size: int
     footer: pq.FileMetaData
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedRows:
+    """A file written from others: its size in bytes, CRC32C, Parquet metadata and page table.
+
+    left_out: rows of the others that lie in no cut.
+    """
+
+    size: int
+    crc32c: int
+    footer: pq.FileMetaData
+    pages: PageTable
+    left_out: int
 
 
 class ObjectFile(io.RawIOBase):
@@ -112,28 +126,49 @@ def write_derived(
         f"{DATA_ROOT}{topic_id.hex()}/{partition}/{first:020d}-{last:020d}-{text}"
         f"-d{head_snapshot or 0}-{new_attempt_id().hex()}.parquet"
     )
+    written = copy_rows(store, key, cuts, value_format)
+    if written is None:
+        return None
+    failpoints.hit("derived-written", key)
+    return DerivedFile(key, written.size, written.footer)
+
+
+def copy_rows(
+    store: ObjectStore,
+    key: str,
+    cuts: Sequence[Cut],
+    value_format: ValueFormat,
+    offsets: list[Int64Array] | None = None,
+) -> CopiedRows | None:
+    """Writes the rows of all cuts, which ascend and do not overlap, into one file; None when there are none.
+
+    offsets: receives those of the rows, in their order.
+    """
     schema = row_schema(value_format, expected_field_ids(value_format))
+    total = 0
     with store.open_upload(key) as upload:
         file = RowFile(schema, cast(BinaryIO, upload))
         try:
             for cut in cuts:
-                for batch in _rows(store, cut, schema):
+                source = pq.ParquetFile(ObjectFile(store, cut.data_key))
+                total += source.metadata.num_rows
+                for batch in _rows(source, cut, schema):
                     file.add(batch)
-            file.close()
+                    if offsets is not None:
+                        offsets.append(batch.column(schema.get_field_index(OFFSET)).to_numpy())
+            pages = file.close()
         except BaseException:
             file.abort()
             raise
-        if not file.rows:
+        if pages is None:
             return None
         failpoints.hit("derived-complete", key)
         upload.commit()
-    failpoints.hit("derived-written", key)
-    return DerivedFile(key, file.size, footer_metadata(file.footer))
+    return CopiedRows(file.size, file.crc32c, footer_metadata(file.footer), pages, total - file.rows)
 
 
-def _rows(store: ObjectStore, cut: Cut, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _rows(source: pq.ParquetFile, cut: Cut, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The cut's rows, one row group in memory at a time; groups outside the offsets are not read."""
-    source = pq.ParquetFile(ObjectFile(store, cut.data_key))
     column = source.schema_arrow.get_field_index(OFFSET)
     for number in range(source.num_row_groups):
         statistics = source.metadata.row_group(number).column(column).statistics

@@ -1,5 +1,8 @@
 """Fetches on the event loop: directory → block → chunk, each cached, then frames.
 
+A merge writes a segment's index anew while it is being read. What was cached before then leads to places that are other
+bytes now, or nothing: the fetch starts from the new index. Batches, blocks and chunks are the same in both.
+
 A consumer's fetch reads about 1 MiB and hangs up; Kafka comes back after 500 ms at the latest, for the same position or
 the next. So whatever was begun is finished and kept, and a reader that goes forward finds the next chunks on their way,
 across the segment's end too.
@@ -24,12 +27,13 @@ from converter.replay import find_batch, find_block
 from converter.types import IndexType, SegmentMetadata
 from rsm_bridge.byte_cache import ByteCache
 from rsm_bridge.chunks import ChunkPlan, cut, split
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.layout import index_key, index_prefix, parse_index_key
 from rsm_bridge.limits import (
     DIRECTORY_FRESH_SECONDS,
     FETCH_FRAME_BYTES,
     INDEX_HEAD_BYTES,
+    INDEX_RENEWALS_MAX,
     MIB,
     READ_AHEAD_CHUNKS,
 )
@@ -132,29 +136,69 @@ class Fetcher:
 
         found = await self._segments.get(key, load)
         if time.monotonic() - found.checked > DIRECTORY_FRESH_SECONDS:
+            directory = found.directory
             try:
-                await self._read(lambda: self._reader.check_live(segment))
+                current = await self._read(lambda: self._reader.is_current(directory))
             except BridgeError as error:
                 if error.kind == "segment_deleted":
                     self.forget(segment.segment_id)
                 raise
+            if not current:
+                self._forget_directories(segment.segment_id)
+                found = await self._segments.get(key, load)
             found.checked = time.monotonic()
         return found.directory
 
+    def _forget_directories(self, segment_id: bytes) -> None:
+        self._segments.drop(lambda key: isinstance(key, tuple) and key[0] == segment_id and isinstance(key[1], bytes))
+
+    async def _renewing(self, directory: Directory, work: Callable[[Directory], Awaitable[T]]) -> T:
+        """Does `work`, again with what has taken the directory's place when it fails for that."""
+        for _ in range(INDEX_RENEWALS_MAX):
+            try:
+                return await work(directory)
+            except (BridgeError, SegmentError) as error:
+                if not isinstance(error, ObjectNotFoundError) and error.kind != "corrupt_object":
+                    raise
+                directory = await self._successor_of(directory, error)
+        return await work(directory)
+
+    async def _successor_of(self, directory: Directory, error: BridgeError | SegmentError) -> Directory:
+        """The directory that a merge wrote after this one; raises `error` when none did."""
+        metadata = directory.metadata
+
+        async def load() -> OpenSegment:
+            key, size = str(index_key(metadata)), directory.directory_size
+            found = await self._read(lambda: self._reader.directory_at(key, size))
+            if found.checksum == directory.checksum or found.attempt_id != directory.attempt_id:
+                raise error
+            return OpenSegment(found, time.monotonic())
+
+        renewed = await self._segments.get((metadata.segment_id, directory.checksum), load)
+        self._forget_directories(metadata.segment_id)
+        return renewed.directory
+
     async def index_file(self, segment: SegmentMetadata, kind: IndexType) -> bytes:
         """One index file, whole. Raises BridgeError `not_found` when there is none."""
-        directory = await self.directory(segment)
-        return await self._read(lambda: self._reader.index_file(directory, kind))
+
+        async def read(directory: Directory) -> bytes:
+            return await self._read(lambda: self._reader.index_file(directory, kind))
+
+        return await self._renewing(await self.directory(segment), read)
 
     async def _block(self, directory: Directory, number: int) -> OpenBlock:
-        async def load() -> OpenBlock:
-            block = await self._read(lambda: self._reader.block(directory, number))
+        async def read(current: Directory) -> OpenBlock:
+            block = await self._read(lambda: self._reader.block(current, number))
             return OpenBlock(block, cut(block))
 
-        return await self._blocks.get((directory.metadata.segment_id, number), load)
+        key = (directory.metadata.segment_id, number, directory.checksum)
+        return await self._blocks.get(key, lambda: self._renewing(directory, read))
 
     async def _load(self, directory: Directory, block: int, chunks: range, errand: Errand) -> list[memoryview]:
         """Neighbouring chunks of one block, read and decoded in one go."""
+        return await self._renewing(directory, lambda current: self._load_from(current, block, chunks, errand))
+
+    async def _load_from(self, directory: Directory, block: int, chunks: range, errand: Errand) -> list[memoryview]:
         opened = await self._block(directory, block)
         starts = [opened.plan.starts[chunk] for chunk in (*chunks, chunks.stop)]
         first = opened.block.first_batch

@@ -6,7 +6,7 @@ A live segment is read from its index, a deleted one from the index inside its t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -32,7 +32,8 @@ from converter.types import (
 )
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs, Segment, SegmentState
-from rsm_bridge.layout import IndexKey
+from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.tombstone import MAGIC as TOMBSTONE_MAGIC
@@ -64,6 +65,7 @@ class KnownSegment:
     """One index key. `segment` is None for a tombstone that replaced no index: then nothing was ever stored.
 
     `data`, `tail`, `kept`: what the segment stored beside its index (converter.index_model.Directory).
+    withheld: it is stored verbatim and has no rows, which `tierberg requeue` may change.
     """
 
     key: IndexKey
@@ -76,14 +78,25 @@ class KnownSegment:
     deletion: Deletion | None
     counts: SegmentCounts | None = None
     tail: StoredObject | None = None
+    withheld: bool = False
 
     @property
     def live(self) -> bool:
         """No delete is known."""
         return self.deletion is None
 
+    @property
+    def rows(self) -> int:
+        """Rows of the segment in the data files its index names."""
+        return 0 if self.segment is None else sum(file.rows for file in self.segment.files)
+
+    @property
+    def shares(self) -> bool:
+        """Whether its data file was merged: other segments' indexes name it too."""
+        return self.segment is not None and self.segment.main is not None and self.segment.main.shared
+
     def objects(self) -> list[str]:
-        """Keys of what the segment stored beside its index."""
+        """Keys of the objects its index names."""
         return [stored.key for stored in (self.data, self.tail, self.kept) if stored is not None]
 
     def data_files(self) -> list[StoredObject]:
@@ -99,6 +112,11 @@ class KnownSegment:
         if self.tail is not None and last >= border:
             found.append((self.tail, max(first, border), last))
         return found
+
+    def own_objects(self) -> list[StoredObject]:
+        """Those of them that no other index names."""
+        files = [] if self.shares else self.data_files()
+        return [*files, *([] if self.kept is None else [self.kept])]
 
 
 def read_known(store: ObjectStore, key: IndexKey, listed: ListedObject) -> KnownSegment:
@@ -119,6 +137,30 @@ def read_known(store: ObjectStore, key: IndexKey, listed: ListedObject) -> Known
         return store.get_range(listed.key, start, length)
 
     return _from_index(key, listed, read, lambda start, length: store.get_range(listed.key, start, length))
+
+
+def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
+    """Every index and tombstone of a topic id.
+
+    Raises:
+        BridgeError, SegmentError: one is damaged, or the store is away.
+    """
+    found: list[KnownSegment] = []
+    for listed in store.list_after(index_prefix(topic_id)):
+        key = parse_index_key(listed.key)
+        if key is None:
+            continue
+        try:
+            found.append(read_known(store, key, listed))
+        except ObjectNotFoundError:
+            continue  # reclaimed between listing and reading
+    return found
+
+
+def owner_of(segments: Sequence[KnownSegment]) -> tuple[Owner, ValueFormat]:
+    """Whose table it is, and its value format: a segment with an index says so best."""
+    best = max(segments, key=lambda known: (known.segment is not None, known.data is not None))
+    return best.owner, best.value_format
 
 
 def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) -> pq.FileMetaData:
@@ -178,12 +220,17 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         None,
         counts,
         directory.tail,
+        withheld=summary.verbatim and directory.data is None,
     )
 
 
 def _file(directory: Directory, read: ReadRange, *, tail: bool) -> FileRef:
+    runs = _runs(directory.summary.leader_epochs)
+    if directory.merged:
+        metadata = directory.metadata
+        return FileRef(metadata.start_offset, metadata.end_offset, runs, directory.summary.rows, shared=True)
     footer = _footer(directory, read, tail=tail)
-    return FileRef(*_row_offsets(footer), _runs(directory.summary.leader_epochs), footer.num_rows)
+    return FileRef(*_row_offsets(footer), runs, footer.num_rows)
 
 
 def _footer(directory: Directory, read: ReadRange, *, tail: bool) -> pq.FileMetaData:

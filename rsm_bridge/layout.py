@@ -22,7 +22,7 @@ UNDELETE_ROOT = "undelete/"
 DROP_ROOT = "drop/"
 
 _INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/(\d{1,10})/(\d{20})-(\d{20})-([0-9a-f]{32})")
-_STORED = re.compile(r"(?:data|kept)/[0-9a-f]{32}/\d{1,10}/\d{20}-\d{20}-[^/]*[0-9a-f]{32}\.(?:parquet|kept)")
+_STORED = re.compile(r"(?:data|kept)/[0-9a-f]{32}/(\d{1,10})/(\d{20})-(\d{20})-[^/]*[0-9a-f]{32}\.(?:parquet|kept)")
 _DERIVED = re.compile(r".*-d(-?\d+)-[0-9a-f]{32}\.parquet")
 _RUNS_SHOWN_MAX = 8
 
@@ -117,6 +117,12 @@ def tail_key(segment: SegmentMetadata, attempt: bytes) -> str:
 def is_stored_object(key: str) -> bool:
     """Whether the key is one that a copy or a publisher gives to a data file or to kept bytes."""
     return _STORED.fullmatch(key) is not None
+
+
+def stored_range(key: str) -> tuple[int, int, int] | None:
+    """Partition, first and last offset in the key of a data file or of kept bytes; None for a key of another form."""
+    match = _STORED.fullmatch(key)
+    return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
 def derived_head(path: str) -> int | None:

@@ -1,4 +1,4 @@
-"""One maintenance pass over one topic id and its table: old snapshots expire, leftovers go.
+"""One maintenance pass over one topic id and its table: old snapshots expire, leftovers go, small files are merged.
 
 The order matters: objects are listed, then the table is loaded, then indexes are listed; see sweep.py.
 """
@@ -6,7 +6,7 @@ The order matters: objects are listed, then the table is loaded, then indexes ar
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
@@ -16,18 +16,18 @@ from iceberg_catalog.expire import expire
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.metadata_files import delete_metadata
 from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.retained import RetainedFiles
-from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import find_table, owned_tables
 from rsm_bridge.errors import ObjectNotFoundError
-from rsm_bridge.known_segments import KnownSegment, read_known
+from rsm_bridge.known_segments import read_known, read_segments
 from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.merge import Merger
 from rsm_bridge.publish_table import RunResult
-from rsm_bridge.store import ObjectStore
-from rsm_bridge.sweep import Sweeper
+from rsm_bridge.state_objects import recorded_parts
+from rsm_bridge.store import ListedObject, ObjectStore
+from rsm_bridge.sweep import Leftovers, Sweeper
 from rsm_bridge.undelete_record import delete_passed
 
 
@@ -35,7 +35,8 @@ from rsm_bridge.undelete_record import delete_passed
 class TableMaintenance:
     """Passes over one topic id. Remembers what it read of immutable objects; one thread at a time.
 
-    grace: `reclaim_grace`, seconds. owner: whose table, None while nobody knows: the pass finds it out.
+    grace: `reclaim_grace`, seconds. owner: whose table, None while nobody knows: the pass finds it out. merger: None:
+    small files stay as they are.
     """
 
     store: ObjectStore
@@ -43,6 +44,7 @@ class TableMaintenance:
     topic_id: bytes
     namespace: str
     grace: float
+    merger: Merger | None = None
     owner: Owner | None = None
     clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
     _live: LiveFiles = field(default_factory=LiveFiles)
@@ -61,13 +63,19 @@ class TableMaintenance:
         stored = self._sweeper.stored()
         head = self.head()
         if head is not None:
-            self._expire(head, tally, dry_run=dry_run)
+            self._expire(head, self._old(head), tally, dry_run=dry_run)
             if not dry_run:
                 delete_passed(self.store, self.topic_id, recorded_parts(self.store, head))
         left = self._sweeper.look(stored, head, self.clock_ms())
         left.count(tally)
-        if dry_run:
-            return
+        if not dry_run:
+            self._remove(left, head)
+        if left.snapshots and (head := self.head()) is not None:
+            self._expire(head, left.snapshots, tally, dry_run=dry_run)
+        if self.merger is not None:
+            self._merge(self.merger, stored, tally, dry_run=dry_run)
+
+    def _remove(self, left: Leftovers, head: Head | None) -> None:
         if left.objects:
             failpoints.hit("sweep-objects", self.topic_id.hex())
         self.store.delete_many([listed.key for _, listed in left.objects])
@@ -75,22 +83,39 @@ class TableMaintenance:
             failpoints.hit("sweep-metadata", self.topic_id.hex())
             delete_metadata(head.table, list(left.metadata))
 
+    def _merge(self, merger: Merger, stored: Sequence[ListedObject], tally: Tally, *, dry_run: bool) -> None:
+        """Merges last, on a head of its own: expiry may have written another, and segments are read only if need be."""
+        head = self.head()
+        if head is None or len(head.files) < merger.limits.files_min:
+            return
+        states = recorded_parts(self.store, head)
+        segments = read_segments(self.store, self.topic_id)
+        planned = merger.planned(head, stored, segments, states, self.clock_ms())
+        if not dry_run:
+            merger.run(self._live, head, planned, segments, tally)
+            return
+        tally.merged += sum(len(merge.files) for _, merge in planned)
+        tally.merged_into += len(planned)
+
     def head(self) -> Head | None:
         """The table's head; None while there is no table."""
         self.owner = self.owner or find_owner(self.store, self.catalog, self.topic_id, self.namespace)
         table = None if self.owner is None else find_table(self.catalog, self.owner, namespace=self.namespace)
         return None if table is None else self._live.read(table)
 
-    def _expire(self, head: Head, tally: Tally, *, dry_run: bool) -> None:
-        """Snapshots that were replaced long ago. What only they named goes in the next pass."""
+    def _old(self, head: Head) -> list[int]:
+        """Snapshots that were replaced long ago."""
         before_ms = self.clock_ms() - SNAPSHOT_AGE_SECONDS_MAX * 1000
-        old = [
+        return [
             item.snapshot_id
             for item in self._retained.read(head).snapshots
             if item.replaced_ms is not None and item.replaced_ms < before_ms
         ]
-        if old and (dry_run or expire(self.catalog, head, old) is not None):
-            tally.objects["snapshot"] += len(old)
+
+    def _expire(self, head: Head, snapshots: Collection[int], tally: Tally, *, dry_run: bool) -> None:
+        """What only they named goes in the next pass."""
+        if snapshots and (dry_run or expire(self.catalog, head, list(snapshots)) is not None):
+            tally.objects["snapshot"] += len(snapshots)
 
 
 def observe(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> RunResult:
@@ -104,33 +129,6 @@ def observe(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: st
     head = None if table is None else LiveFiles().read(table)
     states = {} if head is None else recorded_parts(store, head)
     return RunResult(head, states, read_segments(store, topic_id))
-
-
-def recorded_parts(store: ObjectStore, head: Head) -> dict[int, PartState]:
-    """The state recorded with a head, by partition.
-
-    Raises:
-        BridgeError, CatalogError: it cannot be read.
-    """
-    return {} if head.state is None else decode_state(store.read(head.state.key).data, head.state.sha256)
-
-
-def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
-    """Every index and tombstone of a topic id.
-
-    Raises:
-        BridgeError, SegmentError: one is damaged, or the store is away.
-    """
-    found: list[KnownSegment] = []
-    for listed in store.list_after(index_prefix(topic_id)):
-        key = parse_index_key(listed.key)
-        if key is None:
-            continue
-        try:
-            found.append(read_known(store, key, listed))
-        except ObjectNotFoundError:
-            continue  # reclaimed between listing and reading
-    return found
 
 
 def topic_ids(store: ObjectStore) -> list[bytes]:

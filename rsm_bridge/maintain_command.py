@@ -18,8 +18,9 @@ from rsm_bridge.layout import index_prefix, parse_index_key
 from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.limits import LEASE_SECONDS
 from rsm_bridge.local_store import FolderLock
-from rsm_bridge.maintain import TableMaintenance, find_owner, observe, topic_ids
+from rsm_bridge.maintain import find_owner, observe, topic_ids
 from rsm_bridge.maintain_drop import drop_table
+from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_service import holder_name
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.open_store import open_store
@@ -92,8 +93,7 @@ def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool)
     graces = Graces(place.settings.reclaim_grace, place.settings.mass_delete_grace)
     reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run)
     reclaimer.reclaim(observe(place.store, place.catalog, topic_id, place.namespace), tally)
-    maintenance = TableMaintenance(place.store, place.catalog, topic_id, place.namespace, graces.reclaim)
-    maintenance.run(tally, dry_run=dry_run)
+    open_maintenance(place.settings, place.store, place.catalog, topic_id).run(tally, dry_run=dry_run)
 
 
 @contextlib.contextmanager

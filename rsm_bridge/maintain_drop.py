@@ -20,8 +20,8 @@ from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import owned_tables, stamped_owner
 from rsm_bridge.drop_record import DropRecord, unfinished
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import read_segments
 from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, LEASE_ROOT, UNDELETE_ROOT, is_stored_object, state_prefix
-from rsm_bridge.maintain import read_segments
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.store import ObjectStore
 

@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from rsm_bridge.layout import LEASE_ROOT, UNDELETE_ROOT
 from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.maintain import TableMaintenance, topic_ids
+from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.niceness import be_nice
@@ -99,14 +100,12 @@ class Maintainer:
                 topic.maintenance.run(tally)
         finally:
             self.metrics.reclaimed(tally)
-        if any(tally.objects.values()):
-            self.log.info("maintained", topic_id=topic_id.hex(), **{str(k): n for k, n in tally.objects.items()})
+        done = {str(kind): count for kind, count in tally.objects.items()} | {"merged": tally.merged}
+        if any(done.values()):
+            self.log.info("maintained", topic_id=topic_id.hex(), **done)
 
     def _open(self, topic_id: bytes) -> _Topic:
-        settings = self.settings
-        maintenance = TableMaintenance(
-            self.store, self.catalog(), topic_id, settings.catalog.namespace, settings.reclaim_grace
-        )
+        maintenance = open_maintenance(self.settings, self.store, self.catalog(), topic_id, self._stop.is_set)
         return _Topic(maintenance, Lease(self.store, lease_key(topic_id.hex()), holder_name()))
 
 

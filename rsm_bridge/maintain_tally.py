@@ -23,11 +23,16 @@ KINDS: Mapping[Kind, str] = {
 
 @dataclass(slots=True)
 class Tally:
-    """Objects and bytes by kind; `snapshot` counts snapshots and has no bytes. `waiting`: seen, but not due yet."""
+    """Objects and bytes by kind; `snapshot` counts snapshots and has no bytes.
+
+    waiting: seen, but not due yet. merged, merged_into: small files of the table, and what they became.
+    """
 
     objects: Counter[Kind] = field(default_factory=Counter)
     bytes: Counter[Kind] = field(default_factory=Counter)
     waiting: int = 0
+    merged: int = 0
+    merged_into: int = 0
 
     def add(self, kind: Kind, size: int) -> None:
         """One object of `size` bytes."""
@@ -41,6 +46,8 @@ class Tally:
             for kind in KINDS
             if self.objects[kind]
         ]
+        if self.merged:
+            lines.append(f"  small files merged: {self.merged} into {self.merged_into}")
         if self.waiting:
             lines.append(f"  not due yet: {self.waiting} objects")
         return lines or ["  nothing to do"]

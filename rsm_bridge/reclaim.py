@@ -244,12 +244,11 @@ class Reclaimer:
         for known in tombstones:
             if not self.dry_run and known.segment is not None and not self._mark(known.listed.key):
                 continue
-            objects.extend(known.objects())
+            # A merged file has rows of other segments: it goes by the sweep, when nobody names it any more.
+            objects.extend(stored.key for stored in known.own_objects())
             stones.append(known.listed.key)
-            for stored in known.data_files():
-                tally.add("data", stored.size)
-            if known.kept is not None:
-                tally.add("kept", known.kept.size)
+            for stored in known.own_objects():
+                tally.add("kept" if stored is known.kept else "data", stored.size)
             tally.add("tombstone", known.listed.size)
         if not self.dry_run:
             if stones:

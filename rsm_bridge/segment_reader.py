@@ -11,7 +11,14 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from converter.errors import SegmentError
-from converter.index import HEADER_SIZE, block_section, decode_block, decode_directory, section_bytes
+from converter.index import (
+    HEADER_SIZE,
+    block_section,
+    decode_block,
+    decode_directory,
+    header_checksum,
+    section_bytes,
+)
 from converter.index_model import Block, Directory, StoredObject
 from converter.pages import ByteRange
 from converter.replay import ReadPlan, plan_read, replay
@@ -87,12 +94,18 @@ class SegmentReader:
         self._heads.keep(directory, head)
         return directory
 
-    def check_live(self, segment: SegmentMetadata) -> None:
-        """Raises BridgeError `segment_deleted` when a tombstone has taken the index's place."""
+    def is_current(self, directory: Directory) -> bool:
+        """Whether the index in the store still is the one the directory was read from; a merge writes another.
+
+        Raises:
+            BridgeError: `segment_deleted` when a tombstone has taken its place.
+        """
         try:
-            self._refuse_tombstone(self.store.head_bytes(str(index_key(segment)), HEADER_SIZE))
+            head = self.store.head_bytes(str(index_key(directory.metadata)), HEADER_SIZE)
         except ObjectNotFoundError:
             raise BridgeError("segment_deleted", "the segment was deleted and reclaimed") from None
+        self._refuse_tombstone(head)
+        return header_checksum(head) == directory.checksum
 
     @staticmethod
     def _refuse_tombstone(head: memoryview) -> None:

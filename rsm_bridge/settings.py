@@ -183,6 +183,37 @@ class LimitSettings(_Section):
     )
 
 
+class MergeSettings(_Section):
+    """Small data files of a table become larger ones when it is maintained. The defaults leave busy topics alone."""
+
+    small_mib: Annotated[int, Field(ge=0, le=1024)] = Field(
+        default=16, description="A data file below it is small. `0`: nothing is merged."
+    )
+    target_mib: Annotated[int, Field(ge=1, le=4096)] = Field(
+        default=128, description="A merged file has at most so many MiB."
+    )
+    files_min: Annotated[int, Field(ge=3, le=10_000)] = Field(
+        default=16, description="Fewer small files beside each other are left alone."
+    )
+    files_max: Annotated[int, Field(ge=3, le=10_000)] = Field(
+        default=1000,
+        description="Files that one merge joins at most; each costs its segment's index a new version.",
+    )
+    age: Seconds = Field(default=3600.0, ge=0, description="A younger file is left alone.")
+    span: Seconds = Field(
+        default=86400.0,
+        ge=0,
+        description="Record time that one merged file may hold: its rows leave by retention when the newest of them "
+        "does. Not looked at where `table_retention` is `keep`.",
+    )
+
+    @model_validator(mode="after")
+    def _target_holds_small_files(self) -> MergeSettings:
+        if self.target_mib < self.small_mib or self.files_max < self.files_min:
+            raise ValueError("target_mib is not below small_mib, and files_max not below files_min")
+        return self
+
+
 class KafkaSettings(_Section):
     """The brokers, for `tierberg status` alone: the bridge itself never calls them."""
 
@@ -251,6 +282,7 @@ class Settings(_Section):
     store: StoreSettings | None = Field(default=None, description="The object store.")
     catalog: CatalogSettings = Field(default=CatalogSettings(), description="The Iceberg catalog.")
     kafka: KafkaSettings = Field(default=KafkaSettings(), description="The brokers, for `tierberg status` alone.")
+    merge: MergeSettings = Field(default=MergeSettings(), description="Merging of small data files.")
     limits: LimitSettings = Field(default=LimitSettings(), description="What the process may use.")
     reclaim_grace: Seconds = Field(
         default=600.0,

@@ -15,13 +15,22 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 
 from iceberg_catalog import failpoints
-from iceberg_catalog.livefiles import recorded_states
+from iceberg_catalog.livefiles import Head, recorded_states
 from iceberg_catalog.plan_types import PartState
-from iceberg_catalog.state import StateRef, encode_state
+from iceberg_catalog.state import StateRef, decode_state, encode_state
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import state_key, state_prefix
 from rsm_bridge.limits import STATE_SWEEP_COMMITS
 from rsm_bridge.store import ObjectStore
+
+
+def recorded_parts(store: ObjectStore, head: Head) -> dict[int, PartState]:
+    """The state recorded with a head, by partition.
+
+    Raises:
+        BridgeError, CatalogError: it cannot be read.
+    """
+    return {} if head.state is None else decode_state(store.read(head.state.key).data, head.state.sha256)
 
 
 @dataclass(slots=True)

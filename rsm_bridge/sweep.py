@@ -5,6 +5,7 @@ What may go, and why nothing can name it any more (publish rule R13):
 | object | goes when |
 |---|---|
 | data file, kept bytes | no index or tombstone names it, and it is older than any copy can be: after its deadline a bridge puts no index, so none will come. The objects are listed first, the indexes after |
+| a segment's own data file, after a merge | the same, and the merged file that the segment's index names instead is or was in the table: no plan made before the pointer was swapped can land any more |
 | derived data file | the head it was planned on, which is in its key, is not the head: its commit cannot land any more |
 | state object | it is older than the head's commit: its own commit was planned on an earlier head |
 | manifest, metadata.json | the same, and older than any copy can be: engines write here too |
@@ -16,7 +17,7 @@ Unfinished multipart uploads cannot be seen here; a rule of the bucket ends them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from iceberg_catalog.livefiles import Head, recorded_states
@@ -32,6 +33,7 @@ from rsm_bridge.layout import (
     is_stored_object,
     parse_index_key,
     state_prefix,
+    stored_range,
 )
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, COPY_SECONDS_MAX, LATE_PUT_SECONDS
 from rsm_bridge.maintain_paths import stored_key
@@ -44,11 +46,16 @@ COPY_IS_OVER_SECONDS = COPY_SECONDS_MAX + LATE_PUT_SECONDS + CLOCK_SKEW_SECONDS_
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
-    """What a look found. `objects`: kind and listing; `waiting`: how many more will be due later."""
+    """What a look found.
+
+    objects: kind and listing. waiting: how many more will be due later. snapshots: those to expire so that files which
+    a merge has replaced can go; a grace has passed since a query can have begun on one.
+    """
 
     objects: tuple[tuple[Kind, ListedObject], ...] = ()
     metadata: tuple[MetadataFile, ...] = ()
     waiting: int = 0
+    snapshots: frozenset[int] = frozenset()
 
     def count(self, tally: Tally) -> None:
         """Adds everything to a tally."""
@@ -97,13 +104,14 @@ class Sweeper:
         retained = Retained() if head is None else self._retained.read(head)
         in_table = {stored_key(self.store, path) for path in named_paths(retained.snapshots)}
         by_index = self._named_by_indexes()
+        merged = self._merged_ranges(in_table)
         unnamed = [item for item in stored if item.key not in in_table and item.key not in by_index]
         objects: list[tuple[Kind, ListedObject]] = []
         waiting = 0
         before, self._left_ms = self._left_ms, {}
         for listed in unnamed:
             due_ms = self._due_ms(listed, head, retained, before)
-            if due_ms is not None and due_ms <= now_ms:
+            if due_ms is not None and due_ms <= now_ms and stored_range(listed.key) not in merged:
                 objects.append((_kind(listed.key), listed))
             else:
                 waiting += 1
@@ -111,7 +119,22 @@ class Sweeper:
             return Leftovers(tuple(objects), (), waiting)
         objects.extend(("state", listed) for listed in self._states(head))
         before_ms = min(now_ms - int(COPY_IS_OVER_SECONDS * 1000), _settled_ms(head))
-        return Leftovers(tuple(objects), tuple(unnamed_metadata(head.table, before_ms)), waiting)
+        expiring = self._holding(stored, by_index, retained, now_ms)
+        return Leftovers(tuple(objects), tuple(unnamed_metadata(head.table, before_ms)), waiting, expiring)
+
+    def _holding(
+        self, stored: Iterable[ListedObject], by_index: Collection[str], retained: Retained, now_ms: int
+    ) -> frozenset[int]:
+        """Snapshots that alone keep files a merge has replaced; derived files are the reclaimer's."""
+        left = {stored_key(self.store, path) for path in retained.left()}
+        found: set[int] = set()
+        for listed in stored:
+            if listed.key in left and listed.key not in by_index and derived_head(listed.key) is None:
+                holders = retained.holders(self.store.uri(listed.key))
+                replaced = [holder.replaced_ms for holder in holders if holder.replaced_ms is not None]
+                if len(replaced) == len(holders) and max(replaced) + int(self.grace * 1000) <= now_ms:
+                    found |= {holder.snapshot_id for holder in holders}
+        return frozenset(found)
 
     def _due_ms(
         self, listed: ListedObject, head: Head | None, retained: Retained, before: Mapping[str, int]
@@ -146,6 +169,16 @@ class Sweeper:
             found[listed] = named
         self._indexes = found
         return {key for named in found.values() for key in named}
+
+    def _merged_ranges(self, in_table: Collection[str | None]) -> set[tuple[int, int, int]]:
+        """Partition and offsets of segments whose index names a merged file that no kept snapshot has."""
+        found: set[tuple[int, int, int]] = set()
+        for listed, named in self._indexes.items():
+            key = parse_index_key(listed.key)
+            if key is not None:
+                own = (key.partition, key.base, key.last)
+                found |= {own for name in named if name not in in_table and stored_range(name) != own}
+        return found
 
     def _states(self, head: Head) -> list[ListedObject]:
         named = {reference.key for reference in recorded_states(head.table)}

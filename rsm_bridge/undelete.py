@@ -28,9 +28,8 @@ from iceberg_catalog.commit_summary import REWIND
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import PartState, Plan, SegmentState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
-from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.known_segments import KnownSegment, read_segments
 from rsm_bridge.limits import UNDELETE_RUNS_MAX
-from rsm_bridge.maintain import read_segments
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.retention import follow_kafka
 from rsm_bridge.store import ObjectStore

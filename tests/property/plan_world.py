@@ -22,7 +22,6 @@ from tests.unit.plan_support import Model, Rows
 SNAPSHOTS_KEPT = 3
 #: What plans from the frontier on said, beside those of whole listings.
 AHEAD: Counter[str] = Counter()
-FAR = 2**62
 
 
 @dataclass
@@ -275,7 +274,7 @@ class World:
         for name, key in self.pointers.items():
             if key in (one, two):
                 self.pointers[name] = path
-                self.never_own(name, FileRef(-1, max(rows), runs, len(rows)))
+                self.never_own(name, FileRef(min(rows), max(rows), runs, len(rows), shared=True))
         if crash == "pointers swapped":
             return
         del made.files[one], made.files[two]
@@ -288,7 +287,7 @@ class World:
         if name == part(item.segment.id, False):
             item.segment = replace(item.segment, main=merged)
         elif item.segment.tail is not None:
-            item.segment = replace(item.segment, tail=replace(item.segment.tail, last=FAR))
+            item.segment = replace(item.segment, tail=replace(item.segment.tail, shared=True))
 
     # What must hold
 

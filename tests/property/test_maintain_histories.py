@@ -1,13 +1,14 @@
 """I3 over a real table and store: nothing a live segment or a kept snapshot needs is ever removed.
 
 Copies that crash or lose their reply, transactions, overlapping segments, retention in any order, commits that land
-late, a tag, clocks that jump, reclaiming, sweeping and undeletes, in random order. After every step everything that an
-index or a snapshot names is there, no offset is in the table twice, and no row that is not committed; when all is
-quiet the rows of live segments are there.
+late, a tag, clocks that jump, reclaiming, sweeping, merges that die at any step, and undeletes, in random order. After
+every step everything that an index or a snapshot names is there, every live segment is served as it was copied, no
+offset is in the table twice, and no row that is not committed; when all is quiet the rows of live segments are there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -26,6 +27,7 @@ from hypothesis.stateful import (
 )
 
 from converter.types import SegmentMetadata
+from iceberg_catalog.plan_merge import MergeLimits
 from iceberg_catalog.plan_types import PartState
 from rsm_bridge import sweep
 from rsm_bridge.errors import BridgeError
@@ -33,11 +35,16 @@ from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Graces
 from rsm_bridge.undelete import undelete
+from tests.support.killed import KilledError, die_at
 from tests.unit.maintain_support import DAY, NAMESPACE, make_world
 
 PARTITION = st.integers(0, 1)
 #: Seconds that pass: within every grace, beyond one after the other.
 WAIT = st.sampled_from([0.0, 700.0, 2 * 3600.0, 2.0 * DAY, 6.0 * DAY])
+
+
+MERGING = MergeLimits(2**20, 2**24, files_min=3, files_max=6, age_ms=0, span_ms=DAY * 1000)
+MERGE_STEPS = ("merge-written", "merge-pointer", "merge-pointer", "merge-pointed", "before-swap", "after-swap")
 
 
 class Slow(TableRun):
@@ -59,7 +66,7 @@ class Maintained(RuleBasedStateMachine):
     @initialize(grace=st.sampled_from([0.0, 600.0]), mass=st.sampled_from([0.0, float(DAY)]))
     def begin(self, grace: float, mass: float) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="maintained-"))
-        self.world = make_world(self.folder, graces=Graces(grace, mass))
+        self.world = make_world(self.folder, graces=Graces(grace, mass), merging=MERGING)
         vars(self.world.store)["single_process"] = False
         self.finished: list[SegmentMetadata] = [self.world.copy(2)]
         self.world.publish()  # there is a table: before that, time alone keeps a first commit safe
@@ -145,6 +152,13 @@ class Maintained(RuleBasedStateMachine):
     def maintain(self, wait: float) -> None:
         self.world.later(wait)
         self.world.maintain()
+
+    @rule(wait=WAIT, step=st.sampled_from(MERGE_STEPS), times=st.integers(1, 3))
+    def merge_dies(self, wait: float, step: str, times: int) -> None:
+        self.world.later(wait)
+        with pytest.MonkeyPatch.context() as patched, contextlib.suppress(KilledError):
+            die_at(patched, step, times)
+            self.world.maintain()
 
     @rule()
     def settle(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -23,6 +24,8 @@ from converter.writer import SegmentWriter
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.livefiles import recorded_states
 from iceberg_catalog.names import Owner
+from iceberg_catalog.plan_merge import MergeLimits
+from iceberg_catalog.plan_types import Follow, Policy
 from iceberg_catalog.schema import expected_field_ids
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import find_table
@@ -33,10 +36,12 @@ from rsm_bridge.layout import data_key, index_key, index_prefix, kept_key, new_a
 from rsm_bridge.maintain import TableMaintenance, observe
 from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.merge import Merger
 from rsm_bridge.open_store import open_store
 from rsm_bridge.publish_table import RunResult, TableRun
 from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import decode_tombstone
@@ -112,13 +117,24 @@ class World:
     graces: Graces = field(default_factory=lambda: Graces(600.0, 0.0))
     ahead_ms: int = 0
     single_process: bool = True
+    merging: MergeLimits | None = None
+    policy: Policy = field(default_factory=Follow)
 
     def __post_init__(self) -> None:
         self.publisher = TableRun(self.store, self.catalog, self.topic_id, NAMESPACE)
         self.reclaimer = self.new_reclaimer()
         self.maintenance = TableMaintenance(
-            self.store, self.catalog, self.topic_id, NAMESPACE, self.graces.reclaim, clock_ms=self.now_ms
+            self.store,
+            self.catalog,
+            self.topic_id,
+            NAMESPACE,
+            self.graces.reclaim,
+            None if self.merging is None else self.new_merger(self.merging),
+            clock_ms=self.now_ms,
         )
+
+    def new_merger(self, limits: MergeLimits) -> Merger:
+        return Merger(self.store, self.catalog, self.topic_id, limits, lambda _topic, _now_ms: self.policy)
 
     def now_ms(self) -> int:
         return int(time.time() * 1000) + self.ahead_ms
@@ -192,6 +208,17 @@ class World:
         self.maintenance.run(tally, dry_run=dry_run)
         return tally
 
+    def served(self, key: str) -> bytes:
+        """A live segment as Kafka would get it."""
+        with ThreadPoolExecutor(1) as helpers:
+            reader = SegmentReader(self.store, helpers)
+            directory = reader.directory_at(key, 1)
+            blocks = [reader.block(directory, number) for number in range(len(directory.blocks))]
+            return b"".join(
+                reader.chunk(directory, block, block.first_batch, block.first_batch + len(block.batches) - 1)
+                for block in blocks
+            )
+
     def table(self) -> Table | None:
         return find_table(self.catalog, Owner("test", self.topic, self.topic_id), namespace=NAMESPACE)
 
@@ -221,6 +248,8 @@ class World:
             known = read_known(self.store, key, listed)
             if known.live:
                 assert set(known.objects()) <= stored, f"live segment {listed.key} has lost {known.objects()}"
+                log = self.log(known.key.partition).between(known.key.base, known.key.last)
+                assert self.served(listed.key) == b"".join(batch.data for batch in log)
         table = self.table()
         if table is None:
             return

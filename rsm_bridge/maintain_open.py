@@ -1,0 +1,51 @@
+"""A table's maintenance as the settings want it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyiceberg.catalog import Catalog
+
+from iceberg_catalog.plan_merge import MergeLimits
+from iceberg_catalog.plan_types import Policy
+from rsm_bridge.limits import MIB
+from rsm_bridge.maintain import TableMaintenance
+from rsm_bridge.merge import Merger
+from rsm_bridge.retention import policy_at
+from rsm_bridge.settings import MergeSettings, Settings
+from rsm_bridge.store import ObjectStore
+
+
+def open_maintenance(
+    settings: Settings,
+    store: ObjectStore,
+    catalog: Catalog,
+    topic_id: bytes,
+    stopping: Callable[[], bool] = lambda: False,
+) -> TableMaintenance:
+    """Maintenance of one topic id. `stopping`: asked between merges."""
+
+    def policy(topic: str, now_ms: int) -> Policy:
+        return policy_at(settings.rule(topic).table_retention, now_ms)
+
+    merger = Merger(store, catalog, topic_id, merge_limits(settings.merge), policy, stopping)
+    return TableMaintenance(
+        store,
+        catalog,
+        topic_id,
+        settings.catalog.namespace,
+        settings.reclaim_grace,
+        merger if settings.merge.small_mib else None,
+    )
+
+
+def merge_limits(settings: MergeSettings) -> MergeLimits:
+    """The section `merge` in the units of the plan."""
+    return MergeLimits(
+        small_bytes=settings.small_mib * MIB,
+        target_bytes=settings.target_mib * MIB,
+        files_min=settings.files_min,
+        files_max=settings.files_max,
+        age_ms=int(settings.age * 1000),
+        span_ms=int(settings.span * 1000),
+    )
