@@ -9,6 +9,7 @@ from iceberg_catalog.failpoint_table import POINTS
 from tests.faults_matrix.case_run import Victim
 from tests.faults_matrix.scenarios import Deleting, Fetching, Refused, Scenario, StateSweep
 from tests.faults_matrix.scenarios_command import Dropping, Maintaining, Undeleting, Undoing
+from tests.faults_matrix.scenarios_merge import Merging
 
 VICTIMS: tuple[Victim, ...] = ("bridge", "broker")
 
@@ -20,6 +21,7 @@ STEPS: Mapping[str, Scenario] = {
     "delete": Deleting(),
     "reclaim": Deleting(),
     "maintain": Maintaining(),
+    "merge": Merging(),
     "undelete": Undeleting(),
     "drop": Dropping(),
 }
@@ -31,6 +33,7 @@ SPECIAL: Mapping[str, Scenario] = {
     "refused": Refused(),
     "state-sweep": StateSweep(),
     "before-tombstone": Deleting(hit=2),
+    "merge-pointer": Merging(hit=2),
     "undelete-turn": Undeleting(hit=2),
     "undelete-undo": Undoing(hit=2),
 }
