@@ -8,10 +8,12 @@ import gc
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.limits import STOP_SECONDS_MAX
 from rsm_bridge.logs import configure_logs, logger
 from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
@@ -21,7 +23,7 @@ _HEAPS_MAX = 2
 
 
 def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str) -> None:
-    """Returns after SIGTERM or SIGINT and a graceful stop.
+    """Returns after SIGTERM or SIGINT and a graceful stop; ends the process when that takes over STOP_SECONDS_MAX.
 
     Raises:
         SettingsError: something that was asked for cannot be used.
@@ -81,3 +83,19 @@ async def _serve(settings: Settings) -> None:
         sys.stdout.flush()
         await stop.wait()
         logger("bridge").info("stopping")
+        _leave_in_time()
+
+
+def _leave_in_time() -> None:
+    """Ends the process when stopping takes too long: a request that hangs in store or catalog has its own time-outs.
+
+    What it was for is as after a kill: the next start finds it.
+    """
+
+    def leave() -> None:
+        logger("bridge").warning("stopped in the middle of requests that hang")
+        os._exit(0)
+
+    watch = threading.Timer(STOP_SECONDS_MAX, leave)
+    watch.daemon = True
+    watch.start()

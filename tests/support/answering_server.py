@@ -46,7 +46,7 @@ def answering() -> Iterator[AnsweringServer]:
             server.seen.append(request)
             answer = server.answers(request)
             if answer is None:
-                server.ended.wait(15)
+                server.ended.wait(60)
                 return
             data = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
             self.answer(answer[0], [("ETag", '"1"')], data)
