@@ -19,6 +19,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.file_access import FILE_IO
 from iceberg_catalog.limits import (
     REST_CONNECT_TIMEOUT_MS,
     REST_READ_TIMEOUT_MS,
@@ -88,7 +89,8 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
     try:
         properties = dict(merge_config(Config().get_catalog_config(settings.name) or {}, properties))
         connect_s, read_s = settings.timeouts.seconds()
-        properties = {"s3.connect-timeout": str(connect_s), "s3.request-timeout": str(read_s), **properties}
+        timeouts = {"s3.connect-timeout": str(connect_s), "s3.request-timeout": str(read_s)}
+        properties = {**timeouts, **FILE_IO, **properties}
         if (uri := str(properties.get("uri", ""))).startswith("sqlite:///"):
             Path(make_url(uri).database or "").parent.mkdir(parents=True, exist_ok=True)
         if _is(properties, "rest", "http"):

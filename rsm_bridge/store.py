@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -79,9 +79,9 @@ def store_errors(key: str) -> Iterator[None]:
         raise StoreError(f"{key}: {first_line(error)}") from error
 
 
-def _whole(client: Client, key: str) -> VersionedBytes:
+def _whole(client: Client, key: str, names_versions: Literal["e_tag", "version"]) -> VersionedBytes:
     result = obstore.get(client, key)
-    return VersionedBytes(bytes(result.bytes()), result.meta["e_tag"] or "")
+    return VersionedBytes(bytes(result.bytes()), result.meta[names_versions] or "")
 
 
 class ObjectStore:
@@ -132,7 +132,8 @@ class ObjectStore:
     def replace(self, key: str, data: bytes, version: str) -> bool:
         """Overwrites the object if it still has `version` (from :meth:`read`); False when it changed or went."""
         failpoints.hit("store-put", key)
-        mode: UpdateVersion = {"e_tag": version}
+        # Google's store compares generations, the others entity tags; each looks only at its own.
+        mode: UpdateVersion = {"e_tag": version, "version": version}
         with store_errors(key):
             try:
                 obstore.put(self._uploads, key, data, mode=mode, use_multipart=False)
@@ -142,8 +143,9 @@ class ObjectStore:
 
     def read(self, key: str) -> VersionedBytes:
         """A whole small object with its version."""
+        names_versions: Literal["e_tag", "version"] = "version" if self.root_uri.startswith("gs://") else "e_tag"
         with store_errors(key):
-            return self._reads.ask(lambda client: _whole(client, key))
+            return self._reads.ask(lambda client: _whole(client, key, names_versions))
 
     def size(self, key: str) -> int:
         """Size in bytes, as the store has it."""

@@ -46,6 +46,12 @@ def rest_catalog_jars() -> Path:
     return _fetch("iceberg-rest-pom.xml", "iceberg-rest-s3-1.11.0", "")
 
 
+def nessie_jar() -> Path:
+    """The one jar that is Nessie's server. Raises StackError when it cannot be fetched."""
+    (jar,) = _fetch("nessie-pom.xml", "nessie-0.99.0", "").glob("*.jar")
+    return jar
+
+
 def trino_server() -> Path:
     """The folder with Trino's `lib` and `plugin/iceberg`. Raises StackError when it cannot be fetched."""
     return _fetch("trino-pom.xml", f"trino-{TRINO_VERSION}", "", unpack)

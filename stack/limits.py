@@ -8,10 +8,16 @@ from typing import Final
 FETCH_JARS_S: Final = 900.0
 #: Go fetching and compiling the S3 server on a slow, busy machine.
 BUILD_GATEWAY_S: Final = 1200.0
+#: npm fetching the Azure server on a slow line.
+FETCH_NPM_S: Final = 600.0
+#: The servers of Azure's and Google's stores from start to their first answer.
+EMULATOR_START_S: Final = 60.0
 #: The S3 server from start to its first answer.
 GATEWAY_START_S: Final = 30.0
 #: The REST catalog from start to its first answer; Java compiles its program first.
 REST_CATALOG_START_S: Final = 60.0
+#: Nessie from start to its first answer: 7 s on an idle machine.
+NESSIE_START_S: Final = 120.0
 #: Trino from start to its first answer: 10 to 16 s on an idle machine.
 TRINO_START_S: Final = 180.0
 #: Making a PostgreSQL database, and from start to its first answer.

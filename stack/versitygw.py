@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from stack.errors import StackError
-from stack.limits import BUILD_GATEWAY_S, GATEWAY_START_S
+from stack.limits import BUILD_GATEWAY_S, GATEWAY_START_S, S3_REQUEST_S
 from stack.paths import BUILD
 from stack.ports import LOOPBACK, accepts, free_ports
 from stack.process import ServerProcess
@@ -58,7 +58,7 @@ class VersityGateway:
     """One S3 server on loopback; buckets are folders under `folder`/buckets.
 
     Attributes:
-        access_key: of its one user.
+        access_key: of its first user.
         secret_key: likewise.
     """
 
@@ -70,6 +70,8 @@ class VersityGateway:
         (self.port,) = free_ports(1)
         self._folder = folder
         argv = [str(binary()), "--port", f"{LOOPBACK}:{self.port}", "--quiet"]
+        # A user that has been removed is refused from the next request on.
+        argv += ["--iam-dir", str(folder / "users"), "--iam-cache-disable"]
         argv += ["--access", self.access_key, "--secret", self.secret_key, "posix"]
         # Not every temporary folder has the extended attributes that the server would use.
         argv += ["--sidecar", str(folder / "attributes"), str(folder / "buckets")]
@@ -86,7 +88,7 @@ class VersityGateway:
         Raises:
             StackError: it ended, or did not answer within GATEWAY_START_S.
         """
-        for name in ("buckets", "attributes"):
+        for name in ("buckets", "attributes", "users"):
             (self._folder / name).mkdir(parents=True, exist_ok=True)
         self.process.start()
         wait_for("the S3 server to answer", self._answers, GATEWAY_START_S)
@@ -94,6 +96,34 @@ class VersityGateway:
     def stop(self) -> None:
         """Stop in order; kill when that takes too long."""
         self.process.stop()
+
+    def add_user(self, access_key: str, secret_key: str) -> None:
+        """One more user, who may do everything with every bucket.
+
+        Raises:
+            StackError: the server refuses, or is not there.
+        """
+        self._administer("create-user", "--access", access_key, "--secret", secret_key, "--role", "admin")
+
+    def remove_user(self, access_key: str) -> None:
+        """Ends a user: its keys are refused from now on.
+
+        Raises:
+            StackError: the server refuses, or is not there.
+        """
+        self._administer("delete-user", "--access", access_key)
+
+    def _administer(self, *arguments: str) -> None:
+        keys = {"ADMIN_ACCESS_KEY": self.access_key, "ADMIN_SECRET_KEY": self.secret_key}
+        argv = [str(binary()), "admin", "--endpoint-url", self.endpoint, *arguments]
+        try:
+            done = subprocess.run(
+                argv, env={**os.environ, **keys}, capture_output=True, text=True, timeout=S3_REQUEST_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise StackError(f"{arguments[0]}: {error}") from error
+        if done.returncode != 0:
+            raise StackError(f"{arguments[0]}: {(done.stdout + done.stderr)[-500:]}")
 
     def _answers(self) -> bool:
         self.process.require_alive()

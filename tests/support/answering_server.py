@@ -11,6 +11,9 @@ from typing import Any
 
 from tests.support.http_loop import AnyMethod, served
 
+#: What stores say of an object.
+_STORED = [("ETag", '"1"'), ("x-goog-generation", "17"), ("Last-Modified", "Sat, 21 Nov 2026 10:00:00 GMT")]
+
 Answer = tuple[int, dict[str, Any] | bytes]
 
 
@@ -49,7 +52,7 @@ def answering() -> Iterator[AnsweringServer]:
                 server.ended.wait(60)
                 return
             data = answer[1] if isinstance(answer[1], bytes) else json.dumps(answer[1]).encode()
-            self.answer(answer[0], [("ETag", '"1"')], data)
+            self.answer(answer[0], _STORED, data)
 
     with served(Handler) as port:
         server.uri = f"http://127.0.0.1:{port}"

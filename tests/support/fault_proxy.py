@@ -7,17 +7,16 @@ last fault, meets the weather, which is fair unless a test says otherwise.
 from __future__ import annotations
 
 import http.client
-import json
 import random
 import threading
-import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
 from tests.support.http_loop import AnyMethod, served
+from tests.support.token_gate import TokenGate
 
 #: Longer than any client of a test waits.
 _HANG_S = 60.0
@@ -42,36 +41,6 @@ class Fault:
     delivered: int
     answer: int | Literal["reply", "drop", "hang"]
     held: bool = False
-
-
-class TokenGate:
-    """Lets nobody pass without a token of its own, which ends after `seconds`.
-
-    Attributes:
-        given: tokens handed out.
-        refused: requests turned away.
-    """
-
-    path = "/tokens"
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._until: dict[str, float] = {}
-        self.given = 0
-        self.refused = 0
-
-    def token(self) -> bytes:
-        """The answer to a client that asks for one."""
-        self.given += 1
-        name = f"token-{self.given}"
-        self._until[f"Bearer {name}"] = time.monotonic() + self._seconds
-        return json.dumps({"access_token": name, "token_type": "bearer", "expires_in": self._seconds}).encode()
-
-    def admits(self, authorization: str | None) -> bool:
-        """Whether the header of a request carries a token that has not ended."""
-        admitted = time.monotonic() < self._until.get(authorization or "", 0)
-        self.refused += not admitted
-        return admitted
 
 
 @dataclass(slots=True)
@@ -103,7 +72,10 @@ class _Message:
 
 @dataclass(slots=True)
 class FaultProxy:
-    """`commits` counts those clients sent, `hit` names the faults that were used, `met` counts what the weather did."""
+    """`commits` counts those clients sent, `hit` names the faults that were used, `met` counts what the weather did.
+
+    `edit` makes the body that a client gets of method, path and the body of an answer with status 200.
+    """
 
     upstream_port: int
     faults: deque[Fault] = field(default_factory=deque)
@@ -113,6 +85,7 @@ class FaultProxy:
     met: Counter[str] = field(default_factory=Counter)
     port: int = 0
     gate: TokenGate | None = None
+    edit: Callable[[str, str, bytes], bytes] | None = None
     _draw: random.Random = field(default_factory=lambda: random.Random(7))
     _held: list[_Message] = field(default_factory=list)
     _ended: threading.Event = field(default_factory=threading.Event)
@@ -183,12 +156,13 @@ class _Handler(AnyMethod):
         message = _Message(self.command, self.path, headers, body)
         proxy = self.proxy
         if (gate := proxy.gate) is not None:
+            authorization = self.headers.get("Authorization")
             if self.path == gate.path:
-                self.answer(200, [("Content-Type", "application/json")], gate.token())
+                answered, token = gate.exchange(authorization, message.body)
+                self.answer(answered, [("Content-Type", "application/json")], token)
                 return
-            if not gate.admits(self.headers.get("Authorization")):
-                error = {"message": "token ended", "type": "NotAuthorizedException", "code": 401}
-                self.answer(401, [], json.dumps({"error": error}).encode())
+            if not gate.admits(authorization):
+                self.answer(401, [], gate.refusal(authorization))
                 return
         # A fault is for the commit it meets, the weather for all the others.
         fault = proxy.next_fault(message) or proxy.next_weather(message)
@@ -200,6 +174,8 @@ class _Handler(AnyMethod):
             return
         if fault.answer == "reply":
             status, given, body = replies[-1]
+            if proxy.edit is not None and status == 200 and self.command != "HEAD":
+                body = proxy.edit(self.command, self.path, body)
             dropped = _NOT_PASSED_ON if self.command == "HEAD" else _NOT_PASSED_ON | {"content-length"}
             self.answer(status, [header for header in given if header[0].lower() not in dropped], body)
         elif isinstance(fault.answer, int):

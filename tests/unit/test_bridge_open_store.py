@@ -16,7 +16,7 @@ from rsm_bridge.local_store import LocalObjectStore
 from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ObjectStore
-from tests.support.answering_server import AnsweringServer, answering
+from tests.support.answering_server import AnsweringServer, Request, answering
 
 
 @pytest.fixture
@@ -59,7 +59,8 @@ def test_s3_credentials_may_come_from_the_environment(server: AnsweringServer, m
     assert "Credential=from-the-environment/" in str(server.seen[0].headers)
 
 
-def test_gcs_options_reach_the_server(server: AnsweringServer) -> None:
+def gcs_account(server: AnsweringServer) -> dict[str, Any]:
+    """A key file that names the server and asks nobody for a token."""
     account = {
         "gcs_base_url": server.uri,
         "disable_oauth": True,
@@ -67,7 +68,15 @@ def test_gcs_options_reach_the_server(server: AnsweringServer) -> None:
         "private_key": "",
         "private_key_id": "",
     }
-    store = opened("gs://bucket/base", {"service_account_key": json.dumps(account), "allow_http": True})
+    return {"service_account_key": json.dumps(account), "allow_http": True}
+
+
+def lower_headers(request: Request) -> dict[str, str]:
+    return {name.lower(): value for name, value in request.headers.items()}
+
+
+def test_gcs_options_reach_the_server(server: AnsweringServer) -> None:
+    store = opened("gs://bucket/base", gcs_account(server))
     assert store.put_if_absent("a/b", b"bytes")
     (put,) = server.seen
     assert (put.method, put.path.partition("?")[0], put.body) == (
@@ -75,8 +84,28 @@ def test_gcs_options_reach_the_server(server: AnsweringServer) -> None:
         "/bucket/base%2Fa%2Fb",
         b"bytes",
     )
-    assert {name.lower(): value for name, value in put.headers.items()}["x-goog-if-generation-match"] == "0"
+    assert lower_headers(put)["x-goog-if-generation-match"] == "0"
     assert store.uri("a/b") == "gs://bucket/base/a/b"
+
+
+def test_gcs_swaps_compare_generations(server: AnsweringServer) -> None:
+    store = opened("gs://bucket/base", gcs_account(server))
+    found = store.read("a/b")
+    assert store.replace("a/b", b"bytes", found.version)
+    assert lower_headers(server.seen[-1])["x-goog-if-generation-match"] == "17"
+    server.answers = lambda _: (412, b"")
+    assert not store.replace("a/b", b"bytes", found.version)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/base", "az://bucket/base"])
+def test_other_swaps_compare_entity_tags(server: AnsweringServer, url: str) -> None:
+    keys = {"access_key_id": "someone", "secret_access_key": "hunter2", "region": "nowhere"}
+    if url.startswith("az"):
+        keys = {"account_name": "acme", "account_key": base64.b64encode(b"hunter2").decode()}
+    store = opened(url, {**keys, "endpoint": server.uri, "allow_http": True})
+    found = store.read("a/b")
+    assert store.replace("a/b", b"bytes", found.version)
+    assert lower_headers(server.seen[-1])["if-match"] == '"1"'
 
 
 @pytest.mark.parametrize("url", ["az://box/base", "abfss://box@acme.dfs.core.windows.net/base"])
