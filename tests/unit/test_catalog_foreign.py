@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyiceberg.manifest import ManifestContent
 
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.foreign import FOREIGN_SINCE, TAG, ForeignCommits, foreign_commits
@@ -129,7 +130,7 @@ def test_a_table_that_nobody_wrote_has_none(place: Place) -> None:
 
 
 def test_delete_files_stay_what_they_are_while_manifests_are_folded(place: Place) -> None:
-    """Folded with data manifests they would be read as rows."""
+    """In a manifest of data files engines would read them as rows."""
     path = publish(place, (0, 9)).files[0].path
     delete_by_position(place, path, [3])
     delete_by_position(place, path, [7])
@@ -138,6 +139,7 @@ def test_delete_files_stay_what_they_are_while_manifests_are_folded(place: Place
     head = LiveFiles().read(place.load())
     assert len(head.manifests) < MANIFESTS_SMALL_MAX
     assert len(head.foreign) == 2
+    assert [content.manifest.content for content in head.manifests].count(ManifestContent.DELETES) == 2
     assert place.offsets() == [0, 1, 2, 4, 5, 6, 8, 9, *range(10, 12 + MANIFESTS_SMALL_MAX)]
     # Which rows a delete file applies to follows from sequence numbers: those of folded entries stay as they were.
     table = place.load()
