@@ -65,12 +65,14 @@ class Change:
 
     append: files with new rows. delete: paths that go by retention. replace, replacement: paths that go and files that
     come for any other reason (cut, superseded branch, merge); the rows of `replacement` were in the table before.
+    fold: rewrite all small manifests as one.
     """
 
     append: tuple[DataFile, ...] = ()
     delete: tuple[str, ...] = ()
     replace: tuple[str, ...] = ()
     replacement: tuple[DataFile, ...] = ()
+    fold: bool = False
 
     def steps(self) -> list[Step]:
         """The snapshots to make; at least one."""
@@ -79,8 +81,8 @@ class Change:
             steps.append(Step(Operation.OVERWRITE, self.replacement, self.replace))
         if self.delete:
             steps.append(Step(Operation.DELETE, removed=self.delete))
-        if self.append or not steps:
-            steps.append(Step(Operation.APPEND, self.append))
+        if self.append or self.fold or not steps:
+            steps.append(Step(Operation.APPEND, self.append, fold=self.fold))
         return steps
 
 

@@ -1,6 +1,6 @@
-"""Commits that change no row: snapshots expire, or an empty snapshot moves the head past late requests.
+"""Commits that change no row: snapshots expire, small manifests are folded, an empty snapshot outruns late requests.
 
-Both are swaps against the head they were decided on, so neither can undo what another bridge has just published.
+All are swaps against the head they were decided on, so neither can undo what another bridge has just published.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.limits import MANIFESTS_FOLDED_MIN
 from iceberg_catalog.livefiles import Head
+from iceberg_catalog.snapshots import is_small
 from iceberg_catalog.state import StateRef
 
 
@@ -45,7 +47,16 @@ def expire(catalog: Catalog, head: Head, snapshot_ids: Collection[int]) -> Table
     return None
 
 
-def fence(catalog: Catalog, head: Head, state: StateRef, *, commit_id: str, as_of_ms: int) -> Head | None:
+def foldable(head: Head) -> int:
+    """How many manifests :func:`fence` would fold into one; 0 when that is not worth a snapshot."""
+    spec_id = head.table.metadata.default_spec_id
+    small = sum(is_small(item.manifest, len(item.paths), spec_id) for item in head.manifests if item.paths)
+    return small if small >= MANIFESTS_FOLDED_MIN else 0
+
+
+def fence(
+    catalog: Catalog, head: Head, state: StateRef, *, commit_id: str, as_of_ms: int, fold: bool = False
+) -> Head | None:
     """Puts an empty snapshot on top: whatever was planned on `head` can no longer land.
 
     Args:
@@ -54,11 +65,12 @@ def fence(catalog: Catalog, head: Head, state: StateRef, *, commit_id: str, as_o
         state: a durable object with the state `head` records.
         commit_id: unique per attempt.
         as_of_ms: milliseconds since the epoch.
+        fold: rewrite all small manifests as one.
 
     Returns:
         The new head, with the files of the old one; None when another commit was faster or the outcome is unknown.
     """
-    outcome = commit(catalog, head, Change(), state, commit_id=commit_id, as_of_ms=as_of_ms)
+    outcome = commit(catalog, head, Change(fold=fold), state, commit_id=commit_id, as_of_ms=as_of_ms)
     if outcome.kind != "committed" or outcome.table is None:
         return None
     return Head(outcome.table, outcome.snapshot_id, head.files, head.foreign, state, head.manifests)

@@ -17,6 +17,8 @@ MANIFEST_ENTRIES_MAX: Final = 1000
 #: Manifests with fewer live entries than this are small, and folded once there are MANIFESTS_SMALL_MAX of them.
 MANIFEST_SMALL_ENTRIES: Final = 500
 MANIFESTS_SMALL_MAX: Final = 20
+#: Small manifests that maintenance leaves alone: another snapshot would be no gain.
+MANIFESTS_FOLDED_MIN: Final = 5
 #: Tries to reload the table after a commit whose reply was lost, before its outcome is called unknown.
 RELOAD_ATTEMPTS_MAX: Final = 3
 RELOAD_PAUSE_MS: Final = 200

@@ -43,11 +43,12 @@ _FORMAT: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One snapshot to write: Iceberg operation, files that come, paths that go."""
+    """One snapshot to write: Iceberg operation, files that come, paths that go, whether to fold whatever is small."""
 
     operation: Operation
     added: tuple[DataFile, ...] = ()
     removed: tuple[str, ...] = ()
+    fold: bool = False
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ class SnapshotChain:
         kept = self._rewrite(step.removed, snapshot_id, gone)
         kept += self._write(snapshot_id, (_added(item, snapshot_id) for item in step.added))
         if step.operation == Operation.APPEND:
-            kept = self._fold(kept, snapshot_id)
+            kept = self._fold(kept, snapshot_id, 2 if step.fold else MANIFESTS_SMALL_MAX)
         path = self._path(f"snap-{snapshot_id}-0-{self._name}.avro")
         with write_manifest_list(
             format_version=_FORMAT,
@@ -141,16 +142,11 @@ class SnapshotChain:
             raise ValueError(f"not a live file of the head: {min(missing)}")
         return kept
 
-    def _fold(self, manifests: list[_Manifest], snapshot_id: int) -> list[_Manifest]:
+    def _fold(self, manifests: list[_Manifest], snapshot_id: int, least: int) -> list[_Manifest]:
+        """Folds the small ones together if there are `least` of them."""
         spec_id = self.head.table.metadata.default_spec_id
-        small = [
-            item
-            for item in manifests
-            if len(item.paths) < MANIFEST_SMALL_ENTRIES
-            and item.file.partition_spec_id == spec_id
-            and item.file.content == ManifestContent.DATA  # an engine's delete files stay in manifests of their own
-        ]
-        if len(small) < MANIFESTS_SMALL_MAX:
+        small = [item for item in manifests if is_small(item.file, len(item.paths), spec_id)]
+        if len(small) < least:
             return manifests
         rest = [item for item in manifests if item not in small]
         entries = [
@@ -212,6 +208,12 @@ class SnapshotChain:
         previous = parent.summary.model_dump() if parent is not None and parent.summary is not None else None
         summary = Summary(step.operation, **collector.build(), **properties)
         return update_snapshot_summaries(summary, previous)
+
+
+def is_small(manifest: ManifestFile, files: int, spec_id: int) -> bool:
+    """Whether a manifest with so many live files is to be folded. An engine's delete files stay where they are."""
+    mine = manifest.partition_spec_id == spec_id and manifest.content == ManifestContent.DATA
+    return mine and files < MANIFEST_SMALL_ENTRIES
 
 
 def _added(data_file: DataFile, snapshot_id: int) -> ManifestEntry:

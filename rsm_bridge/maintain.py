@@ -1,4 +1,4 @@
-"""One maintenance pass over one topic id and its table: old snapshots expire, leftovers go, small files are merged.
+"""One maintenance pass over one topic id and its table: snapshots expire, leftovers go, what is small is put together.
 
 The order matters: objects are listed, then the table is loaded, then indexes are listed; see sweep.py.
 """
@@ -6,13 +6,14 @@ The order matters: objects are listed, then the table is loaded, then indexes ar
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.catalog import Catalog
 
 from iceberg_catalog import failpoints
-from iceberg_catalog.expire import expire
+from iceberg_catalog.expire import expire, fence, foldable
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.metadata_files import delete_metadata
 from iceberg_catalog.names import Owner
@@ -25,7 +26,7 @@ from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.merge import Merger
 from rsm_bridge.publish_table import RunResult
-from rsm_bridge.state_objects import recorded_parts
+from rsm_bridge.state_objects import StateObjects, recorded_parts
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.sweep import Leftovers, Sweeper
 from rsm_bridge.undelete_record import delete_passed
@@ -74,6 +75,7 @@ class TableMaintenance:
             self._expire(head, left.snapshots, tally, dry_run=dry_run)
         if self.merger is not None:
             self._merge(self.merger, stored, tally, dry_run=dry_run)
+        self._fold(tally, dry_run=dry_run)
 
     def _remove(self, left: Leftovers, head: Head | None) -> None:
         if left.objects:
@@ -116,6 +118,19 @@ class TableMaintenance:
         """What only they named goes in the next pass."""
         if snapshots and (dry_run or expire(self.catalog, head, list(snapshots)) is not None):
             tally.objects["snapshot"] += len(snapshots)
+
+    def _fold(self, tally: Tally, *, dry_run: bool) -> None:
+        """Commits fold as they go; a table that rests may be left with many manifests, which every reader opens."""
+        head = self.head()
+        small = 0 if head is None else foldable(head)
+        if head is None or not small:
+            return
+        if not dry_run:
+            commit_id = uuid.uuid4().hex
+            state = StateObjects(self.store).put(head.table, recorded_parts(self.store, head), commit_id)
+            if fence(self.catalog, head, state, commit_id=commit_id, as_of_ms=self.clock_ms(), fold=True) is None:
+                return
+        tally.objects["folded"] += small
 
 
 def observe(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> RunResult:

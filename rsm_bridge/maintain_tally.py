@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["data", "kept", "derived", "tombstone", "state", "metadata", "snapshot"]
+Kind = Literal["data", "kept", "derived", "tombstone", "state", "metadata", "snapshot", "folded"]
 
 #: One line each in the report, in this order.
 KINDS: Mapping[Kind, str] = {
@@ -18,12 +18,15 @@ KINDS: Mapping[Kind, str] = {
     "state": "state objects",
     "metadata": "manifests and metadata files",
     "snapshot": "snapshots expired",
+    "folded": "small manifests folded into one",
 }
+#: Counted, but nothing of them is removed by itself.
+WITHOUT_BYTES: frozenset[Kind] = frozenset({"snapshot", "folded"})
 
 
 @dataclass(slots=True)
 class Tally:
-    """Objects and bytes by kind; `snapshot` counts snapshots and has no bytes.
+    """Objects and bytes by kind; those of WITHOUT_BYTES have none.
 
     waiting: seen, but not due yet. merged, merged_into: small files of the table, and what they became.
     """
@@ -42,7 +45,7 @@ class Tally:
     def lines(self) -> list[str]:
         """The report for a terminal: kinds with something in them, then what waits."""
         lines = [
-            f"  {KINDS[kind]}: {self.objects[kind]}" + (f", {self.bytes[kind]} bytes" if kind != "snapshot" else "")
+            f"  {KINDS[kind]}: {self.objects[kind]}" + ("" if kind in WITHOUT_BYTES else f", {self.bytes[kind]} bytes")
             for kind in KINDS
             if self.objects[kind]
         ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.maintain_tally import WITHOUT_BYTES, Tally
 from rsm_bridge.progress_board import ProgressBoard
 
 _FETCH_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -123,6 +123,6 @@ class Metrics:
     def reclaimed(self, tally: Tally) -> None:
         """Counts what a pass removed from the store."""
         for kind, count in tally.objects.items():
-            if kind != "snapshot":
+            if kind not in WITHOUT_BYTES:
                 self.reclaimed_objects.inc(count)
                 self.reclaimed_bytes.labels(kind).inc(tally.bytes[kind])

@@ -2,7 +2,8 @@
 
 Settings: bootstrap, topic, payload, rate (records per second), seconds. Each value begins with its time of production
 (8 bytes, nanoseconds), for the tail consumer. A record's clock starts when it was due, not when it could be sent, so
-that a stall counts for every record it held up. Figures: p50_ms, p99_ms, max_ms, records.
+that a stall counts for every record it held up. Figures: p50_ms, p99_ms, max_ms, records, started_s
+(when the first was due, since the epoch).
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def _produce(work: _Work) -> dict[str, object]:
     counted = latencies_ms[int(work.rate * _WARM_S) :]
     return {
         "records": len(counted),
+        "started_s": start / 1e9,
         "p50_ms": percentile(counted, 50),
         "p99_ms": percentile(counted, 99),
         "max_ms": max(counted),

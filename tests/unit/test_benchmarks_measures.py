@@ -51,6 +51,11 @@ def test_every_promise_of_the_project_has_an_id_with_its_target() -> None:
         "produce_p99_backfill_10": Target(times_floor=1.2),
         "tail_p99_backfill_0": Target(times_floor=1.2),
         "tail_p99_backfill_10": Target(times_floor=1.2),
+        "commit_append_cpu": Target(value=60.0),
+        "commit_remove_cpu": Target(value=1000.0),
+        "commit_growth": Target(value=1.5),
+        "metadata_bytes": Target(value=50.0),
+        "freshness_p99": Target(value=5.0),
     }
 
 

@@ -146,9 +146,9 @@ def test_manifests_of_expired_snapshots_go_and_the_named_ones_stay(world: World)
     for _ in range(SNAPSHOTS_KEPT_MAX + 5):
         world.copy(1)
         world.publish()
+    assert not world.maintain().objects["metadata"]  # it folds, which is a commit
     before = metadata_names(world)
     assert before > named_metadata(world.loaded())
-    assert not world.maintain().objects["metadata"]
     age_metadata(world, 2 * COPY_IS_OVER_SECONDS)
     world.later(1)
     tally = world.maintain()
@@ -211,3 +211,23 @@ def test_what_is_named_meanwhile_stays(world: World, monkeypatch: pytest.MonkeyP
     world.maintain()
     world.check()
     assert world.offsets() == list(range(12))
+
+
+def test_small_manifests_of_a_table_that_rests_are_folded(world: World) -> None:
+    for number in range(6):
+        world.copy(2)
+        world.publish()
+        if number == 3:
+            assert not world.maintain(dry_run=True).objects["folded"]
+    assert world.maintain(dry_run=True).objects["folded"] == 6
+    before = world.publisher._live.read(world.loaded())
+    assert world.maintain().objects["folded"] == 6
+    head = world.publisher._live.read(world.loaded())
+    assert (len(before.manifests), len(head.manifests)) == (6, 1)
+    assert set(head.files) == set(before.files)
+    assert len(world.offsets()) == 12
+    assert not world.maintain().objects["folded"]
+    world.copy(2)
+    world.publish()
+    assert len(world.offsets()) == 14
+    world.check()

@@ -1,0 +1,168 @@
+"""What one run of a table is told to look at, and when a whole listing is due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rsm_bridge import publisher as publisher_module
+from rsm_bridge.errors import StoreError
+from rsm_bridge.layout import IndexKey
+from rsm_bridge.limits import WHOLE_LISTING_SECONDS
+from rsm_bridge.logs import logger
+from rsm_bridge.metrics import Metrics
+from rsm_bridge.open_store import open_store
+from rsm_bridge.publish_table import RetryRunError, RunResult
+from rsm_bridge.publisher import Publisher
+from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.segment_listing import Notices
+from tests.support.bridge_process import test_settings
+from tests.support.eventually import eventually
+
+TOPIC = b"t" * 16
+KEY = IndexKey(TOPIC, 0, 9, 0, b"s" * 16)
+OTHER = IndexKey(TOPIC, 0, 19, 10, b"s" * 16)
+
+
+class Runs:
+    """Notes what each run was told; `answer` is what it returns or raises."""
+
+    def __init__(self) -> None:
+        self.told: list[Notices] = []
+        self.at: list[float] = []
+        self.answer: Callable[[], RunResult] = lambda: RunResult(None, {}, [])
+
+    def run(self, notices: Notices) -> RunResult:
+        self.told.append(notices)
+        self.at.append(time.monotonic())
+        return self.answer()
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    made = Runs()
+    monkeypatch.setattr(Publisher, "_table_run", lambda *_: made)
+    monkeypatch.setattr(publisher_module, "_backoff", lambda _: 0.0)
+    return made
+
+
+@pytest.fixture
+def publisher(tmp_path: Path) -> Publisher:
+    settings = test_settings(tmp_path, publish_interval="300ms", reclaim_grace="600s")
+    return Publisher(settings, open_store(settings), Metrics(), logger("test"), RunningCopies())
+
+
+@pytest.fixture
+def started(publisher: Publisher) -> Iterator[Publisher]:
+    publisher.start()
+    yield publisher
+    publisher.stop()
+
+
+def once(publisher: Publisher) -> None:
+    topic = publisher._topics[TOPIC]
+    topic.due = float("inf")
+    publisher._run(TOPIC, topic)
+
+
+def partial() -> RunResult:
+    return RunResult(None, {}, [], complete=False)
+
+
+def refused() -> RunResult:
+    raise RetryRunError("another bridge was faster", conflict=True)
+
+
+def unknown() -> RunResult:
+    raise RetryRunError("the reply was lost")
+
+
+def away() -> RunResult:
+    raise StoreError("no store")
+
+
+def test_the_first_run_lists_all_and_later_ones_what_was_noticed(publisher: Publisher, runs: Runs) -> None:
+    publisher.notify(TOPIC, KEY)
+    once(publisher)
+    publisher.notify(TOPIC, KEY)
+    publisher.notify(TOPIC, OTHER)
+    once(publisher)
+    publisher.notify(TOPIC)
+    once(publisher)
+    assert runs.told == [
+        Notices(frozenset({KEY}), whole=True),
+        Notices(frozenset({KEY, OTHER})),
+        Notices(look=True),
+    ]
+
+
+def test_a_swap_lost_to_another_bridge_keeps_what_was_noticed(publisher: Publisher, runs: Runs) -> None:
+    publisher.notify(TOPIC, KEY)
+    once(publisher)
+    publisher.notify(TOPIC, OTHER)
+    runs.answer = refused
+    once(publisher)
+    once(publisher)
+    assert runs.told[1:] == [Notices(frozenset({OTHER}))] * 2
+
+
+@pytest.mark.parametrize("failure", [unknown, away])
+def test_after_any_other_failure_all_is_listed(
+    publisher: Publisher, runs: Runs, failure: Callable[[], RunResult]
+) -> None:
+    publisher.notify(TOPIC, KEY)
+    once(publisher)
+    publisher.notify(TOPIC, OTHER)
+    runs.answer = failure
+    once(publisher)
+    once(publisher)
+    assert runs.told[-1].whole
+
+
+def test_all_is_listed_again_in_time(publisher: Publisher, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher.notify(TOPIC, KEY)
+    once(publisher)
+    now = time.monotonic()
+    runs.answer = partial
+    monkeypatch.setattr(time, "monotonic", lambda: now + WHOLE_LISTING_SECONDS - 1)
+    once(publisher)
+    monkeypatch.setattr(time, "monotonic", lambda: now + WHOLE_LISTING_SECONDS + 1)
+    once(publisher)
+    assert [told.whole for told in runs.told] == [True, False, True]
+
+
+def test_a_history_that_is_not_read_yet_is_gone_on_with(publisher: Publisher, runs: Runs) -> None:
+    runs.answer = partial
+    publisher.notify(TOPIC, KEY)
+    once(publisher)
+    due = publisher._topics[TOPIC].due - time.monotonic()
+    assert 0 < due <= 0.3
+    once(publisher)
+    assert [told.whole for told in runs.told] == [True, True]
+
+
+def test_more_notices_than_are_kept_make_a_whole_listing(
+    publisher: Publisher, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher.notify(TOPIC)
+    once(publisher)
+    monkeypatch.setattr(publisher_module, "PUBLISH_QUEUE_MAX", 1)
+    publisher.notify(TOPIC, KEY)
+    publisher.notify(TOPIC, OTHER)
+    once(publisher)
+    assert runs.told[-1] == Notices(frozenset({KEY}), whole=True)
+
+
+def test_an_idle_table_runs_at_once_and_a_busy_one_once_an_interval(started: Publisher, runs: Runs) -> None:
+    asked = time.monotonic()
+    for number in range(40):
+        started.notify(TOPIC, IndexKey(TOPIC, 0, number, number, b"s" * 16))
+        time.sleep(0.02)
+    eventually(lambda: sum(len(told.keys) for told in runs.told) == 40)
+    assert runs.at[0] - asked < 0.25
+    gaps = [after - before for before, after in zip(runs.at, runs.at[1:], strict=False)]
+    assert 2 <= len(gaps) <= 5
+    assert min(gaps) > 0.25
