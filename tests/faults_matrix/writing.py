@@ -10,8 +10,8 @@ from stack.kafka import KafkaBroker
 from tests.e2e.e2e_support import Log, Rec, Sender
 
 _VALUE_BYTES = 800
-#: More than a segment of 1 MiB.
-_A_SEGMENT = 1350
+#: More than a segment of 1 MiB, wherever it begins.
+_A_SEGMENT = 1700
 _numbers = itertools.count()
 
 
