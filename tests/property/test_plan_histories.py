@@ -128,7 +128,7 @@ class Histories(RuleBasedStateMachine):
                 self.end_transaction(pid, commit=kind == "commit")
         self.roll(self.kafka.leader)
         for open_pid in sorted(self.kafka.lead.open()) if ends else ():
-            self.end_transaction(open_pid, commit=kinds[0] != "abort")
+            self.end_transaction(open_pid, commit=kinds[0] != "plain")
         for broker in range(3):
             if keep_up:
                 self.replicate(broker)
@@ -139,7 +139,7 @@ class Histories(RuleBasedStateMachine):
         self.flow(kinds, pid, ends=True, keep_up=1)
         for copy_fault in copies:
             if self.kafka.due():
-                self.copy(copy_fault, verbatim=False, peek=bool(len(kinds) % 2))
+                self.copy(copy_fault, verbatim=False, peek=len(kinds) > 1)
         self.publish(fault)
 
     # Leaders
@@ -162,8 +162,8 @@ class Histories(RuleBasedStateMachine):
         made = self.kafka.next_copy(peek=peek)
         assert made is not None
         self.ran("copy verbatim" if verbatim and not fault else "copy", fault)
-        if made.peeked:
-            self.ran("peek", "commit" if made.peeked[0][2] else "abort")
+        for _, _, committed in made.peeked:
+            self.ran("peek", "commit" if committed else "abort")
         if fault != COPY[1]:
             self.world.store(made, finished=not fault, verbatim=verbatim)
         else:

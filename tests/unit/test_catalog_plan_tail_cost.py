@@ -101,7 +101,7 @@ def test_nearly_every_segment_ends_in_a_transaction(costs: dict[str, Cost]) -> N
 
 def test_a_tail_of_its_own_takes_most_second_copies_away(costs: dict[str, Cost]) -> None:
     before, after = costs["in one file"], costs["apart"]
-    assert before.derived > 0.9 * before.files
+    assert before.derived > 0.7 * before.files
     assert after.derived < 0.5 * after.files
     assert after.derived_rows < 0.5 * before.derived_rows
 
