@@ -6,8 +6,8 @@ from typing import Final
 
 #: Maven fetching jars on a slow line.
 FETCH_JARS_S: Final = 900.0
-#: Go fetching and compiling the S3 server on a slow, busy machine.
-BUILD_GATEWAY_S: Final = 1200.0
+#: Go fetching and compiling a server on a slow, busy machine.
+GO_BUILD_S: Final = 1200.0
 #: npm fetching the Azure server on a slow line.
 FETCH_NPM_S: Final = 600.0
 #: The servers of Azure's and Google's stores from start to their first answer.

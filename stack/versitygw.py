@@ -7,25 +7,23 @@ in-process test server does not.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 from stack.errors import StackError
-from stack.limits import BUILD_GATEWAY_S, GATEWAY_START_S, S3_REQUEST_S
-from stack.paths import BUILD
+from stack.go_program import GoProgram
+from stack.limits import GATEWAY_START_S, S3_REQUEST_S
 from stack.ports import LOOPBACK, accepts, free_ports
 from stack.process import ServerProcess
 from stack.waiting import wait_for
 
 VERSION = "v1.8.0"
-_MODULE = "github.com/versity/versitygw/cmd/versitygw"
-_BINARY = BUILD / f"versitygw-{VERSION}" / "versitygw"
+_PROGRAM = GoProgram("github.com/versity/versitygw/cmd/versitygw", VERSION)
 
 
 def can_be_had() -> bool:
     """Whether the binary is there, or Go, which builds it."""
-    return _BINARY.exists() or shutil.which("go") is not None
+    return _PROGRAM.can_be_had()
 
 
 def binary() -> Path:
@@ -34,24 +32,7 @@ def binary() -> Path:
     Raises:
         StackError: Go is not there, or the build failed.
     """
-    if _BINARY.exists():
-        return _BINARY
-    go = shutil.which("go")
-    if go is None:
-        raise StackError("Go is needed to build the S3 server versitygw")
-    partial = BUILD / f"versitygw-{VERSION}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    argv = [go, "install", "-trimpath", f"{_MODULE}@{VERSION}"]
-    env = {**os.environ, "GOBIN": str(partial)}
-    try:
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=BUILD_GATEWAY_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise StackError(f"building versitygw took longer than {BUILD_GATEWAY_S:.0f} s") from error
-    if done.returncode != 0:
-        raise StackError(f"cannot build versitygw:\n{(done.stdout + done.stderr)[-2000:]}")
-    partial.rename(_BINARY.parent)
-    return _BINARY
+    return _PROGRAM.path()
 
 
 class VersityGateway:

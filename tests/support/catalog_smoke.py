@@ -115,7 +115,12 @@ def _bridges(given: Deployment, folder: Path) -> Iterator[tuple[BridgeProcess, B
         for name, fault in (("one", f"before-commit=sleep:{HELD_S}"), ("two", "")):
             arguments = ("--config", str(config), "--data-dir", str(folder / name), "--listen", "127.0.0.1:0")
             started.append(stack.enter_context(BridgeProcess(*arguments, fault=fault)))
-        yield started[0], started[1]
+        try:
+            yield started[0], started[1]
+        except BaseException:
+            for bridge in started:
+                print(bridge.errors())
+            raise
 
 
 def smoke(given: Deployment, folder: Path, pause: Callable[[], None] = lambda: None) -> None:
