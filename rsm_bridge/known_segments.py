@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -201,7 +202,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         main=None if directory.data is None else _file(directory, read, tail=False),
         tail=None if directory.tail is None else _file(directory, read, tail=True),
         peeked=_peeked(summary),
-        load=lambda: _load_batches(load, directory.directory_size),
+        load=partial(_load_batches, load, directory.directory_size),  # a lambda would keep the directory
     )
     owner = Owner(metadata.cluster_name, metadata.topic, metadata.topic_id)
     counts = SegmentCounts(
