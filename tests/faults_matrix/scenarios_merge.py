@@ -7,10 +7,10 @@ from typing import Any
 
 from iceberg_catalog.livefiles import LiveFiles
 from tests.faults_matrix.case_run import CaseRun
-from tests.faults_matrix.scenarios import Prepared
+from tests.faults_matrix.scenarios_command import ByCommand
 
 
-class Merging(Prepared):
+class Merging(ByCommand):
     """Small files of a topic that is published become one."""
 
     @property

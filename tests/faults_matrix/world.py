@@ -30,12 +30,14 @@ class World:
     bridge: Bridge = field(init=False)
     broker: KafkaBroker = field(init=False)
     faults: FaultFolder = field(init=False)
+    _shared: dict[str, Any] = field(init=False)
 
     def start(self) -> None:
         """All servers run when it returns; none is left running when it raises."""
         self.faults = FaultFolder(self.folder / "faults")
         self.faults.path.mkdir(parents=True)
         self.bridge = Bridge(self.folder / "bridge", {**self.ground.bridge_settings(), **SETTINGS})
+        self._shared = dict(self.bridge.settings)
         self.bridge.process.env |= self.faults.environment
         plugin = tierberg(self.bridge.target, cluster_name="faults")
         self.broker = KafkaBroker(self.folder / "broker", plugin, BrokerOptions(properties=BROKER))
@@ -60,10 +62,10 @@ class World:
 
     def use(self, settings: Mapping[str, Any]) -> None:
         """The bridge runs with these beside the shared ones; restarted only if it does not yet."""
-        wanted = {**self.ground.bridge_settings(), **SETTINGS, **settings}
-        if not wanted.items() <= self.bridge.settings.items():
+        wanted = {**self._shared, **settings}
+        if wanted != self.bridge.settings:
             self.bridge.stop()
-            self.bridge.settings.update(wanted)
+            self.bridge.settings = wanted
         self.mend()
 
     def mend(self) -> None:
