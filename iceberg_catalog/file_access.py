@@ -1,7 +1,8 @@
-"""How table metadata is read and written: PyIceberg's file access over pyarrow, with two gaps closed.
+"""How table metadata is read and written: PyIceberg's file access over pyarrow, with three gaps closed.
 
 * In `abfss://container@account.dfs.core.windows.net/path` PyIceberg takes all up to the path for the container. (Its
   other implementation, over `adlfs`, does not; but that one cannot list a folder for maintenance.)
+* Each load of a table would open connections of its own (file_systems.py).
 * A request to Google's store would be repeated for a quarter of an hour: longer than a publisher may hang.
 """
 
@@ -23,6 +24,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import EMPTY_DICT, Properties
 from pyiceberg.utils.datetime import millis_to_datetime
 
+from iceberg_catalog.file_systems import shared_file_system
 from iceberg_catalog.limits import REST_READ_TIMEOUT_MS
 
 #: The property by which PyIceberg is told to use it.
@@ -33,6 +35,15 @@ _AZURE = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 
 class TableFileIO(PyArrowFileIO):
     """Files of every store pyarrow knows."""
+
+    def __init__(self, properties: Properties = EMPTY_DICT) -> None:
+        super().__init__(properties)
+        # The parent's cache of one's own; ours is the method below.
+        del self.fs_by_scheme
+
+    def fs_by_scheme(self, scheme: str, netloc: str | None = None) -> FileSystem:
+        """The client that all tables share which reach their storage in the same way."""
+        return shared_file_system(scheme, netloc, self.properties, lambda: self._initialize_fs(scheme, netloc))
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:

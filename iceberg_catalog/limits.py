@@ -31,6 +31,8 @@ STATE_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Characters of `tierberg.gaps` and of `tierberg.lost` in one snapshot's summary: with all kept snapshots, three of a
 #: commit, metadata.json stays small. What has no room is counted.
 SUMMARY_RANGES_BYTES_MAX: Final = 400
+#: Clients of tables' storage that are kept; one is enough unless each table has credentials of its own.
+FILE_SYSTEMS_MAX: Final = 64
 #: REST catalog: time to connect, and between two bytes of an answer.
 REST_CONNECT_TIMEOUT_MS: Final = 2_000
 REST_READ_TIMEOUT_MS: Final = 30_000
