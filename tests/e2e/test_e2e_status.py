@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
-import sys
 import time
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from rsm_bridge.status_command import StatusOptions
-from rsm_bridge.status_command import status as command
 from stack.rest_catalog import RestCatalogServer
 from stack.waiting import wait_for
+from tests.e2e.e2e_status import ask, causes, only_partition, status
 from tests.e2e.e2e_support import Pair, Rec, Sender, wait_tiered
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -29,39 +23,6 @@ WAIT_S = 60
 def records(count: int = 2000, size: int = 900) -> list[Rec]:
     draw, now = random.Random(count), int(time.time() * 1000)
     return [Rec(b"k", draw.randbytes(size), (), now) for _ in range(count)]
-
-
-def ask(pair: Pair, *arguments: str) -> tuple[int, str]:
-    """Exit code and standard output of the command, run as an operator would."""
-    config = str(pair.bridge.folder / "tierberg.yaml")
-    tierberg = str(Path(sys.executable).with_name("tierberg"))
-    argv = [tierberg, "status", *arguments, "--config", config, "--bootstrap-server", pair.broker.bootstrap]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    assert not done.stderr, done.stderr
-    return done.returncode, done.stdout
-
-
-def status(pair: Pair, topic: str) -> dict[str, Any]:
-    """The JSON form, in this process: a start of the command costs seconds."""
-    options = StatusOptions(
-        config=pair.bridge.folder / "tierberg.yaml", topic=topic, bootstrap_server=pair.broker.bootstrap, json=True
-    )
-    text, needed = command(options)
-    document: dict[str, Any] = json.loads(text)
-    assert document["needs_person"] == needed
-    return document
-
-
-def causes(document: Mapping[str, Any]) -> set[str]:
-    return {finding["code"] for finding in document["findings"]}
-
-
-def only_partition(document: Mapping[str, Any]) -> dict[str, Any]:
-    (topic,) = document["topics"]
-    (partition,) = topic["partitions"]
-    found: dict[str, Any] = partition
-    return found
 
 
 @pytest.mark.smoke
