@@ -140,12 +140,14 @@ class CatalogSettings(_Section):
     connect_timeout: Seconds = Field(
         default=2.0,
         gt=0,
-        description="Time until a connection to a REST catalog, its token server, or S3 with table metadata stands.",
+        description="Time until a connection to a REST catalog, its token server, or S3 with table metadata stands; to "
+        "PostgreSQL with psycopg.",
     )
     read_timeout: Seconds = Field(
         default=30.0,
         gt=0,
-        description="Time one of those may be without a byte of an answer; what it was asked for may still happen.",
+        description="Time one of those, or a database, may be without a byte of an answer; what it was asked for may "
+        "still happen.",
     )
 
     _plain_texts = field_validator("properties", mode="before")(_texts)

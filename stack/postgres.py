@@ -50,6 +50,7 @@ class PostgresServer:
             StackError: PostgreSQL is not installed, or refuses.
         """
         (self.port,) = free_ports(1)
+        server, self._initdb = _program("postgres"), _program("initdb")
         folder.mkdir(parents=True, exist_ok=True)
         self._as_user: list[str] = []
         self._files = folder
@@ -59,7 +60,7 @@ class PostgresServer:
             self._become_somebody()
         self._data = self._files / "data"
         self._init()
-        argv = [*self._as_user, _program("postgres"), "-D", str(self._data), "-p", str(self.port)]
+        argv = [*self._as_user, server, "-D", str(self._data), "-p", str(self.port)]
         argv += ["-c", f"listen_addresses={LOOPBACK}", "-c", "unix_socket_directories=", "-c", "fsync=off"]
         # SIGINT: to end without waiting for clients to leave.
         self.process = ServerProcess(
@@ -105,7 +106,7 @@ class PostgresServer:
         password.touch(mode=0o600)
         password.write_text(f"{self.password}\n")
         shutil.chown(password, self._files.stat().st_uid)
-        argv = [*self._as_user, _program("initdb"), "-D", str(self._data), "-U", self.user, "--no-sync"]
+        argv = [*self._as_user, self._initdb, "-D", str(self._data), "-U", self.user, "--no-sync"]
         argv += ["--encoding=UTF8", "--locale=C", "--auth=scram-sha-256", f"--pwfile={password}"]
         try:
             done = subprocess.run(

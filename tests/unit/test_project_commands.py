@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("target", "demo stack test e2e faults bench sabotage lint fmt clean".split())
+@pytest.mark.parametrize("target", "demo stack test e2e catalogs faults bench sabotage lint fmt clean".split())
 def test_make_lists_its_targets_by_default(target: str) -> None:
     shown = subprocess.run(["make"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=30).stdout
     assert re.search(rf"^  make {target} +\S", shown, re.MULTILINE)
