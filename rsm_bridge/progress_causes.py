@@ -241,7 +241,7 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.CONFLICTING_SEGMENT: Cause(
         _PERSON,
-        "a segment's markers contradict the broker's own transaction files; publishing stops before it",
+        "markers contradict the broker's own transaction files, of their segment or another; publishing stops there",
         "`tierberg inspect index KEY`; check that broker's disk. Kafka reads on; the table goes on when retention "
         "has removed the segment.",
     ),
@@ -271,7 +271,7 @@ CAUSES: dict[CauseCode, Cause] = {
         _WAITS,
         "publishing waits for the marker of a transaction whose first rows are tiered",
         "It goes on when the segment with the marker has closed and is tiered; a smaller `segment.ms` makes that "
-        "sooner.",
+        "sooner, `peek.later.txn.indexes` in the brokers' settings does without.",
     ),
     _C.PUBLISHING: Cause(_WAITS, "tiered a moment ago, in the table with the next commit", "Nothing."),
     _C.COPYING: Cause(

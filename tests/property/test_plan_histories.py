@@ -57,6 +57,7 @@ ACTIONS: set[tuple[str, str]] = {
     *(("copy", fault) for fault in COPY),
     ("copy verbatim", ""),
     *(("peek", end) for end in ("commit", "abort")),
+    ("end twice", ""),
     *(("delete", fault) for fault in DELETE),
     *(("delete topic", fault) for fault in CRASH),
     *(("publish", fault) for fault in PUBLISH),
@@ -153,6 +154,25 @@ class Histories(RuleBasedStateMachine):
         if self.kafka.can_lead(broker):
             self.ran("elect")
             self.kafka.elect(broker)
+
+    @precondition(lambda self: not self.clean)
+    @rule(pid=PID, commit=st.booleans(), broker=BROKER, fault=FAULT)
+    def end_twice(self, pid: int, commit: bool, broker: int, fault: str) -> None:
+        """A transaction was read to have ended; an unclean election cuts its marker off, and it ends otherwise."""
+        self.ran("end twice")
+        self.write_in_transaction(1, pid)
+        self.roll(self.kafka.leader)
+        for follower in range(3):
+            self.replicate(follower)
+        self.end_transaction(pid, commit=commit)
+        while self.kafka.due():
+            self.copy("", verbatim=False, peek=True)
+        self.publish(fault)
+        self.elect(broker)
+        self.end_transaction(pid, commit=not commit)
+        self.roll(self.kafka.leader)
+        while self.kafka.due():
+            self.copy("", verbatim=False, peek=False)
 
     # Copies and deletes
 

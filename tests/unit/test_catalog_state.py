@@ -22,6 +22,7 @@ STATES = st.builds(
     floor=OFFSETS,
     lineage=st.lists(st.tuples(st.integers(-1, 2**31 - 1), OFFSETS), max_size=4).map(tuple),
     known_end=OFFSETS,
+    peeked=st.lists(st.tuples(OFFSETS, OFFSETS, st.booleans()), max_size=3).map(tuple),
 )
 
 
@@ -51,7 +52,7 @@ def test_damaged_bytes_are_refused() -> None:
         st.none() | st.booleans() | st.integers() | st.text(max_size=3),
         lambda inner: (
             st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from(["version", "partitions", "0", "frontier", "lineage"]), inner, max_size=4)
+            | st.dictionaries(st.sampled_from(["version", "partitions", "0", "frontier", "peeked"]), inner, max_size=4)
         ),
     )
 )
