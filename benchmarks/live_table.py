@@ -65,8 +65,9 @@ class LiveTable:
         name = uuid.uuid4().hex
         state = StateRef(f"state/{self.table.metadata.table_uuid}/{name}.json", name)
         outcome = commit(self.catalog, head, change, state, commit_id=name, as_of_ms=0)
-        if outcome.kind != "committed":
+        if outcome.kind != "committed" or outcome.table is None:
             raise RuntimeError(f"the commit ended as {outcome.kind}: {outcome.error}")
+        self.live.read(outcome.table, outcome.manifests)
 
     def fill(self, files: int) -> None:
         """Commits until the table has `files` live files."""

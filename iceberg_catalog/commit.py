@@ -51,7 +51,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog.foreign import FOREIGN_SINCE, ForeignCommits, foreign_commits, tag_updates
 from iceberg_catalog.lent import renewed
 from iceberg_catalog.limits import RELOAD_ATTEMPTS_MAX, RELOAD_PAUSE_MS, SNAPSHOTS_KEPT_MAX
-from iceberg_catalog.livefiles import STATE_KEY, STATE_SHA256, Head
+from iceberg_catalog.livefiles import STATE_KEY, STATE_SHA256, Head, ManifestFiles
 from iceberg_catalog.snapshots import SnapshotChain, Step
 from iceberg_catalog.state import StateRef
 
@@ -91,13 +91,14 @@ class Outcome:
     """How a commit ended. Only `committed` says the change is in the table; after the others, load and plan again.
 
     table: the table as last seen, or None when it could not be reloaded. snapshot_id: the new head if committed.
-    error: what was raised, also when it landed all the same.
+    error: what was raised, also when it landed all the same. manifests: what the new ones hold, for `LiveFiles.read`.
     """
 
     kind: Literal["committed", "conflict", "unknown"]
     table: Table | None
     snapshot_id: int
     error: Exception | None = None
+    manifests: tuple[ManifestFiles, ...] = ()
 
 
 def recorded_as_of(head: Head) -> int:
@@ -163,7 +164,7 @@ def commit(
     with suppress(Exception):  # housekeeping: the commit stands, a leftover metadata.json harms nobody
         _drop_old_metadata(head.table, response)
     table = Table(head.table.name(), response.metadata, response.metadata_location, head.table.io, catalog)
-    return Outcome("committed", table, chain.snapshots[-1].snapshot_id)
+    return Outcome("committed", table, chain.snapshots[-1].snapshot_id, manifests=chain.contents())
 
 
 def _updates(head: Head, snapshots: list[Snapshot], foreign: ForeignCommits | None) -> tuple[TableUpdate, ...]:

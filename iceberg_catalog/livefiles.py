@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile, read_manifest_list
 from pyiceberg.table import Table
@@ -57,8 +58,8 @@ class LiveFiles:
     def __init__(self) -> None:
         self._seen: dict[str, ManifestFiles] = {}
 
-    def read(self, table: Table) -> Head:
-        """The head of `table` as it was loaded.
+    def read(self, table: Table, written: Iterable[ManifestFiles] = ()) -> Head:
+        """The head of `table` as it was loaded. `written`: manifests of our own commit, which are then not read.
 
         Raises:
             CatalogError: `state_missing` if the table has files but no snapshot that records a state.
@@ -67,10 +68,17 @@ class LiveFiles:
         snapshot = table.current_snapshot()
         if snapshot is None:
             return Head(table)
+        ours = {item.manifest.manifest_path: item for item in written}
         found: dict[str, ManifestFiles] = {}
         for manifest in read_manifest_list(table.io.new_input(snapshot.manifest_list)):
-            known = self._seen.get(manifest.manifest_path)
-            found[manifest.manifest_path] = known if known is not None else _read_manifest(table, manifest)
+            path = manifest.manifest_path
+            if path in self._seen:
+                found[path] = self._seen[path]
+            elif path in ours:
+                found[path] = replace(ours[path], manifest=manifest)
+            else:
+                entries = manifest.fetch_manifest_entry(table.io)
+                found[path] = content_of(table, manifest, [entry.data_file for entry in entries])
         self._seen = found
         files = tuple(item for content in found.values() for item in content.files)
         foreign = tuple(path for content in found.values() for path in content.foreign)
@@ -119,8 +127,8 @@ def normal_path(path: str) -> str:
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith(("file:", "/")) else path
 
 
-def _read_manifest(table: Table, manifest: ManifestFile) -> ManifestFiles:
-    entries = [entry.data_file for entry in manifest.fetch_manifest_entry(table.io)]
+def content_of(table: Table, manifest: ManifestFile, entries: Sequence[DataFile]) -> ManifestFiles:
+    """The content of a manifest with these live entries."""
     paths = frozenset(entry.file_path for entry in entries)
     if manifest.content != ManifestContent.DATA:
         return ManifestFiles(manifest, (), tuple(paths), paths)

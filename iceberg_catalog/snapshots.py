@@ -35,7 +35,7 @@ from pyiceberg.table.snapshots import (
 )
 
 from iceberg_catalog.limits import MANIFEST_ENTRIES_MAX, MANIFEST_SMALL_ENTRIES, MANIFESTS_SMALL_MAX
-from iceberg_catalog.livefiles import Head
+from iceberg_catalog.livefiles import Head, ManifestFiles, content_of
 
 _CODEC: Final = "deflate"
 _FORMAT: Final = 2
@@ -53,10 +53,11 @@ class Step:
 
 @dataclass(slots=True)
 class _Manifest:
-    """A manifest of the table under construction and the paths of its live files."""
+    """A manifest of the table under construction and the paths of its live files; `live`: those files, if it is new."""
 
     file: ManifestFile
     paths: frozenset[str]
+    live: tuple[DataFile, ...] | None = None
 
 
 @dataclass(slots=True)
@@ -118,6 +119,11 @@ class SnapshotChain:
         )
         self.snapshots.append(snapshot)
         return snapshot
+
+    def contents(self) -> tuple[ManifestFiles, ...]:
+        """What the new manifests of the last snapshot hold, so that nobody need read them back."""
+        table = self.head.table
+        return tuple(content_of(table, item.file, item.live) for item in self._manifests if item.live is not None)
 
     def _rewrite(self, removed: Sequence[str], snapshot_id: int, gone: list[DataFile]) -> list[_Manifest]:
         """The manifests without the removed files; `gone` receives their entries."""
@@ -188,8 +194,8 @@ class SnapshotChain:
         ) as writer:
             for entry in entries:
                 writer.add_entry(entry)
-        live = frozenset(e.data_file.file_path for e in entries if e.status != ManifestEntryStatus.DELETED)
-        return _Manifest(writer.to_manifest_file(), live)
+        live = tuple(entry.data_file for entry in entries if entry.status != ManifestEntryStatus.DELETED)
+        return _Manifest(writer.to_manifest_file(), frozenset(item.file_path for item in live), live)
 
     def _path(self, name: str) -> str:
         path = self.head.table.location_provider().new_metadata_location(name)

@@ -217,7 +217,7 @@ class TableRun:
             raise RetryRunError(f"the commit ended as {outcome.kind}: {outcome.error}", conflict=refused)
         self._recorded = recorded, dict(states)
         self._state_objects.after_commit(outcome.table, swept)
-        return self._live.read(outcome.table)
+        return self._live.read(outcome.table, outcome.manifests)
 
     def _added(
         self, head: Head, partition: int, piece: UseMain | Derive, by_id: Mapping[str, KnownSegment]

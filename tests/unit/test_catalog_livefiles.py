@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
 from iceberg_catalog.commit import Change, commit
@@ -154,3 +155,21 @@ def test_rows_without_a_recorded_state_are_an_error(place: Place) -> None:
     with pytest.raises(CatalogError) as caught:
         LiveFiles().read(place.load())
     assert caught.value.kind == "state_missing"
+
+
+def test_what_a_commit_wrote_is_known_without_reading_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    live = LiveFiles()
+    first, second = place.write(0, 9), place.write(10, 19)
+    publish(place, live, first, second)
+    head = live.read(place.load())
+    change = Change(append=(place.write(20, 29),), delete=(first.file_path,))
+    outcome = commit(place.catalog, head, change, STATE, commit_id="c", as_of_ms=0)
+    assert outcome.table is not None
+    expected = LiveFiles().read(place.load())
+    monkeypatch.setattr(ManifestFile, "fetch_manifest_entry", lambda *_: pytest.fail("a manifest was read"))
+    found = live.read(outcome.table, outcome.manifests)
+    assert found.files == expected.files
+    assert [item.paths for item in found.manifests] == [item.paths for item in expected.manifests]
+    assert [item.manifest.min_sequence_number for item in found.manifests] == [
+        item.manifest.min_sequence_number for item in expected.manifests
+    ]
