@@ -43,7 +43,7 @@ test-shim: $(ENVIRONMENT) ## the shim's own tests
 
 .PHONY: e2e
 e2e: setup ## every test on a real broker
-	$(RUN) -m pytest -m "e2e and not faults" --timeout 900
+	$(RUN) -m pytest -m "e2e and not faults and not cluster" --timeout 900
 
 .PHONY: catalogs
 catalogs: $(ENVIRONMENT) ## copy, conflict and delete on every catalog and store: PostgreSQL, Glue, OAuth2, lent keys, Nessie, GCS, Azure
@@ -52,6 +52,10 @@ catalogs: $(ENVIRONMENT) ## copy, conflict and delete on every catalog and store
 .PHONY: faults
 faults: setup ## kill -9 of bridge and broker at every fail point; ends with a table and `N passed, N failed`
 	$(RUN) -m pytest -m faults -p no:randomly -q tests/faults_matrix
+
+.PHONY: cluster
+cluster: setup ## every test on three brokers and three bridges, with S3 and a REST catalog
+	$(RUN) -m pytest -m cluster
 
 .PHONY: bench
 bench: setup ## measure, and compare with benchmarks/measures.toml

@@ -98,6 +98,12 @@ class Admin:
         """Brokers whose replica has all that the leader has."""
         return set(self._partition(topic, partition).isrs)
 
+    def under_replicated(self) -> list[str]:
+        """Partitions of any topic, as `topic-partition`, with a replica that is not in sync."""
+        topics = self._client.list_topics(timeout=ADMIN_S).topics
+        partitions = [(name, found) for name, topic in topics.items() for found in topic.partitions.values()]
+        return [f"{name}-{found.id}" for name, found in partitions if set(found.isrs) != set(found.replicas)]
+
     def topic_id(self, topic: str) -> str:
         """The topic's id as 32 hexadecimal digits, as keys of the store have it."""
         answers = self._client.describe_topics(TopicCollection([topic]), request_timeout=ADMIN_S)

@@ -34,7 +34,6 @@ class KafkaCluster:
         brokers: int = 3,
         version: str = KAFKA_VERSION,
         properties: Mapping[str, str] | None = None,
-        properties_of: Mapping[int, Mapping[str, str]] | None = None,
         features: Mapping[str, int] | None = None,
     ) -> None:
         """Nothing is written or started yet.
@@ -45,7 +44,6 @@ class KafkaCluster:
             brokers: how many; also the replicas of Kafka's own topics. Each has two log folders.
             version: of the jars.
             properties: of every node, over ours.
-            properties_of: of single brokers, by id, over both.
             features: levels to format with.
         """
         self.version = version
@@ -54,12 +52,9 @@ class KafkaCluster:
         self._properties = dict(properties or {})
         self._copies = brokers
         self._plugin = plugin
-        self._controller = self._node(folder, _CONTROLLER, None, {})
+        self._controller = self._node(folder, _CONTROLLER, None)
         controller = self._controller.controller
-        self.brokers = {
-            number: self._node(folder, number, controller, (properties_of or {}).get(number, {}))
-            for number in range(1, brokers + 1)
-        }
+        self.brokers = {number: self._node(folder, number, controller) for number in range(1, brokers + 1)}
 
     @property
     def bootstrap(self) -> str:
@@ -86,7 +81,7 @@ class KafkaCluster:
             list(pool.map(KafkaBroker.stop, self.brokers.values()))
         self._controller.stop()
 
-    def _node(self, folder: Path, number: int, controller: str | None, properties: Mapping[str, str]) -> KafkaBroker:
+    def _node(self, folder: Path, number: int, controller: str | None) -> KafkaBroker:
         node = Node(
             number=number,
             roles=("broker",) if controller else ("controller",),
@@ -96,6 +91,6 @@ class KafkaCluster:
             log_folders=2 if controller else 1,
             features=self._features,
         )
-        options = BrokerOptions(version=self.version, heap=_HEAP, properties={**self._properties, **properties})
+        options = BrokerOptions(version=self.version, heap=_HEAP, properties=self._properties)
         # The controller gets the plugin's settings too: it refuses tiered topics when it does not know of tiering.
         return KafkaBroker(folder / f"node-{number}", self._plugin, options, node)

@@ -73,7 +73,8 @@ class ClusterAdmin(JavaProgram):
 
     def write_abort_marker(self, topic: str, partition: int, producer: ProducerState) -> None:
         """Have the leader write an ABORT for the producer, as for a hanging transaction, open or not (KIP-664)."""
-        numbers = f"{producer.producer_id}\t{producer.epoch}\t{producer.coordinator_epoch}"
+        # Where the leader has seen no marker yet, any epoch will do.
+        numbers = f"{producer.producer_id}\t{producer.epoch}\t{max(producer.coordinator_epoch, 0)}"
         self.ask(f"abort\t{topic}\t{partition}\t{numbers}")
 
     def earliest_local(self, topic: str, partition: int) -> int:

@@ -12,7 +12,7 @@ import subprocess
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -43,6 +43,10 @@ class BrokerOptions:
     heap: str = "512m"
     jvm: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+
+    def with_properties(self, more: Mapping[str, str]) -> BrokerOptions:
+        """The same with more properties, which win over those given."""
+        return replace(self, properties={**self.properties, **more})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,7 @@ class KafkaBroker:
     """One node. Make it, :meth:`start` it, :meth:`stop` it, and start it again on the same data.
 
     Attributes:
+        options: may be replaced; the next start reads them.
         data: its first log folder.
         log_folders: all of them.
     """

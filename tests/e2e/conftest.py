@@ -15,6 +15,8 @@ from stack.jars import KAFKA_VERSION
 from stack.kafka import BrokerOptions, KafkaBroker
 from stack.rest_catalog import RestCatalogServer
 from stack.tiering import tierberg
+from stack.versitygw import can_be_had
+from tests.e2e.e2e_cluster import ThreeBrokers
 from tests.e2e.e2e_support import Pair
 
 BRIDGE_SETTINGS = {
@@ -78,3 +80,19 @@ def rest_pair(catalog_server: RestCatalogServer, tmp_path: Path) -> Iterator[Pai
     yield started
     started.broker.stop()
     started.bridge.stop()
+
+
+@pytest.fixture(scope="session")
+def _three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ThreeBrokers]:
+    if not can_be_had():
+        pytest.skip("needs Go, to build the S3 server")
+    started = ThreeBrokers.start(tmp_path_factory.mktemp("three"), os.environ.get("KAFKA_VERSION", KAFKA_VERSION))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def three(_three: ThreeBrokers) -> ThreeBrokers:
+    """Three brokers and three bridges, shared by tests that each have topics of their own; healed before each."""
+    _three.heal()
+    return _three

@@ -6,18 +6,15 @@ import json
 import os
 import random
 import sys
-import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import boto3
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 from pyiceberg.catalog.sql import SqlCatalog
 
 from stack.admin import Admin
@@ -28,7 +25,8 @@ from stack.ports import LOOPBACK, accepts, free_ports
 from stack.process import ServerProcess
 from stack.tiering import tierberg
 from stack.waiting import wait_for
-from tests.e2e.e2e_support import Pair, Rec, Sender, note, read, rows_by_offset, same, wait_tiered
+from tests.e2e.e2e_follower import Follower
+from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -114,67 +112,6 @@ def cluster(tmp_path: Path, store: str) -> Iterator[Cluster]:
             bridge.stop()
 
 
-class Follower:
-    """A consumer of one partition that is never restarted and notes how long it ever waited."""
-
-    def __init__(self, broker: KafkaBroker, partition: int) -> None:
-        self.found: dict[int, Rec] = {}
-        self.arrivals: list[float] = []
-        self.failure: BaseException | None = None
-        self._end = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": broker.bootstrap,
-                "group.id": f"follower-{partition}",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                # Close-handed, so that it is in mid-history when something happens, with nothing to live on.
-                "fetch.message.max.bytes": 131_072,
-                "queued.max.messages.kbytes": 128,
-                "log_level": 0,
-            }
-        )
-        self._consumer.assign([TopicPartition(TOPIC, partition, 0)])
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end.set()
-        self._thread.join(30)
-        self._consumer.close()
-
-    def has(self, count: int) -> bool:
-        """Whether it has `count` records; raises what stopped it."""
-        if self.failure is not None:
-            raise self.failure
-        return len(self.found) >= count
-
-    def longest_wait_s(self, since: float) -> float:
-        """Longest time between two arrivals, of those that ended after `since`."""
-        pairs = zip(self.arrivals, self.arrivals[1:], strict=False)
-        return max((after - before for before, after in pairs if after > since), default=0.0)
-
-    def _run(self) -> None:
-        try:
-            while not self._end.is_set() and len(self.found) < RECORDS:
-                time.sleep(0.03)
-                for message in self._consumer.consume(100, 0.2):
-                    error = message.error()
-                    if error is None:
-                        note(self.found, message)
-                        self.arrivals.append(time.monotonic())
-                    else:
-                        # What Kafka answers while a read fails; clients ask again.
-                        assert error.retriable() or error.code() == KafkaError.UNKNOWN, str(error)
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            self.failure = error
-
-
 def some(seed: int, count: int) -> list[Rec]:
     draw = random.Random(seed)
     return [Rec(b"key %d" % number, draw.randbytes(1000)) for number in range(count)]
@@ -226,7 +163,7 @@ def test_a_bridge_killed_in_mid_fetch(cluster: Cluster) -> None:
     assert all(copied), f"copies are spread: {copied}"
     table_is(cluster, senders)
 
-    followers = [Follower(cluster.pair.broker, number) for number in PARTITIONS]
+    followers = [Follower(cluster.pair.broker.bootstrap, TOPIC, number, RECORDS) for number in PARTITIONS]
     with followers[0], followers[1], followers[2]:
         wait_for("all consumers to be on their way", lambda: all(follower.has(1500) for follower in followers), 60)
         victim = serving(cluster)
@@ -234,7 +171,7 @@ def test_a_bridge_killed_in_mid_fetch(cluster: Cluster) -> None:
         killed = time.monotonic()
         victim.kill()
         assert not all(follower.has(RECORDS - 1000) for follower in followers)
-        wait_for("all consumers to be through", lambda: all(follower.has(RECORDS) for follower in followers), 120)
+        wait_for("all consumers to be through", lambda: all(follower.through for follower in followers), 120)
     waits = [follower.longest_wait_s(killed) for follower in followers]
     print(f"longest waits after the kill: {[f'{wait:.2f} s' for wait in waits]}")
     for number, follower in enumerate(followers):

@@ -37,8 +37,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KafkaCluster:
     return KafkaCluster(
         tmp_path,
         PLUGIN,
-        properties={"a": "1", "b": "1"},
-        properties_of={3: {"b": "3"}},
+        properties={"a": "1"},
         features={"transaction.version": 1},
     )
 
@@ -69,8 +68,10 @@ def test_every_broker_listens_for_itself_and_keeps_three_copies(cluster: KafkaCl
         assert settings["rlmm.config.remote.log.metadata.topic.replication.factor"] == "3"
 
 
-def test_settings_of_one_broker_win_over_those_of_all(cluster: KafkaCluster) -> None:
-    assert [broker._settings()["b"] for broker in cluster.brokers.values()] == ["1", "1", "3"]
+def test_settings_of_one_broker_can_change_before_its_next_start(cluster: KafkaCluster) -> None:
+    broker = cluster.brokers[3]
+    broker.options = broker.options.with_properties({"b": "3"})
+    assert [broker._settings().get("b") for broker in cluster.brokers.values()] == [None, None, "3"]
     assert {broker._settings()["a"] for broker in cluster.brokers.values()} == {"1"}
 
 
