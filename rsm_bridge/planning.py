@@ -47,7 +47,7 @@ class Planning:
             BridgeError, SegmentError: an index is damaged, or the store is away.
         """
         if self.listing.wants_whole(notices):
-            segments = self.listing.whole(INDEX_READS_MAX)
+            segments = None if self._comes_first() else self.listing.whole(INDEX_READS_MAX)
             if segments is not None:
                 listed()
                 return self._whole(segments)
@@ -56,6 +56,10 @@ class Planning:
         listed()
         plans = {number: self._ahead(number, found) for number in sorted(found)}
         return Planned([known for group in found.values() for known in group], plans, complete=False)
+
+    def _comes_first(self) -> bool:
+        """Whether what is new is published before all is listed: after a start, where the history is long."""
+        return not self.listing.begun and bool(self.states) and not self.listing.small()
 
     def _whole(self, segments: Sequence[KnownSegment]) -> Planned:
         plans = self._all(segments, relisted=False)

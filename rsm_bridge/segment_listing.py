@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TypeVar
 
 from rsm_bridge.errors import ObjectNotFoundError
@@ -50,14 +51,16 @@ ALL = Notices(whole=True)
 class SegmentListing:
     """The segments of one topic id. One thread at a time, but for `readers`, which may serve others too.
 
-    whole_seconds: what the latest whole listing took, without reading objects.
+    whole_seconds: what the latest whole listing took, without reading objects. begun: partitions were looked at before.
     """
 
     store: ObjectStore
     topic_id: bytes
     readers: Executor | None = None
     whole_seconds: float = 0.0
+    begun: bool = False
     _known: dict[int, dict[str, KnownSegment]] = field(default_factory=lambda: defaultdict(dict))
+    _unread: list[_Row] = field(default_factory=list)
 
     def known(self) -> list[KnownSegment]:
         """Everything known, partitions and keys ascending."""
@@ -75,22 +78,33 @@ class SegmentListing:
             reads_max: how many objects to read at most.
 
         Returns:
-            None when there are more to read; the next call goes on.
+            None when there are more to read; the next call goes on, and lists again once all are read.
 
         Raises:
             BridgeError, SegmentError: an index is damaged, or the store is away.
         """
+        if reads_max is not None and self._unread:
+            self._read(self._unread[:reads_max])
+            self._unread = self._unread[reads_max:]
+            return None
         started = time.monotonic()
         rows = self._rows(index_prefix(self.topic_id))
         self.whole_seconds = time.monotonic() - started
         missing = [row for row in rows if not self._has(row)]
-        self._read(missing[:reads_max])
         if reads_max is not None and len(missing) > reads_max:
-            return None
+            self._unread = missing
+            return self.whole(reads_max)
+        self._unread = []
+        self._read(missing)
         kept = {listed.key for _, listed in rows}
         for number in list(self._known):
             self._drop(number, (key for key in self._known[number] if key not in kept))
         return self.known()
+
+    def small(self) -> bool:
+        """Whether a listing made now ends on its first page."""
+        found = self.store.list_after(index_prefix(self.topic_id))
+        return sum(1 for _ in islice(found, LIST_PAGE_KEYS)) < LIST_PAGE_KEYS
 
     def partition(self, number: int) -> list[KnownSegment]:
         """All segments of one partition, by a listing made now. Raises like :meth:`whole`."""
@@ -106,6 +120,7 @@ class SegmentListing:
         Partitions of which nothing is new are left out, and those without a frontier are listed from their beginning.
         What lies above the frontier is as the store has it now. Raises like :meth:`whole`.
         """
+        self.begun = True
         noticed: dict[int, set[IndexKey]] = defaultdict(set)
         for key in notices.keys:
             noticed[key.partition].add(key)
@@ -139,11 +154,10 @@ class SegmentListing:
             best = known if best is None or _says(known) > _says(best) else best
             if _says(best) == (True, True, True):
                 return best
-        rows = [row for row in self._rows(index_prefix(self.topic_id)) if not self._has(row)]
-        for start in range(0, len(rows), LIST_PAGE_KEYS):
-            part = rows[start : start + LIST_PAGE_KEYS]
-            self._read(part)
-            read = [self._known[key.partition].get(listed.key) for key, listed in part]
+        listed = self._listed(index_prefix(self.topic_id))
+        while part := list(islice(listed, LIST_PAGE_KEYS)):
+            self._read([row for row in part if not self._has(row)])
+            read = [self._known[key.partition].get(item.key) for key, item in part]
             best = max([known for known in (best, *read) if known is not None], key=_says, default=None)
             if best is not None and _says(best) == (True, True, True):
                 break
@@ -171,9 +185,13 @@ class SegmentListing:
 
     def _rows(self, prefix: str, frontier: int | None = None) -> list[_Row]:
         """What is listed under `prefix`, a partition's when there is a frontier: then from that last offset on."""
-        after = None if frontier is None else f"{prefix}{frontier:020d}"
-        parsed = ((parse_index_key(listed.key), listed) for listed in self.store.list_after(prefix, after))
-        return [(key, listed) for key, listed in parsed if key is not None]
+        return list(self._listed(prefix, None if frontier is None else f"{prefix}{frontier:020d}"))
+
+    def _listed(self, prefix: str, after: str | None = None) -> Iterator[_Row]:
+        for listed in self.store.list_after(prefix, after):
+            key = parse_index_key(listed.key)
+            if key is not None:
+                yield key, listed
 
     def _asked(self, keys: Iterable[IndexKey]) -> list[_Row]:
         """What is at these keys now; forgets those at which nothing is any more."""

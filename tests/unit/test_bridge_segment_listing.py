@@ -143,21 +143,29 @@ def test_the_whole_is_listed_when_it_costs_no_more_than_the_partitions(world: Wo
     assert not listing.wants_whole(Notices(look=True))
 
 
-def test_a_long_history_is_read_in_parts_and_published_meanwhile(
-    world: World, monkeypatch: pytest.MonkeyPatch, small_pages: None
+def test_a_long_history_is_read_in_parts(world: World, asked: Asked, small_pages: None) -> None:
+    for _ in range(9):
+        world.copy(2)
+    listing = SegmentListing(world.store, world.topic_id)
+    assert [listing.whole(3) is None for _ in range(4)] == [True, True, True, False]
+    assert len(listing.known()) == 9
+    assert (len(asked.listings), len(asked.read)) == (2, 9)
+
+
+def test_after_a_start_what_is_new_is_published_before_a_long_history_is_read(
+    world: World, asked: Asked, monkeypatch: pytest.MonkeyPatch, small_pages: None
 ) -> None:
     for _ in range(9):
         world.copy(2)
     world.publish()
     world.copy(2)
-    listing = SegmentListing(world.store, world.topic_id)
-    assert [listing.whole(3) is None for _ in range(4)] == [True, True, True, False]
-    assert len(listing.known()) == 10
     monkeypatch.setattr("rsm_bridge.planning.INDEX_READS_MAX", 3)
     world.publisher = type(world.publisher)(world.store, world.catalog, world.topic_id, world.publisher.namespace)
+    asked.clear()
     assert not world.publisher.run(ALL).complete
     assert world.offsets() == list(range(20))
-    assert [world.publisher.run(ALL).complete for _ in range(2)] == [False, True]
+    assert len(asked.read) == 3  # whose topic it is, and the new one
+    assert [world.publisher.run(ALL).complete for _ in range(4)] == [False, False, False, True]
 
 
 def test_readers_share_the_work_in_order(world: World) -> None:
