@@ -120,10 +120,10 @@ def _read(
         follows = bool(walk.stretches) and walk.stretches[0].start == frontier
         marked = checked(peeked, seen.view, follows=follows)
         peeked = marked.open
-        start = max(min(marked.wrong, default=frontier), floor if isinstance(policy, Follow) else 0)
-        covered = any(item.segment.base <= start < item.valid_end for item in givers)
-        if start < frontier and not covered and not relisted:
+        wanted = max(min(marked.wrong, default=frontier), floor if isinstance(policy, Follow) else 0)
+        start = min([frontier, *(max(item.segment.base, wanted) for item in givers if item.valid_end > wanted)])
+        if wanted < start and not relisted:
             return None
-        if start >= frontier or not covered:
+        if start == frontier:
             return _Read(walk, seen, frontier, peeked)
         frontier = start

@@ -6,7 +6,7 @@ import pytest
 
 from iceberg_catalog.plan_types import BatchKind, Segment, UseMain
 from iceberg_catalog.state import decode_state, encode_state
-from tests.unit.plan_support import KEEP, B, Model, abort, commit, gone, plain, seg, txn
+from tests.unit.plan_support import KEEP, WITHDRAWN, B, Model, abort, commit, gone, plain, seg, txn
 
 OPEN = ((7, 2),)
 
@@ -116,6 +116,18 @@ def test_an_archive_keeps_rows_that_nothing_could_replace() -> None:
     result = model.publish(b)  # the segment was deleted and its index reclaimed meanwhile
     assert (result.rewind, result.state.peeked) == (None, ())
     assert model.offsets == [0, 1, 2, 3, 4, 5, 6, 8]
+
+
+def test_what_a_segment_still_has_is_replaced() -> None:
+    """The copy was withdrawn, and the log begins within the transaction when it is made again."""
+    model = Model()
+    a = seg("a", [plain(0, 1), txn(2, 4, 7), txn(5, 6, 7)], opened=OPEN, peeked=((7, 2, True),))
+    model.publish(a)
+    again = seg("again", [txn(5, 6, 7), plain(7, 7)], opened=OPEN, checkpoint=((0, 5),), aborts=[])
+    b = seg("b", [abort(8, 7)], opened=(), aborts=[(7, 2, 8)], checkpoint=((0, 5),))
+    result = model.publish(gone(a, WITHDRAWN), again, b)
+    assert result.rewind == 5
+    assert model.offsets == [0, 1, 2, 3, 4, 7]
 
 
 def test_one_listing_is_not_believed_there_either() -> None:
