@@ -289,6 +289,16 @@ class World:
         elif item.segment.tail is not None:
             item.segment = replace(item.segment, tail=replace(item.segment.tail, shared=True))
 
+    def as_pointed(self, segment: Segment) -> Segment:
+        """A segment as listed before, its rows where they lie now.
+
+        A merge may have moved them. The store keeps the old files for hours then; this model does not.
+        """
+        now = self.kafka.remote.get(segment.id)
+        if now is None or segment.main is None:
+            return segment
+        return replace(segment, main=now.segment.main, tail=now.segment.tail)
+
     # What must hold
 
     def check_objects(self) -> None:

@@ -269,7 +269,7 @@ class Histories(RuleBasedStateMachine):
         self.ran("slow publish")
         head, up_to, page = self.page
         self.page = None
-        listing = page + [s for s in self.kafka.listing() if s.end >= up_to]
+        listing = [self.world.as_pointed(s) for s in page] + [s for s in self.kafka.listing() if s.end >= up_to]
         made = self.world.prepare(head, listing)
         if made is not None:
             self.world.swap(made)
