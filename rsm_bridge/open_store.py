@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 _CONNECT_FETCH = timedelta(milliseconds=200)
+_RETRY_FETCH_SECONDS = 2.0
 _CONNECT_PATIENT = timedelta(seconds=2)
 _CONNECT_UPLOAD = timedelta(seconds=5)
 _CLIENT_OPTIONS = frozenset({"allow_http", "allow_invalid_certificates", "root_certificate", "proxy_url"})
@@ -83,7 +84,7 @@ def _remote(settings: StoreSettings) -> ObjectStore:
 
     root_uri = _table_uri(settings.url.rstrip("/"), options)
     uploads = client_with(settings.upload_timeout, _CONNECT_UPLOAD, 5, 2 * settings.upload_timeout)
-    quick = client_with(settings.fetch_timeout, _CONNECT_FETCH, 2, 2.0)
+    quick = client_with(settings.fetch_timeout, _CONNECT_FETCH, 2, max(_RETRY_FETCH_SECONDS, settings.fetch_timeout))
     patient = None
     if settings.fetch_timeout < FETCH_PATIENCE_SECONDS:
         # A refusal is asked again within this time, silence is not.

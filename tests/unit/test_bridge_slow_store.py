@@ -26,10 +26,10 @@ def server() -> Iterator[AnsweringServer]:
         yield running
 
 
-def store_at(server: AnsweringServer) -> ObjectStore:
+def store_at(server: AnsweringServer, fetch_timeout: str = f"{QUICK_S * 1000:.0f}ms") -> ObjectStore:
     keys = {"access_key_id": "a", "secret_access_key": "b"}
     options = {"endpoint": server.uri, "region": "us-east-1", "allow_http": True, **keys}
-    store = {"url": "s3://bucket", "options": options, "fetch_timeout": f"{QUICK_S * 1000:.0f}ms"}
+    store = {"url": "s3://bucket", "options": options, "fetch_timeout": fetch_timeout}
     return open_store(load_settings(None, {"store": store}))
 
 
@@ -81,6 +81,17 @@ def test_what_is_answered_at_once_is_not_asked_again(server: AnsweringServer) ->
     with pytest.raises(StoreError):
         store.read("k")
     assert len(server.seen) == 1
+
+
+def test_a_slow_refusal_is_asked_again_while_there_is_time(server: AnsweringServer) -> None:
+    """As in `tierberg status`, which gives each request 5 s: one refusal of ten is no store that is away."""
+
+    def refused_twice(_: Request) -> Answer:
+        time.sleep(1.2)
+        return (503, {}) if len(server.seen) < 3 else (200, b"bytes")
+
+    server.answers = refused_twice
+    assert store_at(server, fetch_timeout="5s").read("k").data == b"bytes"
 
 
 def test_work_nobody_waits_for_takes_its_time(server: AnsweringServer) -> None:
