@@ -110,9 +110,11 @@ class TableRun:
             RetryRunError: the commit was refused or its outcome is unknown.
             CatalogError, BridgeError, SegmentError: and whatever else catalog and store raise.
         """
-        table = self._table()
+        table = self._table(notices)
         if table is None:
-            return RunResult(None, {}, self._listing.known())
+            if notices.look or notices.whole:
+                return RunResult(None, {}, self._listing.whole() or ())
+            return RunResult(None, {}, self._listing.known(), complete=False)
         head = self._live.read(table)
         states = self._states(head)
         self._as_of_ms = int(time.time() * 1000)
@@ -125,9 +127,9 @@ class TableRun:
             result = self._apply(head, states, found.segments, found.plans)
         return replace(result, complete=found.complete, listing_seconds=self._listing.whole_seconds)
 
-    def _table(self) -> Table | None:
+    def _table(self, notices: Notices) -> Table | None:
         """The topic's table; created when a live segment has rows for it."""
-        self._whose = self._listing.witness()
+        self._whose = self._listing.witness(notices)
         if self._whose is None:
             return None
         owner, value_format = self._whose.owner, self._whose.value_format
@@ -136,6 +138,8 @@ class TableRun:
             if _has_rows(self._whose):
                 check_layout(table, value_format)
             return table
+        if not _has_rows(self._whose):
+            return None
         # What is remembered may have been deleted since, the table with it: only what is stored now makes a new one.
         self._listing.whole()
         self._whose = self._listing.witness()

@@ -144,27 +144,34 @@ class SegmentListing:
             if keys
         }
 
-    def witness(self) -> KnownSegment | None:
+    def witness(self, notices: Notices = ALL) -> KnownSegment | None:
         """One that says whose topic id it is: live with rows if there is such a one, else the next best. None: nothing.
 
-        Reads no further than it must. Raises like :meth:`whole`.
+        Reads no further than it must: of a topic that never has rows, what is noticed. Raises like :meth:`whole`.
         """
-        best: KnownSegment | None = None
-        for known in self._all():
-            best = known if best is None or _says(known) > _says(best) else best
-            if _says(best) == (True, True, True):
-                return best
+        best = self._best()
+        if best is not None and _says(best) == _ALL_OF_IT:
+            return best
+        if best is not None and not (notices.look or notices.whole):
+            self._read(self._asked(notices.keys))
+            return self._best()
         listed = self._listed(index_prefix(self.topic_id))
         while part := list(islice(listed, LIST_PAGE_KEYS)):
             self._read([row for row in part if not self._has(row)])
             read = [self._known[key.partition].get(item.key) for key, item in part]
             best = max([known for known in (best, *read) if known is not None], key=_says, default=None)
-            if best is not None and _says(best) == (True, True, True):
+            if best is not None and _says(best) == _ALL_OF_IT:
                 break
         return best
 
-    def _all(self) -> Iterable[KnownSegment]:
-        return (known for group in self._known.values() for known in group.values())
+    def _best(self) -> KnownSegment | None:
+        """Of what is known; looks no further than it must."""
+        best: KnownSegment | None = None
+        for known in (known for group in self._known.values() for known in group.values()):
+            best = known if best is None or _says(known) > _says(best) else best
+            if _says(best) == _ALL_OF_IT:
+                break
+        return best
 
     def _has(self, row: _Row) -> bool:
         known = self._known[row[0].partition].get(row[1].key)
@@ -230,6 +237,9 @@ class SegmentListing:
             return
         for start in range(0, len(items), LIST_PAGE_KEYS):
             yield from self.readers.map(work, items[start : start + LIST_PAGE_KEYS])
+
+
+_ALL_OF_IT = (True, True, True)
 
 
 def _says(known: KnownSegment) -> tuple[bool, bool, bool]:

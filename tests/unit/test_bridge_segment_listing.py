@@ -168,6 +168,21 @@ def test_after_a_start_what_is_new_is_published_before_a_long_history_is_read(
     assert [world.publisher.run(ALL).complete for _ in range(4)] == [False, False, False, True]
 
 
+def test_a_topic_without_rows_is_not_listed_at_each_notice(world: World, asked: Asked) -> None:
+    copies = [world.copy(2) for _ in range(3)]
+    for segment in copies:
+        world.withdraw(segment)
+    assert world.publish().complete
+    more = world.copy(2)
+    world.withdraw(more)
+    asked.clear()
+    result = world.publisher.run(noticed(more))
+    assert (result.head, result.complete, len(result.segments)) == (None, False, 4)
+    assert (asked.listings, asked.read) == ([], [str(index_key(more))])
+    last = world.copy(2)
+    assert world.publisher.run(noticed(last)).files_added == 1
+
+
 def test_readers_share_the_work_in_order(world: World) -> None:
     for partition in range(3):
         for _ in range(4):
