@@ -20,7 +20,7 @@ from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import ExceptionContext, event
-from sqlalchemy.exc import IntegrityError, ProgrammingError
+from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from iceberg_catalog.limits import SQLITE_BUSY_TIMEOUT_MS
 from iceberg_catalog.rest_sessions import Timeouts
@@ -41,10 +41,12 @@ class TimedSqlCatalog(SqlCatalog):
         elif self.engine.dialect.name == "postgresql":
             event.listen(self.engine, "do_connect", self._limit_postgres)
             event.listen(self.engine, "handle_error", _give_up_connection)
-        # Of two bridges that find an empty database at once, one is refused the tables that the other has made.
-        with suppress(IntegrityError, ProgrammingError):
-            super()._init_catalog()
-            return
+        # Of two bridges that find an empty database at once, one is refused a table the other has made: there are two.
+        refused = OperationalError if self.engine.dialect.name == "sqlite" else ProgrammingError
+        for _ in range(2):
+            with suppress(IntegrityError, refused):
+                super()._init_catalog()
+                return
         super()._init_catalog()
 
     def _limit_postgres(self, _dialect: object, _record: object, _arguments: Any, parameters: dict[str, Any]) -> None:

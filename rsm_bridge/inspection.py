@@ -14,6 +14,12 @@ from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import load_settings
 from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
 
+_ENDS = {
+    None: "its marker is in a later segment",
+    True: "committed, by transaction indexes of later segments",
+    False: "aborted, by transaction indexes of later segments",
+}
+
 
 def describe(target: str, config: Path | None, data_dir: Path | None, batches: int | None) -> str:
     """The text for one index: `target` is a file, or a key of the configured store.
@@ -82,8 +88,12 @@ def _directory_lines(directory: Directory) -> list[str]:
         f"offsets {transaction.first_offset} to {transaction.last_offset}"
         for transaction in summary.undecided
     )
+    lines.extend(
+        f"open at end  producer {opened.producer_id} from offset {opened.first_offset}: {_ENDS[opened.committed]}"
+        for opened in summary.open_transactions or ()
+    )
     if summary.open_transactions is None:
-        lines.append("open at end   unknown: the broker's producer snapshot or transaction index was absent or damaged")
+        lines.append("open at end  unknown: the broker's producer snapshot or transaction index was absent or damaged")
     if summary.transaction_conflict:
         lines.append("conflict     markers contradict the broker's transaction files; the table waits before it")
     return lines

@@ -10,6 +10,7 @@ from pyiceberg.catalog import Catalog
 
 from converter.types import IndexType
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from rsm_bridge.inspection import describe
 from rsm_bridge.layout import derived_head
 from rsm_bridge.service import Running
 from tests.oracle.transactions import producer_snapshot, transaction_index
@@ -75,7 +76,7 @@ def test_what_they_hold_changes_no_byte(bridge: Running, shim: ShimClient) -> No
 
 
 def test_a_transaction_that_none_of_them_lists_is_there_without_its_marker(
-    bridge: Running, shim: ShimClient, catalog: Catalog
+    bridge: Running, shim: ShimClient, catalog: Catalog, folder: Path
 ) -> None:
     log = with_an_open_transaction()
     files = {IndexType.PRODUCER_SNAPSHOT: producer_snapshot([(5, 3)])}
@@ -86,6 +87,9 @@ def test_a_transaction_that_none_of_them_lists_is_there_without_its_marker(
     (name,) = data_files(bridge, segment)
     assert derived_head(name) is None
     assert "-tail-" not in name
+    (index,) = bridge.store.list_after(f"index/{segment.topic_id.hex()}/")
+    said = describe(str(folder / "store" / index.key), None, None, None)
+    assert "open at end  producer 5 from offset 3: committed, by transaction indexes" in said
     rest = LogBuilder(next_offset=log.next_offset)
     rest.control(5, commit=True)
     rest.batch([b"last"])
