@@ -189,6 +189,9 @@ class World:
         made.apply(result, listing)
         made.taken = {**head.taken, **{item.id: item for item in listing}}
         again = (made.plan_ahead(listing) if self.narrow else None) or made.plan(listing, relisted=True)
+        if result.trim:
+            # What was cut may have no row left above the floor, which only the cut file shows: it goes next.
+            again = replace(again, remove=tuple(path for path in again.remove if not path.startswith("d")))
         assert not again.changes(made.state), f"not idempotent: {again} after {result}"
         made.gaps, made.lost = result.gaps, result.lost
         by_id = {segment.id: segment for segment in listing}
