@@ -77,7 +77,9 @@ class LakeGround:
         self._put(f"tierberg/{key}", data, age_s)
 
     def metadata_names(self, table: str) -> list[str]:
-        return [key.rpartition("/")[2] for key in self._lake.keys(f"warehouse/kafka/{table}/metadata/")]
+        names = (key.rpartition("/")[2] for key in self._lake.keys(f"warehouse/kafka/{table}/metadata/"))
+        # Who deletes a folder's last file through Arrow leaves an empty object in the folder's name.
+        return [name for name in names if name]
 
     def plant_metadata(self, table: str, name: str, data: bytes, age_s: float) -> None:
         self._put(f"warehouse/kafka/{table}/metadata/{name}", data, age_s)
