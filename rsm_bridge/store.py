@@ -44,9 +44,13 @@ class ListedObject:
     version: str = ""
 
     def same(self, other: ListedObject) -> bool:
-        """Whether both speak of the same content."""
+        """Whether both speak of the same content.
+
+        The size counts beside the version: a store that keeps versions apart from contents may list, while an object is
+        replaced, the new version of what it still reads as the old content.
+        """
         if self.version and other.version:
-            return self.version == other.version
+            return (self.version, self.size) == (other.version, other.size)
         return (self.size, self.modified_ms) == (other.size, other.modified_ms)
 
 

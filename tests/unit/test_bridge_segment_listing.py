@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -208,3 +209,13 @@ def test_a_key_that_never_was_is_no_error(world: World) -> None:
     listing = SegmentListing(world.store, world.topic_id)
     never = IndexKey(world.topic_id, 0, 99, 90, b"n" * 16)
     assert listing.ahead({0: 50}, Notices(frozenset({never}))) == {0: []}
+
+
+def test_a_listing_made_while_an_object_is_replaced_is_no_listing_of_the_new_one() -> None:
+    # Seen with a store that keeps versions beside its files: a tombstone's version with the size of its index. What was
+    # read then was the index; taken for the tombstone, it stayed live until the bridge was started again.
+    torn = ListedObject("index/k", 2000, 1_700_000_000_000, "new")
+    whole = ListedObject("index/k", 2430, 1_700_000_000_000, "new")
+    assert not whole.same(torn)
+    assert whole.same(replace(whole, modified_ms=1_700_000_000_304))
+    assert not whole.same(replace(whole, version="old"))
