@@ -46,8 +46,8 @@ e2e: setup ## every test on a real broker
 	$(RUN) -m pytest -m "e2e and not faults and not cluster" --timeout 900
 
 .PHONY: catalogs
-catalogs: $(ENVIRONMENT) ## copy, conflict and delete on every catalog and store: PostgreSQL, Glue, OAuth2, lent keys, Nessie, GCS, Azure
-	$(RUN) -m pytest -m e2e tests/e2e/test_e2e_catalog_smoke_*.py tests/e2e/test_e2e_postgres_catalog.py
+catalogs: $(ENVIRONMENT) ## copy, conflict and delete on every catalog and store: PostgreSQL, Glue, OAuth2, lent keys, GCS, Azure
+	$(RUN) -m pytest -m e2e tests/e2e/test_e2e_catalog_*.py tests/e2e/test_e2e_postgres_catalog.py
 
 .PHONY: faults
 faults: setup ## kill -9 of bridge and broker at every fail point; ends with a table and `N passed, N failed`
