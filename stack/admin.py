@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -89,6 +89,10 @@ class Admin:
         """One past the last offset of each partition."""
         return self._offsets(topic, partitions, OffsetSpec.latest())
 
+    def stable_end_offsets(self, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+        """The first offset of an open transaction in each partition, or one past the last offset."""
+        return self._offsets(topic, partitions, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+
     def leader(self, topic: str, partition: int) -> int | None:
         """The broker that leads a partition now; None while there is none."""
         found = self._partition(topic, partition).leader
@@ -122,11 +126,17 @@ class Admin:
         found = self._client.list_topics(topic, timeout=ADMIN_S).topics[topic].partitions
         return len(found) == partitions and all(item.leader >= 0 for item in found.values())
 
-    def _offsets(self, topic: str, partitions: Sequence[int], spec: OffsetSpec) -> dict[int, int]:
+    def _offsets(
+        self,
+        topic: str,
+        partitions: Sequence[int],
+        spec: OffsetSpec,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[int, int]:
         wanted = {TopicPartition(topic, partition): spec for partition in partitions}
 
         def ask() -> dict[int, int] | None:
-            answers = self._client.list_offsets(wanted, request_timeout=ADMIN_S)
+            answers = self._client.list_offsets(wanted, isolation_level=isolation, request_timeout=ADMIN_S)
             try:
                 return {key.partition: answer.result(ADMIN_S).offset for key, answer in answers.items()}
             except KafkaException as error:

@@ -80,9 +80,13 @@ class CaseRun:
         named = (key.rpartition("/")[2].split("-") for key in keys)
         return sorted(Segment(int(base), int(last), key) for key, (last, base, _) in zip(keys, named, strict=True))
 
-    def delete_below_the_last_segments(self) -> None:
-        """Moves the start of Kafka's log up to the base of the third segment."""
-        self.start = self.rows_from = sorted({segment.base for segment in self.segments()})[2]
+    def delete_below_the_last_segment(self) -> None:
+        """Moves the start of Kafka's log up to the base of the last segment."""
+        self.start = self.rows_from = max(segment.base for segment in self.segments())
+        self.delete_records()
+
+    def delete_records(self) -> None:
+        """Asks Kafka to move the start of the log, perhaps once more."""
         self.world.pair.admin.delete_records(self.topic, 0, self.start)
 
     def wait_tombstones(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from iceberg_catalog.failpoint_table import POINTS
 from tests.faults_matrix.case_run import Victim
 from tests.faults_matrix.scenarios import Deleting, Fetching, Refused, Scenario, StateSweep
-from tests.faults_matrix.scenarios_command import Dropping, Maintaining, Undeleting, Undoing
+from tests.faults_matrix.scenarios_command import DeletingDerived, Dropping, Maintaining, Undeleting, Undoing
 from tests.faults_matrix.scenarios_merge import Merging
 
 VICTIMS: tuple[Victim, ...] = ("bridge", "broker")
@@ -33,6 +33,7 @@ SPECIAL: Mapping[str, Scenario] = {
     "refused": Refused(),
     "state-sweep": StateSweep(),
     "before-tombstone": Deleting(hit=2),
+    "reclaim-derived": DeletingDerived(),
     "merge-pointer": Merging(hit=2),
     "undelete-turn": Undeleting(hit=2),
     "undelete-undo": Undoing(hit=2),

@@ -33,6 +33,8 @@ def run_case(world: World, case: Case) -> None:
             scenario.recover(run)
             scenario.check(run)
         finally:
+            if run.command is not None:
+                run.command.kill()
             world.mend()
             forget(run)
 

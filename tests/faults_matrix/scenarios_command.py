@@ -8,7 +8,7 @@ from typing import Any
 from stack.waiting import wait_for
 from tests.faults_matrix.case_run import GONE_S, CaseRun
 from tests.faults_matrix.comparing import table_rows
-from tests.faults_matrix.scenarios import Prepared, Scenario
+from tests.faults_matrix.scenarios import Deleting, Prepared, Scenario
 
 #: Older than any copy can be, with clocks that differ: rsm_bridge/sweep.py.
 _LONG_AGO_S = 3 * 3600
@@ -50,6 +50,16 @@ class Maintaining(ByCommand):
         assert _MANIFEST not in ground.metadata_names(run.topic), "the left manifest is still there"
 
 
+class DeletingDerived(Deleting):
+    """A derived file that no table names and no tombstone leads to is what maintenance is for."""
+
+    def check(self, run: CaseRun) -> None:
+        Prepared.check(self, run)
+        run.start_command("maintain", run.topic)
+        run.wait_command("maintain")
+        run.wait_reclaimed()
+
+
 class Undeleting(ByCommand):
     """`tierberg undelete` after Kafka has deleted the first segments: their rows come back."""
 
@@ -59,7 +69,7 @@ class Undeleting(ByCommand):
 
     def prepare(self, run: CaseRun) -> None:
         super().prepare(run)
-        run.delete_below_the_last_segments()
+        run.delete_below_the_last_segment()
         run.wait_tombstones()
         run.settle()
 

@@ -6,10 +6,13 @@ import itertools
 import random
 from dataclasses import dataclass, field
 
+from stack.admin import Admin
 from stack.kafka import KafkaBroker
+from stack.waiting import wait_for
 from tests.e2e.e2e_support import Log, Rec, Sender
 
 _VALUE_BYTES = 800
+_MARKERS_S = 30
 #: More than a segment of 1 MiB, wherever it begins.
 _A_SEGMENT = 1700
 _numbers = itertools.count()
@@ -63,11 +66,25 @@ class Writing:
         transactional.transaction(records(self._draw, 20), commit=True)
         self._note(plain, transactional)
 
+    def _wait_markers(self) -> None:
+        """Until every transaction has its marker in the log.
+
+        Kafka writes markers after it has told the producer of the end. A broker that dies in between may take, when it
+        is back, partitions without a leader for deleted ones, and leave the transaction open for ever.
+        """
+        admin = Admin(self.broker.bootstrap)
+        wait_for(
+            f"the markers of {self.topic}",
+            lambda: admin.stable_end_offsets(self.topic, [0]) == admin.end_offsets(self.topic, [0]),
+            _MARKERS_S,
+        )
+
     def _senders(self) -> tuple[Sender, Sender]:
         transactional_id = f"{self.topic}-{next(_numbers)}"
         return Sender(self.broker, self.topic), Sender(self.broker, self.topic, transactional_id=transactional_id)
 
     def _note(self, *senders: Sender) -> None:
+        self._wait_markers()
         for sender in senders:
             self.log.committed |= sender.log.committed
             self.log.aborted |= sender.log.aborted
