@@ -84,6 +84,12 @@ class Sender:
         else:
             self.producer.abort_transaction(60)
 
+    def transaction_offsets(self, records: Iterable[Rec], *, commit: bool) -> set[int]:
+        """The same; the offsets it took."""
+        before = set(self.log.everything)
+        self.transaction(records, commit=commit)
+        return set(self.log.everything) - before
+
     def _one(self, record: Rec, log: dict[int, Rec]) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
