@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,21 @@ def filled(folder: Path) -> float:
     return before
 
 
+def checksum(folder: Path) -> int:
+    """The page's, computed here from the rows that PyIceberg reads."""
+
+    def hexed(content: bytes | None) -> str:
+        return "~" if content is None else content.hex().upper()
+
+    total = 0
+    for row in open_catalog(embedded_settings(folder)).load_table("kafka.orders").scan().to_arrow().to_pylist():
+        headers = ",".join(f"{hexed(item['key'].encode())}={hexed(item['value'])}" for item in row["_kafka_headers"])
+        millis = round(row["_kafka_timestamp"].timestamp() * 1000)
+        parts = [str(row["_kafka_offset"]), str(millis), hexed(row["_kafka_key"]), hexed(row["_kafka_value"]), headers]
+        total += int(sha256("|".join(parts).encode()).hexdigest()[:15], 16)
+    return total
+
+
 # Py4J leaves its sockets to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -45,7 +61,7 @@ def filled(folder: Path) -> float:
 @pytest.mark.timeout(300)
 def test_the_page_says_how_far_the_table_is_complete(tmp_path: Path) -> None:
     before = filled(tmp_path / "data")
-    by_offset, by_time, taken_back = statements()
+    by_offset, by_time, taken_back, by_content = statements()
     with spark_session(tmp_path / "data", tmp_path / "spark") as session:
         (row,) = session.sql(by_offset).collect()
         assert (row["_kafka_partition"], row["next_offset"]) == (0, 20)
@@ -54,3 +70,5 @@ def test_the_page_says_how_far_the_table_is_complete(tmp_path: Path) -> None:
         assert [(row["k"], row["v"]) for row in session.sql(taken_back).collect()] == [
             ("tierberg.gaps", '{"0":[[10,14]]}')
         ]
+        (row,) = session.sql(by_content).collect()
+        assert (row["_kafka_partition"], row["records"], int(row["checksum"])) == (0, 15, checksum(tmp_path / "data"))
