@@ -66,7 +66,8 @@ class Spark:
             )
         self._answers: Queue[str] = Queue()
         self._log = folder / "spark.log"
-        Thread(target=self._listen, daemon=True).start()
+        self._listener = Thread(target=self._listen, daemon=True)
+        self._listener.start()
 
     def wait_ready(self) -> None:
         assert self._answer(SPARK_START_S) == "ready"
@@ -104,6 +105,9 @@ class Spark:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(30)
+        self._listener.join(30)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 def spark_settings(lake: Lake, folder: Path) -> dict[str, str]:
