@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import time
@@ -94,7 +95,9 @@ class BatchProducer:
         self._until_done(self._producer.abort_transaction)
 
     def close(self) -> None:
-        self._producer.close()
+        # One that was fenced says so once more.
+        with contextlib.suppress(KafkaException):
+            self._producer.close()
 
     def _until_done(self, call: Any) -> None:
         """A coordinator that moves answers that the call may be repeated."""
