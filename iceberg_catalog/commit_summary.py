@@ -5,6 +5,7 @@
 | `tierberg.rewind.<partition>` | rows from this offset on were taken back; a copy of the table must do the same |
 | `tierberg.gaps` | JSON `{"<partition>": [[first, last], …]}`: offsets never uploaded, jumped over; ends inclusive |
 | `tierberg.lost` | same form: rows of transactions whose marker lies in a gap or on a dead branch; never published |
+| `tierberg.repair.<partition>` | `first-last`: rows there, below the frontier, came late (`tierberg requeue`) |
 | `tierberg.gaps-omitted`, `tierberg.lost-omitted` | how many ranges had no room |
 
 All partitions' rewinds are named, for readers act on them; ranges only up to SUMMARY_RANGES_BYTES_MAX per key, because
@@ -20,6 +21,7 @@ from iceberg_catalog.limits import SUMMARY_RANGES_BYTES_MAX
 from iceberg_catalog.plan_types import Plan
 
 REWIND = "tierberg.rewind."
+REPAIR = "tierberg.repair."
 GAPS = "tierberg.gaps"
 LOST = "tierberg.lost"
 OMITTED = "-omitted"

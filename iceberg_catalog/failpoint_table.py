@@ -66,6 +66,8 @@ POINTS: Final[Mapping[str, Point]] = {
     "undelete-turned": Point("undelete", "all indexes are back, the rows are not"),
     "undelete-committed": Point("undelete", "the rows are back, the record is still open"),
     "undelete-undo": Point("undelete", "before each restored index becomes a tombstone again"),
+    "requeue-written": Point("requeue", "a verbatim segment's rows are durable, its index is as it was"),
+    "requeue-repair": Point("requeue", "indexes name the rows, before those below the frontier are committed"),
     "before-drop": Point("drop", "the table has been found empty, before it is dropped"),
     "after-drop": Point("drop", "the catalog has dropped it, its states and metadata are there"),
 }

@@ -1,4 +1,4 @@
-"""The commands that change what is stored: `maintain`, `undelete`, `table drop`."""
+"""The commands that change what is stored: `maintain`, `undelete`, `requeue`, `table drop`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command()(maintain)
     app.command()(undelete)
+    app.command()(requeue)
     app.add_typer(table_app, name="table")
 
 
@@ -64,6 +65,20 @@ def undelete(
     with _failures():
         for line in restore(open_place(config, data_dir), topic, topic_id, undo=undo):
             typer.echo(line)
+
+
+def requeue(
+    topic: Annotated[str | None, typer.Argument(help="Only this Kafka topic. Default: all.")] = None,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+) -> None:
+    """Give rows to segments that were stored as they are, where the topic's rule says `mode: table`."""
+    from rsm_bridge.maintain_command import open_place
+    from rsm_bridge.requeue_command import requeue as run
+
+    with _failures():
+        run(open_place(config, data_dir), topic, dry_run=dry_run, say=typer.echo)
 
 
 @table_app.command("drop")

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 import pyarrow.parquet as pq
 
+from converter.add_rows import has_added_rows
 from converter.columns import OFFSET
 from converter.errors import SegmentError
 from converter.framing import TRANSACTIONAL
@@ -66,7 +67,7 @@ class KnownSegment:
     """One index key. `segment` is None for a tombstone that replaced no index: then nothing was ever stored.
 
     `data`, `tail`, `kept`: what the segment stored beside its index (converter.index_model.Directory).
-    withheld: it is stored verbatim and has no rows, which `tierberg requeue` may change.
+    withheld: it is stored verbatim and has no rows, which `tierberg requeue` may change; requeued: it has done so.
     """
 
     key: IndexKey
@@ -80,6 +81,7 @@ class KnownSegment:
     counts: SegmentCounts | None = None
     tail: StoredObject | None = None
     withheld: bool = False
+    requeued: bool = False
 
     @property
     def live(self) -> bool:
@@ -222,6 +224,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         counts,
         directory.tail,
         withheld=summary.verbatim and directory.data is None,
+        requeued=has_added_rows(directory),
     )
 
 

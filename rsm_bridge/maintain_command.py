@@ -82,7 +82,7 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
             raise BridgeError("not_found", f"the store has nothing of a topic or table {table}")
         for topic_id, names in chosen:
             tally = Tally()
-            with contextlib.nullcontext() if dry_run else _leased(place.store, topic_id):
+            with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
                 _maintain_one(place, topic_id, tally, dry_run=dry_run)
             say(f"{names[0]}{' (dry run)' if dry_run else ''}")
             for line in tally.lines():
@@ -97,7 +97,7 @@ def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool)
 
 
 @contextlib.contextmanager
-def _leased(store: ObjectStore, topic_id: bytes) -> Iterator[None]:
+def leased(store: ObjectStore, topic_id: bytes) -> Iterator[None]:
     """The table's lease during the block; waits for two TTLs, within which a dead holder is replaced."""
     lease = Lease(store, lease_key(topic_id.hex()), holder_name())
     end = time.monotonic() + 2 * LEASE_SECONDS

@@ -112,7 +112,7 @@ class Merger:
             files[file.partition].append(SmallFile(file, size, written_ms))
         withheld: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for known in segments:
-            if known.withheld:
+            if known.withheld or known.requeued:
                 withheld[known.key.partition].append((known.key.base, known.key.last))
         policy = self.policy(owner_of(segments)[0].topic, now_ms)
         return [

@@ -151,7 +151,8 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.VERBATIM_RULE: Cause(
         _NOTE,
         "the first matching rule of `topics` says `mode: verbatim`: tiered without rows, so there is no table",
-        "Nothing, or change the rule; segments tiered later then have rows.",
+        "Nothing, or change the rule: segments tiered later have rows then, and `tierberg requeue TOPIC` gives them to "
+        "earlier ones.",
     ),
     _C.TOPIC_GONE: Cause(
         _NOTE,
@@ -214,7 +215,7 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.STORED_VERBATIM: Cause(
         _PERSON,
         "segments that could not be converted: their rows are missing from the table, Kafka serves them",
-        "Report the reason that the bridge's log gives; after an upgrade convert them again. Once known: "
+        "Report the reason that the bridge's log gives; after an upgrade `tierberg requeue TOPIC`. Once known: "
         "`--accept stored_verbatim`.",
     ),
     _C.DATA_INSIDE_TABLE: Cause(

@@ -10,6 +10,7 @@ from tests.faults_matrix.case_run import Victim
 from tests.faults_matrix.scenarios import Deleting, Fetching, Refused, Scenario, StateSweep
 from tests.faults_matrix.scenarios_command import DeletingDerived, Dropping, Maintaining, Undeleting, Undoing
 from tests.faults_matrix.scenarios_merge import Merging
+from tests.faults_matrix.scenarios_requeue import Requeueing
 
 VICTIMS: tuple[Victim, ...] = ("bridge", "broker")
 
@@ -23,6 +24,7 @@ STEPS: Mapping[str, Scenario] = {
     "maintain": Maintaining(),
     "merge": Merging(),
     "undelete": Undeleting(),
+    "requeue": Requeueing(),
     "drop": Dropping(),
 }
 #: Points that need more than their step.

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from iceberg_catalog.plan_ahead import plan_ahead
+from iceberg_catalog.plan_repair import plan_repair
 from iceberg_catalog.plan_types import Derive, FileRef, Follow, KeepUntil, Plan, Policy, Segment, SegmentState, UseMain
 from rsm_bridge.reclaim_rules import Verdict, verdict
 from tests.property.plan_kafka import Kafka, Remote
@@ -84,7 +85,8 @@ class World:
     """One partition's table beside the Kafka that fills it.
 
     first_gone: head at which a tombstone was first seen. jumped: offsets in gaps; withheld: offsets of verbatim
-    segments and of rows an engine took over; the table owes neither. converted: a verbatim segment with its rows.
+    segments and of rows an engine took over; the table owes neither. converted: a verbatim segment with its rows;
+    requeued: those whose index names their rows now.
     """
 
     kafka: Kafka
@@ -99,6 +101,7 @@ class World:
     lost: set[int] = field(default_factory=set)
     withheld: set[int] = field(default_factory=set)
     converted: dict[str, Segment] = field(default_factory=dict)
+    requeued: set[str] = field(default_factory=set)
     versions: int = 0
     rewinds: int = 0
     narrow: bool = False
@@ -137,8 +140,28 @@ class World:
     def requeue(self, name: str) -> None:
         """A verbatim segment becomes rows; the index is swapped once the data file is durable."""
         segment = self.converted.pop(name)
+        self.requeued.add(name)
         self.write(segment)
         self.kafka.remote[name].segment = segment
+
+    def repair(self) -> bool:
+        """Rows of requeued segments come below the frontier; whether there were any."""
+        listing = self.kafka.listing()
+
+        def missing(table: Table) -> list[UseMain | Derive]:
+            files = [file for file, _ in table.files.values()]
+            return plan_repair(listing, files, table.state, self.policy, self.requeued)
+
+        add = missing(self.head)
+        if not add:
+            return False
+        made = self.touched()
+        made.serial = self.versions * 1000
+        made.apply(Plan(add=tuple(add), state=made.state), listing)
+        assert not missing(made), "not idempotent"
+        self.objects |= {path for path in made.files if path.startswith("d")}
+        assert self.swap(made)
+        return True
 
     def touched(self) -> Table:
         """A head with the same files, as an engine's insert or another publisher makes one."""

@@ -52,7 +52,10 @@ TIMES_MIN = 100
 RAN: Counter[tuple[str, str]] = Counter()
 ACTIONS: set[tuple[str, str]] = {
     *((name, "") for name in ("write", "transaction", "commit", "abort", "marker without a transaction", "roll")),
-    *((name, "") for name in ("replicate", "replicate with truncation", "elect", "withdraw", "log start", "requeue")),
+    *(
+        (name, "")
+        for name in ("replicate", "replicate with truncation", "elect", "withdraw", "log start", "requeue", "repair")
+    ),
     *((name, "") for name in ("delete records", "slow listing", "slow publish", "late landing", "settle", "time")),
     *(("copy", fault) for fault in COPY),
     ("copy verbatim", ""),
@@ -208,6 +211,26 @@ class Histories(RuleBasedStateMachine):
     def requeue(self, data: Any) -> None:
         self.ran("requeue")
         self.world.requeue(data.draw(st.sampled_from(self.world.verbatim())))
+
+    @precondition(lambda self: self.kafka.due())
+    @rule(kinds=KINDS, pid=PID, more=st.booleans())
+    def requeue_below_the_frontier(self, kinds: list[str], pid: int, more: bool) -> None:
+        """The table goes on over a segment stored as it is, which is converted later."""
+        self.copy_verbatim(now=False)
+        name = self.world.verbatim()[-1]
+        if more:
+            self.flow_through(kinds, pid, [""], "")
+        self.publish("")
+        if name in self.world.verbatim():
+            self.ran("requeue")
+            self.world.requeue(name)
+            self.repair()
+
+    @rule()
+    def repair(self) -> None:
+        """Of what was requeued, below the frontier."""
+        if self.world.repair():
+            self.ran("repair")
 
     @precondition(lambda self: self.kafka.known())
     @rule(data=st.data(), count=st.integers(1, 2), fault=st.sampled_from(DELETE))

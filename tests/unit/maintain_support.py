@@ -19,7 +19,7 @@ from converter.index import decode_directory
 from converter.index_model import StoredObjects
 from converter.parser import SegmentParser
 from converter.transactions import Transactions
-from converter.types import ConvertOptions, IndexType, LeaderEpoch, SegmentMetadata
+from converter.types import ConvertOptions, IndexType, LeaderEpoch, Mode, SegmentMetadata
 from converter.writer import SegmentWriter
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.livefiles import recorded_states
@@ -155,7 +155,9 @@ class World:
         log.write(count)
         return self.copy_range(first, log.end - 1, partition)
 
-    def copy_range(self, first: int, last: int, partition: int = 0, *, indexed: bool = True) -> SegmentMetadata:
+    def copy_range(
+        self, first: int, last: int, partition: int = 0, *, indexed: bool = True, mode: Mode = "table"
+    ) -> SegmentMetadata:
         """Tiers [first, last] of the log; without `indexed`, the bridge dies before its index is put."""
         data = b"".join(batch.data for batch in self.log(partition).between(first, last))
         metadata = SegmentMetadata(
@@ -173,7 +175,7 @@ class World:
             leader_epochs=(LeaderEpoch(0, 0),),
             custom_metadata=b"",
         )
-        index = write_objects(self.store, metadata, data, {IndexType.LEADER_EPOCH: checkpoint([(0, 0)])})
+        index = write_objects(self.store, metadata, data, {IndexType.LEADER_EPOCH: checkpoint([(0, 0)])}, mode)
         if not indexed:
             return metadata
         assert self.store.put_if_absent(str(index_key(metadata)), index)
@@ -268,12 +270,12 @@ def files_of(table: Table, manifest_list: str) -> set[str]:
 
 
 def write_objects(
-    store: ObjectStore, metadata: SegmentMetadata, data: bytes, files: Mapping[IndexType, bytes]
+    store: ObjectStore, metadata: SegmentMetadata, data: bytes, files: Mapping[IndexType, bytes], mode: Mode = "table"
 ) -> bytes:
     """Data file and kept bytes of one copy; returns its index."""
     attempt = new_attempt_id()
     objects = StoredObjects(attempt, data_key(metadata, attempt), kept_key(metadata, attempt))
-    options, transactions = ConvertOptions(), Transactions.parse(None, None)
+    options, transactions = ConvertOptions(mode=mode), Transactions.parse(None, None)
     schema = row_schema(options.value_format, expected_field_ids(options.value_format))
     with store.open_upload(objects.data_key) as rows, store.open_upload(objects.kept_key) as kept:
         parser = SegmentParser(metadata, options, transactions)

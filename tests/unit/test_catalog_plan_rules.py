@@ -404,3 +404,12 @@ def test_many_segments_at_the_first_start_are_planned_fast() -> None:
     result = model.publish(*segments)
     assert len(result.add) == 3000
     assert result.state.frontier == 6000
+
+
+def test_a_merged_file_is_never_added_as_a_segments_own() -> None:
+    """It holds rows of other segments too: after a rewind only the segment's own rows are taken from it."""
+    model = Model()
+    a = seg("a", [plain(0, 9)])
+    assert a.main is not None
+    result = model.publish(replace(a, main=replace(a.main, shared=True)))
+    assert result.add == (Derive((("a", 0, 9),)),)

@@ -14,7 +14,7 @@ import pytest
 from iceberg_catalog import decide, lineage, plan, plan_files, plan_peeked, plan_rewind, plan_view, plan_walk
 from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.plan_inputs import Input
-from iceberg_catalog.plan_types import PartState, Segment, SegmentState, UseMain
+from iceberg_catalog.plan_types import FileRef, PartState, Segment, SegmentState, UseMain
 from rsm_bridge import reclaim_rules
 from rsm_bridge.reclaim_rules import Verdict, verdict
 from tests.unit import test_catalog_cross_check as checks
@@ -91,6 +91,10 @@ def any_producers_marker(view: decide.View, ends: Any) -> Any:
 def unfenced(segment: Segment, state: PartState) -> Verdict:
     judged = verdict(segment, state)
     return Verdict.FREE if judged is Verdict.FENCE else judged
+
+
+def fits_though_merged(fits: Callable[..., bool], file: FileRef, *rest: Any) -> bool:
+    return fits(replace(file, shared=False), *rest)
 
 
 SWITCHES = [
@@ -218,6 +222,11 @@ SWITCHES = [
         "R11 a segment's own file only if all its rows are wanted",
         {(plan_files, "_pieces"): lambda stretch, *_: [UseMain(stretch.source.segment.id)]},
         rules.test_interleaved_transactions_become_exact_ranges,
+    ),
+    Switch(
+        "R11 a merged file is nobody's own",
+        {(plan_files, "_fits"): partial(fits_though_merged, plan_files._fits)},
+        rules.test_a_merged_file_is_never_added_as_a_segments_own,
     ),
     Switch(
         "R12 the fence",

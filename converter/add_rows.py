@@ -1,0 +1,114 @@
+"""A segment that was stored as it is gets its rows, and Kafka is served the very same bytes as before.
+
+Brokers cache positions, so what is served for a segment never changes its form: every batch stays KEPT. Those that
+decode become rows as well, in a data file of their own. The index differs in flags, causes, rows and pages only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from converter.block_writer import BlockWriter
+from converter.errors import SegmentError
+from converter.index import Buffer, encode_index, section_bytes
+from converter.index_model import Block, Directory, StoredObject, Summary
+from converter.parquet_writer import RowFile
+from converter.parser import SegmentParser
+from converter.repoint import decode_index
+from converter.summary import SummaryBuilder
+from converter.transactions import Transactions
+from converter.types import BatchFlag, BatchTable, Cause, ConvertOptions, IndexType
+
+_TAKEN = ["base_offset", "flags", "cause", "control_type", "row_start", "row_count"]
+_NO_DELTAS = np.empty(0, dtype=np.int64)
+
+
+def add_rows(
+    index: Buffer, kept: Iterable[Buffer], options: ConvertOptions, schema: pa.Schema, data: BinaryIO, data_key: str
+) -> bytes:
+    """Convert a verbatim segment.
+
+    Args:
+        index: its whole index object.
+        kept: its kept bytes, all of them, in pieces of any size.
+        options: the topic's rule.
+        schema: columns.row_schema for the rule, with the field ids to write.
+        data: where the Parquet file goes; nothing is written to it when no batch has rows.
+        data_key: what the index shall call that file.
+
+    Returns:
+        The new index.
+
+    Raises:
+        SegmentError: `corrupt_object` when index and kept bytes contradict each other.
+        ValueError: the segment has rows already.
+    """
+    directory, blocks = decode_index(index)
+    if directory.data is not None or directory.kept is None:
+        raise ValueError("the segment is not stored verbatim")
+    view = memoryview(index).cast("B")
+    files = {kind: section_bytes(part, view[part.offset :][: part.size]) for kind, part in directory.files.items()}
+    transactions = Transactions.parse(files.get(IndexType.TRANSACTION), files.get(IndexType.PRODUCER_SNAPSHOT))
+    parser = SegmentParser(directory.metadata, options, transactions)
+    file = RowFile(schema, data)
+    found: list[BatchTable] = []
+    try:
+        for piece in kept:
+            for step in parser.feed(piece):
+                file.add(step.rows)
+                found.append(step.batches[_TAKEN].copy())
+        for step in parser.finish():
+            file.add(step.rows)
+            found.append(step.batches[_TAKEN].copy())
+        pages = file.close()
+    except BaseException:
+        file.abort()
+        raise
+    writer, summary = BlockWriter(), SummaryBuilder()
+    for batches in _converted(blocks, np.concatenate(found)):
+        summary.add(batches)
+        writer.add(batches, _NO_DELTAS)
+        writer.end_block()
+    table, parts = writer.finish(pages)
+    new = replace(
+        directory,
+        options=options,
+        data=None if pages is None else StoredObject(data_key, file.size, file.crc32c),
+        summary=_summary(summary, directory, conflict=parser.transaction_conflicts > 0),
+        blocks=table,
+    )
+    return encode_index(new, files, None if pages is None else file.footer, parts)[0]
+
+
+def has_added_rows(directory: Directory) -> bool:
+    """Whether the segment was stored as it is and got its rows later."""
+    return directory.data is not None and any(count.cause == Cause.VERBATIM for count in directory.summary.kept)
+
+
+def _converted(blocks: Iterable[Block], found: BatchTable) -> Iterable[BatchTable]:
+    """The batch tables of the blocks, with what the parser has now made of each batch."""
+    at = 0
+    for block in blocks:
+        batches = block.batches.copy()
+        mine = found[at : at + len(batches)]
+        at += len(batches)
+        if not np.array_equal(mine["base_offset"], batches["base_offset"]):
+            raise SegmentError("corrupt_object", "the kept bytes hold other batches than the index says")
+        flags = mine["flags"] & np.uint16(0xFFFF & ~int(BatchFlag.EXACT_TIMESTAMPS))
+        withheld = ((mine["flags"] & BatchFlag.KEPT) != 0) & (mine["row_count"] == 0)
+        batches["flags"] = flags | np.uint16(BatchFlag.KEPT)
+        batches["cause"] = np.where(withheld, mine["cause"], np.uint8(Cause.VERBATIM))
+        for name in ("control_type", "row_start", "row_count"):
+            batches[name] = mine[name]
+        yield batches
+    if at != len(found):
+        raise SegmentError("corrupt_object", "the kept bytes hold more batches than the index says")
+
+
+def _summary(summary: SummaryBuilder, directory: Directory, *, conflict: bool) -> Summary:
+    return summary.build(directory.summary.open_transactions, conflict, verbatim=False)

@@ -1,0 +1,162 @@
+"""`tierberg requeue`: segments that were stored as they are get their rows.
+
+1. Each is converted from its kept bytes (converter/add_rows.py) into a data file; nothing names it yet. The new index
+   is proven by reading the whole segment through it, and takes the old one's place by compare-and-swap. What Kafka is
+   served stays the same bytes.
+2. Rows at or above the frontier come with the next run of the publisher, as of any segment.
+3. Rows below it the plan would never add: a commit of our own does (iceberg_catalog/plan_repair.py), an `append` whose
+   summary says `tierberg.repair.<partition>` = `first-last`, for incremental readers that are past these offsets.
+
+A crash is repaired by running it again: a converted segment is known by its index, and what is in the table already is
+not added a second time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import BinaryIO, cast
+
+from pyiceberg.manifest import DataFile
+
+from converter.add_rows import add_rows
+from converter.columns import row_schema
+from converter.index import decode_directory
+from converter.types import ConvertOptions
+from iceberg_catalog import failpoints
+from iceberg_catalog.commit import Change, recorded_as_of
+from iceberg_catalog.commit_summary import REPAIR
+from iceberg_catalog.livefiles import parse_file_name
+from iceberg_catalog.plan_repair import plan_repair
+from iceberg_catalog.plan_types import LiveFile, PartState
+from iceberg_catalog.schema import expected_field_ids
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import KnownSegment, read_segments
+from rsm_bridge.layout import data_key, new_attempt_id
+from rsm_bridge.limits import COPY_SECONDS_MAX, UNDELETE_RUNS_MAX, UPLOAD_PART_BYTES
+from rsm_bridge.merge import prove
+from rsm_bridge.publish_table import RetryRunError, TableRun
+from rsm_bridge.segment_reader import SegmentReader
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.tombstone import is_tombstone
+
+
+@dataclass(slots=True)
+class Requeued:
+    """What was done. `failed`: index keys and why they stay as they are."""
+
+    segments: int = 0
+    rows: int = 0
+    repaired_files: int = 0
+    failed: list[tuple[str, str]] = field(default_factory=list)
+
+
+def convert(store: ObjectStore, segments: Sequence[KnownSegment], options: ConvertOptions) -> Requeued:
+    """Step 1 for all of them; one that cannot be converted does not hold up the others.
+
+    Raises:
+        BridgeError: `store_unavailable`.
+    """
+    done = Requeued()
+    with ThreadPoolExecutor(1) as helpers:
+        reader = SegmentReader(store, helpers)
+        for known in segments:
+            try:
+                rows = _convert_one(reader, known, options)
+            except BridgeError as error:
+                if error.kind == "store_unavailable":
+                    raise
+                done.failed.append((known.listed.key, str(error)))
+            except Exception as error:  # noqa: BLE001 an error of ours stored it verbatim, and may be there still
+                done.failed.append((known.listed.key, str(error) or type(error).__name__))
+            else:
+                done.segments += rows is not None
+                done.rows += rows or 0
+    return done
+
+
+def _convert_one(reader: SegmentReader, known: KnownSegment, options: ConvertOptions) -> int | None:
+    """Rows that the segment has now; None when it was deleted or written anew meanwhile."""
+    store, key = reader.store, known.listed.key
+    deadline = time.monotonic() + COPY_SECONDS_MAX
+    current = store.read(key)
+    if is_tombstone(current.data) or known.kept is None:
+        return None
+    stored_as = data_key(decode_directory(current.data).metadata, new_attempt_id())
+    schema = row_schema(options.value_format, expected_field_ids(options.value_format))
+    with store.open_upload(stored_as) as upload:
+        pieces = _pieces(store, known.kept.key, known.kept.size)
+        index = add_rows(current.data, pieces, options, schema, cast(BinaryIO, upload), stored_as)
+        if upload.size:
+            upload.commit()
+    prove(reader, index)
+    failpoints.hit("requeue-written", key)
+    if time.monotonic() >= deadline:
+        raise BridgeError("deadline", "converting took longer than a copy may")
+    swapped = store.replace(key, index, current.version)
+    return decode_directory(index).summary.rows if swapped else None
+
+
+def _pieces(store: ObjectStore, key: str, size: int) -> Iterator[memoryview]:
+    for start in range(0, size, UPLOAD_PART_BYTES):
+        yield store.get_range(key, start, min(UPLOAD_PART_BYTES, size - start))
+
+
+class RepairRun(TableRun):
+    """Publisher runs that add rows below the frontier too."""
+
+    def repair(self) -> int:
+        """Steps 2 and 3; returns how many files came below the frontier.
+
+        Raises:
+            RetryRunError: the commit did not land in UNDELETE_RUNS_MAX tries.
+            CatalogError, BridgeError, SegmentError: and what else catalog and store raise: run it again.
+        """
+        error: RetryRunError | None = None
+        for _ in range(UNDELETE_RUNS_MAX):
+            try:
+                self.run()
+                return self._repair()
+            except RetryRunError as refused:
+                error = refused
+        raise RetryRunError(f"not all rows are in the table yet, run it again: {error}")
+
+    def _repair(self) -> int:
+        table = self._table()
+        if table is None:
+            return 0
+        head = self._live.read(table)
+        states = self._states(head)
+        self._as_of_ms = int(time.time() * 1000)
+        policy = self._policy()
+        self._as_of_ms = recorded_as_of(head)
+        known = read_segments(self.store, self.topic_id)
+        by_id = {item.listed.key: item for item in known}
+        converted = {key for key, item in by_id.items() if item.requeued}
+        files: dict[int, list[LiveFile]] = defaultdict(list)
+        for file in head.files:
+            files[file.partition].append(file)
+        append: list[DataFile] = []
+        summary: dict[str, str] = {}
+        for partition in sorted({by_id[key].key.partition for key in converted}):
+            inputs = [item.segment for item in known if item.key.partition == partition and item.segment is not None]
+            state = states.get(partition, PartState())
+            pieces = plan_repair(inputs, files[partition], state, policy, converted)
+            made = [file for piece in pieces for file in self._added(head, partition, piece, by_id)]
+            if made:
+                append += made
+                summary[f"{REPAIR}{partition}"] = _range(made)
+        if append:
+            failpoints.hit("requeue-repair", self.topic_id.hex())
+            self._commit(head, Change(tuple(append)), states, summary)
+        return len(append)
+
+
+def _range(files: Sequence[DataFile]) -> str:
+    """`first-last`, the offsets the files may have rows of."""
+    named = [parse_file_name(file.file_path.rpartition("/")[2]) for file in files]
+    ranges = [(item[0], item[1]) for item in named if item is not None]
+    return f"{min(first for first, _ in ranges)}-{max(last for _, last in ranges)}"

@@ -1,0 +1,73 @@
+"""What `tierberg requeue` does, as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from converter.types import ConvertOptions
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
+from rsm_bridge.limits import MIB
+from rsm_bridge.maintain import topic_ids
+from rsm_bridge.maintain_command import Place, leased
+from rsm_bridge.requeue import RepairRun, convert
+
+
+def requeue(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
+    """Converts verbatim segments of all topics, or one, and brings their rows into the tables.
+
+    Args:
+        place: where.
+        topic: its name; None: all.
+        dry_run: change nothing, say what would be done.
+        say: receives each line.
+
+    Raises:
+        BridgeError: `not_found` when the store has nothing of the topic; `internal` when segments could not be
+            converted, after all others were; `overloaded` when a bridge is maintaining the table.
+        SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
+    """
+    found = [(topic_id, read_segments(place.store, topic_id)) for topic_id in topic_ids(place.store)]
+    chosen = [(key, known) for key, known in found if known and topic in (None, owner_of(known)[0].topic)]
+    if topic is not None and not chosen:
+        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
+    failed: list[tuple[str, str]] = []
+    for topic_id, segments in chosen:
+        failed += _one(place, topic_id, segments, dry_run=dry_run, say=say)
+    if failed:
+        key, why = failed[0]
+        raise BridgeError("internal", f"{len(failed)} segments stay as they are; {key}: {why}")
+
+
+def _one(
+    place: Place, topic_id: bytes, segments: Sequence[KnownSegment], *, dry_run: bool, say: Callable[[str], None]
+) -> list[tuple[str, str]]:
+    """One topic id; returns what could not be converted."""
+    name = owner_of(segments)[0].topic
+    rule = place.settings.rule(name)
+    wanted = [known for known in segments if known.live and known.withheld]
+    if not wanted and not any(known.requeued for known in segments):
+        return []
+    if rule.mode == "verbatim":
+        say(f"{name}: {len(wanted)} segments stay as they are: the rule of the topic says mode: verbatim")
+        return []
+    if dry_run:
+        say(f"{name}: {len(wanted)} segments would get their rows (dry run)")
+        return []
+    with_rows = [known for known in segments if known.live and known.data is not None]
+    value_format = owner_of(with_rows)[1] if with_rows else rule.value_format
+    options = ConvertOptions(value_format, "table", place.settings.limits.decompressed_batch_mib * MIB)
+    with leased(place.store, topic_id):
+        done = convert(place.store, wanted, options)
+        retention = rule.table_retention
+        run = RepairRun(
+            place.store,
+            place.catalog,
+            topic_id,
+            place.namespace,
+            place.settings.catalog.layout,
+            lambda _topic: retention,
+        )
+        files = run.repair()
+    say(f"{name}: {done.segments} segments have {done.rows} rows; {files} files came below the frontier")
+    return done.failed

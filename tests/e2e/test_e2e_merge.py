@@ -1,0 +1,168 @@
+"""Small files are merged under a consumer that never stops reading, and again after the bridge was killed over it."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from iceberg_catalog.livefiles import LiveFiles
+from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
+from rsm_bridge.verification import verify_store
+from stack.waiting import wait_for
+from tests.e2e.conftest import start_pair
+from tests.e2e.e2e_support import Log, Pair, Rec, Sender, read, rows_by_offset, same, wait_rows, wait_tiered
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
+
+TOPIC = "quiet"
+ROUNDS = 12
+MERGE_S = 120
+#: The chunk cache is as small as it may be: reads go to the store.
+SETTINGS = {
+    "publish_interval": "500ms",
+    "reclaim_grace": "1s",
+    "maintain_interval": "2s",
+    "merge": {"files_min": 4, "age": "0s"},
+    "limits": {"chunk_cache_mib": 8, "index_cache_mib": 4},
+}
+
+
+@pytest.fixture
+def quiet_pair(tmp_path: Path) -> Iterator[Pair]:
+    started = start_pair(tmp_path, bridge_settings=SETTINGS)
+    yield started
+    started.broker.stop()
+    started.bridge.stop()
+
+
+class Rereading:
+    """Reads the whole topic over and over in a thread; every read must be what was known of the log when it began."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.rounds = 0
+        self.slowest_s = 0.0
+        self._pair = pair
+        self._known: dict[int, Rec] = {}
+        self._failure: BaseException | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def know(self, log: Log) -> None:
+        """What is tiered by now."""
+        self._known = dict(sorted(log.committed.items()))
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._end.is_set():
+                known, started = self._known, time.monotonic()
+                found = read(self._pair.broker, TOPIC)
+                same({offset: record for offset, record in found.items() if offset <= max(known)}, known)
+                self.slowest_s = max(self.slowest_s, time.monotonic() - started)
+                self.rounds += 1
+        except BaseException as failure:  # noqa: BLE001 the test's thread raises it
+            self._failure = failure
+
+    def check(self) -> int:
+        """How often everything was read; raises what went wrong."""
+        if self._failure is not None:
+            raise self._failure
+        return self.rounds
+
+    def stop(self) -> None:
+        """Ends after the read that is under way."""
+        self._end.set()
+        self._thread.join(120)
+        self.check()
+
+
+def files(pair: Pair) -> list[str]:
+    """Paths of the table's data files."""
+    folder = pair.bridge.folder
+    catalog = SqlCatalog(
+        "tierberg", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=(folder / "warehouse").as_uri()
+    )
+    try:
+        return [file.path for file in LiveFiles().read(catalog.load_table(("kafka", TOPIC))).files]
+    finally:
+        catalog.close()
+
+
+def write(pair: Pair, seed: int, plain: Sender, transactional: Sender) -> None:
+    """More than a segment, with a committed and an aborted transaction in the midst."""
+    draw = random.Random(seed)
+
+    def some(count: int) -> list[Rec]:
+        return [Rec(draw.randbytes(8), draw.randbytes(1000), (("h", b"1"),)) for _ in range(count)]
+
+    plain.send(some(600))
+    transactional.transaction(some(30), commit=True)
+    transactional.transaction(some(30), commit=False)
+    plain.send(some(600))
+
+
+def test_reading_goes_on_while_small_files_become_large_ones(quiet_pair: Pair) -> None:
+    pair = quiet_pair
+    pair.admin.create_topic(TOPIC)
+    plain, transactional = Sender(pair.broker, TOPIC), Sender(pair.broker, TOPIC, transactional_id="quiet")
+    log = Log()
+    reading = Rereading(pair)
+    most = 0
+    for number in range(ROUNDS):
+        write(pair, number, plain, transactional)
+        log = Log(plain.log.committed | transactional.log.committed)
+        wait_tiered(pair, TOPIC)
+        reading.know(log)
+        most = max(most, len(files(pair)) if number else 0)
+    wait_rows(pair, TOPIC, len(log.committed))
+    wait_for("few files", lambda: len(files(pair)) <= ROUNDS // 2, MERGE_S, 0.5)
+    after = reading.check()
+    wait_for("reads of the merged files", lambda: reading.check() >= after + 2, MERGE_S, 0.5)
+    age_all_data(pair)
+    wait_for("the small files to go", lambda: data_files(pair) == set(map(name, files(pair))), MERGE_S, 0.5)
+    after = reading.check()
+    wait_for("reads without the small files", lambda: reading.check() >= after + 2, MERGE_S, 0.5)
+    reading.stop()
+    print(f"{most} files became {len(files(pair))}; read {reading.rounds} times, {reading.slowest_s:.1f} s at most")
+    same(rows_by_offset(wait_rows(pair, TOPIC, len(log.committed))), dict(sorted(log.committed.items())))
+    pair.bridge.kill()
+    pair.bridge.start()
+    same(read(pair.broker, TOPIC), dict(sorted(log.committed.items())))
+    pair.bridge.stop()
+    report = verify_store(None, pair.bridge.folder, TOPIC)
+    assert not report.damages, report.lines()
+    assert report.segments >= ROUNDS
+
+
+def name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def data_files(pair: Pair) -> set[str]:
+    """Names of the data files in the store that hold what the table has; others are segments' with aborted rows."""
+    from rsm_bridge.known_segments import read_segments
+    from rsm_bridge.local_store import LocalObjectStore
+
+    store = LocalObjectStore(pair.bridge.folder / "store")
+    own = {
+        name(stored.key)
+        for known in read_segments(store, bytes.fromhex(pair.admin.topic_id(TOPIC)))
+        for stored in known.data_files()
+        if not known.shares
+    }
+    return {path.name for path in (pair.bridge.folder / "store" / "data").rglob("*.parquet")} - own
+
+
+def age_all_data(pair: Pair) -> None:
+    """As if everything had been written before any copy can still be running."""
+    for path in (pair.bridge.folder / "store" / "data").rglob("*.parquet"):
+        then = path.stat().st_mtime - COPY_IS_OVER_SECONDS - 60
+        os.utime(path, (then, then))
