@@ -39,6 +39,7 @@ from rsm_bridge.layout import data_key, new_attempt_id
 from rsm_bridge.limits import COPY_SECONDS_MAX, UNDELETE_RUNS_MAX, UPLOAD_PART_BYTES
 from rsm_bridge.merge import prove
 from rsm_bridge.publish_table import RetryRunError, TableRun
+from rsm_bridge.segment_listing import ALL
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import is_tombstone
@@ -125,7 +126,7 @@ class RepairRun(TableRun):
         raise RetryRunError(f"not all rows are in the table yet, run it again: {error}")
 
     def _repair(self) -> int:
-        table = self._table()
+        table = self._table(ALL)
         if table is None:
             return 0
         head = self._live.read(table)
