@@ -31,8 +31,9 @@ from tests.e2e.e2e_support import (
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
 TOPIC = "tails"
-#: Closed segments stay on the broker's disk too, and the open one stays open.
-HELD = {**TIERED, "local.retention.ms": "3600000"}
+#: Closed segments stay on the broker's disk too, and the open one stays open although its records are old: a marker is
+#: written with the time of today, which would close it.
+HELD = {**TIERED, "local.retention.ms": "-1", "segment.ms": str(100 * 365 * 86_400_000)}
 
 
 @pytest.fixture(params=[False, True], ids=["waits", "peeks"])
