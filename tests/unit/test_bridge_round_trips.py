@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import load_settings
 from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.kafka_log import LogBuilder
 from tests.support.s3_server import moto_server
@@ -33,6 +35,12 @@ class Far:
         count = self.proxy.met.total()
         self.proxy.met.clear()
         return count
+
+    def asks_no_more(self) -> bool:
+        """Whether a while passed without a request."""
+        self.requests()
+        time.sleep(0.5)
+        return self.requests() == 0
 
 
 @pytest.fixture
@@ -60,7 +68,9 @@ def test_the_first_fetch_of_a_segment_takes_two(far: Far, tmp_path: Path) -> Non
     settings = test_settings(tmp_path, publish_interval="1h", store=far.section)
     with bridge_thread(settings) as bridge, ShimClient(bridge.address) as shim:
         copied = shim.copied(segment)
-        far.requests()
+        published = ("tierberg_publishes_total", {"outcome": "committed"})
+        eventually(lambda: bridge.metrics.registry.get_sample_value(*published))
+        eventually(far.asks_no_more)  # the publisher, which is idle for an hour now
         for kind in (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT):
             shim.fetch_index(copied, kind)
         assert far.requests() == 1
