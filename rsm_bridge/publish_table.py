@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
@@ -35,12 +36,15 @@ from rsm_bridge.derived import Cut, DerivedFile, write_derived
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, read_footer
 from rsm_bridge.layout import derived_head, table_folder
+from rsm_bridge.limits import RUNS_TO_LAND_MAX
 from rsm_bridge.planning import Planning
 from rsm_bridge.retention import follow_kafka, policy_at
 from rsm_bridge.segment_listing import ALL, Notices, SegmentListing
 from rsm_bridge.settings import TableLayout
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
+
+T = TypeVar("T")
 
 
 class RetryRunError(Exception):
@@ -126,6 +130,24 @@ class TableRun:
         else:
             result = self._apply(head, states, found.segments, found.plans)
         return replace(result, complete=found.complete, listing_seconds=self._listing.whole_seconds)
+
+    def until_landed(self, attempt: Callable[[], T], missing: str) -> T:
+        """What `attempt` returns, made again while its commit does not land.
+
+        Args:
+            attempt: a run, and what belongs to it.
+            missing: what is not so yet when it never landed; begins the error's sentence.
+
+        Raises:
+            RetryRunError: it did not in RUNS_TO_LAND_MAX tries. What else `attempt` raises passes through.
+        """
+        error: RetryRunError | None = None
+        for _ in range(RUNS_TO_LAND_MAX):
+            try:
+                return attempt()
+            except RetryRunError as refused:
+                error = refused
+        raise RetryRunError(f"{missing}, run it again: {error}")
 
     def _table(self, notices: Notices) -> Table | None:
         """The topic's table; created when a live segment has rows for it."""

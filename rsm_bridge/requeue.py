@@ -34,12 +34,11 @@ from iceberg_catalog.plan_repair import plan_repair
 from iceberg_catalog.plan_types import LiveFile, PartState
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment, read_segments
+from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.layout import data_key, new_attempt_id
-from rsm_bridge.limits import COPY_SECONDS_MAX, UNDELETE_RUNS_MAX, UPLOAD_PART_BYTES
+from rsm_bridge.limits import COPY_SECONDS_MAX, UPLOAD_PART_BYTES
 from rsm_bridge.merge import prove
-from rsm_bridge.publish_table import RetryRunError, TableRun
-from rsm_bridge.segment_listing import ALL
+from rsm_bridge.publish_table import RunResult, TableRun
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import is_tombstone
@@ -113,28 +112,18 @@ class RepairRun(TableRun):
         """Steps 2 and 3; returns how many files came below the frontier.
 
         Raises:
-            RetryRunError: the commit did not land in UNDELETE_RUNS_MAX tries.
+            RetryRunError: the commit did not land in RUNS_TO_LAND_MAX tries.
             CatalogError, BridgeError, SegmentError: and what else catalog and store raise: run it again.
         """
-        error: RetryRunError | None = None
-        for _ in range(UNDELETE_RUNS_MAX):
-            try:
-                self.run()
-                return self._repair()
-            except RetryRunError as refused:
-                error = refused
-        raise RetryRunError(f"not all rows are in the table yet, run it again: {error}")
+        return self.until_landed(lambda: self._repair(self.run()), "not all rows are in the table yet")
 
-    def _repair(self) -> int:
-        table = self._table(ALL)
-        if table is None:
+    def _repair(self, published: RunResult) -> int:
+        head, states = published.head, published.states
+        if head is None:
             return 0
-        head = self._live.read(table)
-        states = self._states(head)
-        self._as_of_ms = int(time.time() * 1000)
         policy = self._policy()
-        self._as_of_ms = recorded_as_of(head)
-        known = read_segments(self.store, self.topic_id)
+        self._as_of_ms = recorded_as_of(head)  # rows below the frontier make the table no younger
+        known = self._listing.whole() or ()
         by_id = {item.listed.key: item for item in known}
         converted = {key for key, item in by_id.items() if item.requeued}
         files: dict[int, list[LiveFile]] = defaultdict(list)

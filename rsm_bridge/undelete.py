@@ -29,8 +29,7 @@ from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import PartState, Plan, SegmentState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, read_segments
-from rsm_bridge.limits import UNDELETE_RUNS_MAX
-from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
+from rsm_bridge.publish_table import RunResult, TableRun
 from rsm_bridge.retention import follow_kafka
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import decode_tombstone, is_tombstone
@@ -61,7 +60,7 @@ def undelete(
     Raises:
         BridgeError: `not_found` when nothing can be brought back; `bad_request` when the table has rows that no segment
             has any more (`keep`), which a rewind would lose; `store_unavailable`.
-        RetryRunError: the indexes are back, the commit did not land in UNDELETE_RUNS_MAX tries: run it again.
+        RetryRunError: the indexes are back, the commit did not land in RUNS_TO_LAND_MAX tries: run it again.
         CatalogError, SegmentError: and what else catalog and storage raise: run it again.
     """
     deleted = [known for known in read_segments(store, topic_id) if _restorable(known)]
@@ -129,17 +128,11 @@ class RestoringRun(TableRun):
         """Runs until the commit has landed.
 
         Raises:
-            RetryRunError: it did not in UNDELETE_RUNS_MAX tries.
+            RetryRunError: it did not in RUNS_TO_LAND_MAX tries.
             BridgeError: `bad_request` when rows of the table would be lost.
         """
         self._lowest = lowest
-        error: RetryRunError | None = None
-        for _ in range(UNDELETE_RUNS_MAX):
-            try:
-                return self.run()
-            except RetryRunError as refused:
-                error = refused
-        raise RetryRunError(f"the rows are not back yet, run it again: {error}")
+        return self.until_landed(self.run, "the rows are not back yet")
 
     def _states(self, head: Head) -> dict[int, PartState]:
         states = super()._states(head)
