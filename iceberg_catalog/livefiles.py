@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -50,6 +51,14 @@ class Head:
     foreign: tuple[str, ...] = ()
     state: StateRef | None = None
     manifests: tuple[ManifestFiles, ...] = field(default=(), repr=False)
+
+
+def by_partition(files: Iterable[LiveFile]) -> defaultdict[int, list[LiveFile]]:
+    """Files by Kafka partition, in the order given; an empty list for a partition without any."""
+    found: defaultdict[int, list[LiveFile]] = defaultdict(list)
+    for file in files:
+        found[file.partition].append(file)
+    return found
 
 
 class LiveFiles:

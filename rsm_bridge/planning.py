@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from iceberg_catalog.livefiles import Head
+from iceberg_catalog.livefiles import Head, by_partition
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment, SegmentState
@@ -69,12 +69,12 @@ class Planning:
         return Planned(segments, plans, complete=True)
 
     def _all(self, segments: Sequence[KnownSegment], *, relisted: bool) -> dict[int, Plan]:
-        by_partition: dict[int, list[KnownSegment]] = defaultdict(list)
+        groups: dict[int, list[KnownSegment]] = defaultdict(list)
         for known in segments:
-            by_partition[known.key.partition].append(known)
+            groups[known.key.partition].append(known)
         return {
-            number: self._one(number, by_partition[number], relisted=relisted)
-            for number in sorted(by_partition.keys() | self._files_by_partition().keys() | self.states.keys())
+            number: self._one(number, groups[number], relisted=relisted)
+            for number in sorted(groups.keys() | self._files_by_partition().keys() | self.states.keys())
         }
 
     def _ahead(self, number: int, found: dict[int, list[KnownSegment]]) -> Plan:
@@ -97,9 +97,7 @@ class Planning:
 
     def _files_by_partition(self) -> dict[int, list[LiveFile]]:
         if self._files is None:
-            self._files = defaultdict(list)
-            for file in self.head.files:
-                self._files[file.partition].append(file)
+            self._files = by_partition(self.head.files)
         return self._files
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from converter.types import Cause
 from iceberg_catalog.foreign import foreign_commits
-from iceberg_catalog.livefiles import Head, normal_path
+from iceberg_catalog.livefiles import Head, by_partition, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
 from rsm_bridge.known_segments import KnownSegment
@@ -44,16 +44,14 @@ def stored_partitions(
     Raises:
         BridgeError, SegmentError: the batches of a waiting segment cannot be read.
     """
-    by_partition: dict[int, list[KnownSegment]] = defaultdict(list)
+    groups: dict[int, list[KnownSegment]] = defaultdict(list)
     for known in segments:
-        by_partition[known.key.partition].append(known)
-    of_partition: dict[int, list[LiveFile]] = defaultdict(list)
-    for file in files:
-        of_partition[file.partition].append(file)
+        groups[known.key.partition].append(known)
+    of_partition = by_partition(files)
     # A topic without a single row gets no table, and then nothing waits for one.
     has_rows = bool(states) or any(known.live and known.data is not None for known in segments)
     found: dict[int, StoredPartition] = {}
-    for number, group in sorted(by_partition.items()):
+    for number, group in sorted(groups.items()):
         live = [known for known in group if known.live and known.segment is not None]
         if live:
             state = states.get(number, PartState()) if states is not None and has_rows else None

@@ -14,7 +14,6 @@ not added a second time.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -29,9 +28,9 @@ from converter.types import ConvertOptions
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, recorded_as_of
 from iceberg_catalog.commit_summary import REPAIR
-from iceberg_catalog.livefiles import parse_file_name
+from iceberg_catalog.livefiles import by_partition, parse_file_name
 from iceberg_catalog.plan_repair import plan_repair
-from iceberg_catalog.plan_types import LiveFile, PartState
+from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment
@@ -126,9 +125,7 @@ class RepairRun(TableRun):
         known = self._listing.whole() or ()
         by_id = {item.listed.key: item for item in known}
         converted = {key for key, item in by_id.items() if item.requeued}
-        files: dict[int, list[LiveFile]] = defaultdict(list)
-        for file in head.files:
-            files[file.partition].append(file)
+        files = by_partition(head.files)
         append: list[DataFile] = []
         summary: dict[str, str] = {}
         for partition in sorted({by_id[key].key.partition for key in converted}):

@@ -8,7 +8,6 @@ rows of derived files are compared with the rows they came from.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -18,7 +17,7 @@ from pyiceberg.table import Table
 
 from converter.columns import OFFSET
 from converter.types import Int64Array
-from iceberg_catalog.livefiles import Head, LiveFiles
+from iceberg_catalog.livefiles import Head, LiveFiles, by_partition
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import Follow, LiveFile, PartState, UseMain
 from iceberg_catalog.state import decode_state
@@ -36,9 +35,7 @@ def check_table(store: ObjectStore, table: Table, segments: Sequence[KnownSegmen
     """
     head: Head = LiveFiles().read(table)
     states = {} if head.state is None else decode_state(store.read(head.state.key).data, head.state.sha256)
-    files: dict[int, list[LiveFile]] = defaultdict(list)
-    for file in head.files:
-        files[file.partition].append(file)
+    files = by_partition(head.files)
     rows, damages = 0, [f"{path} was not written by Tierberg" for path in head.foreign]
     for partition, state in sorted(states.items()):
         live = [known for known in segments if known.live and known.key.partition == partition]

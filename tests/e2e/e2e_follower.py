@@ -1,43 +1,61 @@
-"""A consumer in mid-history, watched while something happens to what serves it."""
+"""A consumer that is never restarted, watched while something happens to what serves it."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from stack.waiting import wait_for
 from tests.e2e.e2e_support import Rec, note
+
+#: Close-handed, so that it is in mid-history when something happens, with nothing to live on.
+CLOSE_HANDED: Mapping[str, Any] = {"fetch.message.max.bytes": 131_072, "queued.max.messages.kbytes": 128}
 
 
 class Follower:
-    """A consumer of one partition that is never restarted and notes how long it ever waited."""
+    """Reads one partition from its start in the background, and goes on at its end.
 
-    def __init__(self, bootstrap: str, topic: str, partition: int, count: int) -> None:
-        """`count`: how many records there are."""
+    Attributes:
+        found: offset → record of what came so far.
+        arrivals: when each of them came; seconds of the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partition: int = 0,
+        *,
+        config: Mapping[str, Any] | None = None,
+        at_once: int = 500,
+        pause_s: float = 0.0,
+    ) -> None:
+        """It asks for at most `at_once` records, after a pause each time. `config`: of the client, beside ours."""
         self.found: dict[int, Rec] = {}
         self.arrivals: list[float] = []
-        self.failure: BaseException | None = None
-        self._count = count
+        self._failure: BaseException | None = None
+        self._pause_s, self._at_once = pause_s, at_once
         self._end = threading.Event()
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": f"follower-{partition}",
+                "group.id": f"follower-{topic}-{partition}",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                # Close-handed, so that it is in mid-history when something happens, with nothing to live on.
-                "fetch.message.max.bytes": 131_072,
-                "queued.max.messages.kbytes": 128,
                 "log_level": 0,
+                **(config or {}),
             }
         )
-        self._consumer.assign([TopicPartition(topic, partition, 0)])
+        self._partition = TopicPartition(topic, partition, 0)
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Self:
+        self._consumer.assign([self._partition])
         self._thread.start()
         return self
 
@@ -50,14 +68,14 @@ class Follower:
 
     def has(self, count: int) -> bool:
         """Whether it has `count` records; raises what stopped it."""
-        if self.failure is not None:
-            raise self.failure
+        if self._failure is not None:
+            raise self._failure
         return len(self.found) >= count
 
-    @property
-    def through(self) -> bool:
-        """Whether it has everything."""
-        return self.has(self._count)
+    def wait(self, count: int, timeout_s: float = 120) -> dict[int, Rec]:
+        """The records once there are `count`."""
+        wait_for(f"the running consumer to have {count} records", lambda: self.has(count), timeout_s, 0.05)
+        return self.found
 
     def longest_wait_s(self, since: float) -> float:
         """Longest time between two arrivals, of those that ended after `since`."""
@@ -66,15 +84,15 @@ class Follower:
 
     def _run(self) -> None:
         try:
-            while not self._end.is_set() and len(self.found) < self._count:
-                time.sleep(0.03)
-                for message in self._consumer.consume(100, 0.2):
+            while not self._end.is_set():
+                time.sleep(self._pause_s)
+                for message in self._consumer.consume(self._at_once, 0.2):
                     error = message.error()
                     if error is None:
                         note(self.found, message)
                         self.arrivals.append(time.monotonic())
                     else:
-                        # What Kafka answers while a read fails; clients ask again.
+                        # What Kafka answers while history cannot be read; clients report it and ask again.
                         assert error.retriable() or error.code() == KafkaError.UNKNOWN, str(error)
         except BaseException as error:  # noqa: BLE001 - handed to the test
-            self.failure = error
+            self._failure = error

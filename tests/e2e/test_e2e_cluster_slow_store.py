@@ -11,7 +11,7 @@ from stack.bridge import Bridge
 from stack.waiting import wait_for
 from tests.e2e.e2e_batches import BatchProducer
 from tests.e2e.e2e_cluster import ThreeBrokers
-from tests.e2e.e2e_follower import Follower
+from tests.e2e.e2e_follower import CLOSE_HANDED, Follower
 from tests.e2e.e2e_support import Rec
 from tests.support.ledger import NOTHING, Ledger, compare, records
 
@@ -59,15 +59,18 @@ def test_consumers_go_on_when_the_store_is_far_and_a_bridge_dies(three: ThreeBro
 
     three.store.set_delay(DELAY_S)
     started = time.monotonic()
-    followers = [Follower(three.kafka.bootstrap, TOPIC, number, RECORDS) for number in PARTITIONS]
+    followers = [
+        Follower(three.kafka.bootstrap, TOPIC, number, config=CLOSE_HANDED, at_once=100, pause_s=0.03)
+        for number in PARTITIONS
+    ]
     with followers[0], followers[1], followers[2]:
         wait_for("all to be on their way", lambda: all(follower.has(1500) for follower in followers), READ_S)
         on_their_way = time.monotonic() - started
         victim = serving(three)
         killed = time.monotonic()
         victim.kill()
-        assert not all(follower.through for follower in followers)
-        wait_for("all to be through", lambda: all(follower.through for follower in followers), READ_S)
+        assert not all(follower.has(RECORDS) for follower in followers)
+        wait_for("all to be through", lambda: all(follower.has(RECORDS) for follower in followers), READ_S)
     waits = [follower.longest_wait_s(killed) for follower in followers]
     print(f"on their way after {on_their_way:.1f} s, through {time.monotonic() - killed:.1f} s after the kill")
     print(f"longest waits after the kill: {[f'{wait:.2f} s' for wait in waits]}")

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
+from tests.e2e.e2e_follower import Follower
 from tests.e2e.e2e_support import (
     Pair,
     Rec,
     Sender,
-    note,
     read,
     rows_by_offset,
     same,
@@ -37,63 +33,14 @@ def some(seed: int, count: int) -> list[Rec]:
     return [Rec(b"key %d" % n, draw.randbytes(1000), (), 1_700_000_000_000 + n) for n in range(count)]
 
 
-class RunningConsumer:
-    """One consumer that is never restarted: reads a partition from its start and goes on at its end."""
-
-    def __init__(self, pair: Pair) -> None:
-        self.found: dict[int, Rec] = {}
-        self.failure: BaseException | None = None
-        self._end = threading.Event()
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": pair.broker.bootstrap,
-                "group.id": "running",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "reconnect.backoff.max.ms": 1000,
-                # Slow and close-handed, so that it is still in the middle of the history when something happens.
-                "fetch.message.max.bytes": 262_144,
-                "queued.max.messages.kbytes": 512,
-                "log_level": 0,
-            }
-        )
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end.set()
-        self._thread.join(30)
-        self._consumer.close()
-
-    def wait(self, count: int, timeout_s: float = 120) -> None:
-        """Until it has `count` records."""
-
-        def there() -> bool:
-            if self.failure is not None:
-                raise self.failure
-            return len(self.found) >= count
-
-        wait_for(f"the running consumer to have {count} records", there, timeout_s, 0.05)
-
-    def _run(self) -> None:
-        try:
-            while not self._end.is_set():
-                time.sleep(0.05)
-                for message in self._consumer.consume(200, 0.2):
-                    error = message.error()
-                    if error is None:
-                        note(self.found, message)
-                    else:
-                        # What Kafka answers while history cannot be read; clients report it and ask again.
-                        assert error.retriable() or error.code() == KafkaError.UNKNOWN, str(error)
-        except BaseException as error:  # noqa: BLE001 - handed to the test
-            self.failure = error
+def slow_follower(pair: Pair) -> Follower:
+    """Close-handed too, so that it is still in the middle of the history when something happens."""
+    config = {
+        "reconnect.backoff.max.ms": 1000,
+        "fetch.message.max.bytes": 262_144,
+        "queued.max.messages.kbytes": 512,
+    }
+    return Follower(pair.broker.bootstrap, TOPIC, config=config, at_once=200, pause_s=0.05)
 
 
 def tiered(pair: Pair, count: int = 12_000) -> Sender:
@@ -105,7 +52,7 @@ def tiered(pair: Pair, count: int = 12_000) -> Sender:
     return sender
 
 
-def all_is_there(pair: Pair, sender: Sender, running: RunningConsumer | None = None) -> None:
+def all_is_there(pair: Pair, sender: Sender, running: Follower | None = None) -> None:
     """Tiering catches up, and consumers and the table have every record once."""
     wait_tiered(pair, TOPIC)
     same(read(pair.broker, TOPIC), sender.log.committed)
@@ -118,7 +65,7 @@ def all_is_there(pair: Pair, sender: Sender, running: RunningConsumer | None = N
 def test_a_bridge_killed_in_copies_and_fetches(own_pair: Pair) -> None:
     pair, draw = own_pair, random.Random(5)
     sender = tiered(pair, 6000)
-    with RunningConsumer(pair) as running:
+    with slow_follower(pair) as running:
         for number in range(6):
             # Something to copy and something to fetch at the moment of the kill.
             sender.send(some(100 + number, 3000))
@@ -153,7 +100,7 @@ def test_a_bridge_that_dies_at_a_step(own_pair: Pair, point: str) -> None:
 def test_a_bridge_away_for_a_minute(own_pair: Pair, how: str) -> None:
     pair = own_pair
     sender = tiered(pair)
-    with RunningConsumer(pair) as running:
+    with slow_follower(pair) as running:
         running.wait(1500)
         if how == "frozen":
             pair.bridge.process.freeze()
@@ -197,7 +144,7 @@ def test_a_broker_that_starts_without_a_bridge(tmp_path: Path) -> None:
 def test_a_broker_restarted_and_killed(own_pair: Pair) -> None:
     pair = own_pair
     sender = tiered(pair, 6000)
-    with RunningConsumer(pair) as running:
+    with slow_follower(pair) as running:
         for number, end in enumerate((pair.broker.stop, pair.broker.process.kill, pair.broker.process.kill)):
             sender.send(some(50 + number, 3000))
             end()

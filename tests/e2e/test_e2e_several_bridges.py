@@ -25,7 +25,7 @@ from stack.ports import LOOPBACK, accepts, free_ports
 from stack.process import ServerProcess
 from stack.tiering import tierberg
 from stack.waiting import wait_for
-from tests.e2e.e2e_follower import Follower
+from tests.e2e.e2e_follower import CLOSE_HANDED, Follower
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -163,7 +163,10 @@ def test_a_bridge_killed_in_mid_fetch(cluster: Cluster) -> None:
     assert all(copied), f"copies are spread: {copied}"
     table_is(cluster, senders)
 
-    followers = [Follower(cluster.pair.broker.bootstrap, TOPIC, number, RECORDS) for number in PARTITIONS]
+    bootstrap = cluster.pair.broker.bootstrap
+    followers = [
+        Follower(bootstrap, TOPIC, number, config=CLOSE_HANDED, at_once=100, pause_s=0.03) for number in PARTITIONS
+    ]
     with followers[0], followers[1], followers[2]:
         wait_for("all consumers to be on their way", lambda: all(follower.has(1500) for follower in followers), 60)
         victim = serving(cluster)
@@ -171,7 +174,7 @@ def test_a_bridge_killed_in_mid_fetch(cluster: Cluster) -> None:
         killed = time.monotonic()
         victim.kill()
         assert not all(follower.has(RECORDS - 1000) for follower in followers)
-        wait_for("all consumers to be through", lambda: all(follower.through for follower in followers), 120)
+        wait_for("all consumers to be through", lambda: all(follower.has(RECORDS) for follower in followers), 120)
     waits = [follower.longest_wait_s(killed) for follower in followers]
     print(f"longest waits after the kill: {[f'{wait:.2f} s' for wait in waits]}")
     for number, follower in enumerate(followers):

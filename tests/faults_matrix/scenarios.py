@@ -14,10 +14,10 @@ from iceberg_catalog.failpoints import Order
 from iceberg_catalog.livefiles import LiveFiles
 from stack.errors import StackError
 from stack.waiting import wait_for
+from tests.e2e.e2e_follower import Follower
 from tests.e2e.e2e_support import same, wait_tiered
 from tests.faults_matrix.case_run import TIER_S, CaseRun
 from tests.faults_matrix.comparing import compare
-from tests.faults_matrix.reading import Reader
 
 HIT_S = 60
 READ_S = 90
@@ -72,11 +72,14 @@ class Prepared(Scenario):
         run.settle()
 
 
+COMMITTED = {"isolation.level": "read_committed", "reconnect.backoff.max.ms": 500}
+
+
 class Fetching(Prepared):
     """A consumer that reads all history and is never restarted."""
 
     def provoke(self, run: CaseRun) -> None:
-        run.found.append(run.stack.enter_context(Reader(run.world.broker.bootstrap, run.topic)))
+        run.found.append(run.stack.enter_context(Follower(run.world.broker.bootstrap, run.topic, config=COMMITTED)))
 
     def recover(self, run: CaseRun) -> None:
         committed = run.writing.log.committed

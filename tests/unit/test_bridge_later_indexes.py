@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
 
 from converter.types import IndexType
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.inspection import describe
 from rsm_bridge.layout import derived_head
 from rsm_bridge.service import Running
 from tests.oracle.transactions import producer_snapshot, transaction_index
-from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
 from tests.unit.test_bridge_row_exact import TXN, offsets
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("later")
-
-
-@pytest.fixture(scope="module")
-def bridge(folder: Path) -> Iterator[Running]:
-    with bridge_thread(test_settings(folder)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def shim(bridge: Running) -> Iterator[ShimClient]:
-    with ShimClient(bridge.address) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def catalog(bridge: Running, folder: Path) -> Catalog:
-    return open_catalog(embedded_settings(folder))
 
 
 def data_files(bridge: Running, segment: Segment) -> list[str]:
@@ -76,7 +51,7 @@ def test_what_they_hold_changes_no_byte(bridge: Running, shim: ShimClient) -> No
 
 
 def test_a_transaction_that_none_of_them_lists_is_there_without_its_marker(
-    bridge: Running, shim: ShimClient, catalog: Catalog, folder: Path
+    bridge: Running, shim: ShimClient, catalog: Catalog, bridge_folder: Path
 ) -> None:
     log = with_an_open_transaction()
     files = {IndexType.PRODUCER_SNAPSHOT: producer_snapshot([(5, 3)])}
@@ -88,7 +63,7 @@ def test_a_transaction_that_none_of_them_lists_is_there_without_its_marker(
     assert derived_head(name) is None
     assert "-tail-" not in name
     (index,) = bridge.store.list_after(f"index/{segment.topic_id.hex()}/")
-    said = describe(str(folder / "store" / index.key), None, None, None)
+    said = describe(str(bridge_folder / "store" / index.key), None, None, None)
     assert "open at end  producer 5 from offset 3: committed, by transaction indexes" in said
     rest = LogBuilder(next_offset=log.next_offset)
     rest.control(5, commit=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -12,34 +11,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from converter.types import IndexType
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.service import Running
-from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, aborted_transaction
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("bridge")
-
-
-@pytest.fixture(scope="module")
-def bridge(folder: Path) -> Iterator[Running]:
-    with bridge_thread(test_settings(folder)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def shim(bridge: Running) -> Iterator[ShimClient]:
-    with ShimClient(bridge.address) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def catalog(bridge: Running, folder: Path) -> Catalog:
-    return open_catalog(embedded_settings(folder))
 
 
 def table_of(catalog: Catalog, topic: str) -> Table | None:
@@ -149,7 +124,7 @@ def test_a_batch_that_is_broken_at_its_source_is_kept_and_served(shim: ShimClien
 
 
 def test_deleted_segments_leave_table_store_and_fetch(
-    shim: ShimClient, catalog: Catalog, bridge: Running, folder: Path
+    shim: ShimClient, catalog: Catalog, bridge: Running, bridge_folder: Path
 ) -> None:
     first = LogBuilder().fill(batches=5)
     second = LogBuilder(next_offset=first.next_offset).fill(batches=5)

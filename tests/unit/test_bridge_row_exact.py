@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +12,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from converter.types import IndexType
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.layout import derived_head
 from rsm_bridge.service import Running
 from tests.oracle.transactions import producer_snapshot, transaction_index
-from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
@@ -28,25 +24,8 @@ RULES = [{"pattern": "archive", "table_retention": "keep"}, {"pattern": "century
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("row-exact")
-
-
-@pytest.fixture(scope="module")
-def bridge(folder: Path) -> Iterator[Running]:
-    with bridge_thread(test_settings(folder, topics=RULES)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def shim(bridge: Running) -> Iterator[ShimClient]:
-    with ShimClient(bridge.address) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def catalog(bridge: Running, folder: Path) -> Catalog:
-    return open_catalog(embedded_settings(folder))
+def bridge_settings() -> dict[str, Any]:
+    return {"topics": RULES}
 
 
 def table_of(catalog: Catalog, topic: str) -> Table:
