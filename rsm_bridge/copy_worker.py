@@ -121,7 +121,9 @@ def _write_objects(
                     writer.add(step)
             attempt.stage = "writing"
             for step in parser.finish():
+                attempt.give_way()
                 writer.add(step)
+            attempt.give_way()
             written = writer.finish(
                 attempt.files, transactions, objects, transaction_conflicts=parser.transaction_conflicts
             )

@@ -31,6 +31,7 @@ COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's d
 FRAME_WAIT_SECONDS_MAX = 60.0  # a client that sends nothing for so long is gone
 CANCEL_NOTICE_SECONDS = 0.5  # from the end of a cancelled call's messages until gRPC tells of the cancellation
 COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait
+AHEAD_PAUSE_SECONDS_MAX = 0.1  # before a chunk that nobody waits for is decoded, while others are
 UPLOAD_PART_BYTES = 8 * MIB
 UPLOAD_PARTS_IN_FLIGHT_MAX = 2
 

@@ -3,12 +3,14 @@
 Niceness alone does not do it. The operating system's scheduler counts threads of the whole machine and knows nothing
 of the interpreter's lock, which a copy at low priority may hold while others run; and a copy that reads its frames
 keeps the event loop, gRPC and the sender busy. A copy that pauses lets its queue fill, and flow control stops the
-rest. A pause is bounded, so that copies go on under any load: at least 4 MiB per pause and worker.
+rest. Pauses are taken in turns, one for every two processors, and are bounded: copies go on under any load, by at
+least 4 MiB per pause and turn.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +25,7 @@ class Precedence:
         self._waiting = 0
         self._none_waits = threading.Event()
         self._none_waits.set()
+        self._turns = threading.Semaphore(max(1, (os.cpu_count() or 1) // 2))
 
     @contextlib.contextmanager
     def fetching(self) -> Iterator[None]:
@@ -37,9 +40,10 @@ class Precedence:
                 self._none_waits.set()
 
     def give_way(self) -> float:
-        """Waits until no fetch does, for at most `COPY_PAUSE_SECONDS_MAX`; returns the seconds it took."""
+        """Waits until no fetch does, at most `COPY_PAUSE_SECONDS_MAX` from its turn on; returns the seconds it took."""
         if self._none_waits.is_set():
             return 0.0
         started = time.monotonic()
-        self._none_waits.wait(COPY_PAUSE_SECONDS_MAX)
+        with self._turns:
+            self._none_waits.wait(COPY_PAUSE_SECONDS_MAX)
         return time.monotonic() - started

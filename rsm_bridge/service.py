@@ -21,7 +21,7 @@ from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.fetcher import Fetcher, FetchPools
 from rsm_bridge.handlers import Handlers
 from rsm_bridge.layout import index_key
-from rsm_bridge.limits import COPY_MEMORY_BYTES, LATE_COPY_SECONDS, MIB
+from rsm_bridge.limits import AHEAD_PAUSE_SECONDS_MAX, COPY_MEMORY_BYTES, LATE_COPY_SECONDS, MIB
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
 from rsm_bridge.logs import logger
 from rsm_bridge.maintain_service import Maintainer
@@ -148,7 +148,7 @@ def _fetch_pools(settings: Settings, stack: contextlib.ExitStack) -> FetchPools:
     """Pools for reading and decoding, until `stack` ends."""
     return FetchPools(
         reading=stack.enter_context(WorkerPool(settings.limits.fetch_workers, "fetch")),
-        decoding=stack.enter_context(WorkerPool(os.cpu_count() or 1, "decode")),
+        decoding=stack.enter_context(WorkerPool(os.cpu_count() or 1, "decode", AHEAD_PAUSE_SECONDS_MAX)),
         precedence=Precedence(),
     )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
-from concurrent.futures import CancelledError, wait
+from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
 
 import pytest
 
@@ -97,6 +98,22 @@ def test_every_job_is_done_once_under_many_submitters() -> None:
     assert sorted(done) == [1000 * n + number for n in range(4) for number in range(200)]
 
 
+def test_work_ahead_of_time_begins_when_nothing_wanted_runs_or_after_its_patience() -> None:
+    release = threading.Event()
+    with WorkerPool(1, "test", ahead_waits=30.0) as pool:
+        wanted = pool.submit(Errand(), lambda: release.wait(30))
+        ahead = pool.submit(Errand(wanted=False), wanted.done)
+        with pytest.raises(TimeoutError):
+            ahead.result(0.2)
+        release.set()
+        assert ahead.result(10)
+    release.clear()
+    with WorkerPool(1, "test", ahead_waits=0.05) as pool:
+        wanted = pool.submit(Errand(), lambda: release.wait(30))
+        assert not pool.submit(Errand(wanted=False), wanted.done).result(10)
+        release.set()
+
+
 def test_copies_give_way_while_a_fetch_waits_and_no_longer_than_the_limit() -> None:
     precedence = Precedence()
     assert precedence.give_way() == 0.0
@@ -105,6 +122,14 @@ def test_copies_give_way_while_a_fetch_waits_and_no_longer_than_the_limit() -> N
         assert precedence.give_way() >= COPY_PAUSE_SECONDS_MAX * 0.9
         assert time.monotonic() - started < COPY_PAUSE_SECONDS_MAX + 5
     assert precedence.give_way() == 0.0
+
+
+def test_copies_that_give_way_take_turns() -> None:
+    precedence, copies = Precedence(), 2 * max(1, (os.cpu_count() or 1) // 2)
+    with precedence.fetching(), ThreadPoolExecutor(copies) as workers:
+        pauses = sorted(workers.map(lambda _: precedence.give_way(), range(copies)))
+    assert pauses[0] >= COPY_PAUSE_SECONDS_MAX * 0.9
+    assert pauses[-1] >= COPY_PAUSE_SECONDS_MAX * 1.9
 
 
 def test_a_copy_goes_on_as_soon_as_the_last_fetch_has_its_bytes() -> None:
