@@ -6,6 +6,7 @@ finds the same ones.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,7 +34,7 @@ class ChunkPlan:
 
     def chunk_of(self, batch: int) -> int:
         """The chunk that holds the block's batch number `batch`."""
-        return int(np.searchsorted(self.starts, batch, side="right")) - 1
+        return bisect_right(self.starts, batch) - 1
 
     def row(self, first: int) -> range:
         """Chunks from `first` on that a reader who goes forward gets in one go: less work for each than one by one."""

@@ -72,6 +72,10 @@ class OpenBlock:
         return int(self.block.batches.nbytes + self.block.deltas.nbytes + 40 * len(self.block.pages.column))
 
 
+def _opened(block: Block) -> OpenBlock:
+    return OpenBlock(block, cut(block))
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class ChunkPlace:
     """Block number and chunk number in it."""
@@ -188,8 +192,7 @@ class Fetcher:
 
     async def _block(self, directory: Directory, number: int) -> OpenBlock:
         async def read(current: Directory) -> OpenBlock:
-            block = await self._read(lambda: self._reader.block(current, number))
-            return OpenBlock(block, cut(block))
+            return await self._read(lambda: _opened(self._reader.block(current, number)))
 
         key = (directory.metadata.segment_id, number, directory.checksum)
         return await self._blocks.get(key, lambda: self._renewing(directory, read))

@@ -1,4 +1,4 @@
-"""Fetches first: copies pause between two steps while a fetch waits for bytes.
+"""Fetches first: copies pause between two steps, and publishing before a run, while a fetch waits for bytes.
 
 Niceness alone does not do it. The operating system's scheduler counts threads of the whole machine and knows nothing
 of the interpreter's lock, which a copy at low priority may hold while others run; and a copy that reads its frames

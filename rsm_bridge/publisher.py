@@ -16,6 +16,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -99,13 +100,14 @@ def catalog_properties(settings: Settings) -> CatalogProperties:
 
 @dataclass(slots=True)
 class Publisher:
-    """All tables of one bridge."""
+    """All tables of one bridge. `give_way` is called before each run; it waits while fetches do."""
 
     settings: Settings
     store: ObjectStore
     metrics: Metrics
     log: structlog.typing.FilteringBoundLogger
     copies: RunningCopies
+    give_way: Callable[[], float]
     _topics: dict[bytes, _Topic] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _opening: threading.Lock = field(default_factory=threading.Lock)
@@ -222,6 +224,7 @@ class Publisher:
         return taken
 
     def _run(self, topic_id: bytes, topic: _Topic) -> None:
+        self.give_way()
         started = time.monotonic()
         retry_after: float | None = None
         notices = self._take(topic)

@@ -88,7 +88,8 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         fetch_pools = _fetch_pools(settings, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
         running = RunningCopies()
-        publisher = Publisher(settings, store.unhurried(), metrics, logger("publisher"), running)
+        give_way = fetch_pools.precedence.give_way
+        publisher = Publisher(settings, store.unhurried(), metrics, logger("publisher"), running, give_way)
         maintainer = Maintainer(settings, store.unhurried(), publisher.open_catalog, metrics, logger("maintain"))
 
         def finished(segment: SegmentMetadata, directory: Directory) -> None:
@@ -104,7 +105,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         handlers = Handlers(
             copier=Copier(
                 store=store,
-                give_way=fetch_pools.precedence.give_way,
+                give_way=give_way,
                 running=running,
                 executor=pools["copy"],
                 slots=asyncio.Semaphore(slots),

@@ -12,6 +12,7 @@ from rsm_bridge.limits import LATE_COPY_SECONDS
 from rsm_bridge.logs import logger
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.open_store import open_store
+from rsm_bridge.precedence import Precedence
 from rsm_bridge.publisher import Publisher
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.tombstone import Tombstone
@@ -23,7 +24,7 @@ TOPIC = b"t" * 16
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
     settings = test_settings(tmp_path, publish_interval="5s", reclaim_grace="0s")
-    return Publisher(settings, open_store(settings), Metrics(), logger("test"), RunningCopies())
+    return Publisher(settings, open_store(settings), Metrics(), logger("test"), RunningCopies(), Precedence().give_way)
 
 
 def due_in(publisher: Publisher) -> float:

@@ -19,6 +19,7 @@ from rsm_bridge.limits import PUBLISH_BACKOFF_SECONDS_MAX, PUBLISH_BACKOFF_SECON
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.open_store import open_store
 from rsm_bridge.outages import Outages
+from rsm_bridge.precedence import Precedence
 from rsm_bridge.publish_table import RunResult
 from rsm_bridge.publisher import Publisher, _backoff
 from rsm_bridge.running_copies import RunningCopies
@@ -83,7 +84,7 @@ def publisher(tmp_path: Path, desk: Desk, said: list[dict[str, Any]]) -> Iterato
         raise structlog.DropEvent
 
     log = structlog.wrap_logger(None, processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(0))
-    made = Publisher(settings, open_store(settings), Metrics(), log, RunningCopies())
+    made = Publisher(settings, open_store(settings), Metrics(), log, RunningCopies(), Precedence().give_way)
     made.start()
     yield made
     desk.ended.set()

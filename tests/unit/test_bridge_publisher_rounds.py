@@ -15,6 +15,7 @@ from rsm_bridge.limits import WHOLE_LISTING_SECONDS
 from rsm_bridge.logs import logger
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.open_store import open_store
+from rsm_bridge.precedence import Precedence
 from rsm_bridge.publish_table import RetryRunError, RunResult
 from rsm_bridge.publisher import Publisher
 from rsm_bridge.running_copies import RunningCopies
@@ -52,7 +53,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
     settings = test_settings(tmp_path, publish_interval="300ms", reclaim_grace="600s")
-    return Publisher(settings, open_store(settings), Metrics(), logger("test"), RunningCopies())
+    return Publisher(settings, open_store(settings), Metrics(), logger("test"), RunningCopies(), Precedence().give_way)
 
 
 @pytest.fixture
