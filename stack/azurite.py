@@ -6,12 +6,12 @@ import base64
 import hashlib
 import hmac
 import shutil
-import subprocess
 from email.utils import formatdate
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
+from stack.command import appearing, run_to_end
 from stack.errors import StackError
 from stack.limits import EMULATOR_START_S, FETCH_NPM_S, S3_REQUEST_S
 from stack.paths import BUILD
@@ -36,19 +36,9 @@ def program() -> Path:
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         raise StackError("Node.js with npm is needed for the Azure server Azurite")
-    partial = BUILD / f"azurite-{VERSION}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    argv = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(partial)]
-    try:
-        done = subprocess.run(
-            [*argv, f"azurite@{VERSION}"], capture_output=True, text=True, timeout=FETCH_NPM_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise StackError(f"fetching Azurite took longer than {FETCH_NPM_S:.0f} s") from error
-    if done.returncode != 0:
-        raise StackError(f"cannot fetch Azurite:\n{(done.stdout + done.stderr)[-2000:]}")
-    partial.rename(_FOLDER)
+    with appearing(_FOLDER) as folder:
+        argv = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
+        run_to_end("fetch Azurite", [*argv, f"azurite@{VERSION}"], seconds=FETCH_NPM_S)
     return _FOLDER / script
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from stack.command import appearing, run_to_end
 from stack.errors import StackError
 from stack.limits import GO_BUILD_S
 from stack.paths import BUILD
@@ -41,16 +40,7 @@ class GoProgram:
         go = shutil.which("go")
         if go is None:
             raise StackError(f"Go is needed to build {target.name}")
-        partial = BUILD / f"{target.parent.name}.partial"
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        argv = [go, "install", "-trimpath", f"{self.package}@{self.version}"]
-        env = {**os.environ, "GOBIN": str(partial)}
-        try:
-            done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=GO_BUILD_S, check=False)
-        except subprocess.TimeoutExpired as error:
-            raise StackError(f"building {target.name} took longer than {GO_BUILD_S:.0f} s") from error
-        if done.returncode != 0:
-            raise StackError(f"cannot build {target.name}:\n{(done.stdout + done.stderr)[-2000:]}")
-        partial.rename(target.parent)
+        with appearing(target.parent) as folder:
+            argv = [go, "install", "-trimpath", f"{self.package}@{self.version}"]
+            run_to_end(f"build {target.name}", argv, seconds=GO_BUILD_S, env={"GOBIN": str(folder)})
         return target

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from stack.command import appearing, run_to_end
 from stack.errors import StackError
 from stack.limits import FETCH_JARS_S
 from stack.paths import BUILD, SHIM_DIST
@@ -77,17 +77,10 @@ def _fetch(pom: str, name: str, version: str, prepare: Callable[[Path], None] | 
     maven = shutil.which("mvn")
     if maven is None:
         raise StackError("Maven (mvn) is needed to fetch the jars of Kafka, Iceberg, Spark and Trino")
-    partial = BUILD / f"{name}.partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    argv = [maven, "-B", "-q", "-f", str(Path(__file__).with_name(pom)), f"-DoutputDirectory={partial}"]
-    argv += ["-DincludeScope=runtime", *([f"-Dkafka.version={version}"] if version else []), _COPY]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=FETCH_JARS_S, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise StackError(f"fetching {name} took longer than {FETCH_JARS_S:.0f} s") from error
-    if done.returncode != 0:
-        raise StackError(f"cannot fetch {name}:\n{(done.stdout + done.stderr)[-2000:]}")
-    if prepare is not None:
-        prepare(partial)
-    partial.rename(folder)
+    with appearing(folder) as partial:
+        argv = [maven, "-B", "-q", "-f", str(Path(__file__).with_name(pom)), f"-DoutputDirectory={partial}"]
+        argv += ["-DincludeScope=runtime", *([f"-Dkafka.version={version}"] if version else []), _COPY]
+        run_to_end(f"fetch {name}", argv, seconds=FETCH_JARS_S)
+        if prepare is not None:
+            prepare(partial)
     return folder

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from stack.errors import StackError
+from stack.command import run_to_end
 from stack.jars import KAFKA_VERSION, broker_jars
 from stack.limits import BROKER_START_S, FORMAT_S
 from stack.ports import LOOPBACK, accepts, free_ports
@@ -216,6 +215,4 @@ class KafkaBroker:
         argv = ["java", f"-Dlog4j2.configurationFile={_LOG4J}", "-cp", f"{self._jars}/*", "kafka.tools.StorageTool"]
         argv += ["format", f"--cluster-id={cluster_id}", "-c", str(self._properties)]
         argv += [part for name, level in self.node.features.items() for part in ("--feature", f"{name}={level}")]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=FORMAT_S, check=False)
-        if done.returncode != 0:
-            raise StackError(f"cannot format {self.data}:\n{(done.stdout + done.stderr)[-2000:]}")
+        run_to_end(f"format {self.data}", argv, seconds=FORMAT_S)

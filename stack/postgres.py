@@ -6,10 +6,10 @@ import os
 import pwd
 import shutil
 import signal
-import subprocess
 import tempfile
 from pathlib import Path
 
+from stack.command import run_to_end
 from stack.errors import StackError
 from stack.limits import POSTGRES_INIT_S, POSTGRES_START_S
 from stack.ports import LOOPBACK, accepts, free_ports
@@ -108,14 +108,7 @@ class PostgresServer:
         shutil.chown(password, self._files.stat().st_uid)
         argv = [*self._as_user, self._initdb, "-D", str(self._data), "-U", self.user, "--no-sync"]
         argv += ["--encoding=UTF8", "--locale=C", "--auth=scram-sha-256", f"--pwfile={password}"]
-        try:
-            done = subprocess.run(
-                argv, cwd=self._files, capture_output=True, text=True, timeout=POSTGRES_INIT_S, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise StackError(f"cannot make a PostgreSQL database: {error}") from error
-        if done.returncode != 0:
-            raise StackError(f"cannot make a PostgreSQL database:\n{(done.stdout + done.stderr)[-2000:]}")
+        run_to_end("make a PostgreSQL database", argv, seconds=POSTGRES_INIT_S, cwd=self._files)
 
     def _answers(self) -> bool:
         self.process.require_alive()

@@ -6,11 +6,9 @@ in-process test server does not.
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
-from stack.errors import StackError
+from stack.command import run_to_end
 from stack.go_program import GoProgram
 from stack.limits import GATEWAY_START_S, S3_REQUEST_S
 from stack.ports import LOOPBACK, accepts, free_ports
@@ -97,14 +95,7 @@ class VersityGateway:
     def _administer(self, *arguments: str) -> None:
         keys = {"ADMIN_ACCESS_KEY": self.access_key, "ADMIN_SECRET_KEY": self.secret_key}
         argv = [str(binary()), "admin", "--endpoint-url", self.endpoint, *arguments]
-        try:
-            done = subprocess.run(
-                argv, env={**os.environ, **keys}, capture_output=True, text=True, timeout=S3_REQUEST_S, check=False
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise StackError(f"{arguments[0]}: {error}") from error
-        if done.returncode != 0:
-            raise StackError(f"{arguments[0]}: {(done.stdout + done.stderr)[-500:]}")
+        run_to_end(f"do {arguments[0]}", argv, seconds=S3_REQUEST_S, env=keys)
 
     def _answers(self) -> bool:
         self.process.require_alive()

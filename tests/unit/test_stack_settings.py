@@ -99,7 +99,7 @@ class FakeMaven:
     def __call__(self, argv: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
         self.calls.append(argv)
         target = next(part.partition("=")[2] for part in argv if part.startswith("-DoutputDirectory="))
-        Path(target).mkdir(parents=True)
+        assert Path(target).is_dir()
         return subprocess.CompletedProcess(argv, self.code, "", "no such artifact")
 
 
