@@ -35,9 +35,9 @@ def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData,
     Raises:
         CatalogError: `schema_mismatch` if the file has a column the table has not, or lacks one.
     """
-    plan = _statistics_plan(table)
-    leaves = _leaf_ids(table, footer)
-    columns = {field_id: _Column(plan[field_id]) for field_id in leaves}
+    shape = _shape(table)
+    leaves = _leaf_ids(table, shape, footer)
+    columns = {field_id: _Column(shape.plan[field_id]) for field_id in leaves}
     split_offsets = []
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -70,36 +70,43 @@ def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData,
     return entry
 
 
-_PLANS: dict[tuple[object, ...], dict[int, StatisticsCollector]] = {}
-_PLANS_MAX = 256
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What to keep of each leaf column, by field id, and those ids by the column's name."""
+
+    plan: dict[int, StatisticsCollector]
+    leaves: dict[str, int]
 
 
-def _statistics_plan(table: Table) -> dict[int, StatisticsCollector]:
-    """What to keep of each column; made once per table, schema and properties, for it takes longer than a footer."""
+_SHAPES: dict[tuple[object, ...], _Shape] = {}
+_SHAPES_MAX = 256
+
+
+def _shape(table: Table) -> _Shape:
+    """Made once per table, schema and properties, for it takes longer than a footer."""
     key = (table.metadata.table_uuid, table.metadata.current_schema_id, *sorted(table.properties.items()))
-    plan = _PLANS.get(key)
-    if plan is None:
-        if len(_PLANS) >= _PLANS_MAX:
-            _PLANS.clear()
-        plan = _PLANS[key] = compute_statistics_plan(table.schema(), table.properties)
-    return plan
+    shape = _SHAPES.get(key)
+    if shape is None:
+        if len(_SHAPES) >= _SHAPES_MAX:
+            _SHAPES.clear()
+        schema = table.schema()
+        leaves = {name: item for name, item in index_by_name(schema).items() if schema.find_type(item).is_primitive}
+        shape = _SHAPES[key] = _Shape(compute_statistics_plan(schema, table.properties), leaves)
+    return shape
 
 
-def _leaf_ids(table: Table, footer: pq.FileMetaData) -> list[int]:
+def _leaf_ids(table: Table, shape: _Shape, footer: pq.FileMetaData) -> list[int]:
     """Field id of each leaf column of the file, in file order, matched by path and checked against the table."""
-    schema = table.schema()
-    by_name = index_by_name(schema)
     ids = []
     for number in range(footer.num_columns):
         path = footer.schema.column(number).path
         name = path.replace(".list.", ".")
-        if name not in by_name:
+        if name not in shape.leaves:
             raise CatalogError("schema_mismatch", f"data file has column {path}, table {table.name()} has not")
-        ids.append(by_name[name])
-    leaves = {item for item in schema.field_ids if schema.find_type(item).is_primitive}
-    if set(ids) != leaves:
-        missing = [schema.find_column_name(item) for item in sorted(leaves - set(ids))]
-        raise CatalogError("schema_mismatch", f"data file lacks columns {missing} of table {table.name()}")
+        ids.append(shape.leaves[name])
+    if missing := set(shape.leaves.values()) - set(ids):
+        names = [table.schema().find_column_name(item) for item in sorted(missing)]
+        raise CatalogError("schema_mismatch", f"data file lacks columns {names} of table {table.name()}")
     return ids
 
 

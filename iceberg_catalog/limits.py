@@ -46,3 +46,6 @@ ISSUED_SECRETS_MAX: Final = 256
 #: sooner than that: writing manifests and the request itself must fit in.
 LENT_AGE_MS_MAX: Final = 20_000
 LENT_LEFT_MS_MIN: Final = 30_000
+
+#: Encoded bytes after which a block of a manifest ends; what Avro's own Java writer takes.
+MANIFEST_BLOCK_BYTES: Final = 64_000

@@ -2,7 +2,7 @@
 
 A file's rows are known from its manifest entry alone: offsets from the bounds of `_kafka_offset` (kept in full),
 partition from the partition value, leader-epoch runs from its key. Manifests are immutable, so each is read once;
-reading a head on which little changed costs its manifest list and the new manifests.
+reading a head on which little changed costs its manifest list and the new manifests, and one seen before nothing.
 
 Files whose key is not one of ours (an engine rewrote the table, somebody inserted rows) and delete files are *foreign*:
 reported, never touched. The state is then the one recorded by the newest ancestor that has one.
@@ -66,6 +66,7 @@ class LiveFiles:
 
     def __init__(self) -> None:
         self._seen: dict[str, ManifestFiles] = {}
+        self._last: tuple[tuple[int, str], Head] | None = None
 
     def read(self, table: Table, written: Iterable[ManifestFiles] = ()) -> Head:
         """The head of `table` as it was loaded. `written`: manifests of our own commit, which are then not read.
@@ -77,6 +78,16 @@ class LiveFiles:
         snapshot = table.current_snapshot()
         if snapshot is None:
             return Head(table)
+        name = snapshot.snapshot_id, snapshot.manifest_list
+        if self._last is None or self._last[0] != name:
+            self._last = name, self._listed(table, snapshot, written)
+        head = replace(self._last[1], table=table, state=recorded_state(table, snapshot))
+        if head.state is None and (head.files or head.foreign):
+            raise CatalogError("state_missing", f"table {'.'.join(table.name())} has files but no recorded state")
+        return head
+
+    def _listed(self, table: Table, snapshot: Snapshot, written: Iterable[ManifestFiles]) -> Head:
+        """What the snapshot's manifest list names, which never changes."""
         ours = {item.manifest.manifest_path: item for item in written}
         found: dict[str, ManifestFiles] = {}
         for manifest in read_manifest_list(table.io.new_input(snapshot.manifest_list)):
@@ -91,10 +102,7 @@ class LiveFiles:
         self._seen = found
         files = tuple(item for content in found.values() for item in content.files)
         foreign = tuple(path for content in found.values() for path in content.foreign)
-        state = recorded_state(table, snapshot)
-        if state is None and (files or foreign):
-            raise CatalogError("state_missing", f"table {'.'.join(table.name())} has files but no recorded state")
-        return Head(table, snapshot.snapshot_id, files, foreign, state, tuple(found.values()))
+        return Head(table, snapshot.snapshot_id, files, foreign, manifests=tuple(found.values()))
 
 
 def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:

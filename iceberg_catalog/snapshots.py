@@ -6,13 +6,13 @@ PyIceberg's producers cost seconds at 100,000 files: they rewrite or re-list eve
   files as DELETED, in this snapshot only;
 * leaves out manifests without a live file that an earlier snapshot wrote;
 * writes added files in new manifests of at most MANIFEST_ENTRIES_MAX entries, and once there are MANIFESTS_SMALL_MAX
-  small manifests, folds those together (entries keep their snapshot and sequence numbers).
+  small manifests, folds those together with them (entries keep their snapshot and sequence numbers).
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,23 +22,26 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    ManifestWriter,
-    write_manifest,
     write_manifest_list,
 )
 from pyiceberg.table.snapshots import (
+    CHANGED_PARTITION_COUNT_PROP,
     Operation,
     Snapshot,
-    SnapshotSummaryCollector,
     Summary,
+    UpdateMetrics,
     update_snapshot_summaries,
 )
 
 from iceberg_catalog.limits import MANIFEST_ENTRIES_MAX, MANIFEST_SMALL_ENTRIES, MANIFESTS_SMALL_MAX
 from iceberg_catalog.livefiles import Head, ManifestFiles, content_of
+from iceberg_catalog.manifest_entries import EncodedEntry, live_entries
+from iceberg_catalog.manifest_files import BlockManifestWriter, entry_schema
+from iceberg_catalog.plan_types import LiveFile
 
 _CODEC: Final = "deflate"
 _FORMAT: Final = 2
+_NONE: Final[Mapping[str, LiveFile]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +55,6 @@ class Step:
 
 
 @dataclass(slots=True)
-class _Manifest:
-    """A manifest of the table under construction and the paths of its live files; `live`: those files, if it is new."""
-
-    file: ManifestFile
-    paths: frozenset[str]
-    live: tuple[DataFile, ...] | None = None
-
-
-@dataclass(slots=True)
 class SnapshotChain:
     """New snapshots on top of a head, each the child of the one before.
 
@@ -70,11 +64,11 @@ class SnapshotChain:
     head: Head
     written: list[str] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
-    _manifests: list[_Manifest] = field(default_factory=list)
+    _manifests: list[ManifestFiles] = field(default_factory=list)
     _name: str = field(default_factory=lambda: str(uuid.uuid4()))
 
     def __post_init__(self) -> None:
-        self._manifests = [_Manifest(content.manifest, content.paths) for content in self.head.manifests]
+        self._manifests = list(self.head.manifests)
 
     def add(self, step: Step, summary: dict[str, str]) -> Snapshot:
         """Writes one snapshot's manifests and manifest list.
@@ -91,9 +85,10 @@ class SnapshotChain:
         sequence_number = metadata.next_sequence_number() + len(self.snapshots)
         gone: list[DataFile] = []
         kept = self._rewrite(step.removed, snapshot_id, gone)
-        kept += self._write(snapshot_id, (_added(item, snapshot_id) for item in step.added))
         if step.operation == Operation.APPEND:
-            kept = self._fold(kept, snapshot_id, 2 if step.fold else MANIFESTS_SMALL_MAX)
+            kept = self._append(kept, step.added, snapshot_id, 2 if step.fold else MANIFESTS_SMALL_MAX)
+        else:
+            kept += self._write(snapshot_id, [_added(item, snapshot_id) for item in step.added])
         path = self._path(f"snap-{snapshot_id}-0-{self._name}.avro")
         with write_manifest_list(
             format_version=_FORMAT,
@@ -103,9 +98,9 @@ class SnapshotChain:
             sequence_number=sequence_number,
             avro_compression=_CODEC,
         ) as writer:
-            writer.add_manifests([item.file for item in kept])
+            writer.add_manifests([item.manifest for item in kept])
         for item in kept:
-            _assign_sequence(item.file, sequence_number)
+            _assign_sequence(item.manifest, sequence_number)
         self._manifests = kept
         snapshot = Snapshot.model_validate(
             {
@@ -122,13 +117,13 @@ class SnapshotChain:
 
     def contents(self) -> tuple[ManifestFiles, ...]:
         """What the new manifests of the last snapshot hold, so that nobody need read them back."""
-        table = self.head.table
-        return tuple(content_of(table, item.file, item.live) for item in self._manifests if item.live is not None)
+        written = set(self.written)
+        return tuple(item for item in self._manifests if item.manifest.manifest_path in written)
 
-    def _rewrite(self, removed: Sequence[str], snapshot_id: int, gone: list[DataFile]) -> list[_Manifest]:
+    def _rewrite(self, removed: Sequence[str], snapshot_id: int, gone: list[DataFile]) -> list[ManifestFiles]:
         """The manifests without the removed files; `gone` receives their entries."""
         missing = set(removed)
-        kept: list[_Manifest] = []
+        kept: list[ManifestFiles] = []
         for item in self._manifests:
             if not item.paths:
                 continue
@@ -137,82 +132,93 @@ class SnapshotChain:
                 kept.append(item)
                 continue
             missing -= hit
-            entries = item.file.fetch_manifest_entry(self.head.table.io)
+            entries = item.manifest.fetch_manifest_entry(self.head.table.io)
             gone.extend(entry.data_file for entry in entries if entry.data_file.file_path in hit)
             kept += self._write(
                 snapshot_id,
-                (_moved(entry, snapshot_id, dead=entry.data_file.file_path in hit) for entry in entries),
-                spec_id=item.file.partition_spec_id,
+                [_moved(entry, snapshot_id, dead=entry.data_file.file_path in hit) for entry in entries],
+                spec_id=item.manifest.partition_spec_id,
             )
         if missing:
             raise ValueError(f"not a live file of the head: {min(missing)}")
         return kept
 
-    def _fold(self, manifests: list[_Manifest], snapshot_id: int, least: int) -> list[_Manifest]:
-        """Folds the small ones together if there are `least` of them."""
+    def _append(
+        self, kept: list[ManifestFiles], added: Sequence[DataFile], snapshot_id: int, least: int
+    ) -> list[ManifestFiles]:
+        """With the added files; the small manifests folded together with them if there are `least` of them."""
         spec_id = self.head.table.metadata.default_spec_id
-        small = [item for item in manifests if is_small(item.file, len(item.paths), spec_id)]
-        if len(small) < least:
-            return manifests
-        rest = [item for item in manifests if item not in small]
-        entries = [
-            # Files of this snapshot have no sequence number yet: they inherit it from the folded manifest.
-            _added(entry.data_file, snapshot_id)
-            if entry.snapshot_id == snapshot_id
-            else _moved(entry, snapshot_id, dead=False)
-            for item in small
-            for entry in item.file.fetch_manifest_entry(self.head.table.io)
-        ]
-        return rest + self._write(snapshot_id, entries)
+        entries: list[ManifestEntry | EncodedEntry] = [_added(item, snapshot_id) for item in added]
+        small = [item for item in kept if is_small(item.manifest, len(item.paths), spec_id)]
+        coming = 0 < len(added) % MANIFEST_ENTRIES_MAX < MANIFEST_SMALL_ENTRIES
+        if len(small) + coming < least:
+            return kept + self._write(snapshot_id, entries)
+        rest = [item for item in kept if item not in small]
+        for item in small:
+            entries += self._moved(item.manifest, snapshot_id)
+        return rest + self._write(
+            snapshot_id, entries, known={file.path: file for item in small for file in item.files}
+        )
+
+    def _moved(self, manifest: ManifestFile, snapshot_id: int) -> Sequence[ManifestEntry | EncodedEntry]:
+        """The live entries of a manifest, for another one of the table's current partition spec."""
+        table = self.head.table
+        encoded = live_entries(table.io, manifest, entry_schema(table.spec(), table.schema()))
+        if encoded is not None:
+            return encoded
+        return [_moved(entry, snapshot_id, dead=False) for entry in manifest.fetch_manifest_entry(table.io)]
 
     def _write(
-        self, snapshot_id: int, entries: Iterable[ManifestEntry], *, spec_id: int | None = None
-    ) -> list[_Manifest]:
-        batch: list[ManifestEntry] = []
-        manifests: list[_Manifest] = []
-        for entry in entries:
-            batch.append(entry)
-            if len(batch) == MANIFEST_ENTRIES_MAX:
-                manifests.append(self._write_one(snapshot_id, batch, spec_id))
-                batch = []
-        if batch:
-            manifests.append(self._write_one(snapshot_id, batch, spec_id))
-        return manifests
-
-    def _write_one(self, snapshot_id: int, entries: list[ManifestEntry], spec_id: int | None) -> _Manifest:
+        self,
+        snapshot_id: int,
+        entries: Sequence[ManifestEntry | EncodedEntry],
+        *,
+        spec_id: int | None = None,
+        known: Mapping[str, LiveFile] = _NONE,
+    ) -> list[ManifestFiles]:
+        """New manifests with these entries. known: which of the encoded ones are our files, by path."""
         metadata = self.head.table.metadata
         spec = metadata.spec() if spec_id is None else metadata.specs()[spec_id]
-        path = self._path(f"{self._name}-m{len(self.written)}.avro")
-        writer: ManifestWriter
-        with write_manifest(
-            format_version=_FORMAT,
-            spec=spec,
-            schema=metadata.schema(),
-            output_file=self.head.table.io.new_output(path),
-            snapshot_id=snapshot_id,
-            avro_compression=_CODEC,
-        ) as writer:
-            for entry in entries:
-                writer.add_entry(entry)
-        live = tuple(entry.data_file for entry in entries if entry.status != ManifestEntryStatus.DELETED)
-        return _Manifest(writer.to_manifest_file(), frozenset(item.file_path for item in live), live)
+        manifests: list[ManifestFiles] = []
+        for start in range(0, len(entries), MANIFEST_ENTRIES_MAX):
+            chunk = entries[start : start + MANIFEST_ENTRIES_MAX]
+            output = self.head.table.io.new_output(self._path(f"{self._name}-m{len(self.written)}.avro"))
+            with BlockManifestWriter(spec, metadata.schema(), output, snapshot_id, _CODEC) as writer:
+                for entry in chunk:
+                    if isinstance(entry, EncodedEntry):
+                        writer.add_existing(entry)
+                    else:
+                        writer.add_entry(entry)
+            manifests.append(self._content(writer.to_manifest_file(), chunk, known))
+        return manifests
+
+    def _content(
+        self, manifest: ManifestFile, entries: Sequence[ManifestEntry | EncodedEntry], known: Mapping[str, LiveFile]
+    ) -> ManifestFiles:
+        decoded = [entry for entry in entries if isinstance(entry, ManifestEntry)]
+        live = [entry.data_file for entry in decoded if entry.status != ManifestEntryStatus.DELETED]
+        content = content_of(self.head.table, manifest, live)
+        moved = [entry.path for entry in entries if isinstance(entry, EncodedEntry)]
+        files = tuple(known[path] for path in moved if path in known)
+        foreign = tuple(path for path in moved if path not in known)
+        return ManifestFiles(manifest, content.files + files, content.foreign + foreign, content.paths.union(moved))
 
     def _path(self, name: str) -> str:
         path = self.head.table.location_provider().new_metadata_location(name)
         self.written.append(path)
         return path
 
-    def _summary(
-        self, step: Step, gone: Sequence[DataFile], parent: Snapshot | None, properties: dict[str, str]
-    ) -> Summary:
-        metadata = self.head.table.metadata
-        collector = SnapshotSummaryCollector()
+    @staticmethod
+    def _summary(step: Step, gone: Sequence[DataFile], parent: Snapshot | None, properties: dict[str, str]) -> Summary:
+        counts = UpdateMetrics()
         for item in step.added:
-            collector.add_file(item, schema=metadata.schema(), partition_spec=metadata.spec())
+            counts.add_file(item)
         for item in gone:
-            collector.remove_file(item, schema=metadata.schema(), partition_spec=metadata.specs()[item.spec_id])
+            counts.remove_file(item)
+        changed = {(item.spec_id, item.partition) for item in (*step.added, *gone)}
+        partitions = {CHANGED_PARTITION_COUNT_PROP: str(len(changed))} if changed else {}
         previous = parent.summary.model_dump() if parent is not None and parent.summary is not None else None
-        summary = Summary(step.operation, **collector.build(), **properties)
+        summary = Summary(step.operation, **counts.to_dict(), **partitions, **properties)
         return update_snapshot_summaries(summary, previous)
 
 

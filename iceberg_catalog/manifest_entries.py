@@ -1,0 +1,111 @@
+"""Entries of a manifest that move to another one without their data files being decoded and encoded again.
+
+Only between files of one Avro schema, which for our own manifests of a table is the rule. What the new manifest needs
+to know of a data file (path, partition, rows) stands at its beginning; the rest, statistics above all, moves as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
+from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
+from pyiceberg.avro.reader import Reader, StructReader
+from pyiceberg.avro.resolver import construct_reader
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
+from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+SCHEMA_NAME: Final = "manifest_entry"
+#: Position of `data_file` in an entry; of path, partition and rows in it (Iceberg spec, manifests of version 2).
+_DATA_FILE, _PATH, _PARTITION, _ROWS = 4, 1, 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedEntry:
+    """An entry with what it inherits from its manifest; `data_file` as Avro has it."""
+
+    status: ManifestEntryStatus
+    snapshot_id: int | None
+    sequence_number: int | None
+    file_sequence_number: int | None
+    path: str
+    partition: Record
+    rows: int
+    data_file: bytes
+
+
+def live_entries(io: FileIO, manifest: ManifestFile, schema: Schema) -> list[EncodedEntry] | None:
+    """Entries of a manifest that are not deleted; None when they are not written in `schema`.
+
+    Args:
+        io: reads the table's metadata files.
+        manifest: as its manifest list names it.
+        schema: of entries (Iceberg spec, manifests).
+
+    Raises:
+        ValueError: the file is damaged. What the storage raises passes through.
+    """
+    with io.new_input(manifest.manifest_path).open() as stream:
+        decoder = new_decoder(stream.read())
+    header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
+    if header.meta["avro.schema"] != avro_schema(schema):
+        return None
+    fields = _readers(_readers(construct_reader(schema))[_DATA_FILE])
+    entries: list[EncodedEntry] = []
+    for count, block in _blocks(decoder, header):
+        content = new_decoder(block)
+        found = (_entry(content, block, fields, manifest) for _ in range(count))
+        entries.extend(entry for entry in found if entry.status is not ManifestEntryStatus.DELETED)
+    return entries
+
+
+def avro_schema(schema: Schema) -> str:
+    """As the header of an Avro file names it that PyIceberg writes."""
+    return json.dumps(AvroSchemaConversion().iceberg_to_avro(schema, schema_name=SCHEMA_NAME))
+
+
+def _readers(reader: Reader) -> list[Reader]:
+    return [field for _, field in reader.field_readers] if isinstance(reader, StructReader) else []
+
+
+def _blocks(decoder: BinaryDecoder, header: AvroFileHeader) -> Iterator[tuple[int, bytes]]:
+    """Number of entries and content of each block."""
+    codec = header.compression_codec()
+    while True:
+        try:
+            count = decoder.read_int()
+        except EOFError:
+            return
+        block = decoder.read_bytes()
+        yield count, block if codec is None else codec.decompress(block)
+        if decoder.read(len(header.sync)) != header.sync:
+            raise ValueError("a block of a manifest does not end where it should")
+
+
+def _entry(decoder: BinaryDecoder, block: bytes, fields: list[Reader], manifest: ManifestFile) -> EncodedEntry:
+    status = ManifestEntryStatus(decoder.read_int())
+    snapshot_id, sequence_number, file_sequence_number = (_optional(decoder) for _ in range(3))
+    start = decoder.tell()
+    values = [field.read(decoder) for field in fields]
+    inherited: int | None = manifest.sequence_number if status is ManifestEntryStatus.ADDED else None
+    return EncodedEntry(
+        status,
+        manifest.added_snapshot_id if snapshot_id is None else snapshot_id,
+        inherited if sequence_number is None else sequence_number,
+        inherited if file_sequence_number is None else file_sequence_number,
+        values[_PATH],
+        values[_PARTITION],
+        values[_ROWS],
+        block[start : decoder.tell()],
+    )
+
+
+def _optional(decoder: BinaryDecoder) -> int | None:
+    present = decoder.read_int()
+    return decoder.read_int() if present else None
