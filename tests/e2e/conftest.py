@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog import Catalog
 
+from iceberg_catalog.catalogs import CatalogSettings, open_catalog
 from stack.admin import Admin
 from stack.bridge import Bridge
 from stack.jars import KAFKA_VERSION
 from stack.kafka import BrokerOptions, KafkaBroker
+from stack.lake import Lake
 from stack.rest_catalog import RestCatalogServer
 from stack.tiering import tierberg
 from stack.versitygw import can_be_had
@@ -80,6 +84,24 @@ def rest_pair(catalog_server: RestCatalogServer, tmp_path: Path) -> Iterator[Pai
     yield started
     started.broker.stop()
     started.bridge.stop()
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
+    """An S3 server and a REST catalog, shared by the tests of a file."""
+    if not can_be_had():
+        pytest.skip("needs Go, to build the S3 server")
+    started = Lake(tmp_path_factory.mktemp("lake"))
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def catalog(lake: Lake) -> Iterator[Catalog]:
+    """That lake's tables, for a reader of its own."""
+    with closing(open_catalog(CatalogSettings("reader", lake.catalog.client_properties()))) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

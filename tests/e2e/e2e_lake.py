@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
+from iceberg_catalog.names import table_name
 from stack.waiting import wait_for
 from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, read, rows_by_offset, same
 
 PARTITIONS = (0, 1, 2)
 
 
-def rows(catalog: Catalog, table: str) -> pa.Table | None:
-    name = f"kafka.{table}"
+def rows(catalog: Catalog, topic: str) -> pa.Table | None:
+    name = f"kafka.{table_name(topic)}"
     return catalog.load_table(name).scan().to_arrow() if catalog.table_exists(name) else None
 
 
-def count(catalog: Catalog, table: str) -> int:
-    found = rows(catalog, table)
+def count(catalog: Catalog, topic: str) -> int:
+    found = rows(catalog, topic)
     return 0 if found is None else found.num_rows
 
 
@@ -32,6 +34,14 @@ def records(draw: random.Random, number: int) -> list[Rec]:
         )
 
     return [one() for _ in range(number)]
+
+
+def as_text(records: Iterable[Rec]) -> list[Rec]:
+    """The same records, every second value as text, some of it beyond ASCII."""
+    return [
+        Rec(item.key, f"größe 漢字 {number}".encode() if number % 2 else item.value, item.headers, item.timestamp_ms)
+        for number, item in enumerate(records)
+    ]
 
 
 def produce(pair: Pair, topic: str, seed: int) -> dict[int, Sender]:

@@ -18,10 +18,9 @@ from rsm_bridge.status_command import StatusOptions, status
 from rsm_bridge.verification import verify_store
 from stack.admin import TIERED
 from stack.lake import BUCKET, Lake
-from stack.versitygw import can_be_had
 from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
-from tests.e2e.e2e_lake import PARTITIONS, count, merge, produce, wait_published
+from tests.e2e.e2e_lake import PARTITIONS, as_text, count, merge, produce, wait_published
 from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, read, same, wait_tiered
 from tests.e2e.engine_rows import Sum, kafka_sums
 from tests.e2e.engines import Engine, EngineError, Spark, Trino, spark_on, trino_on
@@ -36,16 +35,6 @@ FAR = "TIMESTAMP '2100-01-01 00:00:00'"
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    if not can_be_had():
-        pytest.skip("needs Go, to build the S3 server")
-    started = Lake(tmp_path_factory.mktemp("lake"))
-    started.start()
-    yield started
-    started.stop()
-
-
-@pytest.fixture(scope="module")
 def pair(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     settings = lake.bridge_settings()
     # Two cores for six servers: their time is not what is tested.
@@ -55,13 +44,6 @@ def pair(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]
     yield started
     started.broker.stop()
     started.bridge.stop()
-
-
-@pytest.fixture(scope="module")
-def catalog(lake: Lake) -> Iterator[Catalog]:
-    opened = open_catalog(CatalogSettings("reader", lake.catalog.client_properties()))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -106,22 +88,14 @@ def codes(pair: Pair, topic: str) -> dict[str, str]:
     return {finding["code"]: finding["said"] for found in document["topics"] for finding in found["findings"]}
 
 
-def as_text(records: dict[int, Rec]) -> list[Rec]:
-    """The same records, every second value as text, some of it beyond ASCII."""
-    return [
-        Rec(item.key, f"größe 漢字 {number}".encode() if number % 2 else item.value, item.headers, item.timestamp_ms)
-        for number, item in enumerate(records.values())
-    ]
-
-
 def test_checksums_over_all_columns_equal_kafkas(pair: Pair, catalog: Catalog, spark: Spark, trino: Trino) -> None:
     senders = fill(pair, catalog, "sums", 41)
     pair.admin.create_topic("text-sums", len(PARTITIONS), {**TIERED, "message.timestamp.type": "LogAppendTime"})
     texts = {partition: Sender(pair.broker, "text-sums", partition) for partition in PARTITIONS}
     for partition, sender in texts.items():
-        sender.send(as_text(senders[partition].log.committed))
+        sender.send(as_text(senders[partition].log.committed.values()))
     wait_tiered(pair, "text-sums", PARTITIONS)
-    wait_published(catalog, "text_sums", texts)
+    wait_published(catalog, "text-sums", texts)
     expected = {
         "kafka.sums": (False, served(pair, "sums", senders)),
         "kafka.text_sums": (True, kafka_sums(consumed(pair, "text-sums"), LOG_APPEND_TIME, text=True)),

@@ -1,7 +1,7 @@
 """The commit on a real REST catalog behind a proxy that loses and repeats: nothing is lost, nothing lands twice.
 
 No broker: the commit path alone, hundreds of faults a minute. The whole bridge behind the same proxy is in
-test_e2e_rest_s3.py.
+test_e2e_rest_faults.py.
 """
 
 from __future__ import annotations
