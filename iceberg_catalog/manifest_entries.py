@@ -22,6 +22,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 SCHEMA_NAME: Final = "manifest_entry"
+_HEADER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 #: Position of `data_file` in an entry; of path, partition and rows in it (Iceberg spec, manifests of version 2).
 _DATA_FILE, _PATH, _PARTITION, _ROWS = 4, 1, 3, 4
 
@@ -40,29 +41,34 @@ class EncodedEntry:
     data_file: bytes
 
 
-def live_entries(io: FileIO, manifest: ManifestFile, schema: Schema) -> list[EncodedEntry] | None:
-    """Entries of a manifest that are not deleted; None when they are not written in `schema`.
+class EntryReader:
+    """Reads entries of one schema (Iceberg spec, manifests); making it takes longer than reading a small manifest."""
 
-    Args:
-        io: reads the table's metadata files.
-        manifest: as its manifest list names it.
-        schema: of entries (Iceberg spec, manifests).
+    def __init__(self, schema: Schema) -> None:
+        self._avro_schema = avro_schema(schema)
+        self._fields = _readers(_readers(construct_reader(schema))[_DATA_FILE])
 
-    Raises:
-        ValueError: the file is damaged. What the storage raises passes through.
-    """
-    with io.new_input(manifest.manifest_path).open() as stream:
-        decoder = new_decoder(stream.read())
-    header: AvroFileHeader = construct_reader(META_SCHEMA, {-1: AvroFileHeader}).read(decoder)
-    if header.meta["avro.schema"] != avro_schema(schema):
-        return None
-    fields = _readers(_readers(construct_reader(schema))[_DATA_FILE])
-    entries: list[EncodedEntry] = []
-    for count, block in _blocks(decoder, header):
-        content = new_decoder(block)
-        found = (_entry(content, block, fields, manifest) for _ in range(count))
-        entries.extend(entry for entry in found if entry.status is not ManifestEntryStatus.DELETED)
-    return entries
+    def live(self, io: FileIO, manifest: ManifestFile) -> list[EncodedEntry] | None:
+        """Entries of a manifest that are not deleted; None when they are not written in this schema.
+
+        Args:
+            io: reads the table's metadata files.
+            manifest: as its manifest list names it.
+
+        Raises:
+            ValueError: the file is damaged. What the storage raises passes through.
+        """
+        with io.new_input(manifest.manifest_path).open() as stream:
+            decoder = new_decoder(stream.read())
+        header: AvroFileHeader = _HEADER.read(decoder)
+        if header.meta["avro.schema"] != self._avro_schema:
+            return None
+        entries: list[EncodedEntry] = []
+        for count, block in _blocks(decoder, header):
+            content = new_decoder(block)
+            found = (_entry(content, block, self._fields, manifest) for _ in range(count))
+            entries.extend(entry for entry in found if entry.status is not ManifestEntryStatus.DELETED)
+        return entries
 
 
 def avro_schema(schema: Schema) -> str:

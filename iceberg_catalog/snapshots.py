@@ -35,7 +35,7 @@ from pyiceberg.table.snapshots import (
 
 from iceberg_catalog.limits import MANIFEST_ENTRIES_MAX, MANIFEST_SMALL_ENTRIES, MANIFESTS_SMALL_MAX
 from iceberg_catalog.livefiles import Head, ManifestFiles, content_of
-from iceberg_catalog.manifest_entries import EncodedEntry, live_entries
+from iceberg_catalog.manifest_entries import EncodedEntry, EntryReader
 from iceberg_catalog.manifest_files import BlockManifestWriter, entry_schema
 from iceberg_catalog.plan_types import LiveFile
 
@@ -154,19 +154,23 @@ class SnapshotChain:
         if len(small) + coming < least:
             return kept + self._write(snapshot_id, entries)
         rest = [item for item in kept if item not in small]
+        table = self.head.table
+        reader = EntryReader(entry_schema(table.spec(), table.schema()))
         for item in small:
-            entries += self._moved(item.manifest, snapshot_id)
+            entries += self._moved(reader, item.manifest, snapshot_id)
         return rest + self._write(
             snapshot_id, entries, known={file.path: file for item in small for file in item.files}
         )
 
-    def _moved(self, manifest: ManifestFile, snapshot_id: int) -> Sequence[ManifestEntry | EncodedEntry]:
+    def _moved(
+        self, reader: EntryReader, manifest: ManifestFile, snapshot_id: int
+    ) -> Sequence[ManifestEntry | EncodedEntry]:
         """The live entries of a manifest, for another one of the table's current partition spec."""
-        table = self.head.table
-        encoded = live_entries(table.io, manifest, entry_schema(table.spec(), table.schema()))
+        io = self.head.table.io
+        encoded = reader.live(io, manifest)
         if encoded is not None:
             return encoded
-        return [_moved(entry, snapshot_id, dead=False) for entry in manifest.fetch_manifest_entry(table.io)]
+        return [_moved(entry, snapshot_id, dead=False) for entry in manifest.fetch_manifest_entry(io)]
 
     def _write(
         self,

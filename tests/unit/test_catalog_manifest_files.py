@@ -15,11 +15,11 @@ from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile, ManifestWriterV2
 
-from iceberg_catalog import manifest_files, snapshots
+from iceberg_catalog import manifest_files
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.limits import MANIFESTS_SMALL_MAX
 from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.manifest_entries import EncodedEntry, live_entries
+from iceberg_catalog.manifest_entries import EncodedEntry, EntryReader
 from iceberg_catalog.manifest_files import BlockEncoder, BlockManifestWriter, entry_schema
 from tests.unit.catalog_support import STATE, Place, make_place
 
@@ -105,7 +105,7 @@ def test_a_moved_entry_is_the_same_entry(place: Place) -> None:
     for kind in (ManifestWriterV2, BlockManifestWriter):
         source = write(place, kind, entries, kind.__name__)
         source.sequence_number = 11
-        moved = live_entries(place.table.io, source, schema)
+        moved = EntryReader(schema).live(place.table.io, source)
         assert moved is not None
         target = write_moved(place, moved, f"moved-{kind.__name__}")
         found = target.fetch_manifest_entry(place.table.io)
@@ -131,7 +131,7 @@ def test_an_entry_without_a_sequence_number_is_never_called_existing(place: Plac
     """Its manifest is of a snapshot that has none yet."""
     new = entry(place.write(0, 4), ManifestEntryStatus.ADDED, SNAPSHOT, None)
     source = write(place, BlockManifestWriter, [new], "new")
-    moved = live_entries(place.table.io, source, entry_schema(place.table.spec(), place.table.schema()))
+    moved = EntryReader(entry_schema(place.table.spec(), place.table.schema())).live(place.table.io, source)
     assert moved is not None
     output = place.table.io.new_output(f"{place.table.location()}/metadata/moved.avro")
     with BlockManifestWriter(place.table.spec(), place.table.schema(), output, SNAPSHOT, "deflate") as writer:
@@ -148,14 +148,14 @@ def test_a_damaged_manifest_is_an_error(place: Place) -> None:
     for broken in (data[:-1] + bytes([data[-1] ^ 1]), data[:-40] + bytes(40)):
         path.write_bytes(broken)
         with pytest.raises((ValueError, EOFError, zlib.error)):
-            live_entries(place.table.io, source, schema)
+            EntryReader(schema).live(place.table.io, source)
 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_folding_keeps_every_entry_as_it_was(place: Place, monkeypatch: pytest.MonkeyPatch, known: bool) -> None:
     """Also when the manifests are written in a schema that another program chose."""
     if not known:
-        monkeypatch.setattr(snapshots, "live_entries", lambda *_: None)
+        monkeypatch.setattr(EntryReader, "live", lambda *_: None)
     live = LiveFiles()
     expected: dict[str, tuple[int, Any]] = {}
     for number in range(MANIFESTS_SMALL_MAX + 3):
