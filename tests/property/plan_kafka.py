@@ -105,6 +105,15 @@ class Kafka:
     def lead(self) -> Broker:
         return self.brokers[self.leader]
 
+    def spans(self, pid: int) -> bool:
+        """Whether the producer has a transaction open that began in an earlier segment of the leader."""
+        first = self.lead.open().get(pid)
+        return first is not None and any(first < cut <= self.lead.end for cut in self.lead.cuts)
+
+    def truncates(self, number: int) -> bool:
+        """Whether this broker as leader would have the one before it drop something."""
+        return self.brokers[number].log[: len(self.lead.log)] != self.lead.log
+
     def write(self, count: int, kind: BatchKind, pid: int, *, rows: bool = True, time_ms: int = 0) -> None:
         """One batch. A marker of a producer without a transaction is one that was written twice, or an empty one."""
         base = self.lead.end
@@ -131,6 +140,11 @@ class Kafka:
     def _raise_high_watermark(self) -> None:
         if self.clean:
             self.high_watermark = max(self.high_watermark, min(broker.end for broker in self.brokers))
+
+    def split(self, number: int, base: int, end: int) -> None:
+        """This broker's segments end within [base, end) too, where there are batches enough."""
+        inner = [batch.base for batch in self.brokers[number].log if base < batch.base < end]
+        self.brokers[number].cuts |= set(inner[len(inner) // 2 :][:1])
 
     def roll(self, broker: int) -> None:
         self.brokers[broker].cuts.add(self.brokers[broker].end)
@@ -204,6 +218,23 @@ class Kafka:
             aborts=[entry for entry in lead.aborts() if base <= entry[2] < end],
             peeked=lead.later(opened, end) if peek else (),
         )
+
+    def overlaps(self, made: Segment) -> set[str]:
+        """How a copy lies to those of other ids that are not deleted."""
+        found = set()
+        for item in self.remote.values():
+            other = item.segment
+            if other.state == SegmentState.DELETED or made.end < other.base or other.end < made.base:
+                continue
+            if (made.base, made.end) == (other.base, other.end):
+                found.add("same offsets, new id")
+            elif made.base <= other.base and made.end >= other.end:
+                found.add("superset")
+            elif made.base >= other.base and made.end <= other.end:
+                found.add("subset")
+            else:
+                found.add("partial overlap")
+        return found
 
     def due(self) -> tuple[int, int] | None:
         """[base, end) of the segment the leader copies next."""

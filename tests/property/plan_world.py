@@ -137,15 +137,18 @@ class World:
             if item.segment.state == SegmentState.LIVE and name in self.converted
         ]
 
-    def requeue(self, name: str) -> None:
-        """A verbatim segment becomes rows; the index is swapped once the data file is durable."""
+    def requeue(self, name: str, *, crash: bool = False) -> None:
+        """A verbatim segment becomes rows; the index is swapped once the data file is durable, after a crash never."""
+        if crash:
+            self.write(self.converted[name], named=False)
+            return
         segment = self.converted.pop(name)
         self.requeued.add(name)
         self.write(segment)
         self.kafka.remote[name].segment = segment
 
-    def repair(self) -> bool:
-        """Rows of requeued segments come below the frontier; whether there were any."""
+    def repair(self, *, crash: bool = False) -> bool:
+        """Rows of requeued segments come below the frontier; whether there were any. A crash comes before the swap."""
         listing = self.kafka.listing()
 
         def missing(table: Table) -> list[UseMain | Derive]:
@@ -160,7 +163,7 @@ class World:
         made.apply(Plan(add=tuple(add), state=made.state), listing)
         assert not missing(made), "not idempotent"
         self.objects |= {path for path in made.files if path.startswith("d")}
-        assert self.swap(made)
+        assert crash or self.swap(made)
         return True
 
     def touched(self) -> Table:

@@ -46,16 +46,25 @@ KINDS = st.lists(
 MERGE = ("", "file written", "pointers swapped")
 CRASH = ("", "crash in between")
 FOREIGN = ("rewrite", "insert")
+REQUEUE = ("", "crash before the index")
+REPAIR = ("", "crash before the swap")
+TRUNCATION = ("with truncation", "without truncation")
+OVERLAP = ("same offsets, new id", "superset", "subset", "partial overlap")
 TIMES_MIN = 100
+STEPS_MIN = 20_000
 
-#: How often each (action, fault) has run, over all machines of this process.
+#: How often each (action, fault or kind) has run, over all machines of this process.
 RAN: Counter[tuple[str, str]] = Counter()
+#: Steps of Hypothesis, after each of which I1 to I3 were checked.
+STEPS: Counter[str] = Counter()
 ACTIONS: set[tuple[str, str]] = {
     *((name, "") for name in ("write", "transaction", "commit", "abort", "marker without a transaction", "roll")),
-    *(
-        (name, "")
-        for name in ("replicate", "replicate with truncation", "elect", "withdraw", "log start", "requeue", "repair")
-    ),
+    *((name, "") for name in ("replicate", "replicate with truncation", "withdraw", "log start")),
+    *(("elect", kind) for kind in TRUNCATION),
+    *(("copy", kind) for kind in OVERLAP),
+    *(("transaction across segments", end) for end in ("commit", "abort")),
+    *(("requeue", fault) for fault in REQUEUE),
+    *(("repair", fault) for fault in REPAIR),
     *((name, "") for name in ("delete records", "slow listing", "slow publish", "late landing", "settle", "time")),
     *(("copy", fault) for fault in COPY),
     ("copy verbatim", ""),
@@ -113,6 +122,8 @@ class Histories(RuleBasedStateMachine):
         known = pid in self.kafka.lead.open()
         name = "commit" if commit else "abort"
         self.ran(name if known else "marker without a transaction")
+        if self.kafka.spans(pid):
+            self.ran("transaction across segments", name)
         self.write_one(1, BatchKind.COMMIT if commit else BatchKind.ABORT, pid)
 
     @rule(broker=BROKER)
@@ -155,8 +166,11 @@ class Histories(RuleBasedStateMachine):
     @rule(broker=BROKER)
     def elect(self, broker: int) -> None:
         if self.kafka.can_lead(broker):
-            self.ran("elect")
-            self.kafka.elect(broker)
+            self.lead(broker)
+
+    def lead(self, broker: int) -> None:
+        self.ran("elect", TRUNCATION[not self.kafka.truncates(broker)])
+        self.kafka.elect(broker)
 
     @precondition(lambda self: not self.clean)
     @rule(pid=PID, commit=st.booleans(), broker=BROKER, fault=FAULT)
@@ -171,7 +185,7 @@ class Histories(RuleBasedStateMachine):
         while self.kafka.due():
             self.copy("", verbatim=False, peek=True)
         self.publish(fault)
-        self.elect(broker)
+        self.lead(broker)
         self.end_transaction(pid, commit=not commit)
         self.roll(self.kafka.leader)
         while self.kafka.due():
@@ -185,12 +199,27 @@ class Histories(RuleBasedStateMachine):
         made = self.kafka.next_copy(peek=peek)
         assert made is not None
         self.ran("copy verbatim" if verbatim and not fault else "copy", fault)
+        for kind in self.kafka.overlaps(made):
+            self.ran("copy", kind)
         for _, _, committed in made.peeked:
             self.ran("peek", "commit" if committed else "abort")
         if fault != COPY[1]:
             self.world.store(made, finished=not fault, verbatim=verbatim)
         else:
             self.world.write(made, named=False)
+
+    @precondition(lambda self: self.kafka.due())
+    @rule(broker=BROKER, again=st.sampled_from(COPY))
+    def copy_in_smaller_parts(self, broker: int, again: str) -> None:
+        """The reply of a copy is lost, and the next leader's segments are shorter."""
+        base, end = self.kafka.due() or (0, 0)
+        self.copy(COPY[2], verbatim=False, peek=False)
+        self.replicate(broker)
+        self.kafka.split(broker, base, end)
+        self.elect(broker)
+        for fault in (again, ""):
+            if self.kafka.due():
+                self.copy(fault, verbatim=False, peek=False)
 
     @precondition(lambda self: self.kafka.withdrawable())
     @rule(data=st.data())
@@ -202,19 +231,21 @@ class Histories(RuleBasedStateMachine):
     @rule(now=st.booleans())
     def copy_verbatim(self, now: bool) -> None:
         self.copy("", verbatim=True, peek=now)
-        if now:
-            self.ran("requeue")
-            self.world.requeue(self.world.verbatim()[-1])
+        for crash in REQUEUE[::-1] if now else ():
+            self.requeue_one(self.world.verbatim()[-1], crash)
 
     @precondition(lambda self: self.world.verbatim())
-    @rule(data=st.data())
-    def requeue(self, data: Any) -> None:
-        self.ran("requeue")
-        self.world.requeue(data.draw(st.sampled_from(self.world.verbatim())))
+    @rule(data=st.data(), fault=st.sampled_from(REQUEUE))
+    def requeue(self, data: Any, fault: str) -> None:
+        self.requeue_one(data.draw(st.sampled_from(self.world.verbatim())), fault)
+
+    def requeue_one(self, name: str, fault: str = "") -> None:
+        self.ran("requeue", fault)
+        self.world.requeue(name, crash=bool(fault))
 
     @precondition(lambda self: self.kafka.due())
-    @rule(kinds=KINDS, pid=PID, more=st.booleans())
-    def requeue_below_the_frontier(self, kinds: list[str], pid: int, more: bool) -> None:
+    @rule(kinds=KINDS, pid=PID, more=st.booleans(), fault=st.sampled_from((*REPAIR, REPAIR[1])))
+    def requeue_below_the_frontier(self, kinds: list[str], pid: int, more: bool, fault: str) -> None:
         """The table goes on over a segment stored as it is, which is converted later."""
         self.copy_verbatim(now=False)
         name = self.world.verbatim()[-1]
@@ -222,15 +253,16 @@ class Histories(RuleBasedStateMachine):
             self.flow_through(kinds, pid, [""], "")
         self.publish("")
         if name in self.world.verbatim():
-            self.ran("requeue")
-            self.world.requeue(name)
-            self.repair()
+            for crash in REQUEUE[::-1] if more else REQUEUE[:1]:
+                self.requeue_one(name, crash)
+            self.repair(fault)
+            self.repair("")
 
-    @rule()
-    def repair(self) -> None:
+    @rule(fault=st.sampled_from(REPAIR))
+    def repair(self, fault: str) -> None:
         """Of what was requeued, below the frontier."""
-        if self.world.repair():
-            self.ran("repair")
+        if self.world.repair(crash=bool(fault)):
+            self.ran("repair", fault)
 
     @precondition(lambda self: self.kafka.known())
     @rule(data=st.data(), count=st.integers(1, 2), fault=st.sampled_from(DELETE))
@@ -383,6 +415,7 @@ class Histories(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_wrong(self) -> None:
+        STEPS["all"] += 1
         world = self.world
         now = (world.head.version, len(self.kafka.ever))
         if now != self.checked:
@@ -442,29 +475,29 @@ WORLDS = [(clean, policy) for clean in (True, False) for policy in (FOLLOW, KEEP
 
 
 def report() -> str:
-    lines = [f"{'action':30} {'fault':28} times"]
+    lines = [f"{'action':30} {'fault or kind':28} times"]
     lines += [f"{action:30} {fault:28} {RAN[action, fault]:5}" for action, fault in sorted(ACTIONS | set(RAN))]
-    return "\n".join([*lines, f"{sum(RAN.values())} steps"])
+    return "\n".join([*lines, f"{STEPS['all']} steps, {sum(RAN.values())} of these"])
 
 
 @pytest.mark.timeout(600)
 def test_histories(capsys: pytest.CaptureFixture[str]) -> None:
-    """At least 20,000 steps, and each action with each of its faults at least TIMES_MIN times.
+    """At least STEPS_MIN steps, and each action with each of its faults or kinds at least TIMES_MIN times.
 
     Half of the histories publish from listings that begin at the frontier, wherever that is enough; in the others each
     plan is compared with what such a listing gives.
     """
-    RAN.clear()
-    AHEAD.clear()
+    for counted in (RAN, STEPS, AHEAD):
+        counted.clear()
     for clean, policy in WORLDS:
-        search(clean, policy, 240, 50)
+        search(clean, policy, 300, 50)
     with capsys.disabled():
         print(f"\n{report()}")
     rare = {pair: RAN[pair] for pair in ACTIONS if RAN[pair] < TIMES_MIN}
     assert not rare, report()
     assert set(RAN) == ACTIONS
     assert min(AHEAD["the same"], AHEAD["silent"]) >= TIMES_MIN, AHEAD
-    assert sum(RAN.values()) >= 20_000
+    assert STEPS["all"] >= STEPS_MIN
 
 
 @pytest.mark.slow
