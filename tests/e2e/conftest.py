@@ -40,10 +40,12 @@ def start_pair(
     bridge = Bridge(folder / "bridge", {**BRIDGE_SETTINGS, **(bridge_settings or {})})
     options = options or BrokerOptions(version=os.environ.get("KAFKA_VERSION", KAFKA_VERSION))
     broker = KafkaBroker(folder / "broker", tierberg(bridge.target, cluster_name="e2e"), options)
-    bridge.start()
     try:
+        bridge.start()
         broker.start()
     except BaseException:
+        # Also the one that was not ready in time.
+        broker.stop()
         bridge.stop()
         raise
     return Pair(broker, bridge, Admin(broker.bootstrap))
