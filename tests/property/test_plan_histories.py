@@ -480,7 +480,7 @@ def report() -> str:
     return "\n".join([*lines, f"{STEPS['all']} steps, {sum(RAN.values())} of these"])
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_histories(capsys: pytest.CaptureFixture[str]) -> None:
     """At least STEPS_MIN steps, and each action with each of its faults or kinds at least TIMES_MIN times.
 
