@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -77,6 +78,17 @@ def tree_cpu_s(pid: int) -> float:
         if process.pid == pid:
             total += times.children_user + times.children_system
     return total
+
+
+def thread_cpu_s(pid: int, niceness: int) -> dict[int, float]:
+    """CPU seconds so far of each living thread of a process that has this niceness, by thread id (proc(5), stat)."""
+    found: dict[int, float] = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+            fields = (task / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if int(fields[16]) == niceness:
+                found[int(task.name)] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 def reset_peak_memory(pid: int) -> None:

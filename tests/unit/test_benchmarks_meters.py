@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -19,8 +20,10 @@ from benchmarks.meters import (
     percentile,
     reset_peak_memory,
     spent,
+    thread_cpu_s,
     tree_cpu_s,
 )
+from rsm_bridge.niceness import be_nice
 
 
 def burn(seconds: float) -> None:
@@ -105,3 +108,27 @@ def test_the_machine_and_versions_are_named() -> None:
     assert {"processor", "cores", "memory_gib", "system"} == set(machine())
     assert {"python", "commit", "pyarrow", "numba"} <= set(versions())
     assert load_average() >= 0
+
+
+def test_cpu_of_threads_is_told_apart_by_niceness() -> None:
+    ended = threading.Event()
+    started = threading.Event()
+
+    def work() -> None:
+        be_nice(7)
+        until = time.thread_time() + 0.1
+        while time.thread_time() < until:
+            pass
+        started.set()
+        ended.wait(10)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        assert started.wait(30)
+        found = thread_cpu_s(os.getpid(), 7)
+    finally:
+        ended.set()
+        thread.join()
+    assert list(found) == [thread.native_id]
+    assert all(cpu_s >= 0.05 for cpu_s in found.values())
