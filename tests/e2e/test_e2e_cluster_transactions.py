@@ -82,7 +82,7 @@ class Histories:
         producer = self.producer("late", TIME_OUT_MS)
         producer.begin()
         self.ledger.aborted += [producer.send(partition, 60) for partition in PARTITIONS]
-        wait_for("the transaction to be ended", lambda: not self._open_transactions(), ENDED_S, 0.5)
+        self.wait_ended()
         with pytest.raises((KafkaException, StackError)):
             producer.commit()
 
@@ -91,7 +91,7 @@ class Histories:
         producer = self.producer("marked")
         known = {state.producer_id for state in self._states(0)}
         self.transaction(producer, 50, commit=True)
-        wait_for("its own marker", lambda: not self._open_transactions(), ENDED_S)
+        self.wait_ended()
         (marked,) = [state for state in self._states(0) if state.producer_id not in known]
         self._mark(marked)
         self.transaction(producer, 50, commit=False)
@@ -115,6 +115,10 @@ class Histories:
             producer.commit()
         else:
             producer.abort()
+
+    def wait_ended(self) -> None:
+        """Until the partitions have all markers: a coordinator answers before it writes them."""
+        wait_for("the markers", lambda: not self._open_transactions(), ENDED_S, 0.1)
 
     def _states(self, partition: int) -> list[ProducerState]:
         return self.three.java.producers(TOPIC, partition)
@@ -161,7 +165,14 @@ def test_every_end_of_a_transaction_in_both_versions(three: ThreeBrokers, makers
 
     epochs = epoch_of(three, new, "epochs")
     assert epochs[1] > epochs[0], f"version 2 gives every transaction an epoch of its own: {epochs}"
-    for history in (new.plain_ends, new.several_segments, new.fenced, new.timed_out, old.plain_ends):
+    for history in (
+        new.plain_ends,
+        new.several_segments,
+        new.fenced,
+        new.timed_out,
+        new.second_marker,
+        old.plain_ends,
+    ):
         history()
     old.close()
     new.close()
@@ -170,11 +181,12 @@ def test_every_end_of_a_transaction_in_both_versions(three: ThreeBrokers, makers
 
 
 def epoch_of(three: ThreeBrokers, histories: Histories, name: str) -> list[int]:
-    """The producer's epoch after each of two transactions."""
+    """The producer's epoch after each of two transactions and their markers."""
     before = {state.producer_id for state in three.java.producers(TOPIC, 0)}
     producer, found = histories.producer(name), []
     for _ in range(2):
         histories.transaction(producer, 10, commit=True)
+        histories.wait_ended()
         (state,) = [state for state in three.java.producers(TOPIC, 0) if state.producer_id not in before]
         found.append(state.epoch)
     return found
