@@ -16,7 +16,7 @@ from tests.e2e.e2e_batches import BatchProducer
 from tests.e2e.e2e_cluster import ThreeBrokers
 from tests.support.ledger import Ledger
 
-pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 
 TOPIC = "moved"
 #: Each broker is the preferred leader of one partition.

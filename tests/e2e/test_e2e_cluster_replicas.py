@@ -9,7 +9,7 @@ from tests.e2e.e2e_batches import BatchProducer, consume
 from tests.e2e.e2e_cluster import HEAL_S, ThreeBrokers
 from tests.support.ledger import NOTHING, Ledger, compare
 
-pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 
 MIB = 1 << 20
 

@@ -15,7 +15,7 @@ from tests.e2e.e2e_follower import CLOSE_HANDED, Follower
 from tests.e2e.e2e_support import Rec
 from tests.support.ledger import NOTHING, Ledger, compare, records
 
-pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 
 TOPIC = "far"
 PARTITIONS = (0, 1, 2)

@@ -11,7 +11,7 @@ from tests.e2e.e2e_batches import BatchProducer, consume
 from tests.e2e.e2e_cluster import PUBLISH_S, TIER_S, ThreeBrokers
 from tests.support.ledger import NOTHING, Ledger, compare, from_offset
 
-pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 
 #: In which a broker would have copied, looking every half second.
 QUIET_S = 6.0

@@ -10,7 +10,7 @@ from tests.e2e.e2e_batches import BatchProducer
 from tests.e2e.e2e_cluster import PUBLISH_S, ThreeBrokers
 from tests.support.ledger import Ledger, compare
 
-pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 
 TOPIC = "split"
 
