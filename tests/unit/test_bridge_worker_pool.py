@@ -59,10 +59,16 @@ def test_an_error_reaches_who_waits_and_the_thread_goes_on() -> None:
 
 
 def test_close_ends_the_threads_and_cancels_what_is_queued() -> None:
-    release = threading.Event()
+    begun, release = threading.Event(), threading.Event()
     before = threading.active_count()
     pool = WorkerPool(1, "test")
-    running = pool.submit(Errand(), lambda: release.wait(30))
+
+    def work() -> bool:
+        begun.set()
+        return release.wait(30)
+
+    running = pool.submit(Errand(), work)
+    assert begun.wait(30)
     queued = pool.submit(Errand(), lambda: True)
     threading.Timer(0.1, release.set).start()
     pool.close()
