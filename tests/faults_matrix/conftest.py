@@ -46,7 +46,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     for name, case in report.user_properties:
         if name == "case" and isinstance(case, Case):
-            _results[case] = later(_results.get(case), _OUTCOMES[report.outcome], report.duration)
+            around = report.passed and report.when != "call"
+            _results[case] = later(_results.get(case), None if around else _OUTCOMES[report.outcome], report.duration)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

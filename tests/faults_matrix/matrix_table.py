@@ -9,7 +9,7 @@ from typing import Literal
 from iceberg_catalog.failpoint_table import POINTS
 from tests.faults_matrix.cases import VICTIMS, Case
 
-Outcome = Literal["passed", "FAILED", "SKIPPED"]
+Outcome = Literal["passed", "FAILED", "SKIPPED", "BROKEN OFF"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,19 @@ class Result:
         return f"{self.outcome} {self.seconds:.0f} s"
 
 
-def later(before: Result | None, outcome: Outcome, seconds: float) -> Result:
-    """A case's result after one more of its phases: the worst of them, and the time of all."""
-    if before is None:
-        return Result(outcome, seconds)
-    worst = outcome if before.outcome == "passed" else before.outcome
-    return Result(worst, before.seconds + seconds)
+def later(before: Result | None, outcome: Outcome | None, seconds: float) -> Result:
+    """A case's result after one more of its phases: the worst of them, and the time of all.
+
+    Args:
+        before: after the phases so far; None: it is the first.
+        outcome: of the phase; None where the case was only made ready, or cleaned up after, and that went well. A case
+            of which nothing else is heard was broken off.
+        seconds: of the phase.
+    """
+    so_far = before or Result("BROKEN OFF", 0.0)
+    if outcome is None or so_far.outcome in ("FAILED", "SKIPPED"):
+        outcome = so_far.outcome
+    return Result(outcome, so_far.seconds + seconds)
 
 
 def lines(results: Mapping[Case, Result]) -> Sequence[str]:

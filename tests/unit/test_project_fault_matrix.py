@@ -10,7 +10,7 @@ import pytest
 
 from iceberg_catalog.failpoint_table import POINTS
 from tests.faults_matrix.cases import SAMPLE, SPECIAL, STEPS, VICTIMS, Case, all_cases
-from tests.faults_matrix.matrix_table import Result, later, lines
+from tests.faults_matrix.matrix_table import Outcome, Result, later, lines
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -62,14 +62,19 @@ def test_the_table_counts_a_skip_as_failed() -> None:
 @pytest.mark.parametrize(
     ("phases", "outcome"),
     [
-        (["passed", "passed", "passed"], "passed"),
-        (["FAILED", "passed"], "FAILED"),
-        (["passed", "passed", "FAILED"], "FAILED"),
-        (["SKIPPED", "passed"], "SKIPPED"),
+        ([None, "passed", None], "passed"),
+        (["FAILED", None], "FAILED"),
+        ([None, "FAILED", None], "FAILED"),
+        ([None, "passed", "FAILED"], "FAILED"),
+        (["SKIPPED", None], "SKIPPED"),
+        ([None], "BROKEN OFF"),
+        ([None, None], "BROKEN OFF"),
     ],
 )
-def test_the_worst_phase_of_a_case_decides(phases: list[str], outcome: str) -> None:
+def test_the_worst_phase_of_a_case_decides_and_one_never_run_is_no_pass(
+    phases: list[Outcome | None], outcome: Outcome
+) -> None:
     result = None
     for phase in phases:
-        result = later(result, phase, 1.5)  # type: ignore[arg-type]
-    assert result == Result(outcome, 1.5 * len(phases))  # type: ignore[arg-type]
+        result = later(result, phase, 1.5)
+    assert result == Result(outcome, 1.5 * len(phases))
