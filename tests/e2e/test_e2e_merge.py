@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
 from rsm_bridge.verification import verify_store
 from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
+from tests.e2e.e2e_rereading import Rereading
 from tests.e2e.e2e_support import Log, Pair, Rec, Sender, read, rows_by_offset, same, wait_rows, wait_tiered
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
@@ -40,48 +39,6 @@ def quiet_pair(tmp_path: Path) -> Iterator[Pair]:
     yield started
     started.broker.stop()
     started.bridge.stop()
-
-
-class Rereading:
-    """Reads the whole topic over and over in a thread; every read must be what was known of the log when it began."""
-
-    def __init__(self, pair: Pair) -> None:
-        self.rounds = 0
-        self.slowest_s = 0.0
-        self._pair = pair
-        self._known: dict[int, Rec] = {}
-        self._failure: BaseException | None = None
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def know(self, log: Log) -> None:
-        """What is tiered by now."""
-        self._known = dict(sorted(log.committed.items()))
-        if not self._thread.is_alive():
-            self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            while not self._end.is_set():
-                known, started = self._known, time.monotonic()
-                found = read(self._pair.broker, TOPIC)
-                same({offset: record for offset, record in found.items() if offset <= max(known)}, known)
-                self.slowest_s = max(self.slowest_s, time.monotonic() - started)
-                self.rounds += 1
-        except BaseException as failure:  # noqa: BLE001 the test's thread raises it
-            self._failure = failure
-
-    def check(self) -> int:
-        """How often everything was read; raises what went wrong."""
-        if self._failure is not None:
-            raise self._failure
-        return self.rounds
-
-    def stop(self) -> None:
-        """Ends after the read that is under way."""
-        self._end.set()
-        self._thread.join(120)
-        self.check()
 
 
 def files(pair: Pair) -> list[str]:
@@ -114,13 +71,13 @@ def test_reading_goes_on_while_small_files_become_large_ones(quiet_pair: Pair) -
     pair.admin.create_topic(TOPIC)
     plain, transactional = Sender(pair.broker, TOPIC), Sender(pair.broker, TOPIC, transactional_id="quiet")
     log = Log()
-    reading = Rereading(pair)
+    reading = Rereading(pair, TOPIC)
     most = 0
     for number in range(ROUNDS):
         write(pair, number, plain, transactional)
         log = Log(plain.log.committed | transactional.log.committed)
         wait_tiered(pair, TOPIC)
-        reading.know(log)
+        reading.know(log.committed)
         most = max(most, len(files(pair)) if number else 0)
     wait_rows(pair, TOPIC, len(log.committed))
     wait_for("few files", lambda: len(files(pair)) <= ROUNDS // 2, MERGE_S, 0.5)
