@@ -19,7 +19,7 @@ from rsm_bridge.limits import COPY_PAUSE_SECONDS_MAX
 
 
 class Precedence:
-    """Counts the fetches that wait. `fetching` belongs to the event loop, `give_way` to worker threads of copies."""
+    """Counts the fetches that wait. `fetching` belongs to the event loop, `give_way` to worker threads."""
 
     def __init__(self) -> None:
         self._waiting = 0
