@@ -13,3 +13,11 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parent.parent / "bui
 # A busy machine is slow, not wrong; examples are limited in number instead.
 settings.register_profile("tierberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
 settings.load_profile("tierberg")
+
+
+def pytest_sessionstart() -> None:
+    """Compiles the kernels when there are none: on a busy machine that takes longer than a test waits for a copy."""
+    if not any(Path(os.environ["NUMBA_CACHE_DIR"]).rglob("*.nbi")):
+        from converter.warmup import warm
+
+        warm()
