@@ -6,7 +6,7 @@ decode become rows as well, in a data file of their own. The index differs in fl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import BinaryIO
 
@@ -16,13 +16,13 @@ import pyarrow as pa
 from converter.block_writer import BlockWriter
 from converter.errors import SegmentError
 from converter.index import Buffer, encode_index, section_bytes
-from converter.index_model import Block, Directory, StoredObject, Summary
+from converter.index_model import Block, Directory, StoredObject
 from converter.parquet_writer import RowFile
 from converter.parser import SegmentParser
 from converter.repoint import decode_index
 from converter.summary import SummaryBuilder
 from converter.transactions import Transactions
-from converter.types import BatchFlag, BatchTable, Cause, ConvertOptions, IndexType
+from converter.types import BatchFlag, BatchTable, Cause, ConvertOptions, IndexType, ParsedStep
 
 _TAKEN = ["base_offset", "flags", "cause", "control_type", "row_start", "row_count"]
 _NO_DELTAS = np.empty(0, dtype=np.int64)
@@ -58,11 +58,7 @@ def add_rows(
     file = RowFile(schema, data)
     found: list[BatchTable] = []
     try:
-        for piece in kept:
-            for step in parser.feed(piece):
-                file.add(step.rows)
-                found.append(step.batches[_TAKEN].copy())
-        for step in parser.finish():
+        for step in _steps(parser, kept):
             file.add(step.rows)
             found.append(step.batches[_TAKEN].copy())
         pages = file.close()
@@ -79,7 +75,7 @@ def add_rows(
         directory,
         options=options,
         data=None if pages is None else StoredObject(data_key, file.size, file.crc32c),
-        summary=_summary(summary, directory, conflict=parser.transaction_conflicts > 0),
+        summary=summary.build(directory.summary.open_transactions, parser.transaction_conflicts > 0, verbatim=False),
         blocks=table,
     )
     return encode_index(new, files, None if pages is None else file.footer, parts)[0]
@@ -88,6 +84,12 @@ def add_rows(
 def has_added_rows(directory: Directory) -> bool:
     """Whether the segment was stored as it is and got its rows later."""
     return directory.data is not None and any(count.cause == Cause.VERBATIM for count in directory.summary.kept)
+
+
+def _steps(parser: SegmentParser, kept: Iterable[Buffer]) -> Iterator[ParsedStep]:
+    for piece in kept:
+        yield from parser.feed(piece)
+    yield from parser.finish()
 
 
 def _converted(blocks: Iterable[Block], found: BatchTable) -> Iterable[BatchTable]:
@@ -108,7 +110,3 @@ def _converted(blocks: Iterable[Block], found: BatchTable) -> Iterable[BatchTabl
         yield batches
     if at != len(found):
         raise SegmentError("corrupt_object", "the kept bytes hold more batches than the index says")
-
-
-def _summary(summary: SummaryBuilder, directory: Directory, *, conflict: bool) -> Summary:
-    return summary.build(directory.summary.open_transactions, conflict, verbatim=False)

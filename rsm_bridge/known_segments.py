@@ -6,7 +6,8 @@ A live segment is read from its index, a deleted one from the index inside its t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -157,6 +158,14 @@ def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
             found.append(read_known(store, key, listed))
         except ObjectNotFoundError:
             continue  # reclaimed between listing and reading
+    return found
+
+
+def segments_by_partition(segments: Iterable[KnownSegment]) -> defaultdict[int, list[KnownSegment]]:
+    """Segments by Kafka partition, in the order given; an empty list for a partition without any."""
+    found: defaultdict[int, list[KnownSegment]] = defaultdict(list)
+    for known in segments:
+        found[known.key.partition].append(known)
     return found
 
 

@@ -7,7 +7,6 @@ the pages of the second may again show the later and miss the earlier.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +14,7 @@ from iceberg_catalog.livefiles import Head, by_partition
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment, SegmentState
-from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.limits import INDEX_READS_MAX, WITHDRAWN_SECONDS
 from rsm_bridge.segment_listing import Notices, SegmentListing
 
@@ -69,9 +68,7 @@ class Planning:
         return Planned(segments, plans, complete=True)
 
     def _all(self, segments: Sequence[KnownSegment], *, relisted: bool) -> dict[int, Plan]:
-        groups: dict[int, list[KnownSegment]] = defaultdict(list)
-        for known in segments:
-            groups[known.key.partition].append(known)
+        groups = segments_by_partition(segments)
         return {
             number: self._one(number, groups[number], relisted=relisted)
             for number in sorted(groups.keys() | self._files_by_partition().keys() | self.states.keys())

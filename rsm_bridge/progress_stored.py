@@ -5,7 +5,7 @@ Used twice: by `tierberg status`, which read the segments itself, and by the pub
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from iceberg_catalog.foreign import foreign_commits
 from iceberg_catalog.livefiles import Head, by_partition, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
-from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
 
@@ -44,9 +44,7 @@ def stored_partitions(
     Raises:
         BridgeError, SegmentError: the batches of a waiting segment cannot be read.
     """
-    groups: dict[int, list[KnownSegment]] = defaultdict(list)
-    for known in segments:
-        groups[known.key.partition].append(known)
+    groups = segments_by_partition(segments)
     of_partition = by_partition(files)
     # A topic without a single row gets no table, and then nothing waits for one.
     has_rows = bool(states) or any(known.live and known.data is not None for known in segments)

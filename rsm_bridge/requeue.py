@@ -33,7 +33,7 @@ from iceberg_catalog.plan_repair import plan_repair
 from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.layout import data_key, new_attempt_id
 from rsm_bridge.limits import COPY_SECONDS_MAX, UPLOAD_PART_BYTES
 from rsm_bridge.merge import prove
@@ -125,11 +125,11 @@ class RepairRun(TableRun):
         known = self._listing.whole() or ()
         by_id = {item.listed.key: item for item in known}
         converted = {key for key, item in by_id.items() if item.requeued}
-        files = by_partition(head.files)
+        files, groups = by_partition(head.files), segments_by_partition(known)
         append: list[DataFile] = []
         summary: dict[str, str] = {}
         for partition in sorted({by_id[key].key.partition for key in converted}):
-            inputs = [item.segment for item in known if item.key.partition == partition and item.segment is not None]
+            inputs = [item.segment for item in groups[partition] if item.segment is not None]
             state = states.get(partition, PartState())
             pieces = plan_repair(inputs, files[partition], state, policy, converted)
             made = [file for piece in pieces for file in self._added(head, partition, piece, by_id)]
