@@ -10,14 +10,13 @@ from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.names import table_name
 from stack.waiting import wait_for
-from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, read, rows_by_offset, same
+from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, current_rows, read, rows_by_offset, same
 
 PARTITIONS = (0, 1, 2)
 
 
 def rows(catalog: Catalog, topic: str) -> pa.Table | None:
-    name = f"kafka.{table_name(topic)}"
-    return catalog.load_table(name).scan().to_arrow() if catalog.table_exists(name) else None
+    return current_rows(catalog, f"kafka.{table_name(topic)}")
 
 
 def count(catalog: Catalog, topic: str) -> int:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import NoSuchTableError
 
 from stack.admin import Admin
 from stack.bridge import Bridge
@@ -117,17 +118,24 @@ class Sender:
 
 def wait_tiered(pair: Pair, topic: str, partitions: Sequence[int] = (0,), timeout_s: float = TIER_S) -> None:
     """Until no record of the topic is on the broker's disk."""
+    wait_off_disk(pair.broker, pair.admin, topic, partitions, timeout_s)
+
+
+def wait_off_disk(
+    broker: KafkaBroker, admin: Admin, topic: str, partitions: Sequence[int], timeout_s: float = TIER_S
+) -> None:
+    """Until no record of the topic is on the broker's disk, whoever tiers it."""
 
     def gone() -> bool:
         # Asked again each time: the marker of the last transaction may be written after its producer has returned.
-        ends = pair.admin.end_offsets(topic, partitions)
-        return {number: min(pair.broker.local_segments(topic, number), default=0) for number in partitions} == ends
+        ends = admin.end_offsets(topic, partitions)
+        return {number: min(broker.local_segments(topic, number), default=0) for number in partitions} == ends
 
     try:
         wait_for(f"{topic} to leave the broker's disk", gone, timeout_s)
     except StackError as error:
-        segments = {number: pair.broker.local_segments(topic, number) for number in partitions}
-        log = [line for line in pair.broker.process.log.read_text().splitlines() if "Remote" in line][-8:]
+        segments = {number: broker.local_segments(topic, number) for number in partitions}
+        log = [line for line in broker.process.log.read_text().splitlines() if "Remote" in line][-8:]
         raise AssertionError(f"{error}; local {segments}\n" + "\n".join(log)) from error
 
 
@@ -200,17 +208,28 @@ def same(found: dict[int, Rec], sent: dict[int, Rec]) -> None:
 
 
 def load_rows(folder: Path, table: str, namespace: str = "kafka") -> pa.Table | None:
-    """All rows of the table's current snapshot, or None while there is no table."""
+    """All rows of the table's current snapshot in the embedded catalog, or None while there is no table."""
     catalog = SqlCatalog(
         "tierberg", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=(folder / "warehouse").as_uri()
     )
-    try:
-        loaded = catalog.load_table((namespace, table))
-        return loaded.scan().to_arrow() if loaded.current_snapshot() else None
-    except NoSuchTableError:
-        return None
-    finally:
-        catalog.close()
+    with closing(catalog):
+        return current_rows(catalog, f"{namespace}.{table}")
+
+
+def current_rows(catalog: Catalog, name: str) -> pa.Table | None:
+    """All rows of the table's current snapshot, or None while there is no table, or no snapshot.
+
+    Without a grace, files of a snapshot that has just been replaced go at once: then the next one is read.
+    """
+    while catalog.table_exists(name):
+        loaded = catalog.load_table(name)
+        snapshot = loaded.current_snapshot()
+        try:
+            return loaded.scan().to_arrow() if snapshot else None
+        except FileNotFoundError:
+            if catalog.load_table(name).current_snapshot() == snapshot:
+                raise
+    return None
 
 
 def row_count(pair: Pair, table: str) -> int:

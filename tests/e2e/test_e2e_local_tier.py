@@ -15,7 +15,7 @@ from stack.admin import TIERED, Admin
 from stack.jmx import JmxReader
 from stack.kafka import KafkaBroker
 from stack.tiering import local_tier
-from stack.waiting import wait_for
+from tests.e2e.e2e_support import wait_off_disk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -36,12 +36,7 @@ def test_records_leave_the_disk_and_come_back(tmp_path: Path) -> None:
         assert sum(sent) == 40_000 == ledger.committed_count()
         assert ledger.aborted_count() > 0
 
-        ends = admin.end_offsets("flights", PARTITIONS)
-        wait_for(
-            "local segments to go",
-            lambda: {number: min(broker.local_segments("flights", number), default=0) for number in PARTITIONS} == ends,
-            90,
-        )
+        wait_off_disk(broker, admin, "flights", PARTITIONS)
         committed = read_back(broker.bootstrap, "flights", ledger, "read_committed", lambda _: None)
         assert (committed.records, committed.differing) == (40_000, 0), committed.differences
         everything = read_back(broker.bootstrap, "flights", ledger, "read_uncommitted", lambda _: None)

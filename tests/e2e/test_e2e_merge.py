@@ -84,7 +84,7 @@ def test_reading_goes_on_while_small_files_become_large_ones(quiet_pair: Pair) -
     after = reading.check()
     wait_for("reads of the merged files", lambda: reading.check() >= after + 2, MERGE_S, 0.5)
     age_all_data(pair)
-    wait_for("the small files to go", lambda: data_files(pair) == set(map(name, files(pair))), MERGE_S, 0.5)
+    wait_for("the small files to go", lambda: in_store(pair) == needed(pair), MERGE_S, 0.5)
     after = reading.check()
     wait_for("reads without the small files", lambda: reading.check() >= after + 2, MERGE_S, 0.5)
     reading.stop()
@@ -103,19 +103,20 @@ def name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def data_files(pair: Pair) -> set[str]:
-    """Names of the data files in the store that hold what the table has; others are segments' with aborted rows."""
+def in_store(pair: Pair) -> set[str]:
+    """Names of the data files in the store."""
+    return {path.name for path in (pair.bridge.folder / "store" / "data").rglob("*.parquet")}
+
+
+def needed(pair: Pair) -> set[str]:
+    """Names of the data files of the table, and of segments that were not merged: theirs have aborted rows as well."""
     from rsm_bridge.known_segments import read_segments
     from rsm_bridge.local_store import LocalObjectStore
 
     store = LocalObjectStore(pair.bridge.folder / "store")
-    own = {
-        name(stored.key)
-        for known in read_segments(store, bytes.fromhex(pair.admin.topic_id(TOPIC)))
-        for stored in known.data_files()
-        if not known.shares
-    }
-    return {path.name for path in (pair.bridge.folder / "store" / "data").rglob("*.parquet")} - own
+    segments = read_segments(store, bytes.fromhex(pair.admin.topic_id(TOPIC)))
+    own = {name(stored.key) for known in segments for stored in known.data_files() if not known.shares}
+    return own | set(map(name, files(pair)))
 
 
 def age_all_data(pair: Pair) -> None:
