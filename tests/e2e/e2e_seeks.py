@@ -144,7 +144,7 @@ def check_times(pair: Pair, topic: str, log: Log, seed: int, *, lookups: int = 1
         for stamp in picks:
             wanted = next((offset for offset, found in sent if found >= stamp), OFFSET_END)
             answer = consumer.offsets_for_times([TopicPartition(topic, 0, stamp)], timeout=30)[0]
-            assert answer.error is None
+            assert answer.error is None, f"timestamp {stamp - stamps[0]} ms after the first: {answer.error}"
             assert answer.offset == wanted, f"timestamp {stamp - stamps[0]} ms after the first"
     finally:
         consumer.close()
