@@ -145,8 +145,7 @@ class Merger:
             for partition, merge in planned:
                 if self.stopping():
                     return
-                mine = [known for known in segments if known.live and known.key.partition == partition]
-                head = self._merge(live, head, partition, merge, mine, helpers, tally)
+                head = self._merge(live, head, partition, merge, segments, helpers, tally)
 
     def _merge(
         self,
@@ -160,10 +159,12 @@ class Merger:
     ) -> Head:
         deadline = time.monotonic() + MERGE_SECONDS_MAX
         state = recorded_parts(self.store, head).get(partition, PartState())
+        # Of any segment of the topic: a table may keep rows after Kafka has deleted all of their partition.
         merged = self._write(partition, merge, owner_of(segments)[1])
         failpoints.hit("merge-written", merged.stored.key)
         reader = SegmentReader(self.store, helpers)
-        pointers = list(self._proven(reader, merged, _whole(segments, merge, state)))
+        mine = [known for known in segments if known.live and known.key.partition == partition]
+        pointers = list(self._proven(reader, merged, _whole(mine, merge, state)))
         for pointer in pointers:
             _in_time(deadline)
             failpoints.hit("merge-pointer", pointer.key)

@@ -273,6 +273,18 @@ def test_the_floor_parts_what_is_merged_in_an_archive(tmp_path: Path) -> None:
     world.check()
 
 
+def test_an_archive_is_merged_when_kafka_has_deleted_all_of_it(tmp_path: Path) -> None:
+    world = make_world(tmp_path, merging=LIMITS, policy=Keep())
+    world.publisher.retention = lambda _topic: "keep"
+    world.delete(*published(world, (1,) * 6))
+    world.publish()
+    assert not any(known.live for known in segments(world))
+    assert merged(world) == 6
+    assert len(files(world)) == 1
+    assert world.offsets() == list(range(6))
+    world.check()
+
+
 def test_a_file_that_does_not_prove_itself_is_named_by_nobody(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     published(world)
     named = {known.data.key for known in segments(world) if known.data}
