@@ -12,8 +12,10 @@ from typing import Any, cast
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.sql import SqlCatalog
 
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from rsm_bridge.known_segments import KnownSegment, read_segments
+from rsm_bridge.local_store import LocalObjectStore
 from stack.admin import Admin
 from stack.bridge import Bridge
 from stack.errors import StackError
@@ -209,10 +211,7 @@ def same(found: dict[int, Rec], sent: dict[int, Rec]) -> None:
 
 def load_rows(folder: Path, table: str, namespace: str = "kafka") -> pa.Table | None:
     """All rows of the table's current snapshot in the embedded catalog, or None while there is no table."""
-    catalog = SqlCatalog(
-        "tierberg", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=(folder / "warehouse").as_uri()
-    )
-    with closing(catalog):
+    with closing(open_catalog(embedded_settings(folder))) as catalog:
         return current_rows(catalog, f"{namespace}.{table}")
 
 
@@ -230,6 +229,11 @@ def current_rows(catalog: Catalog, name: str) -> pa.Table | None:
             if catalog.load_table(name).current_snapshot() == snapshot:
                 raise
     return None
+
+
+def stored_segments(pair: Pair, topic: str) -> list[KnownSegment]:
+    """What the bridge's own store has of a topic, tombstones too, in no order."""
+    return read_segments(LocalObjectStore(pair.bridge.folder / "store"), bytes.fromhex(pair.admin.topic_id(topic)))
 
 
 def row_count(pair: Pair, table: str) -> int:

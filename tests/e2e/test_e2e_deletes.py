@@ -6,11 +6,12 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from pyiceberg.catalog.sql import SqlCatalog
 
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from rsm_bridge.limits import STATE_SWEEP_COMMITS
 from stack.waiting import wait_for
@@ -197,14 +198,8 @@ def test_a_delete_during_the_last_steps_of_a_copy_wins(own_pair: Pair, point: st
 
 def table_names(pair: Pair) -> list[str]:
     """Names of all tables in the embedded catalog."""
-    folder = pair.bridge.folder
-    catalog = SqlCatalog(
-        "tierberg", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=(folder / "warehouse").as_uri()
-    )
-    try:
+    with closing(open_catalog(embedded_settings(pair.bridge.folder))) as catalog:
         return [name for _, name in catalog.list_tables("kafka")]
-    finally:
-        catalog.close()
 
 
 def settle(value: Callable[[], int], quiet_s: float = 6, limit_s: float = 60) -> None:

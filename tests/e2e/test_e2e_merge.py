@@ -5,18 +5,30 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
 
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.livefiles import LiveFiles
 from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
 from rsm_bridge.verification import verify_store
 from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_rereading import Rereading
-from tests.e2e.e2e_support import Log, Pair, Rec, Sender, read, rows_by_offset, same, wait_rows, wait_tiered
+from tests.e2e.e2e_support import (
+    Log,
+    Pair,
+    Rec,
+    Sender,
+    read,
+    rows_by_offset,
+    same,
+    stored_segments,
+    wait_rows,
+    wait_tiered,
+)
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 
@@ -43,14 +55,8 @@ def quiet_pair(tmp_path: Path) -> Iterator[Pair]:
 
 def files(pair: Pair) -> list[str]:
     """Paths of the table's data files."""
-    folder = pair.bridge.folder
-    catalog = SqlCatalog(
-        "tierberg", uri=f"sqlite:///{folder / 'catalog.db'}", warehouse=(folder / "warehouse").as_uri()
-    )
-    try:
+    with closing(open_catalog(embedded_settings(pair.bridge.folder))) as catalog:
         return [file.path for file in LiveFiles().read(catalog.load_table(("kafka", TOPIC))).files]
-    finally:
-        catalog.close()
 
 
 def write(pair: Pair, seed: int, plain: Sender, transactional: Sender) -> None:
@@ -110,11 +116,7 @@ def in_store(pair: Pair) -> set[str]:
 
 def needed(pair: Pair) -> set[str]:
     """Names of the data files of the table, and of segments that were not merged: theirs have aborted rows as well."""
-    from rsm_bridge.known_segments import read_segments
-    from rsm_bridge.local_store import LocalObjectStore
-
-    store = LocalObjectStore(pair.bridge.folder / "store")
-    segments = read_segments(store, bytes.fromhex(pair.admin.topic_id(TOPIC)))
+    segments = stored_segments(pair, TOPIC)
     own = {name(stored.key) for known in segments for stored in known.data_files() if not known.shares}
     return own | set(map(name, files(pair)))
 

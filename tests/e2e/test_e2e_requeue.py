@@ -7,8 +7,7 @@ import subprocess
 
 import pytest
 
-from rsm_bridge.known_segments import KnownSegment, read_segments
-from rsm_bridge.local_store import LocalObjectStore
+from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.verification import verify_store
 from stack.waiting import wait_for
 from tests.e2e.e2e_rereading import Rereading
@@ -21,6 +20,7 @@ from tests.e2e.e2e_support import (
     read,
     rows_by_offset,
     same,
+    stored_segments,
     wait_rows,
     wait_tiered,
 )
@@ -133,9 +133,7 @@ def write_with_rows(pair: Pair, writing: Writing) -> None:
 
 def segments(pair: Pair) -> list[KnownSegment]:
     """What the store has, ascending; without the copies that Kafka gave up while the bridge was away."""
-    store = LocalObjectStore(pair.bridge.folder / "store")
-    found = read_segments(store, bytes.fromhex(pair.admin.topic_id(TOPIC)))
-    return sorted((known for known in found if known.live), key=lambda known: known.key.base)
+    return sorted((known for known in stored_segments(pair, TOPIC) if known.live), key=lambda known: known.key.base)
 
 
 def served_as_it_was(pair: Pair, sources: dict[int, bytes]) -> None:
