@@ -73,6 +73,12 @@ def sources_of(item: UseMain | Derive, by_id: Mapping[str, Segment]) -> set[str]
     return found
 
 
+def agreed(first: list[Segment], second: list[Segment]) -> list[Segment]:
+    """What the second look shows, without what lies above all that the first one did (rsm_bridge/planning.py)."""
+    highest = max((item.end for item in first), default=-1)
+    return [item for item in second if item.end <= highest]
+
+
 def without_rows(segment: Segment) -> Segment:
     """The segment, stored verbatim."""
     batches = segment.load()
@@ -174,19 +180,26 @@ class World:
     # Publishers
 
     def planned(self, head: Table, listing: list[Segment]) -> tuple[Plan, list[Segment]]:
+        """The plan, and what it was made from: `listing`, or where that is not enough a second, later look.
+
+        As rsm_bridge/planning.py does it: a hole is believed only in a listing that was begun after the first had
+        ended, whether that one was whole or began at the frontier. One listing alone, slow, may miss on its first page
+        a segment that was stored before another on its second.
+        """
         head.policy = self.policy
         if self.narrow:
-            reaching = [item for item in listing if item.end >= head.state.frontier]
-            made = head.plan_ahead(reaching)
+            listing = [item for item in listing if item.end >= head.state.frontier]
+            made = head.plan_ahead(listing)
             if made is not None:
-                return made, reaching
+                return made, listing
         else:
             self.check_ahead(head, listing)
-        result = head.plan(listing, relisted=self.narrow)
-        if result.need_relist:
-            listing = self.kafka.listing()
-            result = head.plan(listing, relisted=True)
-            assert not result.need_relist
+            result = head.plan(listing, relisted=False)
+            if not result.need_relist:
+                return result, listing
+        listing = agreed(listing, self.kafka.listing())
+        result = head.plan(listing, relisted=True)
+        assert not result.need_relist
         return result, listing
 
     def check_ahead(self, head: Table, listing: list[Segment]) -> None:

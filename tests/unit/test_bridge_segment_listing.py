@@ -169,6 +169,34 @@ def test_after_a_start_what_is_new_is_published_before_a_long_history_is_read(
     assert [world.publisher.run(ALL).complete for _ in range(4)] == [False, False, False, True]
 
 
+@pytest.mark.parametrize("notices", [ALL, Notices(look=True)])
+@pytest.mark.parametrize("large", [True, False])
+def test_what_each_listing_misses_of_what_is_stored_meanwhile_is_not_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, notices: Notices, large: bool
+) -> None:
+    """Two segments come while a listing goes on; its pages show the upper one only. The second look is no better."""
+    if large:
+        request.getfixturevalue("small_pages")
+    for _ in range(6):
+        world.copy(2)
+    world.publish()
+    list_after = world.store.list_after
+
+    def listed(prefix: str, after: str | None = None) -> Iterator[ListedObject]:
+        missed, _ = str(index_key(world.copy(2))), world.copy(2)
+        return (found for found in list_after(prefix, after) if found.key != missed)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "list_after", listed)
+        result = world.publisher.run(notices)
+    assert result.gaps == 0
+    published = world.offsets()
+    assert len(published) > 12
+    assert published == list(range(len(published)))
+    world.publish()
+    assert world.offsets() == list(range(world.log().end))
+
+
 def test_a_topic_without_rows_is_not_listed_at_each_notice(world: World, asked: Asked) -> None:
     copies = [world.copy(2) for _ in range(3)]
     for segment in copies:
