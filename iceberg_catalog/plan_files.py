@@ -13,7 +13,7 @@ import numpy as np
 from converter.types import BoolArray
 from iceberg_catalog.decide import Verdict
 from iceberg_catalog.lineage import Lineage, valid_end
-from iceberg_catalog.plan_inputs import Stretch
+from iceberg_catalog.plan_inputs import Input, Stretch
 from iceberg_catalog.plan_types import (
     Batches,
     Derive,
@@ -87,11 +87,28 @@ def incoming(
         wanted &= batches.rows & (verdicts == Verdict.COMMITTED)
         if not wanted.any():
             continue
-        last = min(int(batches.last[wanted].max()), stretch.end - 1)
-        newest = int(batches.max_timestamp_ms[wanted].max())
-        if not expired(last, newest if newest >= 0 else None, floor, policy):
-            add += _pieces(stretch, wanted, kept)
+        pieces = _pieces(stretch, wanted, kept)
+        add += [piece for piece in pieces if not _too_late(piece, stretch.source, wanted, floor, policy)]
     return add
+
+
+def _too_late(piece: UseMain | Derive, source: Input, wanted: BoolArray, floor: int, policy: Policy) -> bool:
+    """Whether a new file would leave at once: judged as it will be in the table, by its own rows and no others."""
+    first, last = span(piece, source.segment)
+    batches = source.batches
+    held = wanted & (batches.last >= first) & (batches.base <= last)
+    newest = int(batches.max_timestamp_ms[held].max(initial=-1))
+    return expired(last, newest if newest >= 0 else None, floor, policy)
+
+
+def span(piece: UseMain | Derive, segment: Segment) -> tuple[int, int]:
+    """First and last offset a new file of this segment's rows may have rows of."""
+    if isinstance(piece, Derive):
+        return piece.ranges[0][1], piece.ranges[-1][2]
+    file = segment.tail if piece.tail else segment.main
+    if file is None:
+        raise ValueError(f"{segment.id} has no such file")
+    return file.first, file.last
 
 
 def _pieces(stretch: Stretch, wanted: BoolArray, kept: Sequence[tuple[int, int]]) -> list[UseMain | Derive]:

@@ -20,7 +20,7 @@ import numpy as np
 from converter.types import BoolArray
 from iceberg_catalog.decide import Verdict
 from iceberg_catalog.lineage import Lineage, fold
-from iceberg_catalog.plan_files import incoming
+from iceberg_catalog.plan_files import incoming, span
 from iceberg_catalog.plan_inputs import Input, Stretch, living
 from iceberg_catalog.plan_rewind import rewound
 from iceberg_catalog.plan_types import Batches, Derive, LiveFile, PartState, Policy, Segment, SegmentState, UseMain
@@ -57,7 +57,7 @@ def plan_repair(
         if item.segment.id in converted and _usable(item):
             for piece in _missing(item, alive, frontier, floor, policy, sorted(taken)):
                 add.append(piece)
-                taken.append(_range(piece, item.segment))
+                taken.append(span(piece, item.segment))
     return add
 
 
@@ -96,13 +96,3 @@ def _touched(batches: Batches, taken: Sequence[tuple[int, int]]) -> BoolArray:
     reached = firsts[np.minimum(following, len(firsts) - 1)] <= batches.last
     touched: BoolArray = (following < len(firsts)) & reached
     return touched
-
-
-def _range(piece: UseMain | Derive, segment: Segment) -> tuple[int, int]:
-    """First and last offset a new file may have rows of."""
-    if isinstance(piece, Derive):
-        return piece.ranges[0][1], piece.ranges[-1][2]
-    file = segment.tail if piece.tail else segment.main
-    if file is None:
-        raise ValueError(f"{segment.id} has no such file")
-    return file.first, file.last

@@ -32,7 +32,8 @@ class KeepUntil:
     """Rows leave once Kafka has deleted them and they are older than `horizon_ms` since the epoch: the later of both.
 
     Never sooner than under Follow: the file of a segment Kafka still has is the very object Kafka reads, so nothing
-    would be won by taking it out of the table. A file leaves when its newest row is that old.
+    would be won by taking it out of the table. A file leaves when its newest row is that old; if that is so before it
+    came, it does not come.
     """
 
     horizon_ms: int

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from iceberg_catalog.plan_types import Derive, KeepUntil, UseMain
+from iceberg_catalog.plan_types import Derive, FileRef, KeepUntil, Segment, UseMain
 from tests.unit.plan_support import FOLLOW, KEEP, WITHDRAWN, Model, commit, gone, plain, seg, txn
 
 
@@ -94,3 +96,46 @@ def test_a_table_that_becomes_an_archive_takes_up_where_it_is() -> None:
     result = model.publish(gone(a), gone(b), gone(c))
     assert result.add == (Derive((("c", 10, 12),)),)
     assert model.offsets == list(range(5, 13))
+
+
+def test_a_segment_comes_without_its_file_that_is_old() -> None:
+    """Kafka deleted a short copy without rows; a longer one has them, and they lie in two files, below and above."""
+    model = until(2)
+    short = gone(seg("short", [plain(0, 1, rows=False, time_ms=1)]))
+    longer = seg("longer", [plain(0, 1, time_ms=1), replace(txn(2, 2, 7), time_ms=3)], opened=((7, 2),))
+    result = model.publish(short, longer, seg("after", [commit(3, 7), plain(4, 4, time_ms=4)], opened=()))
+    assert result.add == (UseMain("longer", tail=True), UseMain("after"))
+    assert (model.offsets, result.gaps, result.state.frontier, result.state.floor) == ([2, 4], (), 5, 2)
+
+
+def pending(*, tail_ms: int, apart: bool) -> Segment:
+    """A deleted segment with old rows, then from offset 2 on a transaction; `apart`: in a tail."""
+    batches = [plain(0, 1, time_ms=1), replace(txn(2, 2, 7), time_ms=tail_ms), plain(3, 4, time_ms=1)]
+    made = gone(seg("pending", batches, opened=((7, 2),)))
+    return made if apart else replace(made, main=FileRef(0, 4, made.runs, 5), tail=None)
+
+
+@pytest.mark.parametrize("apart", [True, False], ids=["tail", "derived"])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_each_file_of_a_deleted_segment_is_judged_by_itself(apart: bool, at_once: bool) -> None:
+    """Whether it is the segment's own or derived where the rows before the transaction came before its marker."""
+    whole_file = at_once and not apart
+    for tail_ms, expected in ((1, []), (2, [0, 1, 2, 3, 4] if whole_file else [2, 3, 4])):
+        model = until(2)
+        segment = pending(tail_ms=tail_ms, apart=apart)
+        if not at_once:
+            assert model.publish(segment).add == ()
+            assert (model.state.frontier, model.state.floor) == (2, 5)
+        result = model.publish(segment, seg("marker", [commit(5, 7)], opened=()))
+        assert (model.offsets, model.state.frontier) == (expected, 6)
+        assert (result.gaps, result.lost) == ((), ())
+
+
+def test_the_frontier_passes_rows_that_are_too_old() -> None:
+    model = until(100)
+    old = [gone(seg(f"old{n}", [plain(10 * n, 10 * n + 9, time_ms=99)])) for n in range(3)]
+    for number in range(3):
+        result = model.publish(*old[: number + 1])
+        assert result.add == ()
+        assert (model.state.frontier, model.state.floor) == (10 * number + 10, 10 * number + 10)
+    assert model.publish(*old, seg("live", [plain(30, 39, time_ms=99)])).add == (UseMain("live"),)
