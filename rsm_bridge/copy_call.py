@@ -27,6 +27,7 @@ from rsm_bridge.errors import BridgeError
 from rsm_bridge.frame_feed import FeedClosedError, FrameFeed
 from rsm_bridge.limits import CANCEL_NOTICE_SECONDS, COPY_SECONDS_MAX, FRAME_WAIT_SECONDS_MAX, HEARTBEAT_SECONDS
 from rsm_bridge.metrics import Metrics
+from rsm_bridge.precedence import Precedence
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.store import ObjectStore
@@ -38,7 +39,7 @@ class Copier:
     """What all copies share.
 
     Attributes:
-        give_way: called by the worker before each step; waits while fetches do.
+        precedence: of fetches, before each step of a worker and each frame that it does not need yet.
         running: what the reclaimer asks before a tombstone goes.
         slots: as many as fit the memory budget and the workers.
         options: a topic's conversion options, by its rule.
@@ -46,7 +47,7 @@ class Copier:
     """
 
     store: ObjectStore
-    give_way: Callable[[], float]
+    precedence: Precedence
     running: RunningCopies
     executor: Executor
     slots: asyncio.Semaphore
@@ -127,7 +128,7 @@ class CopyCall:
             files[message.type] = message.data
             message = await self._read()
         options = self.copier.options(segment.topic)
-        attempt = CopyAttempt(segment, options, files, FrameFeed(), deadline, self.copier.give_way, later)
+        attempt = CopyAttempt(segment, options, files, FrameFeed(), deadline, self.copier.precedence.give_way, later)
         try:
             return await self._pass(attempt, message)
         except (SegmentError, BridgeError):
@@ -162,6 +163,8 @@ class CopyCall:
                 await attempt.feed.put(message)
                 if isinstance(message, End):
                     break
+                if self.copier.precedence.claimed:
+                    await attempt.feed.needed()
                 message = await self._read()
         except FeedClosedError:
             pass

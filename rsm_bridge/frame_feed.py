@@ -31,6 +31,8 @@ class FrameFeed:
         self._loop = asyncio.get_running_loop()
         self._items: queue.SimpleQueue[Frame | End | None] = queue.SimpleQueue()
         self._room = asyncio.Semaphore(COPY_QUEUE_FRAMES_MAX)
+        self._hungry = asyncio.Event()
+        self._hungry.set()
         self._closed = False
         self._cancelled = threading.Event()
         self.received = 0
@@ -44,7 +46,12 @@ class FrameFeed:
         await self._room.acquire()
         if self._closed:
             raise FeedClosedError
+        self._hungry.clear()
         self._items.put(item)
+
+    async def needed(self) -> None:
+        """Waits until the worker has nothing more to go on with, or has ended."""
+        await self._hungry.wait()
 
     def cancel(self) -> None:
         """The call is over: the worker stops at its next step."""
@@ -63,6 +70,12 @@ class FrameFeed:
     def _close(self) -> None:
         self._closed = True
         self._room.release()
+        self._hungry.set()
+
+    def _taken(self) -> None:
+        self._room.release()
+        if self._items.empty():
+            self._hungry.set()
 
     def frames(self, size: int) -> Iterator[memoryview]:
         """Worker: payloads in order, each compared with its checksum, position and the announced `size` in bytes.
@@ -93,5 +106,5 @@ class FrameFeed:
                 )
             item.check()
             self.received += len(item.data)
+            self._loop.call_soon_threadsafe(self._taken)
             yield item.data
-            self._loop.call_soon_threadsafe(self._room.release)

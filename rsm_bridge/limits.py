@@ -24,14 +24,14 @@ SEGMENT_BYTES_MAX = 2**31 - 1  # Kafka's segment.bytes is an int32
 CUSTOM_METADATA_BYTES_MAX = 128
 
 # Copies.
-COPY_QUEUE_FRAMES_MAX = 6  # between the event loop and the worker of one copy
+COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
 COPY_MEMORY_BYTES = 112 * MIB  # what one running copy is charged against the memory budget
 HEARTBEAT_SECONDS = 2.0
 COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline
 FRAME_WAIT_SECONDS_MAX = 60.0  # a client that sends nothing for so long is gone
 CANCEL_NOTICE_SECONDS = 0.5  # from the end of a cancelled call's messages until gRPC tells of the cancellation
 COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait
-AHEAD_PAUSE_SECONDS_MAX = 0.1  # before a chunk that nobody waits for is decoded, while others are
+AHEAD_PAUSE_SECONDS_MAX = 0.5  # before a chunk that nobody waits for is decoded, while others are
 UPLOAD_PART_BYTES = 8 * MIB
 UPLOAD_PARTS_IN_FLIGHT_MAX = 2
 

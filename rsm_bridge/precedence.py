@@ -2,9 +2,9 @@
 
 Niceness alone does not do it. The operating system's scheduler counts threads of the whole machine and knows nothing
 of the interpreter's lock, which a copy at low priority may hold while others run; and a copy that reads its frames
-keeps the event loop, gRPC and the sender busy. A copy that pauses lets its queue fill, and flow control stops the
-rest. Pauses are taken in turns, one for every two processors, and are bounded: copies go on under any load, by at
-least 4 MiB per pause and turn.
+keeps the event loop, gRPC and the sender busy. So copies pause in both places: the worker between two steps, and the
+event loop reads no frame while the worker has another, so that flow control stops the sender. Workers pause in turns,
+one for every two processors, and for a bounded time: copies go on under any load, by at least 4 MiB per pause and turn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rsm_bridge.limits import COPY_PAUSE_SECONDS_MAX
 
 
 class Precedence:
-    """Counts the fetches that wait. `fetching` belongs to the event loop, `give_way` to worker threads."""
+    """Counts the fetches that wait. `give_way` belongs to worker threads, the rest to the event loop."""
 
     def __init__(self) -> None:
         self._waiting = 0
@@ -38,6 +38,11 @@ class Precedence:
             self._waiting -= 1
             if not self._waiting:
                 self._none_waits.set()
+
+    @property
+    def claimed(self) -> bool:
+        """Whether a fetch waits."""
+        return self._waiting > 0
 
     def give_way(self) -> float:
         """Waits until no fetch does, at most `COPY_PAUSE_SECONDS_MAX` from its turn on; returns the seconds it took."""

@@ -1,17 +1,13 @@
-"""Wanted work goes first, what is read ahead is hurried up, and copies give way to fetches for a bounded time."""
+"""Wanted work goes first, and what is read ahead is hurried up."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import threading
 import time
-from concurrent.futures import CancelledError, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, wait
 
 import pytest
 
-from rsm_bridge.limits import COPY_PAUSE_SECONDS_MAX
-from rsm_bridge.precedence import Precedence
 from rsm_bridge.worker_pool import Errand, WorkerPool
 
 
@@ -118,34 +114,3 @@ def test_work_ahead_of_time_begins_when_nothing_wanted_runs_or_after_its_patienc
         wanted = pool.submit(Errand(), lambda: release.wait(30))
         assert not pool.submit(Errand(wanted=False), wanted.done).result(10)
         release.set()
-
-
-def test_copies_give_way_while_a_fetch_waits_and_no_longer_than_the_limit() -> None:
-    precedence = Precedence()
-    assert precedence.give_way() == 0.0
-    with precedence.fetching(), precedence.fetching():
-        started = time.monotonic()
-        assert precedence.give_way() >= COPY_PAUSE_SECONDS_MAX * 0.9
-        assert time.monotonic() - started < COPY_PAUSE_SECONDS_MAX + 5
-    assert precedence.give_way() == 0.0
-
-
-def test_copies_that_give_way_take_turns() -> None:
-    precedence, copies = Precedence(), 2 * max(1, (os.cpu_count() or 1) // 2)
-    started = time.monotonic()
-    with precedence.fetching(), ThreadPoolExecutor(copies) as workers:
-        pauses = list(workers.map(lambda _: precedence.give_way(), range(copies)))
-    assert min(pauses) >= COPY_PAUSE_SECONDS_MAX * 0.9
-    assert time.monotonic() - started >= COPY_PAUSE_SECONDS_MAX * 1.9
-
-
-def test_a_copy_goes_on_as_soon_as_the_last_fetch_has_its_bytes() -> None:
-    precedence = Precedence()
-
-    async def fetch() -> float:
-        with precedence.fetching():
-            pause = asyncio.get_running_loop().run_in_executor(None, precedence.give_way)
-            await asyncio.sleep(COPY_PAUSE_SECONDS_MAX / 10)
-        return await pause
-
-    assert min(asyncio.run(fetch()) for _ in range(3)) < COPY_PAUSE_SECONDS_MAX * 0.9
