@@ -7,13 +7,15 @@ named segments, and adds exactly the committed rows of a segment that
 * lie in a batch at or above the floor and below the frontier, whole, and
 * belong to a batch that no live file reaches into.
 
-Rows whose transaction nothing decides but a peek wait for the marker; another repair adds them then. Where the next
-plan would rewind, nothing is repaired before it has.
+Where nothing decides a batch but a peek, it waits for the marker, and so does all of its segment behind it: a file that
+lay around it would count as having it. Another repair adds them then, so they are counted for whoever has to run it.
+Where the next plan would rewind, nothing is repaired before it has.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -28,14 +30,22 @@ from iceberg_catalog.plan_view import judged
 from iceberg_catalog.plan_walk import Walk, raised
 
 
+@dataclass(slots=True)
+class Repair:
+    """Files to add, and how many rows below the frontier wait for a marker that no segment has yet."""
+
+    add: list[UseMain | Derive] = field(default_factory=list)
+    waiting: int = 0
+
+
 def plan_repair(
     segments: Sequence[Segment],
     files: Sequence[LiveFile],
     state: PartState,
     policy: Policy,
     converted: Collection[str],
-) -> list[UseMain | Derive]:
-    """Files to add. Applied to its own result it says nothing new.
+) -> Repair:
+    """What to add. Applied to its own result it adds nothing.
 
     Args:
         segments: every index of the partition.
@@ -49,16 +59,17 @@ def plan_repair(
     alive = living(ordered, lineage)
     rewind, frontier, floor = rewound(Lineage(state.lineage, state.known_end), lineage, alive, state)
     if rewind is not None:
-        return []
+        return Repair()
     floor = raised(floor, alive)
     taken = [(file.first, file.last) for file in files]
-    add: list[UseMain | Derive] = []
+    repair = Repair()
     for item in alive:
         if item.segment.id in converted and _usable(item):
-            for piece in _missing(item, alive, frontier, floor, policy, sorted(taken)):
-                add.append(piece)
-                taken.append(span(piece, item.segment))
-    return add
+            missing = _missing(item, alive, frontier, floor, policy, sorted(taken))
+            repair.add += missing.add
+            repair.waiting += missing.waiting
+            taken += [span(piece, item.segment) for piece in missing.add]
+    return repair
 
 
 def _usable(item: Input) -> bool:
@@ -74,17 +85,21 @@ def _missing(
     floor: int,
     policy: Policy,
     taken: Sequence[tuple[int, int]],
-) -> list[UseMain | Derive]:
+) -> Repair:
     start, end = max(item.segment.base, floor), min(item.segment.end + 1, frontier)
     if start >= end:
-        return []
+        return Repair()
+    batches = item.batches
     seen = judged(alive, Walk([Stretch(item, start, end)], [], end))
-    end = min([end, seen.stop, *(base for _, base in seen.peeked)])
-    left_alone = _touched(item.batches, taken) | (item.batches.base < start) | (item.batches.last >= end)
-    stretches = [
-        (stretch, np.where(left_alone, np.uint8(Verdict.UNDECIDED), verdicts)) for stretch, verdicts in seen.stretches
-    ]
-    return incoming(stretches, end, taken, floor, policy)
+    stop = min(end, seen.stop)
+    ((stretch, verdicts),) = seen.stretches
+    missing = batches.rows & ~_touched(batches, taken) & (batches.base >= start) & (batches.last < stop)
+    undecided = batches.base[missing & (verdicts == Verdict.UNDECIDED)][:1].tolist()
+    end = min([stop, *undecided, *(base for _, base in seen.peeked)])
+    now = missing & (batches.last < end)
+    add = incoming([(stretch, np.where(now, verdicts, np.uint8(Verdict.UNDECIDED)))], end, taken, floor, policy)
+    later = missing & ~now & ((verdicts == Verdict.UNDECIDED) | (verdicts == Verdict.COMMITTED))
+    return Repair(add, int((batches.last - batches.base + 1)[later].sum()))
 
 
 def _touched(batches: Batches, taken: Sequence[tuple[int, int]]) -> BoolArray:

@@ -6,6 +6,8 @@
 2. Rows at or above the frontier come with the next run of the publisher, as of any segment.
 3. Rows below it the plan would never add: a commit of our own does (iceberg_catalog/plan_repair.py), an `append` whose
    summary says `tierberg.repair.<partition>` = `first-last`, for incremental readers that are past these offsets.
+4. Rows below it whose transaction has no marker in any segment yet, and those behind them, nobody would add later: they
+   are counted, and come when it is run again.
 
 A crash is repaired by running it again: a converted segment is known by its index, and what is in the table already is
 not added a second time.
@@ -24,7 +26,8 @@ from pyiceberg.manifest import DataFile
 from converter.add_rows import add_rows
 from converter.columns import row_schema
 from converter.index import decode_directory
-from converter.types import ConvertOptions
+from converter.repoint import decode_index
+from converter.types import BatchFlag, ConvertOptions
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, recorded_as_of
 from iceberg_catalog.commit_summary import REPAIR
@@ -45,11 +48,15 @@ from rsm_bridge.tombstone import is_tombstone
 
 @dataclass(slots=True)
 class Requeued:
-    """What was done. `failed`: index keys and why they stay as they are."""
+    """What was done. `failed`: index keys and why they stay as they are.
+
+    `rows`: in the new data files. `undecided`: those of them that only other segments decide; of aborted transactions
+    they never come into the table.
+    """
 
     segments: int = 0
     rows: int = 0
-    repaired_files: int = 0
+    undecided: int = 0
     failed: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -64,7 +71,7 @@ def convert(store: ObjectStore, segments: Sequence[KnownSegment], options: Conve
         reader = SegmentReader(store, helpers)
         for known in segments:
             try:
-                rows = _convert_one(reader, known, options)
+                made = _convert_one(reader, known, options)
             except BridgeError as error:
                 if error.kind == "store_unavailable":
                     raise
@@ -72,13 +79,15 @@ def convert(store: ObjectStore, segments: Sequence[KnownSegment], options: Conve
             except Exception as error:  # noqa: BLE001 an error of ours stored it verbatim, and may be there still
                 done.failed.append((known.listed.key, str(error) or type(error).__name__))
             else:
-                done.segments += rows is not None
-                done.rows += rows or 0
+                if made is not None:
+                    done.segments += 1
+                    done.rows += decode_directory(made).summary.rows
+                    done.undecided += _undecided(made)
     return done
 
 
-def _convert_one(reader: SegmentReader, known: KnownSegment, options: ConvertOptions) -> int | None:
-    """Rows that the segment has now; None when it was deleted or written anew meanwhile."""
+def _convert_one(reader: SegmentReader, known: KnownSegment, options: ConvertOptions) -> bytes | None:
+    """The segment's index now; None when it was deleted or written anew meanwhile."""
     store, key = reader.store, known.listed.key
     deadline = time.monotonic() + COPY_SECONDS_MAX
     current = store.read(key)
@@ -95,8 +104,15 @@ def _convert_one(reader: SegmentReader, known: KnownSegment, options: ConvertOpt
     failpoints.hit("requeue-written", key)
     if time.monotonic() >= deadline:
         raise BridgeError("deadline", "converting took longer than a copy may")
-    swapped = store.replace(key, index, current.version)
-    return decode_directory(index).summary.rows if swapped else None
+    return index if store.replace(key, index, current.version) else None
+
+
+def _undecided(index: bytes) -> int:
+    summary = decode_directory(index).summary
+    if not summary.undecided and not summary.undecided_overflow:
+        return 0
+    batches = [block.batches for block in decode_index(index)[1]]
+    return sum(int(found["row_count"][(found["flags"] & BatchFlag.UNDECIDED) != 0].sum()) for found in batches)
 
 
 def _pieces(store: ObjectStore, key: str, size: int) -> Iterator[memoryview]:
@@ -104,11 +120,19 @@ def _pieces(store: ObjectStore, key: str, size: int) -> Iterator[memoryview]:
         yield store.get_range(key, start, min(UPLOAD_PART_BYTES, size - start))
 
 
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """Files that came below the frontier, and rows there that wait for the end of a transaction."""
+
+    files: int = 0
+    waiting: int = 0
+
+
 class RepairRun(TableRun):
     """Publisher runs that add rows below the frontier too."""
 
-    def repair(self) -> int:
-        """Steps 2 and 3; returns how many files came below the frontier.
+    def repair(self) -> Repaired:
+        """Steps 2 and 3, and 4.
 
         Raises:
             RetryRunError: the commit did not land in RUNS_TO_LAND_MAX tries.
@@ -116,10 +140,10 @@ class RepairRun(TableRun):
         """
         return self.until_landed(lambda: self._repair(self.run()), "not all rows are in the table yet")
 
-    def _repair(self, published: RunResult) -> int:
+    def _repair(self, published: RunResult) -> Repaired:
         head, states = published.head, published.states
         if head is None:
-            return 0
+            return Repaired()
         policy = self._policy()
         self._as_of_ms = recorded_as_of(head)  # rows below the frontier make the table no younger
         known = self._listing.whole() or ()
@@ -128,18 +152,20 @@ class RepairRun(TableRun):
         files, groups = by_partition(head.files), segments_by_partition(known)
         append: list[DataFile] = []
         summary: dict[str, str] = {}
+        waiting = 0
         for partition in sorted({by_id[key].key.partition for key in converted}):
             inputs = [item.segment for item in groups[partition] if item.segment is not None]
             state = states.get(partition, PartState())
-            pieces = plan_repair(inputs, files[partition], state, policy, converted)
-            made = [file for piece in pieces for file in self._added(head, partition, piece, by_id)]
+            repair = plan_repair(inputs, files[partition], state, policy, converted)
+            waiting += repair.waiting
+            made = [file for piece in repair.add for file in self._added(head, partition, piece, by_id)]
             if made:
                 append += made
                 summary[f"{REPAIR}{partition}"] = _range(made)
         if append:
             failpoints.hit("requeue-repair", self.topic_id.hex())
             self._commit(head, Change(tuple(append)), states, summary)
-        return len(append)
+        return Repaired(len(append), waiting)
 
 
 def _range(files: Sequence[DataFile]) -> str:

@@ -68,6 +68,11 @@ def _one(
             place.settings.catalog.layout,
             lambda _topic: retention,
         )
-        files = run.repair()
-    say(f"{name}: {done.segments} segments have {done.rows} rows; {files} files came below the frontier")
+        repaired = run.repair()
+    undecided = f", {done.undecided} of them in transactions their segment leaves open" if done.undecided else ""
+    came = f"{repaired.files} files came below the frontier"
+    say(f"{name}: {done.segments} segments have {done.rows} rows{undecided}; {came}")
+    if repaired.waiting:
+        # Nothing but this command adds rows there.
+        say(f"{name}: {repaired.waiting} rows wait for the end of a transaction: run it again once that is tiered")
     return done.failed

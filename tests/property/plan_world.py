@@ -159,7 +159,7 @@ class World:
 
         def missing(table: Table) -> list[UseMain | Derive]:
             files = [file for file, _ in table.files.values()]
-            return plan_repair(listing, files, table.state, self.policy, self.requeued)
+            return plan_repair(listing, files, table.state, self.policy, self.requeued).add
 
         add = missing(self.head)
         if not add:

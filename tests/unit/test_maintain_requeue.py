@@ -117,8 +117,42 @@ def test_only_committed_rows_come(world: World, tmp_path: Path) -> None:
     world.copy(1)
     world.publish()
     assert world.offsets() == [0, 10]
-    assert run(tmp_path).exit_code == 0
+    done = run(tmp_path)
+    # Its transaction index and producer snapshot are missing, so it decides none.
+    assert "1 segments have 6 rows, 5 of them in transactions their segment leaves open; 1 files" in done.output
+    assert "wait" not in done.output
     assert world.offsets() == [0, 1, 2, 7, 8, 10]
+    world.check()
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_rows_below_the_frontier_wait_for_a_marker_that_is_not_tiered(
+    world: World, tmp_path: Path, *, commit: bool
+) -> None:
+    log = world.log()
+    world.copy(1)
+    for count, producer in ((1, -1), (2, 7), (1, -1), (1, 7), (1, -1)):
+        log.write(count, producer)
+    stored_as_it_is(world, 1, log.end - 1)
+    world.copy(1)
+    world.publish()
+    waiting = "orders: 5 rows wait for the end of a transaction: run it again"
+    done = run(tmp_path)
+    assert "1 segments have 6 rows, 3 of them in transactions their segment leaves open; 1 files" in done.output
+    assert waiting in done.output
+    assert world.offsets() == [0, 1, 7]  # one file around those that wait would count as having them
+    again = run(tmp_path)
+    assert "0 segments have 0 rows; 0 files" in again.output
+    assert waiting in again.output
+
+    log.end_transaction(7, commit=commit)
+    world.copy_range(log.end - 1, log.end - 1)
+    world.publish()
+    assert world.offsets() == [0, 1, 7]
+    at_last = run(tmp_path)
+    assert "0 segments have 0 rows; 1 files" in at_last.output
+    assert "wait" not in at_last.output
+    assert world.offsets() == (list(range(8)) if commit else [0, 1, 4, 6, 7])
     world.check()
 
 
