@@ -37,21 +37,22 @@ from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs, Segment, SegmentState
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
-from rsm_bridge.limits import INDEX_HEAD_BYTES
+from rsm_bridge.limits import INDEX_HEAD_BYTES, WITHDRAWN_SECONDS
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.tombstone import MAGIC as TOMBSTONE_MAGIC
-from rsm_bridge.tombstone import Tombstone, decode_tombstone
+from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
 
 ReadRange = Callable[[int, int], bytes | memoryview]
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The tombstone at a segment's key. `had_index`: the copy had finished."""
+    """The tombstone at a segment's key. `had_index`: the copy had finished. reclaiming: its objects may be gone."""
 
     kind: SegmentState
     time_ms: int
     had_index: bool
+    reclaiming: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +176,30 @@ def owner_of(segments: Sequence[KnownSegment]) -> tuple[Owner, ValueFormat]:
     return best.owner, best.value_format
 
 
+def as_planned(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
+    """The segment as the plan sees it: a withdrawal that was never followed by a new copy counts as deleted (rule R4).
+
+    Not while it is being reclaimed: a table that keeps rows would take them from a data file that may be gone.
+    """
+    deletion = known.deletion
+    if deletion is None or deletion.reclaiming or now_ms - deletion.time_ms <= WITHDRAWN_SECONDS * 1000:
+        return segment
+    return replace(segment, state=SegmentState.DELETED)
+
+
 def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) -> pq.FileMetaData:
-    """The footer of a live segment's data file, or of its tail, out of its index."""
-    directory = decode_directory(store.get_range(known.listed.key, 0, known.listed.size))
-    return _footer(directory, lambda start, length: store.get_range(known.listed.key, start, length), tail=tail)
+    """The footer of a segment's data file, or of its tail, out of its index, or of the one inside its tombstone.
+
+    A table that keeps rows takes them from deleted segments too (R6).
+    """
+    found = store.read(known.listed.key).data
+    index = decode_tombstone(found).index if is_tombstone(found) else found
+    return _footer(decode_directory(index), lambda start, length: index[start : start + length], tail=tail)
 
 
 def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> KnownSegment:
     state = SegmentState.DELETED if stone.kind == "deleted" else SegmentState.WITHDRAWN
-    deletion = Deletion(state, stone.time_ms, bool(stone.index))
+    deletion = Deletion(state, stone.time_ms, bool(stone.index), stone.reclaiming)
     if not stone.index:
         owner = Owner(stone.cluster_name, stone.topic, key.topic_id)
         return KnownSegment(key, listed, owner, "raw", None, None, None, deletion)

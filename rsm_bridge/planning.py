@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from iceberg_catalog.livefiles import Head, by_partition
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_ahead import plan_ahead
-from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment, SegmentState
-from rsm_bridge.known_segments import KnownSegment, segments_by_partition
-from rsm_bridge.limits import INDEX_READS_MAX, WITHDRAWN_SECONDS
+from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
+from rsm_bridge.known_segments import KnownSegment, as_planned, segments_by_partition
+from rsm_bridge.limits import INDEX_READS_MAX
 from rsm_bridge.segment_listing import Notices, SegmentListing
 
 
@@ -87,7 +87,7 @@ class Planning:
         return plan(self._inputs(segments), self._of(number), state, self.policy, relisted=relisted)
 
     def _inputs(self, segments: Sequence[KnownSegment]) -> list[Segment]:
-        return [_aged(known, known.segment, self.now_ms) for known in segments if known.segment is not None]
+        return [as_planned(known, known.segment, self.now_ms) for known in segments if known.segment is not None]
 
     def _of(self, number: int) -> list[LiveFile]:
         return self._files_by_partition().get(number, [])
@@ -104,15 +104,3 @@ def _agreed(first: Sequence[KnownSegment], second: Sequence[KnownSegment]) -> li
     for known in first:
         highest[known.key.partition] = max(highest.get(known.key.partition, -1), known.key.last)
     return [known for known in second if known.key.last <= highest.get(known.key.partition, -1)]
-
-
-def _aged(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
-    """The plan's segment; a withdrawal that was never followed by a new copy counts as deleted (rule R4)."""
-    deletion = known.deletion
-    if (
-        deletion is not None
-        and deletion.kind is SegmentState.WITHDRAWN
-        and now_ms - deletion.time_ms > WITHDRAWN_SECONDS * 1000
-    ):
-        return replace(segment, state=SegmentState.DELETED)
-    return segment

@@ -28,10 +28,10 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog import failpoints
 from iceberg_catalog.expire import expire, fence
 from iceberg_catalog.livefiles import Head, normal_path
-from iceberg_catalog.plan_types import PartState, Segment, SegmentState
+from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.retained import Retained, RetainedFiles
 from rsm_bridge.errors import ObjectNotFoundError
-from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.known_segments import KnownSegment, as_planned
 from rsm_bridge.layout import derived_head
 from rsm_bridge.limits import (
     COPY_RECHECK_SECONDS,
@@ -39,7 +39,6 @@ from rsm_bridge.limits import (
     LATE_COPY_SECONDS,
     LATE_PUT_SECONDS,
     SWAP_RETRY_SECONDS,
-    WITHDRAWN_SECONDS,
 )
 from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Tally
@@ -158,7 +157,7 @@ class Reclaimer:
             if retained.head is not None and any(retained.head.names(normal_path(path)) for path in paths):
                 return
             state = result.states.get(known.key.partition, PartState())
-            needed = verdict(_planned(known, known.segment, found.now_ms), state)
+            needed = verdict(as_planned(known, known.segment, found.now_ms), state)
             left = [self._left(path, retained, left_ms) for path in paths]
             if needed is Verdict.NEEDED or None in left:
                 return
@@ -282,11 +281,3 @@ class Reclaimer:
             self.store.delete_many(found)
             gone = set(found)
             self._left_ms = {path: at for path, at in self._left_ms.items() if stored_key(self.store, path) not in gone}
-
-
-def _planned(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
-    """The segment as the plan sees it: a withdrawal of more than a day ago counts as a deletion (rule R4)."""
-    deletion = known.deletion
-    if deletion is not None and now_ms - deletion.time_ms > WITHDRAWN_SECONDS * 1000:
-        return replace(segment, state=SegmentState.DELETED)
-    return segment
