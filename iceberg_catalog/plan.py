@@ -14,7 +14,7 @@ from an old listing and a new head.
 | R3 rewind | where the recorded lineage is left, published rows go; from the first offset of a transaction open there | its marker was on the dead branch |
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again) | taking one for the other loses rows for ever |
 | R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
-| R6 inputs | new rows come from LIVE, and unless the policy is `Follow` from DELETED segments; all serve for decisions | a marker may lie in a deleted segment |
+| R6 inputs | new rows come from LIVE, and unless the policy is `Follow` from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
 | R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated | Kafka copies in order; one paged listing may miss a segment |
 | R8 decide | the next marker of the same producer id decides (decide.py), until it is tiered what was peeked at copy time (plan_peeked.py); a hole or a producer snapshot ends what no marker will | a marker may never come |
 | R9 frontier | the first row nothing decides yet, or the end of the walk; never below the (rewound) old one; where markers contradict the broker's files (in one segment: the copy saw it; across segments: cross_check.py) the partition stops | row-exact waiting |
@@ -64,7 +64,7 @@ def plan(
         state = replace(state, frontier=max(item.last for item in files) + 1)
     ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
     lineage = fold(ordered, state)
-    alive = living(ordered, lineage)
+    alive = living(ordered, lineage, state)
     rewind, frontier, floor = rewound(Lineage(state.lineage, state.known_end), lineage, alive, state)
     floor = raised(floor, alive)
     read = _read(alive, frontier, floor, policy, state.peeked, relisted=relisted)

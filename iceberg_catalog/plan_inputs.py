@@ -7,16 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from converter.types import BoolArray
-from iceberg_catalog.lineage import Lineage, valid_end
-from iceberg_catalog.plan_types import Batches, Segment
+from iceberg_catalog.lineage import Lineage, of_segment, valid_end
+from iceberg_catalog.plan_types import Batches, PartState, Segment, SegmentState
 
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """A segment and how far it is alive (offset, exclusive); batches are loaded when first needed."""
+    """A segment and how far it is alive (offset, exclusive); batches are loaded when first needed.
+
+    spent: its data file may have left the store, so no row may come from it.
+    """
 
     segment: Segment
     valid_end: int
+    spent: bool = False
     _batches: Batches | None = None
 
     @property
@@ -32,10 +36,23 @@ class Input:
         return mask
 
 
-def living(segments: Iterable[Segment], lineage: Lineage) -> list[Input]:
+def living(segments: Iterable[Segment], lineage: Lineage, recorded: PartState) -> list[Input]:
     """R2: the segments of which anything is alive under the lineage, in the order given."""
-    inputs = [Input(item, valid_end(item.runs, item.base, item.end + 1, lineage)) for item in segments]
-    return [item for item in inputs if item.valid_end > item.segment.base]
+    ends = [(item, valid_end(item.runs, item.base, item.end + 1, lineage)) for item in segments]
+    return [Input(item, end, spent(item, recorded)) for item, end in ends if end > item.base]
+
+
+def spent(segment: Segment, recorded: PartState) -> bool:
+    """R12: whether a deletion has been taken in by the recorded state.
+
+    Its objects may be gone then, or go at any moment, the tombstone last (rsm_bridge/reclaim_rules.py lets no others
+    go). A rewind would have its rows come once more: a plan of the same head must not name them.
+    """
+    lineage = Lineage(recorded.lineage, recorded.known_end)
+    if segment.state is not SegmentState.DELETED or of_segment(segment).rank > lineage.rank:
+        return False
+    end = valid_end(segment.runs, segment.base, segment.end + 1, lineage)
+    return end == segment.base or end <= min(recorded.floor, recorded.frontier)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

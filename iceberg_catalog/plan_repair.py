@@ -56,7 +56,7 @@ def plan_repair(
     """
     ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
     lineage = fold(ordered, state)
-    alive = living(ordered, lineage)
+    alive = living(ordered, lineage, state)
     rewind, frontier, floor = rewound(Lineage(state.lineage, state.known_end), lineage, alive, state)
     if rewind is not None:
         return Repair()

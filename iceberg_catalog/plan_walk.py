@@ -27,9 +27,9 @@ def raised(floor: int, alive: Sequence[Input]) -> int:
 
 
 def sources(alive: Sequence[Input], policy: Policy) -> list[Input]:
-    """R6: what new rows may come from."""
+    """R6: what new rows may come from, and is in the store for certain (R12)."""
     wanted = {SegmentState.LIVE} if isinstance(policy, Follow) else {SegmentState.LIVE, SegmentState.DELETED}
-    return [item for item in alive if item.segment.state in wanted]
+    return [item for item in alive if item.segment.state in wanted and not item.spent]
 
 
 def walked(alive: Sequence[Input], frontier: int, floor: int, policy: Policy, *, relisted: bool) -> Walk | None:

@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from iceberg_catalog.plan_ahead import plan_ahead
+from iceberg_catalog.plan_inputs import spent
 from iceberg_catalog.plan_repair import plan_repair
 from iceberg_catalog.plan_types import Derive, FileRef, Follow, KeepUntil, Plan, Policy, Segment, SegmentState, UseMain
 from rsm_bridge.reclaim_rules import Verdict, verdict
@@ -43,7 +44,8 @@ class Table(Model):
 
     def path(self, item: UseMain | Derive | None) -> str:
         if isinstance(item, UseMain):
-            return self.pointers.get(part(item.segment_id, item.tail), "reclaimed")
+            name = part(item.segment_id, item.tail)
+            return self.pointers.get(name, f"reclaimed {name}")  # by a late plan only: `World.swap` refuses it
         self.serial += 1
         return f"d{self.parent}-{self.serial}"
 
@@ -281,6 +283,7 @@ class World:
             others = {key for other, key in self.pointers.items() if other not in parts}
             if own & named:
                 continue
+            assert segment.state is not SegmentState.DELETED or spent(segment, self.head.state), "a plan may name it"
             done += 1
             self.objects -= own - others
             if crash:
@@ -314,7 +317,8 @@ class World:
         if crash == "file written":
             return
         for name, key in self.pointers.items():
-            if key in (one, two):
+            live = self.kafka.remote[name.partition(".")[0]].segment.state == SegmentState.LIVE
+            if live and key in (one, two):  # a tombstone is never written again (rsm_bridge/merge.py)
                 self.pointers[name] = path
                 self.never_own(name, FileRef(min(rows), max(rows), runs, len(rows), shared=True))
         if crash == "pointers swapped":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.property.plan_world import SNAPSHOTS_KEPT
 from tests.property.test_plan_histories import Histories
 from tests.unit.plan_support import KEEP
 
@@ -36,3 +37,42 @@ def test_a_page_that_missed_the_marker_s_segment_does_not_lose_the_transaction(n
     state.nothing_is_wrong()
     state.settle(chance=0)
     assert 0 in state.world.head.rows
+
+
+def test_a_late_plan_that_names_two_reclaimed_files_is_refused() -> None:
+    """A publisher sleeps on an old head while what it had listed is published, deleted, merged and reclaimed."""
+    state = begun(narrow=False)
+    for _ in range(2):
+        state.flow(kinds=["plain"], pid=1, ends=True, keep_up=1)
+        state.copy(fault="", verbatim=False, peek=False)
+    state.list_one_page(up_to=30)
+    state.publish(fault="")
+    state.kafka.retain(2)
+    state.kafka.clean_up()
+    state.publish(fault="")
+    state.world.merge("s1.data", "s2.data", "")
+    for _ in range(SNAPSHOTS_KEPT):
+        state.world.swap(state.world.touched())
+    state.reclaim(fault="")
+    assert not state.kafka.remote
+    state.finish_slow_publish()
+    state.nothing_is_wrong()
+    state.settle(chance=0)
+
+
+def test_a_rewind_does_not_bring_back_a_file_that_is_being_reclaimed() -> None:
+    """The reclaimer dies between the data file and the tombstone; then a transaction's end is decided once more."""
+    state = begun(narrow=False)
+    state.end_twice(pid=1, commit=False, broker=0, fault="")
+    state.end_twice(pid=1, commit=False, broker=2, fault="crash after listing")
+    state.elect(broker=1)
+    state.kafka.retain(2)
+    state.kafka.delete("s3")
+    state.publish(fault="")
+    assert state.world.head.rows == {3: 1}
+    state.reclaim(fault="crash in between")
+    assert "s3" in state.kafka.remote
+    assert "s3.data" not in state.world.objects
+    state.settle(chance=0)
+    state.nothing_is_wrong()
+    assert state.world.head.rows[3] == 1

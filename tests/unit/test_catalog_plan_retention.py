@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from iceberg_catalog.plan_types import Derive, FileRef, KeepUntil, Segment, UseMain
+from rsm_bridge.reclaim_rules import Verdict, verdict
 from tests.unit.plan_support import FOLLOW, KEEP, WITHDRAWN, Model, commit, gone, plain, seg, txn
 
 
@@ -139,3 +140,18 @@ def test_the_frontier_passes_rows_that_are_too_old() -> None:
         assert result.add == ()
         assert (model.state.frontier, model.state.floor) == (10 * number + 10, 10 * number + 10)
     assert model.publish(*old, seg("live", [plain(30, 39, time_ms=99)])).add == (UseMain("live"),)
+
+
+def test_a_rewind_takes_no_row_from_a_deletion_that_was_taken_in() -> None:
+    """Its data file may be gone by then, and only its tombstone left: the reclaimer may have died in between."""
+    model = Model(KEEP)
+    head, row, marker = seg("head", [plain(0, 2)]), gone(seg("row", [txn(3, 3, 1)])), seg("marker", [commit(4, 1)])
+    marker = replace(marker, checkpoint=((0, 0),))
+    model.publish(head, row, marker)
+    assert model.offsets == [0, 1, 2, 3]
+    assert verdict(row, model.state) is Verdict.FREE
+    batches = [plain(2, 2), txn(3, 3, 1), commit(4, 1, 1), plain(5, 5, 1)]
+    result = model.publish(head, row, marker, seg("newer", batches, checkpoint=((0, 0), (1, 4))))
+    assert result.rewind == 3
+    assert result.add == (Derive((("newer", 3, 5),)),)
+    assert model.offsets == [0, 1, 2, 3, 5]

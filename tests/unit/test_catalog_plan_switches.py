@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iceberg_catalog import decide, lineage, plan, plan_files, plan_peeked, plan_rewind, plan_view, plan_walk
+from iceberg_catalog import (
+    decide,
+    lineage,
+    plan,
+    plan_files,
+    plan_inputs,
+    plan_peeked,
+    plan_rewind,
+    plan_view,
+    plan_walk,
+)
 from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.plan_inputs import Input
 from iceberg_catalog.plan_types import FileRef, PartState, Segment, SegmentState, UseMain
@@ -21,6 +31,7 @@ from tests.unit import test_catalog_cross_check as checks
 from tests.unit import test_catalog_plan_counterexamples as found
 from tests.unit import test_catalog_plan_lineage as lineages
 from tests.unit import test_catalog_plan_peeked as peeks
+from tests.unit import test_catalog_plan_retention as retention
 from tests.unit import test_catalog_plan_rules as rules
 from tests.unit.plan_support import KEEP
 
@@ -51,7 +62,7 @@ def completed_without_holes(newer: Lineage, older: Lineage) -> Lineage:
     return Lineage((*kept, *newer.entries), newer.end)
 
 
-def all_alive(segments: Iterable[Segment], _lineage: Lineage) -> list[Input]:
+def all_alive(segments: Iterable[Segment], *_: object) -> list[Input]:
     return [Input(segment, segment.end + 1) for segment in segments]
 
 
@@ -227,6 +238,11 @@ SWITCHES = [
         "R11 a merged file is nobody's own",
         {(plan_files, "_fits"): partial(fits_though_merged, plan_files._fits)},
         rules.test_a_merged_file_is_never_added_as_a_segments_own,
+    ),
+    Switch(
+        "R12 no row from what may be gone",
+        {(plan_inputs, "spent"): lambda *_: False},
+        retention.test_a_rewind_takes_no_row_from_a_deletion_that_was_taken_in,
     ),
     Switch(
         "R12 the fence",
