@@ -14,8 +14,9 @@ import numpy as np
 import zstandard
 
 from converter.errors import SegmentError
+from converter.kernel import i64, kernel, readonly, u64
 from converter.limits import BLOCK_PART_BYTES_MAX, ZSTD_LEVEL_INDEX
-from converter.types import BATCH_DTYPE, BatchFlag, BatchTable, Int64Array, PageTable
+from converter.types import BATCH_DTYPE, BatchFlag, BatchTable, Int64Array, PageTable, UInt8Array
 
 _BATCH_COLUMNS = tuple(BATCH_DTYPE.names or ())
 
@@ -45,15 +46,28 @@ def unpack(data: bytes | memoryview, raw_size: int, columns: int, rows: int) -> 
     widths = raw[:columns].astype(np.int64)
     if len(widths) != columns or widths.max(initial=0) > 8 or len(raw) != columns + int(widths.sum()) * rows:
         raise SegmentError("corrupt_object", "index columns do not have the size they claim")
-    out: list[Int64Array] = []
+    out = np.zeros((columns, rows), dtype=np.int64)
+    _join_planes(readonly(raw, np.uint8), widths, out)
+    return list(out)
+
+
+@kernel
+def _join_planes(raw: UInt8Array, widths: Int64Array, out: Int64Array) -> None:
+    """Byte planes, zigzagged, to columns of zeros.
+
+    Caller's promise: no width is over 8, and behind the widths `raw` has as many planes of a byte per row as they say.
+    """
+    columns, rows = out.shape
     at = columns
-    for width in widths.tolist():
-        wide = np.zeros((rows, 8), dtype=np.uint8)
-        wide[:, :width] = raw[at : at + width * rows].reshape(width, rows).T
-        zigzag = wide.view("<u8").reshape(rows)
-        out.append((zigzag >> 1).astype(np.int64) ^ -(zigzag & 1).astype(np.int64))
-        at += width * rows
-    return out
+    for column in range(columns):
+        for plane in range(widths[column]):
+            shift = u64(8 * plane)
+            for row in range(rows):
+                out[column, row] |= i64(u64(raw[at + row]) << shift)
+            at += rows
+        for row in range(rows):
+            zigzag = u64(out[column, row])
+            out[column, row] = i64(zigzag >> u64(1)) ^ -i64(zigzag & u64(1))
 
 
 def inflate(data: bytes | memoryview, raw_size: int) -> bytes:

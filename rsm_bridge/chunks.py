@@ -62,4 +62,5 @@ def split(data: memoryview, ends: Sequence[int]) -> list[memoryview]:
     """Copies of data[ends[i]:ends[i + 1]]: a cached chunk must not keep its neighbours in memory."""
     if len(ends) == 2:
         return [data]
-    return [memoryview(bytes(data[start:end])) for start, end in pairwise(ends)]
+    served = np.frombuffer(data, dtype=np.uint8)  # its copies, other than those of a memoryview, let other threads run
+    return [served[start:end].copy().data for start, end in pairwise(ends)]

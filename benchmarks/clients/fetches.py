@@ -1,12 +1,14 @@
 """Consumers straight at a bridge: each reads its own segments, 1 MiB a fetch and then hangs up, as a broker does.
 
 Settings: target, file, topic, consumers, segments (per consumer), seconds, pace_ms (between the starts of a consumer's
-fetches; 0: as fast as it goes). Before the ready line each consumer's
-segments are copied. Figures: fetches, bytes, p50_ms, p99_ms, max_ms, cold_max_ms (first fetch of a segment).
+fetches, which begin at a point of the first such time that is the consumer's own; 0: all at once, as fast as it goes).
+Before the ready line each consumer's segments are copied. Figures: fetches, bytes, p50_ms, p99_ms, max_ms, cold_max_ms
+(first fetch of a segment).
 """
 
 from __future__ import annotations
 
+import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +20,8 @@ from benchmarks.limits import FETCH_BYTES
 from benchmarks.meters import percentile
 from benchmarks.segment_file import as_copy, open_segment
 from converter.types import SegmentMetadata
+
+_SEED = 20
 
 
 @dataclass(slots=True)
@@ -52,7 +56,7 @@ def _prepare(settings: dict[str, object]) -> _Work:
 def _fetch_all(work: _Work) -> dict[str, object]:
     deadline = time.monotonic() + work.seconds
     with ThreadPoolExecutor(len(work.segments)) as threads:
-        reads = list(threads.map(lambda segments: _consume(work, segments, deadline), work.segments))
+        reads = list(threads.map(lambda begin: _consume(work, begin[0], begin[1], deadline), _begins(work)))
     cold = [ms for one in reads for ms in one.cold_ms]
     every = cold + [ms for one in reads for ms in one.warm_ms]
     return {
@@ -65,8 +69,15 @@ def _fetch_all(work: _Work) -> dict[str, object]:
     }
 
 
-def _consume(work: _Work, segments: list[SegmentMetadata], deadline: float) -> _Reads:
+def _begins(work: _Work) -> list[tuple[list[SegmentMetadata], float]]:
+    """Each consumer's segments and after how many seconds it begins: consumers know nothing of each other."""
+    draw = random.Random(_SEED)
+    return [(segments, draw.uniform(0, work.pace_s)) for segments in work.segments]
+
+
+def _consume(work: _Work, segments: list[SegmentMetadata], begins_s: float, deadline: float) -> _Reads:
     reads = _Reads()
+    time.sleep(begins_s)
     while True:
         for metadata in segments:
             position = 0

@@ -1,7 +1,7 @@
 """Fetches while 30 copies run on the same bridge: the slowest of 20 consumers, and the bridge's memory.
 
-Once with consumers that ask for 2 MiB a second each, once as fast as it goes: then 20 fetches are in flight always,
-and the latency is 20 MiB divided by what the cores give.
+Once with consumers that ask for 2 MiB a second each, each from its own moment on. Once as fast as it goes: then all
+begin at once, all cold, 20 fetches are in flight always, and the latency is 20 MiB divided by what the cores give.
 """
 
 from __future__ import annotations
