@@ -37,7 +37,7 @@ class CopyAttempt:
 
     Attributes:
         deadline: no index is put after it; seconds of the monotonic clock.
-        give_way: called before each step; waits while fetches do.
+        give_way: called at the start and before each step; waits while fetches do.
         later: what came with the copy of later segments' transaction indexes.
         verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
     """
@@ -113,6 +113,7 @@ def _write_objects(
             segment, options, schema, cast(BinaryIO, data), cast(BinaryIO, kept), cast(BinaryIO, tail)
         )
         try:
+            attempt.give_way()
             for frame in feed.frames(segment.segment_size_bytes):
                 if options.mode == "table":
                     failpoints.hit("convert", objects.data_key)
