@@ -27,7 +27,7 @@ from converter.add_rows import add_rows
 from converter.columns import row_schema
 from converter.index import decode_directory
 from converter.repoint import decode_index
-from converter.types import BatchFlag, ConvertOptions
+from converter.types import BatchFlag, BatchTable, ConvertOptions
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, recorded_as_of
 from iceberg_catalog.commit_summary import REPAIR
@@ -80,9 +80,10 @@ def convert(store: ObjectStore, segments: Sequence[KnownSegment], options: Conve
                 done.failed.append((known.listed.key, str(error) or type(error).__name__))
             else:
                 if made is not None:
+                    directory, blocks = decode_index(made)
                     done.segments += 1
-                    done.rows += decode_directory(made).summary.rows
-                    done.undecided += _undecided(made)
+                    done.rows += directory.summary.rows
+                    done.undecided += sum(_undecided_rows(block.batches) for block in blocks)
     return done
 
 
@@ -107,12 +108,8 @@ def _convert_one(reader: SegmentReader, known: KnownSegment, options: ConvertOpt
     return index if store.replace(key, index, current.version) else None
 
 
-def _undecided(index: bytes) -> int:
-    summary = decode_directory(index).summary
-    if not summary.undecided and not summary.undecided_overflow:
-        return 0
-    batches = [block.batches for block in decode_index(index)[1]]
-    return sum(int(found["row_count"][(found["flags"] & BatchFlag.UNDECIDED) != 0].sum()) for found in batches)
+def _undecided_rows(batches: BatchTable) -> int:
+    return int(batches["row_count"][(batches["flags"] & BatchFlag.UNDECIDED) != 0].sum())
 
 
 def _pieces(store: ObjectStore, key: str, size: int) -> Iterator[memoryview]:

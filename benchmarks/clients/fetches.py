@@ -12,6 +12,7 @@ import random
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks.bridge_client import BridgeClient
@@ -56,7 +57,7 @@ def _prepare(settings: dict[str, object]) -> _Work:
 def _fetch_all(work: _Work) -> dict[str, object]:
     deadline = time.monotonic() + work.seconds
     with ThreadPoolExecutor(len(work.segments)) as threads:
-        reads = list(threads.map(lambda begin: _consume(work, begin[0], begin[1], deadline), _begins(work)))
+        reads = list(threads.map(partial(_consume, work, deadline), work.segments, _begins(work)))
     cold = [ms for one in reads for ms in one.cold_ms]
     every = cold + [ms for one in reads for ms in one.warm_ms]
     return {
@@ -69,13 +70,13 @@ def _fetch_all(work: _Work) -> dict[str, object]:
     }
 
 
-def _begins(work: _Work) -> list[tuple[list[SegmentMetadata], float]]:
-    """Each consumer's segments and after how many seconds it begins: consumers know nothing of each other."""
+def _begins(work: _Work) -> list[float]:
+    """After how many seconds each consumer begins: they know nothing of each other."""
     draw = random.Random(_SEED)
-    return [(segments, draw.uniform(0, work.pace_s)) for segments in work.segments]
+    return [draw.uniform(0, work.pace_s) for _ in work.segments]
 
 
-def _consume(work: _Work, segments: list[SegmentMetadata], begins_s: float, deadline: float) -> _Reads:
+def _consume(work: _Work, deadline: float, segments: list[SegmentMetadata], begins_s: float) -> _Reads:
     reads = _Reads()
     time.sleep(begins_s)
     while True:
