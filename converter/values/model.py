@@ -1,0 +1,93 @@
+"""What every value decoder offers, and how its columns become the table's.
+
+A decoder belongs to one *writer schema*: the schema one record was written with. It turns many values at once into a
+struct array whose children are the schema's fields by their own names, in the types below. It never fails because of a
+value: a row that does not decode is a null struct with an error.
+
+Types that columns may have, each with its Iceberg twin: bool, int32, int64, float64, decimal128(p <= 38, s), date32,
+timestamp[us] (without zone), timestamp[us, UTC], string, binary, list, map (keys: string, bool, int32, int64), struct.
+Nothing else: no float32 (Trino fails on promoted floats), no time of day and no uuid (Spark reads no table with the one,
+engines disagree on the other). Every field is nullable; a struct has at least one field, and a record without fields is a bool:
+true where it is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import pyarrow as pa
+
+#: Name of the only field of a schema that is no record: a bare string, number, array, map, …
+BARE_VALUE = "value"
+#: Metadata of a field: former names in the writer's schema, as a JSON list of strings (Avro's aliases).
+ALIASES = b"tierberg.aliases"
+#: Metadata of a field: its description, UTF-8.
+DOC = b"tierberg.doc"
+
+ERROR_TEXT_MAX = 200
+
+
+class ValueProblem(StrEnum):
+    """Why a value has no columns. Stable: `_kafka_error` begins with it, then `: ` and a text for people."""
+
+    NOT_WIRE_FORMAT = "not_wire_format"  # shorter than its header, or another magic byte
+    UNKNOWN_SCHEMA = "unknown_schema"  # the registry has no schema of this id
+    UNUSABLE_SCHEMA = "unusable_schema"  # it has one, which is of another kind or cannot be understood
+    UNDECODABLE = "undecodable"  # the bytes do not follow the schema; trailing bytes, too
+    TYPE_MISMATCH = "type_mismatch"  # JSON: a value of another type than the schema's
+    OUT_OF_RANGE = "out_of_range"  # follows the schema, but its column's type cannot hold it exactly
+    INCOMPATIBLE_SCHEMA = "incompatible_schema"  # the table's columns cannot take this schema, and the rule says so
+    INVALID_UTF8 = "invalid_utf8"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What became of n values.
+
+    Attributes:
+        columns: a pa.StructArray of length n and the decoder's type; null where the value did not decode.
+        errors: a pa.StringArray of length n: null where it did, else `<ValueProblem>: <text>`, at most ERROR_TEXT_MAX
+            characters, the same text for the same kind of damage where that is possible.
+    """
+
+    columns: pa.StructArray
+    errors: pa.StringArray
+
+
+class Decoder(Protocol):
+    """Decodes values of one writer schema. Immutable after it was made; may be used by several threads."""
+
+    @property
+    def type(self) -> pa.StructType:
+        """The columns: source names, types of the module's list, ALIASES and DOC as field metadata."""
+        ...
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        """Decodes values, none of them null, without wire-format header. Never raises for what they contain."""
+        ...
+
+
+class SchemaTextError(Exception):
+    """A schema's text cannot be used. The message names the place in it and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How one field of the table is filled from a writer's struct.
+
+    Attributes:
+        source: number of the field within the writer's struct; None: null in every row. Ignored for what stands for a
+            list's element or a map's value.
+        children: one per field of the table's struct, in its order; one for a list's element, one for a map's value;
+            none for anything else.
+    """
+
+    source: int | None
+    children: tuple[Bound, ...] = ()
+
+
+def error_text(code: ValueProblem, text: str) -> str:
+    """`code: text`, cut to ERROR_TEXT_MAX characters."""
+    return f"{code.value}: {text}"[:ERROR_TEXT_MAX]
