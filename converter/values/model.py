@@ -6,9 +6,9 @@ value: a row that does not decode is a null struct with an error.
 
 Types that columns may have, each with its Iceberg twin: bool, int32, int64, float64, decimal128(p <= 38, s), date32,
 timestamp[us] (without zone), timestamp[us, UTC], string, binary, list, map (keys: string, bool, int32, int64), struct.
-Nothing else: no float32 (Trino fails on promoted floats), no time of day and no uuid (Spark reads no table with the one,
-engines disagree on the other). Every field is nullable; a struct has at least one field, and a record without fields is a bool:
-true where it is there.
+Nothing else: no float32 (Trino fails on promoted floats), no time of day and no uuid (Spark reads no table with the
+one, engines disagree on the other). Every field is nullable; a struct has at least one field, and a record without
+fields is a bool: true where it is there.
 """
 
 from __future__ import annotations
