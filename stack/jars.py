@@ -10,6 +10,7 @@ from stack.command import appearing, run_to_end
 from stack.errors import StackError
 from stack.limits import FETCH_JARS_S
 from stack.paths import BUILD, SHIM_DIST
+from stack.registry_files import unpack as unpack_registry
 from stack.trino_files import unpack
 
 #: The broker used where none is named; KAFKA_VERSION overrides it in the demo and the tests.
@@ -17,6 +18,7 @@ KAFKA_VERSION = "4.3.1"
 #: The newest version whose LocalTieredStorage is published.
 LOCAL_TIER_VERSION = "4.3.1"
 TRINO_VERSION = "476"
+APICURIO_VERSION = "3.3.3"
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
@@ -55,6 +57,11 @@ def nessie_jar() -> Path:
 def trino_server() -> Path:
     """The folder with Trino's `lib` and `plugin/iceberg`. Raises StackError when it cannot be fetched."""
     return _fetch("trino-pom.xml", f"trino-{TRINO_VERSION}", "", unpack)
+
+
+def registry_server() -> Path:
+    """The folder with the schema registry's `quarkus-run.jar`. Raises StackError when it cannot be fetched."""
+    return _fetch("apicurio-pom.xml", f"apicurio-{APICURIO_VERSION}", "", unpack_registry)
 
 
 def shim_jar() -> Path:

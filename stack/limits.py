@@ -18,6 +18,8 @@ GATEWAY_START_S: Final = 30.0
 REST_CATALOG_START_S: Final = 60.0
 #: Nessie from start to its first answer: 7 s on an idle machine.
 NESSIE_START_S: Final = 120.0
+#: The schema registry from start to its first answer: 4 to 11 s.
+REGISTRY_START_S: Final = 120.0
 #: Trino from start to its first answer: 10 to 16 s on an idle machine.
 TRINO_START_S: Final = 180.0
 #: Making a PostgreSQL database, and from start to its first answer.

@@ -17,6 +17,7 @@ from stack.bridge import Bridge
 from stack.jars import KAFKA_VERSION
 from stack.kafka import BrokerOptions, KafkaBroker
 from stack.lake import Lake
+from stack.registry import RegistryServer
 from stack.rest_catalog import RestCatalogServer
 from stack.tiering import tierberg
 from stack.versitygw import can_be_had
@@ -67,6 +68,17 @@ def own_pair(tmp_path: Path) -> Iterator[Pair]:
     yield started
     started.broker.stop()
     started.bridge.stop()
+
+
+@pytest.fixture(scope="session")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]:
+    """A schema registry for the whole session; every test has subjects of its own."""
+    server = RegistryServer(tmp_path_factory.mktemp("registry"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture
