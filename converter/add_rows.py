@@ -29,7 +29,13 @@ _NO_DELTAS = np.empty(0, dtype=np.int64)
 
 
 def add_rows(
-    index: Buffer, kept: Iterable[Buffer], options: ConvertOptions, schema: pa.Schema, data: BinaryIO, data_key: str
+    index: Buffer,
+    kept: Iterable[Buffer],
+    options: ConvertOptions,
+    schema: pa.Schema,
+    data: BinaryIO,
+    data_key: str,
+    pending: str | None = None,
 ) -> bytes:
     """Convert a verbatim segment.
 
@@ -40,6 +46,7 @@ def add_rows(
         schema: columns.row_schema for the rule, with the field ids to write.
         data: where the Parquet file goes; nothing is written to it when no batch has rows.
         data_key: what the index shall call that file.
+        pending: why these rows lack value columns of the table, if they do.
 
     Returns:
         The new index.
@@ -55,7 +62,7 @@ def add_rows(
     files = {kind: section_bytes(part, view[part.offset :][: part.size]) for kind, part in directory.files.items()}
     transactions = Transactions.parse(files.get(IndexType.TRANSACTION), files.get(IndexType.PRODUCER_SNAPSHOT))
     parser = SegmentParser(directory.metadata, options, transactions)
-    file = RowFile(schema, data)
+    file = RowFile(schema, data, options.value_format)
     found: list[BatchTable] = []
     try:
         for step in _steps(parser, kept):
@@ -75,7 +82,12 @@ def add_rows(
         directory,
         options=options,
         data=None if pages is None else StoredObject(data_key, file.size, file.crc32c),
-        summary=summary.build(directory.summary.open_transactions, parser.transaction_conflicts > 0, verbatim=False),
+        summary=summary.build(
+            directory.summary.open_transactions,
+            parser.transaction_conflicts > 0,
+            verbatim=False,
+            pending=None if pages is None else pending,
+        ),
         blocks=table,
     )
     return encode_index(new, files, None if pages is None else file.footer, parts)[0]

@@ -54,6 +54,18 @@ def leaf_columns(value_format: ValueFormat) -> tuple[str, ...]:
     return tuple(leaf for leaf in LEAF_COLUMNS if leaf not in (VALUE, ERROR))
 
 
+def leaf_paths(field: pa.Field, prefix: str = "") -> list[str]:
+    """Parquet paths of the leaf columns that a field has, in file order (`a`, `s.f`, `l.list.element`, …)."""
+    path, kind = prefix + field.name, field.type
+    if pa.types.is_struct(kind):
+        return [leaf for child in kind.fields for leaf in leaf_paths(child, f"{path}.")]
+    if pa.types.is_map(kind):
+        return [f"{path}.key_value.key", *leaf_paths(kind.item_field.with_name("value"), f"{path}.key_value.")]
+    if pa.types.is_list(kind):
+        return leaf_paths(kind.value_field.with_name("element"), f"{path}.list.")
+    return [path]
+
+
 def row_schema(value_format: ValueFormat, field_ids: Mapping[str, int] | None = None) -> pa.Schema:
     """The Arrow schema of rows.
 

@@ -89,6 +89,7 @@ def _summary_to_json(summary: Summary) -> dict[str, Any]:
         "quarantined": _counts_to_json(summary.quarantined),
         "kept": _counts_to_json(summary.kept),
         "verbatim": summary.verbatim,
+        "pending": summary.pending,
     }
 
 
@@ -106,6 +107,7 @@ def _summary_from_json(text: Json) -> Summary:
         quarantined=_counts_from_json(text["quarantined"]),
         kept=_counts_from_json(text["kept"]),
         verbatim=bool(text["verbatim"]),
+        pending=None if text["pending"] is None else str(text["pending"]),
     )
 
 

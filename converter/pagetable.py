@@ -15,9 +15,9 @@ from converter.columns import HEADER_KEY_LEAF, HEADER_VALUE_LEAF, KEY, LEAF_COLU
 from converter.errors import SegmentError
 from converter.pages_header import read_page_locations
 from converter.thrift import ThriftStruct, read_struct
-from converter.types import Int64Array, PageTable
+from converter.types import Int64Array, PageTable, ValueFormat
 
-#: What a fetch reads.
+#: What a fetch reads; VALUE, the first one, under the string rule only.
 READ_LEAVES = (VALUE, OFFSET, TIMESTAMP, KEY, HEADER_KEY_LEAF, HEADER_VALUE_LEAF, RAW_VALUE)
 
 _PARQUET_MAGIC = b"PAR1"
@@ -52,24 +52,26 @@ def footer_metadata(footer: bytes) -> pq.FileMetaData:
         raise SegmentError("corrupt_object", f"Parquet footer does not parse: {error}") from error
 
 
-def page_table(tail: bytes, tail_start: int) -> PageTable:
+def page_table(tail: bytes, tail_start: int, value_format: ValueFormat) -> PageTable:
     """The page table of a data file.
 
     Args:
         tail: the last bytes of the file, from before the first offset index on.
         tail_start: where in the file they begin.
+        value_format: under `raw` a column `value` is not Kafka's.
 
     Raises:
         SegmentError: `corrupt_object` when footer or offset indexes do not parse or contradict each other.
     """
     footer, _ = read_struct(footer_of(tail))
     columns: dict[int, list[tuple[Int64Array, int, int]]] = {}
+    wanted = READ_LEAVES if value_format == "string" else READ_LEAVES[1:]
     row_start = 0
     try:
         for group in footer[_ROW_GROUPS]:
             for chunk in group[_COLUMNS]:
                 leaf = b".".join(chunk[_META_DATA][_PATH]).decode()
-                if leaf in READ_LEAVES:
+                if leaf in wanted:
                     pages = _locations(chunk, tail, tail_start)
                     columns.setdefault(LEAF_COLUMNS.index(leaf), []).append((pages, row_start, group[_NUM_ROWS]))
             row_start += group[_NUM_ROWS]

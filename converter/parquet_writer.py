@@ -14,23 +14,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from converter.columns import ERROR, OFFSET, PARTITION, TIMESTAMP, TIMESTAMP_TYPE, VALUE_SIZE
+from converter.columns import (
+    ERROR,
+    HEADERS,
+    OFFSET,
+    PARTITION,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    VALUE_SIZE,
+    leaf_columns,
+    leaf_paths,
+)
 from converter.limits import PAGE_BYTES, ROW_GROUP_BYTES, ROW_GROUP_ROWS, ZSTD_LEVEL_DATA
 from converter.pagetable import footer_of, page_table
 from converter.parquet_sink import CountingSink
-from converter.types import Int64Array, PageTable
+from converter.types import Int64Array, PageTable, ValueFormat
 
 
 class RowFile:
     """Writes record batches; at most one row group of rows is buffered.
 
     Args:
-        schema: of columns.row_schema; its `PARQUET:field_id` metadata is kept.
+        schema: of columns.row_schema, perhaps with typed value columns; its `PARQUET:field_id` metadata is kept.
         target: where the file goes. Nothing is written before the first row.
+        value_format: whether the column `value` holds the bytes that Kafka is served.
     """
 
-    def __init__(self, schema: pa.Schema, target: BinaryIO) -> None:
+    def __init__(self, schema: pa.Schema, target: BinaryIO, value_format: ValueFormat) -> None:
         self._schema = schema
+        self._format = value_format
         self._sink = CountingSink(target)
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.RecordBatch] = []
@@ -66,7 +78,7 @@ class RowFile:
         self._writer.close()
         tail = bytes(self._sink.tail)
         self.footer = footer_of(tail)
-        return page_table(tail, self._sink.tail_start)
+        return page_table(tail, self._sink.tail_start, self._format)
 
     def abort(self) -> None:
         """Write nothing more. What is already written is no complete Parquet file."""
@@ -79,12 +91,12 @@ class RowFile:
         if not self._pending_rows:
             return
         if self._writer is None:
-            self._writer = _open(self._schema, self._sink)
+            self._writer = _open(self._schema, self._sink, self._format)
         columns = [
             pa.chunked_array(
-                [part for batch in self._pending for part in page_chunks(batch.column(i))], type=self._schema.types[i]
+                [part for batch in self._pending for part in _chunks(field.name, batch.column(i))], type=field.type
             )
-            for i in range(len(self._schema))
+            for i, field in enumerate(self._schema)
         ]
         self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema), row_group_size=self._pending_rows)
         self.rows += self._pending_rows
@@ -92,7 +104,9 @@ class RowFile:
         self._pending_bytes = self._pending_rows = 0
 
 
-def _open(schema: pa.Schema, sink: CountingSink) -> pq.ParquetWriter:
+def _open(schema: pa.Schema, sink: CountingSink, value_format: ValueFormat) -> pq.ParquetWriter:
+    own = {leaf.partition(".")[0] for leaf in leaf_columns(value_format)} | {ERROR}
+    values = [leaf for field in schema if field.name not in own for leaf in leaf_paths(field)]
     return pq.ParquetWriter(
         sink,
         schema,
@@ -100,13 +114,18 @@ def _open(schema: pa.Schema, sink: CountingSink) -> pq.ParquetWriter:
         data_page_version="1.0",
         compression="zstd",
         compression_level=ZSTD_LEVEL_DATA,
-        use_dictionary=[PARTITION, TIMESTAMP_TYPE, ERROR],
+        use_dictionary=[PARTITION, TIMESTAMP_TYPE, ERROR, *values],
         column_encoding=dict.fromkeys((OFFSET, TIMESTAMP, VALUE_SIZE), "DELTA_BINARY_PACKED"),
-        write_statistics=[PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, VALUE_SIZE, ERROR],
+        write_statistics=[PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, VALUE_SIZE, ERROR, *values],
         data_page_size=PAGE_BYTES,
         write_page_index=True,
         store_schema=False,
     )
+
+
+def _chunks(name: str, column: pa.Array) -> list[pa.Array]:
+    """Nothing that a fetch reads lies in other nested columns than the headers."""
+    return [column] if pa.types.is_nested(column.type) and name != HEADERS else page_chunks(column)
 
 
 def page_chunks(column: pa.Array) -> list[pa.Array]:

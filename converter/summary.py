@@ -38,7 +38,13 @@ class SummaryBuilder:
         self._add_epochs(batches)
         self._add_undecided(batches[(flags & BatchFlag.UNDECIDED) != 0])
 
-    def build(self, open_transactions: tuple[OpenTransaction, ...] | None, conflict: bool, verbatim: bool) -> Summary:
+    def build(
+        self,
+        open_transactions: tuple[OpenTransaction, ...] | None,
+        conflict: bool,
+        verbatim: bool,
+        pending: str | None = None,
+    ) -> Summary:
         """The summary of all batches so far, with what only the caller knows."""
         undecided = tuple(
             UndecidedTransaction(producer, first, last) for producer, (first, last) in self._undecided.items()
@@ -56,6 +62,7 @@ class SummaryBuilder:
             quarantined=self._quarantined.counts(),
             kept=self._kept.counts(),
             verbatim=verbatim,
+            pending=pending,
         )
 
     def _add_epochs(self, batches: BatchTable) -> None:

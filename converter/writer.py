@@ -72,8 +72,8 @@ class SegmentWriter:
     ) -> None:
         self._metadata = metadata
         self._options = options
-        self._file = RowFile(schema, data)
-        self._tail = None if tail is None else RowFile(schema, tail)
+        self._file = RowFile(schema, data, options.value_format)
+        self._tail = None if tail is None else RowFile(schema, tail, options.value_format)
         self._target = self._file
         self._data_pages: PageTable | None = None
         self._rows = 0
@@ -117,6 +117,7 @@ class SegmentWriter:
         objects: StoredObjects,
         *,
         transaction_conflicts: int = 0,
+        pending: str | None = None,
     ) -> WrittenSegment:
         """Complete the data file and build the index.
 
@@ -126,20 +127,20 @@ class SegmentWriter:
             transactions: what was made of the transaction index and producer snapshot.
             objects: the keys data and kept bytes are stored under.
             transaction_conflicts: SegmentParser.transaction_conflicts, once its last step was taken.
+            pending: why the rows lack value columns that the table has or is to have.
         """
         tail = None if self._target is self._file else self._target
         pages = self._file.close() if tail is None else self._data_pages
         if tail is not None and pages is not None and (tail_pages := tail.close()) is not None:
             pages = appended(pages, tail_pages, rows=self._file.rows, size=self._file.size)
         table, blocks = self._blocks.finish(pages)
-        verbatim = self._options.mode == "verbatim"
         directory = Directory(
             metadata=self._metadata,
             options=self._options,
             attempt_id=objects.attempt_id,
             data=None if pages is None else StoredObject(objects.data_key, self._file.size, self._file.crc32c),
             kept=StoredObject(objects.kept_key, self._kept_size, self._kept_crc32c) if self._kept_size else None,
-            summary=self._summarize(transactions, transaction_conflicts, verbatim),
+            summary=self._summarize(transactions, transaction_conflicts, pending),
             files={},
             footer=None,
             footer_raw_size=0,
@@ -189,14 +190,16 @@ class SegmentWriter:
             self._target.add(rows.slice(before))
         self._rows += rows.num_rows
 
-    def _summarize(self, transactions: Transactions, conflicts: int, verbatim: bool) -> Summary:
+    def _summarize(self, transactions: Transactions, conflicts: int, pending: str | None) -> Summary:
         opened = tuple(
             OpenTransaction(producer, first, _ENDS[peeked])
             for (producer, first), peeked in zip(
                 transactions.opened.tolist(), transactions.ends().tolist(), strict=True
             )
         )
-        return self._summary.build(opened if transactions.known else None, conflicts > 0, verbatim)
+        verbatim = self._options.mode == "verbatim"
+        waits = pending if self._rows else None
+        return self._summary.build(opened if transactions.known else None, conflicts > 0, verbatim, waits)
 
 
 def _rows_before_undecided(batches: BatchTable) -> int:

@@ -7,19 +7,23 @@ minimum and maximum in some row group with values (Parquet leaves out values ove
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import cast
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector, compute_statistics_plan
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.schema import index_by_name
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
-from pyiceberg.types import BinaryType, StringType
+from pyiceberg.types import BinaryType, DecimalType, StringType
 from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncate_upper_bound_text_string
 
+from converter.types import ValueFormat
 from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.schema import VALUE_FORMAT, expected_field_ids
 
 
 def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData, partition: int) -> DataFile:
@@ -33,7 +37,7 @@ def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData,
         partition: Kafka partition of every row.
 
     Raises:
-        CatalogError: `schema_mismatch` if the file has a column the table has not, or lacks one.
+        CatalogError: `schema_mismatch` if the file has a column the table has not, or lacks one of Kafka's.
     """
     shape = _shape(table)
     leaves = _leaf_ids(table, shape, footer)
@@ -70,12 +74,16 @@ def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData,
     return entry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Shape:
-    """What to keep of each leaf column, by field id, and those ids by the column's name."""
+    """What to keep of each leaf column, by field id, and the ids of those that every file has.
+
+    checked: the Parquet schema of the latest file and its ids; most files of a table have the same.
+    """
 
     plan: dict[int, StatisticsCollector]
-    leaves: dict[str, int]
+    everywhere: frozenset[int]
+    checked: tuple[pq.ParquetSchema, list[int]] | None = None
 
 
 _SHAPES: dict[tuple[object, ...], _Shape] = {}
@@ -89,25 +97,41 @@ def _shape(table: Table) -> _Shape:
     if shape is None:
         if len(_SHAPES) >= _SHAPES_MAX:
             _SHAPES.clear()
-        schema = table.schema()
-        leaves = {name: item for name, item in index_by_name(schema).items() if schema.find_type(item).is_primitive}
-        shape = _SHAPES[key] = _Shape(compute_statistics_plan(schema, table.properties), leaves)
+        plan = compute_statistics_plan(table.schema(), table.properties)
+        created = expected_field_ids(cast(ValueFormat, table.properties.get(VALUE_FORMAT, "raw")))
+        shape = _SHAPES[key] = _Shape(plan, frozenset(created.values()) & plan.keys())
     return shape
 
 
 def _leaf_ids(table: Table, shape: _Shape, footer: pq.FileMetaData) -> list[int]:
-    """Field id of each leaf column of the file, in file order, matched by path and checked against the table."""
-    ids = []
-    for number in range(footer.num_columns):
-        path = footer.schema.column(number).path
-        name = path.replace(".list.", ".")
-        if name not in shape.leaves:
-            raise CatalogError("schema_mismatch", f"data file has column {path}, table {table.name()} has not")
-        ids.append(shape.leaves[name])
-    if missing := set(shape.leaves.values()) - set(ids):
+    """Field id of each leaf column of the file, in file order, checked against the table.
+
+    By id, not by name: value columns may have been renamed since the file was written, and more may have come.
+    """
+    if shape.checked is not None and shape.checked[0].equals(footer.schema):
+        return shape.checked[1]
+    ids = list(_ids(footer.schema.to_arrow_schema()))
+    if strange := [footer.schema.column(number).path for number, item in enumerate(ids) if item not in shape.plan]:
+        raise CatalogError("schema_mismatch", f"data file has columns {strange}, table {table.name()} has not")
+    if missing := shape.everywhere - set(ids):
         names = [table.schema().find_column_name(item) for item in sorted(missing)]
         raise CatalogError("schema_mismatch", f"data file lacks columns {names} of table {table.name()}")
+    shape.checked = footer.schema, ids
     return ids
+
+
+def _ids(fields: Iterable[pa.Field]) -> Iterator[int]:
+    """Field ids of the leaves below these fields, in file order."""
+    for field in fields:
+        kind = field.type
+        if pa.types.is_map(kind):
+            yield from _ids((kind.key_field, kind.item_field))
+        elif pa.types.is_list(kind):
+            yield from _ids((kind.value_field,))
+        elif pa.types.is_struct(kind):
+            yield from _ids(kind.fields)
+        else:
+            yield int((field.metadata or {}).get(b"PARQUET:field_id", -1))
 
 
 @dataclass(slots=True)
@@ -155,6 +179,8 @@ class _Column:
         ):
             return None, None
         kind = self.collector.iceberg_type
+        if isinstance(kind, DecimalType):
+            return None, None  # the footer's bytes do not sort as their numbers do
         if not isinstance(self.low, bytes) or not isinstance(self.high, bytes):
             return to_bytes(kind, self.low), to_bytes(kind, self.high)
         length = mode.length if mode.type == MetricModeTypes.TRUNCATE else None

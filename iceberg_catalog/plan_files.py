@@ -125,7 +125,7 @@ def _pieces(stretch: Stretch, wanted: BoolArray, kept: Sequence[tuple[int, int]]
 def _fits(file: FileRef, stretch: Stretch, wanted: BoolArray, kept: Sequence[tuple[int, int]]) -> bool:
     """Whether a segment's own file holds only wanted rows and meets no kept file."""
     whole = bool(wanted[_held(file, stretch.source.segment, stretch.source.batches)].all())
-    fits = whole and not file.shared and stretch.start <= file.first and file.last < stretch.end
+    fits = whole and not (file.shared or file.pending) and stretch.start <= file.first and file.last < stretch.end
     return fits and not any(first <= file.last and last >= file.first for first, last in kept)
 
 

@@ -85,7 +85,8 @@ class Batches:
 class FileRef:
     """A segment's data file or its tail: first and last offset of its rows, and how many there are (> 0).
 
-    shared: it was merged with others' and holds their rows too, so it is never added as this segment's own.
+    shared: it was merged with others' and holds their rows too, so it is never added as this segment's own. pending: it
+    lacks columns that its rows are to have in the table, so neither is it added: a derived file is.
     """
 
     first: int
@@ -93,6 +94,7 @@ class FileRef:
     runs: Runs
     rows: int
     shared: bool = False
+    pending: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

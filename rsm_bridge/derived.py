@@ -147,7 +147,7 @@ def copy_rows(
     schema = row_schema(value_format, expected_field_ids(value_format))
     total = 0
     with store.open_upload(key) as upload:
-        file = RowFile(schema, cast(BinaryIO, upload))
+        file = RowFile(schema, cast(BinaryIO, upload), value_format)
         try:
             for cut in cuts:
                 source = pq.ParquetFile(ObjectFile(store, cut.data_key))

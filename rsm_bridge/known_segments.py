@@ -96,6 +96,11 @@ class KnownSegment:
         return 0 if self.segment is None else sum(file.rows for file in self.segment.files)
 
     @property
+    def pending(self) -> bool:
+        """Whether its rows lack value columns and come into the table by a derived file that has them."""
+        return self.segment is not None and self.segment.main is not None and self.segment.main.pending
+
+    @property
     def shares(self) -> bool:
         """Whether its data file was merged: other segments' indexes name it too."""
         return self.segment is not None and self.segment.main is not None and self.segment.main.shared
@@ -259,7 +264,7 @@ def _file(directory: Directory, read: ReadRange, *, tail: bool) -> FileRef:
         metadata = directory.metadata
         return FileRef(metadata.start_offset, metadata.end_offset, runs, directory.summary.rows, shared=True)
     footer = _footer(directory, read, tail=tail)
-    return FileRef(*_row_offsets(footer), runs, footer.num_rows)
+    return FileRef(*_row_offsets(footer), runs, footer.num_rows, pending=directory.summary.pending is not None)
 
 
 def _footer(directory: Directory, read: ReadRange, *, tail: bool) -> pq.FileMetaData:

@@ -26,7 +26,7 @@ def merged(parts: Sequence[Stored], value_format: ValueFormat = "raw") -> tuple[
     """One file with the rows of all parts: its bytes, what an index says of it, its page table."""
     target = io.BytesIO()
     tables = [pq.read_table(io.BytesIO(part.data)) for part in parts if part.data]
-    file = RowFile(tables[0].schema, target)
+    file = RowFile(tables[0].schema, target, value_format)
     for table in tables:
         for batch in table.combine_chunks().to_batches():
             file.add(batch)

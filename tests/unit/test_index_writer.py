@@ -189,7 +189,7 @@ def test_levels_the_page_reader_assumes(value_format: str) -> None:
 def test_pages_are_about_a_quarter_megabyte(size: int, count: int) -> None:
     stored = write([[Batch(0, [Record(i, value=b"x" * size) for i in range(count)], count - 1)]])
     block = stored.block(0)
-    table = page_table(stored.data, 0)
+    table = page_table(stored.data, 0, "raw")
     assert np.array_equal(table.offset, block.pages.offset)
     values = table.column == 8
     largest = max(int(rows) * (size + 4) for rows in table.row_count[values])
