@@ -81,6 +81,17 @@ PUBLISH_WORKERS = 4  # tables published at once
 PUBLISH_RETRY_WORKERS = 2  # tables tried again at once after a failure
 INDEX_BYTES_MAX = 1024 * MIB
 
+# The schema registry.
+REGISTRY_WORKERS = 4  # look-ups at once
+REGISTRY_SCHEMAS_MAX = 10_000  # cached; ids never change
+REGISTRY_CACHE_BYTES_MAX = 64 * MIB  # of their texts
+REGISTRY_MISSES_MAX = 10_000  # ids and subjects that are known as unknown
+REGISTRY_MISS_SECONDS = 30.0  # so long
+REGISTRY_AGAIN_SECONDS = 2.0  # after a failure nothing is asked for so long
+SCHEMA_BYTES_MAX = 4 * MIB  # of a schema with all it refers to
+SCHEMA_REFERENCES_MAX = 256
+SCHEMA_REFERENCE_DEPTH_MAX = 32
+
 # `tierberg bucket init`.
 BUCKET_CONNECT_SECONDS = 5.0
 BUCKET_REQUEST_SECONDS = 30.0  # without a byte of an answer

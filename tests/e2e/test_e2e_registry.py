@@ -1,14 +1,18 @@
-"""The schema registry of the stack: every kind of schema goes in and comes out over Confluent's API."""
+"""The schema registry of the stack, over Confluent's API: every kind of schema goes in and comes out; what we read."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import psutil
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
 
+from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaUnknownError
+from rsm_bridge.registry_settings import SchemaRegistrySettings
+from rsm_bridge.schema_registry import SchemaRegistry
 from stack.ports import LOOPBACK
 from stack.registry import RegistryServer
 
@@ -67,3 +71,64 @@ def test_it_listens_on_loopback_only(registry: RegistryServer) -> None:
     sockets = psutil.Process(registry.process.pid).net_connections("tcp")
     hosts = {each.laddr.ip.removeprefix("::ffff:") for each in sockets if each.status == psutil.CONN_LISTEN}
     assert hosts == {LOOPBACK}
+
+
+@pytest.fixture
+def ours(registry: RegistryServer) -> Iterator[SchemaRegistry]:
+    settings = {"url": registry.url, "request_timeout": "10s"}
+    opened = SchemaRegistry(SchemaRegistrySettings.model_validate(settings))
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [("avro", json.dumps(AVRO)), ("json", json.dumps(JSON)), ("protobuf", MONEY)]
+)
+def test_the_bridge_reads_every_kind(client: SchemaRegistryClient, ours: SchemaRegistry, kind: str, text: str) -> None:
+    number = client.register_schema(f"bridge-{kind}-value", Schema(text, kind.upper()))
+    found = ours.by_id(number)
+    assert (found.id, found.kind, dict(found.references)) == (number, kind, {})
+    assert found.text.split() == text.split() or json.loads(found.text) == json.loads(text)
+    assert ours.latest(f"bridge-{kind}-value") == found
+
+
+def test_the_bridge_reads_imports_of_imports(client: SchemaRegistryClient, ours: SchemaRegistry) -> None:
+    basket = 'syntax = "proto3";\npackage shop;\nimport "shop/order.proto";\nmessage Basket {\n  Order one = 1;\n}\n'
+    client.register_schema("bridge-money", Schema(MONEY, "PROTOBUF"))
+    money = SchemaReference("shop/money.proto", "bridge-money", 1)
+    client.register_schema("bridge-order", Schema(ORDER, "PROTOBUF", [money]))
+    order = SchemaReference("shop/order.proto", "bridge-order", 1)
+    number = client.register_schema("bridge-basket-value", Schema(basket, "PROTOBUF", [order]))
+    found = ours.by_id(number)
+    assert (found.kind, found.text) == ("protobuf", basket)
+    assert list(found.references.items()) == [("shop/money.proto", MONEY), ("shop/order.proto", ORDER)]
+
+
+def test_a_deleted_subject_is_unknown_and_its_ids_stay(client: SchemaRegistryClient, ours: SchemaRegistry) -> None:
+    number = client.register_schema("bridge-deleted", Schema('{"type":"enum","name":"Gone","symbols":["A"]}', "AVRO"))
+    client.delete_subject("bridge-deleted")
+    with pytest.raises(SchemaUnknownError, match="subject bridge-deleted"):
+        ours.latest("bridge-deleted")
+    assert ours.by_id(number).kind == "avro"
+    with pytest.raises(SchemaUnknownError, match="schema id 987654"):
+        ours.by_id(987_654)
+
+
+def test_a_frozen_registry_is_left_alone_and_asked_again(
+    registry: RegistryServer, client: SchemaRegistryClient
+) -> None:
+    number = client.register_schema("bridge-frozen", Schema('{"type":"fixed","name":"Ice","size":7}', "AVRO"))
+    ours = SchemaRegistry(SchemaRegistrySettings(url=registry.url))
+    registry.process.freeze()
+    try:
+        began = time.monotonic()
+        with pytest.raises(RegistryUnavailableError):
+            ours.by_id(number)
+        assert time.monotonic() - began < 4
+    finally:
+        registry.process.resume()
+    try:
+        time.sleep(2.5)
+        assert ours.by_id(number).kind == "avro"
+    finally:
+        ours.close()
