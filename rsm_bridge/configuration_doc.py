@@ -6,6 +6,7 @@ A test compares the committed file with a fresh run.
 from __future__ import annotations
 
 import sys
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -44,6 +45,11 @@ catalog:
 topics:
   - pattern: "logs-.*"
     value_format: string
+  - pattern: "orders-.*"
+    value_format: avro
+    value_schema: {from: subject, subject: "{topic}-value"}
+schema_registry:
+  url: https://registry.example.com:8081
 ```
 """
 
@@ -54,7 +60,7 @@ def _sections(model: type[BaseModel], prefix: str) -> list[tuple[str, type[BaseM
         inner = _model_of(field.annotation)
         if inner is not None:
             mark = "[]" if get_origin(field.annotation) is tuple else ""
-            found.extend(_sections(inner, f"{prefix}{name}{mark}."))
+            found.extend(_sections(inner, f"{prefix}{field.alias or name}{mark}."))
     return found
 
 
@@ -75,7 +81,7 @@ def _type_text(field: FieldInfo) -> str:
         return "`follow-kafka`, `keep` or duration"
     if options and all(isinstance(item, str) for item in options):
         return " or ".join(f"`{item}`" for item in options)
-    names = {Path: "path", str: "text", int: "number", bool: "true or false", SecretStr: "text"}
+    names = {Path: "path", str: "text", int: "number", float: "number", bool: "true or false", SecretStr: "text"}
     for kind, text in names.items():
         if annotation is kind or (kind in options and get_origin(annotation) not in (dict, tuple)):
             return text
@@ -113,12 +119,18 @@ def _duration_text(seconds: float) -> str:
 def render() -> str:
     """The whole page."""
     parts = [_HEAD]
+    described: dict[type[BaseModel], str] = {}
     for prefix, model in _sections(Settings, ""):
         title = f"`{prefix.rstrip('.')}`" if prefix else "Top level"
-        parts.append(f"\n## {title}\n\n{(model.__doc__ or '').strip()}\n\n")
+        if model in described:
+            parts.append(f"\n## {title}\n\nThe keys of {described[model]}.\n")
+            continue
+        described[model] = title
+        parts.append(f"\n## {title}\n\n{cleandoc(model.__doc__ or '')}\n\n")
         parts.append("| key | type | default | what it does |\n|---|---|---|---|\n")
         for name, field in model.model_fields.items():
-            parts.append(f"| `{prefix}{name}` | {_type_text(field)} | {_default_text(field)} | {field.description} |\n")
+            key = f"{prefix}{field.alias or name}"
+            parts.append(f"| `{key}` | {_type_text(field)} | {_default_text(field)} | {field.description} |\n")
     return "".join(parts)
 
 

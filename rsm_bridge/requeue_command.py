@@ -11,6 +11,7 @@ from rsm_bridge.limits import MIB
 from rsm_bridge.maintain import topic_ids
 from rsm_bridge.maintain_command import Place, leased
 from rsm_bridge.requeue import RepairRun, convert
+from rsm_bridge.topic_rules import stored_format
 
 
 def requeue(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
@@ -55,7 +56,7 @@ def _one(
         say(f"{name}: {len(wanted)} segments would get their rows (dry run)")
         return []
     with_rows = [known for known in segments if known.live and known.data is not None]
-    value_format = owner_of(with_rows)[1] if with_rows else rule.value_format
+    value_format = owner_of(with_rows)[1] if with_rows else stored_format(rule.value_format)
     options = ConvertOptions(value_format, "table", place.settings.limits.decompressed_batch_mib * MIB)
     with leased(place.store, topic_id):
         done = convert(place.store, wanted, options)

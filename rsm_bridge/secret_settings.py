@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from iceberg_catalog.redaction import secret_values
+from rsm_bridge.registry_client import registry_secrets
 from rsm_bridge.settings import Settings
 
 #: Variables in which the clients of stores and catalogs look for credentials.
@@ -24,7 +25,8 @@ def settings_secrets(settings: Settings) -> frozenset[str]:
     """Every credential of the settings and of the clients' environment, as it may show up in a message."""
     store = {} if settings.store is None else revealed(settings.store.options)
     environment = {name: value for name, value in os.environ.items() if name.upper().startswith(_ENVIRONMENT)}
-    return secret_values(revealed(settings.catalog.properties), store, environment)
+    registry = frozenset[str]() if settings.schema_registry is None else registry_secrets(settings.schema_registry)
+    return registry | secret_values(revealed(settings.catalog.properties), store, environment)
 
 
 def _plain(value: Any) -> Any:

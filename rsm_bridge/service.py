@@ -37,6 +37,7 @@ from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings, parse_listen
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.topic_rules import stored_format
 from rsm_bridge.worker_pool import WorkerPool
 
 
@@ -54,7 +55,8 @@ class Running:
 def convert_options(settings: Settings, topic: str) -> ConvertOptions:
     """The conversion options of a topic, by its first matching rule."""
     rule = settings.rule(topic)
-    return ConvertOptions(rule.value_format, rule.mode, settings.limits.decompressed_batch_mib * MIB)
+    # Columns of typed formats are added to bytes by the room that decodes them.
+    return ConvertOptions(stored_format(rule.value_format), rule.mode, settings.limits.decompressed_batch_mib * MIB)
 
 
 def copy_slots(settings: Settings) -> int:

@@ -5,15 +5,12 @@ Unknown keys are refused, every default is written here, and secrets never appea
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     SecretStr,
     StrictBool,
@@ -23,11 +20,12 @@ from pydantic import (
     model_validator,
 )
 
-from converter.types import Mode, ValueFormat
 from rsm_bridge.durations import Seconds
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
-from rsm_bridge.retention import TableRetention
+from rsm_bridge.registry_settings import SchemaRegistrySettings
+from rsm_bridge.settings_section import Section
+from rsm_bridge.topic_rules import TopicRule, matching
 
 _UNIX = "unix:"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -53,11 +51,7 @@ def _texts(given: Any) -> Any:
     }
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TlsSettings(_Section):
+class TlsSettings(Section):
     """TLS of the gRPC port. Files are PEM and are read again when they change."""
 
     certificate_file: Path = Field(description="The server's certificate chain.")
@@ -69,7 +63,7 @@ class TlsSettings(_Section):
     )
 
 
-class StoreSettings(_Section):
+class StoreSettings(Section):
     """The object store. Without this section: the folder `store` under `data_dir`."""
 
     url: str = Field(
@@ -117,7 +111,7 @@ class StoreSettings(_Section):
         return value
 
 
-class CatalogSettings(_Section):
+class CatalogSettings(Section):
     """The Iceberg catalog. Without this section: SQLite in `data_dir`, tables in `data_dir/warehouse`."""
 
     name: str = Field(default="tierberg", min_length=1, description="The catalog's name.")
@@ -153,7 +147,7 @@ class CatalogSettings(_Section):
     _plain_texts = field_validator("properties", mode="before")(_texts)
 
 
-class LimitSettings(_Section):
+class LimitSettings(Section):
     """What the process may use."""
 
     copy_memory_mib: Annotated[int, Field(ge=COPY_MEMORY_BYTES // MIB)] = Field(
@@ -185,7 +179,7 @@ class LimitSettings(_Section):
     )
 
 
-class MergeSettings(_Section):
+class MergeSettings(Section):
     """Small data files of a table become larger ones when it is maintained. The defaults leave busy topics alone."""
 
     small_mib: Annotated[int, Field(ge=0, le=1024)] = Field(
@@ -216,14 +210,14 @@ class MergeSettings(_Section):
         return self
 
 
-class KafkaSettings(_Section):
-    """The brokers, for `tierberg status` alone: the bridge itself never calls them."""
+class KafkaSettings(Section):
+    """The brokers, for `tierberg status` and `tierberg config check`: the bridge itself never calls them."""
 
     bootstrap_servers: str | None = Field(
         default=None,
         min_length=1,
-        description="`host:port,…` of some brokers. `tierberg status` then compares with what was produced; needs the "
-        "extra `tierberg[kafka]`. Default: Kafka is not asked.",
+        description="`host:port,…` of some brokers. `tierberg status` then compares with what was produced, and "
+        "`tierberg config check` asks for the topics; needs the extra `tierberg[kafka]`. Default: Kafka is not asked.",
     )
     properties: dict[str, SecretStr] = Field(
         default={},
@@ -232,37 +226,7 @@ class KafkaSettings(_Section):
     )
 
 
-class TopicRule(_Section):
-    """How the topics that match are stored. The first rule that matches decides."""
-
-    pattern: str = Field(description="Regular expression (Python's), matched against the whole topic name.")
-    value_format: ValueFormat = Field(
-        default="raw",
-        description="`raw`: values are the column `_kafka_value` (binary). `string`: values that are valid UTF-8 are "
-        "the column `value` (string), others stay in `_kafka_value`.",
-    )
-    mode: Mode = Field(
-        default="table",
-        description="`table`: convert. `verbatim`: store the segment's bytes as they are; no rows, no table.",
-    )
-    table_retention: TableRetention = Field(
-        default="follow-kafka",
-        description="When rows leave the table. `follow-kafka`: when Kafka's retention deletes them. `keep`: never. A "
-        "duration: once Kafka has deleted them and they are older than it, a file at a time, by the file's newest "
-        "timestamp. Applies to what is deleted from then on, and to what is still in the table.",
-    )
-
-    @field_validator("pattern")
-    @classmethod
-    def _compiles(cls, value: str) -> str:
-        try:
-            re.compile(value)
-        except re.error as error:
-            raise ValueError(f"not a regular expression: {error}") from error
-        return value
-
-
-class Settings(_Section):
+class Settings(Section):
     """The whole file."""
 
     data_dir: Path = Field(
@@ -283,7 +247,7 @@ class Settings(_Section):
     tls: TlsSettings | None = Field(default=None, description="TLS of the gRPC port.")
     store: StoreSettings | None = Field(default=None, description="The object store.")
     catalog: CatalogSettings = Field(default=CatalogSettings(), description="The Iceberg catalog.")
-    kafka: KafkaSettings = Field(default=KafkaSettings(), description="The brokers, for `tierberg status` alone.")
+    kafka: KafkaSettings = Field(default=KafkaSettings(), description="The brokers, for commands.")
     merge: MergeSettings = Field(default=MergeSettings(), description="Merging of small data files.")
     limits: LimitSettings = Field(default=LimitSettings(), description="What the process may use.")
     reclaim_grace: Seconds = Field(
@@ -313,7 +277,16 @@ class Settings(_Section):
         "partitions that are further behind, whatever the cause, an open segment too. Default: no promise; open "
         "segments may stay open.",
     )
-    topics: tuple[TopicRule, ...] = Field(default=(), description="Ordered rules; a topic that matches none is `raw`.")
+    schema_registry: SchemaRegistrySettings | None = Field(default=None, description="The schema registry.")
+    generation: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="Number of the rules below; raise it when you change them. It is stamped on the tables: a bridge "
+        "with an older one neither adds columns nor changes their types, so bridges may be restarted one by one.",
+    )
+    topics: tuple[TopicRule, ...] = Field(
+        default=(),
+        description="Ordered rules. A topic that matches none is `auto` if there is a `schema_registry`, else `raw`.",
+    )
 
     @model_validator(mode="after")
     def _listen_is_safe(self) -> Settings:
@@ -330,12 +303,23 @@ class Settings(_Section):
             parse_listen(self.metrics_listen)
         return self
 
+    @model_validator(mode="after")
+    def _schemas_can_be_had(self) -> Settings:
+        for number, rule in enumerate(self.topics):
+            parts = () if self.schema_registry is not None else rule.needs_registry()
+            for part in parts:
+                raise ValueError(
+                    f"topics.{number}: {part}_format {rule.format_of(part)} takes its schemas from the registry, and "
+                    f"there is no schema_registry; set it, or {part}_schema: {{from: inline, …}}"
+                )
+        return self
+
     def rule(self, topic: str) -> TopicRule:
         """The first rule whose pattern matches the whole name, or the default one."""
-        for rule in self.topics:
-            if re.fullmatch(rule.pattern, topic):
-                return rule
-        return TopicRule(pattern=".*")
+        place = matching(self.topics, topic)
+        if place is not None:
+            return self.topics[place]
+        return TopicRule(pattern=".*", value_format="raw" if self.schema_registry is None else "auto")
 
 
 def parse_listen(listen: str) -> tuple[str, int] | Path:
