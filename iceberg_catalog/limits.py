@@ -49,3 +49,21 @@ LENT_LEFT_MS_MIN: Final = 30_000
 
 #: Encoded bytes after which a block of a manifest ends; what Avro's own Java writer takes.
 MANIFEST_BLOCK_BYTES: Final = 64_000
+
+#: Columns of one table, nested fields, elements, keys and values counted: what lists of columns, metadata.json and
+#: footers still carry well.
+COLUMNS_MAX: Final = 2_000
+#: Characters of a column's name that come from its field's; some catalogs allow 255.
+COLUMN_NAME_CHARS_MAX: Final = 200
+#: Characters of a field's name that is taken at all.
+SOURCE_NAME_CHARS_MAX: Final = 1_000
+#: Names one column may be written under.
+SOURCE_NAMES_MAX: Final = 16
+#: Characters of a column's description that come from the writer's schema.
+COLUMN_DOC_CHARS_MAX: Final = 1_000
+#: Top-level value columns that files keep bounds of.
+METRICS_COLUMNS_MAX: Final = 30
+#: Swaps of a table's schema that are tried against other bridges, how long in all, and the pause between two.
+EVOLVE_ATTEMPTS_MAX: Final = 10
+EVOLVE_DEADLINE_MS: Final = 120_000
+EVOLVE_PAUSE_MS: Final = 200
