@@ -1,0 +1,152 @@
+"""What a decoder would meet in a value, found without decoding it.
+
+The quick decoder gives up on a whole call for one malformed row, panics for some, and accepts what it should not: two
+members of a oneof, a singular field twice. The scan walks each row by the lowered schema and says which rows it may
+see: those whose meaning does not depend on a decoder. All others are for the slow path, which judges them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from converter.kernel import i64, kernel
+from converter.types import Int64Array, UInt8Array
+from converter.values.protobuf_table import (
+    BAD,
+    CHILD,
+    I64,
+    LEN,
+    LEVELS,
+    NUMBER,
+    REPEATED,
+    SLOT,
+    VARINT,
+    WIDTH,
+    WIRE,
+    ScanTable,
+    find,
+    skip,
+    varint,
+)
+
+#: What the scan finds.
+QUICK, SLOW = 0, 1
+
+
+def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: int) -> UInt8Array:
+    """QUICK or SLOW per row.
+
+    SLOW: malformed; a singular field, or members of one oneof, more than once; a field with another wire type than the
+    schema's; a group; a number with more bits than parsers agree on; more than `cells_max` cells in its lists and maps.
+
+    Args:
+        table: the lowered schema.
+        offsets: of n rows, n + 1 of them, inside `data`.
+        data: the rows.
+        cells_max: see above; columns outside of lists and maps do not count.
+    """
+    statuses = np.empty(len(offsets) - 1, dtype=np.uint8)
+    _scan(table.starts, table.fields, table.slots, offsets, data, cells_max, statuses)
+    return statuses
+
+
+@kernel
+def _packed_count(data: UInt8Array, p: int, stop: int, wire: int) -> int:
+    """Elements of a packed list, BAD where the last one does not end with it."""
+    if wire != VARINT:
+        size = 8 if wire == I64 else 4
+        return BAD if (stop - p) % size else (stop - p) // size
+    count = 0
+    while p < stop:
+        _, p = varint(data, p, stop)
+        if p == BAD:
+            return BAD
+        count += 1
+    return count
+
+
+# Calls cost more here than what they do: arrays are passed by a dozen words each.
+@kernel
+def _scan(  # noqa: C901  (one loop over one format)
+    starts: Int64Array,
+    fields: Int64Array,
+    slots: int,
+    offsets: Int64Array,
+    data: UInt8Array,
+    cells_max: int,
+    statuses: UInt8Array,
+) -> None:
+    # In which message each slot was last seen, per level, and the messages around the one that is being read.
+    stamps = np.zeros((LEVELS, slots), dtype=np.int64)
+    outer = np.zeros((LEVELS, 5), dtype=np.int64)
+    messages = 0
+    for i in range(len(statuses)):
+        statuses[i] = SLOW
+        p, end, level, cells = offsets[i], offsets[i + 1], 0, 0
+        messages += 1
+        first, last, guess, stamp = starts[0], starts[1], starts[0], messages
+        while p <= end:
+            if p == end:
+                if level == 0:
+                    if cells <= cells_max:
+                        statuses[i] = QUICK
+                    break
+                level -= 1
+                first, last, guess = outer[level, 0], outer[level, 1], outer[level, 2]
+                stamp, end = outer[level, 3], outer[level, 4]
+                continue
+            tag = i64(data[p])
+            p += 1
+            if tag >= 0x80:
+                tag, p = varint(data, p - 1, end)
+            if p == BAD or tag < 8 or tag >= 2**32:
+                break
+            row = guess
+            if guess >= last or fields[guess, NUMBER] != tag >> 3:
+                row = find(fields, first, last, tag >> 3)
+            if row < 0:
+                p = skip(data, p, end, tag & 7)
+                if p == BAD:
+                    break
+                continue
+            repeated, wire = fields[row, REPEATED], fields[row, WIRE]
+            guess = row + 1 - repeated
+            if repeated == 0:
+                slot = fields[row, SLOT]
+                if stamps[level, slot] == stamp:
+                    break
+                stamps[level, slot] = stamp
+            packed = tag & 7 != wire
+            if packed and (repeated == 0 or wire == BAD or tag & 7 != LEN):
+                break
+            size = 0
+            if packed or wire == LEN:
+                size, p = varint(data, p, end)
+                if p == BAD or size < 0 or size > end - p:
+                    break
+            if packed:
+                count = _packed_count(data, p, p + size, wire)
+                if count == BAD:
+                    break
+                cells += count
+                p += size
+                continue
+            cells += fields[row, WIDTH] * repeated
+            if wire == VARINT:
+                start = p
+                while p < end and data[p] >= 0x80:
+                    p += 1
+                p += 1
+                if p - start >= 10 and (p - start > 10 or p > end or data[p - 1] > 1):
+                    break
+            elif wire != LEN:
+                p += 8 if wire == I64 else 4
+            elif fields[row, CHILD] < 0:
+                p += size
+            else:
+                outer[level, 0], outer[level, 1], outer[level, 2] = first, last, guess
+                outer[level, 3], outer[level, 4] = stamp, end
+                level += 1
+                messages += 1
+                child = fields[row, CHILD]
+                first, last, guess, stamp, end = starts[child], starts[child + 1], starts[child], messages, p + size

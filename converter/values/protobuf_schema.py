@@ -1,0 +1,62 @@
+"""From a serialized FileDescriptorSet to the message a decoder is for."""
+
+from __future__ import annotations
+
+from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf.message import DecodeError
+
+from converter.values.model import SchemaTextError
+
+
+def find_message(files: bytes, message: str | tuple[int, ...]) -> Descriptor:
+    """The message of a schema.
+
+    Args:
+        files: a serialized FileDescriptorSet, each file after those it imports, as `protoc --include_imports` writes
+            it. The last one is the schema itself.
+        message: full name, in any of the files; or the path of the wire format: number of the message in the schema's
+            file, number of the one nested in it, and so on.
+
+    Raises:
+        SchemaTextError: the set cannot be read, contradicts itself, or has no such message.
+    """
+    pool, last = _load(files)
+    if isinstance(message, str):
+        try:
+            return pool.FindMessageTypeByName(message)
+        except KeyError:
+            raise SchemaTextError(f"the schema has no message {message!r}") from None
+    return _by_path(last, message)
+
+
+def _load(files: bytes) -> tuple[descriptor_pool.DescriptorPool, FileDescriptor]:
+    parsed = descriptor_pb2.FileDescriptorSet()
+    try:
+        parsed.ParseFromString(files)
+    except DecodeError:
+        raise SchemaTextError("the compiled schema is no FileDescriptorSet") from None
+    if not parsed.file:
+        raise SchemaTextError("the compiled schema has no file")
+    pool = descriptor_pool.DescriptorPool()
+    for file in parsed.file:
+        try:
+            pool.AddSerializedFile(file.SerializeToString())
+        except (TypeError, ValueError, KeyError) as error:
+            raise SchemaTextError(f"{file.name}: {error}") from None
+    return pool, pool.FindFileByName(parsed.file[-1].name)
+
+
+def _by_path(file: FileDescriptor, path: tuple[int, ...]) -> Descriptor:
+    found: Descriptor | None = None
+    # In the order of the file: message types by name are a dict, and keep it.
+    messages = list(file.message_types_by_name.values())
+    for index in path:
+        if not 0 <= index < len(messages):
+            raise SchemaTextError(f"{file.name}: no message at index path {list(path)}")
+        found = messages[index]
+        # The compiler makes nested messages of maps. Confluent's Java client does not count them, and it is the model.
+        messages = [nested for nested in found.nested_types if not nested.GetOptions().map_entry]
+    if found is None:
+        raise SchemaTextError("an index path has at least one index")
+    return found

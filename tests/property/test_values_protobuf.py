@@ -1,0 +1,147 @@
+"""Protobuf values against google.protobuf's message objects: random messages, other writers' bytes, damage."""
+
+from __future__ import annotations
+
+from functools import cache
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf.message import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from converter.values.model import Decoder
+from converter.values.protobuf import protobuf_decoder
+from rsm_bridge.protobuf_compiler import protobuf_schema
+from tests.oracle.protobuf import agree, expected, message_class
+from tests.oracle.protobuf_messages import damage, fill, rewrite
+
+IMPORTS = "".join(
+    f'import "google/protobuf/{name}.proto";'
+    for name in ("any", "duration", "empty", "field_mask", "struct", "timestamp", "wrappers")
+)
+PROTO3 = (
+    'syntax = "proto3"; package p;'
+    + IMPORTS
+    + """
+enum E { ZERO = 0; ONE = 1; MINUS = -1; BIG = 1000; }
+message Leaf { int32 a = 1; optional string b = 2; bytes c = 16; repeated E e = 17; }
+message Nothing {}
+message M {
+  int32 i32 = 1; int64 i64 = 2; uint32 u32 = 3; uint64 u64 = 4; sint32 s32 = 5; sint64 s64 = 6;
+  fixed32 f32 = 7; fixed64 f64 = 8; sfixed32 sf32 = 9; sfixed64 sf64 = 10;
+  float f = 11; double d = 12; bool b = 13; string s = 14; bytes y = 15; E e = 16;
+  optional int32 oi = 17; optional string os = 18; optional E oe = 19; optional double od = 20;
+  repeated sint32 rs = 21; repeated fixed64 rf = 22; repeated bool rb = 23; repeated string rt = 24;
+  repeated int64 ru = 25 [packed = false]; repeated E re = 26; repeated Leaf rl = 27; repeated Nothing rn = 28;
+  Leaf leaf = 29; Nothing nothing = 30;
+  oneof choice { int32 c1 = 31; string c2 = 32; Leaf c3 = 33; google.protobuf.Timestamp c4 = 34; Nothing c5 = 35; }
+  map<string, int64> m1 = 40; map<int32, Leaf> m2 = 41; map<bool, bytes> m3 = 42; map<uint64, E> m4 = 43;
+  map<fixed32, google.protobuf.Timestamp> m5 = 44; map<sint64, google.protobuf.Value> m6 = 45;
+  google.protobuf.Timestamp t = 50; repeated google.protobuf.Timestamp rts = 51; google.protobuf.Duration du = 52;
+  google.protobuf.Int32Value w1 = 53; google.protobuf.UInt64Value w2 = 54; google.protobuf.StringValue w3 = 55;
+  repeated google.protobuf.BoolValue w4 = 56; google.protobuf.BytesValue w5 = 57; google.protobuf.DoubleValue w6 = 58;
+  google.protobuf.Struct st = 59; google.protobuf.Value v = 60; google.protobuf.ListValue l = 61;
+  google.protobuf.Any any = 62; google.protobuf.Empty none = 63; google.protobuf.FieldMask mask = 64;
+  repeated google.protobuf.FieldMask masks = 65; int32 late = 200;
+}
+"""
+)
+PROTO2 = """
+syntax = "proto2"; package p;
+enum Z { NONE = 0; SOME = 2; }
+enum E { FIRST = 5; SECOND = 1; ALSO_FIRST = 7; }
+message M {
+  required int32 a = 1; optional string b = 2 [default = "x"]; optional E e = 3; repeated int32 r = 4;
+  repeated sint64 rp = 5 [packed = true]; repeated group G = 6 { optional int32 x = 1; optional bytes y = 2; }
+  optional group H = 7 { required string z = 1; repeated E es = 2; }
+  map<string, Z> m = 8; optional bool f = 9 [default = true]; optional bytes by = 10; extensions 100 to 199;
+  oneof o { float o1 = 11; uint64 o2 = 12; }
+  optional Q q = 13; repeated fixed32 rf = 14; repeated E re = 15;
+}
+message Q { optional double d = 1; repeated Q2 qs = 2; }
+message Q2 { map<int64, bool> m = 1; optional sfixed32 s = 2; }
+extend M { optional int32 ext = 100; }
+"""
+RECURSIVE = """
+syntax = "proto3"; package p;
+message M { string name = 1; repeated M children = 2; M parent = 3; map<string, M> named = 4; Other other = 5;
+  oneof o { M inner = 6; int32 leaf = 7; } }
+message Other { M back = 1; Other next = 2; int64 n = 3; Third third = 4; }
+message Third { repeated Other others = 1; bytes b = 2; }
+"""
+SCHEMAS = {"proto3": PROTO3, "proto2": PROTO2, "recursive": RECURSIVE}
+
+
+@cache
+def parts(schema: str) -> tuple[Decoder, type[Message]]:
+    files = protobuf_schema(SCHEMAS[schema])
+    return protobuf_decoder(files, "p.M"), message_class(files, "p.M")
+
+
+def message(rnd: Random, schema: str) -> bytes:
+    return bytes(fill(rnd, parts(schema)[1]()).SerializePartialToString())
+
+
+def decode(decoder: Decoder, values: list[bytes]) -> list[dict[str, Any] | str]:
+    """Per row its columns, or the code of its error; of an array that is a slice."""
+    array = pa.array([b"\xff", *values, b"\0"], pa.binary()).slice(1, len(values))
+    result = decoder.decode(array)
+    assert result.columns.type == decoder.type
+    result.columns.validate(full=True)
+    assert len(result.columns) == len(result.errors) == len(values)
+    assert result.columns.is_null().equals(result.errors.is_valid())
+    rows = zip(result.columns.to_pylist(), result.errors.to_pylist(), strict=True)
+    return [columns if error is None else error.split(":")[0] for columns, error in rows]
+
+
+def check(schema: str, values: list[bytes]) -> None:
+    decoder, kind = parts(schema)
+    for value, found in zip(values, decode(decoder, values), strict=True):
+        wanted = expected(kind, value)
+        assert agree(wanted, found), (value.hex(), wanted, found)
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@given(seed=st.integers(0, 2**40))
+@settings(max_examples=25)
+def test_random_messages(schema: str, seed: int) -> None:
+    rnd = Random(seed)
+    check(schema, [message(rnd, schema) for _ in range(rnd.choice([0, 1, 6]))])
+
+
+@pytest.mark.parametrize("schema", ["proto3", "recursive"])
+@given(seed=st.integers(0, 2**40))
+@settings(max_examples=25)
+def test_bytes_of_other_writers(schema: str, seed: int) -> None:
+    rnd = Random(seed)
+    check(schema, [rewrite(rnd, message(rnd, schema), message(rnd, schema)) for _ in range(6)])
+
+
+@given(seed=st.integers(0, 2**40))
+@settings(max_examples=60)
+def test_damage_is_judged_as_google_protobuf_does(seed: int) -> None:
+    rnd = Random(seed)
+    values = [message(rnd, "proto3") for _ in range(6)]
+    check("proto3", [damage(rnd, value) if rnd.random() < 0.6 else value for value in values])
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+@given(seed=st.integers(0, 2**40))
+@settings(max_examples=25)
+def test_good_rows_do_not_mind_bad_ones(schema: str, seed: int) -> None:
+    rnd = Random(seed)
+    decoder, _ = parts(schema)
+    good = [message(rnd, schema) for _ in range(5)]
+    alone = decode(decoder, good)
+    for place in range(len(good)):
+        beside = [*good[:place], damage(rnd, good[place]), rnd.randbytes(20), *good[place:]]
+        among = decode(decoder, beside)
+        assert all(map(agree, alone, [*among[:place], *among[place + 2 :]]))
+
+
+@given(st.lists(st.binary(max_size=40), max_size=20))
+def test_anything_at_all(values: list[bytes]) -> None:
+    check("proto3", values)
