@@ -162,7 +162,7 @@ def commit(
         return _settle(catalog, head, chain, error)
     failpoints.hit("after-swap", ".".join(head.table.name()))
     with suppress(Exception):  # housekeeping: the commit stands, a leftover metadata.json harms nobody
-        _drop_old_metadata(head.table, response)
+        drop_old_metadata(head.table, response)
     table = Table(head.table.name(), response.metadata, response.metadata_location, head.table.io, catalog)
     return Outcome("committed", table, chain.snapshots[-1].snapshot_id, manifests=chain.contents())
 
@@ -223,7 +223,7 @@ def _discard(table: Table, paths: list[str]) -> None:
             table.io.delete(path)
 
 
-def _drop_old_metadata(table: Table, response: CommitTableResponse) -> None:
+def drop_old_metadata(table: Table, response: CommitTableResponse) -> None:
     """Deletes metadata.json files that fell out of the log, as the table's properties ask for."""
     listed = {entry.metadata_file for entry in response.metadata.metadata_log} | {response.metadata_location}
     for entry in table.metadata.metadata_log:

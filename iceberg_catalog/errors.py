@@ -13,6 +13,7 @@ CatalogErrorKind = Literal[
     "corrupt_state",  # the recorded state does not parse or does not match its hash
     "state_missing",  # the table has rows but no recorded state: never treat that as an empty table
     "bad_settings",  # the catalog cannot be opened with what was given
+    "older_generation",  # the table follows newer rules: leave its columns alone until this bridge has them too
     "unavailable",  # catalog or its storage did not answer: try again later
 ]
 

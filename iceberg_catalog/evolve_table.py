@@ -1,0 +1,195 @@
+"""A table gets the columns writers need: one request, right whatever becomes of its reply.
+
+The same recipe as for data (`commit.py`): compute the change on the table as loaded, send ONE request on condition that
+nothing it was computed from has moved (table UUID, current schema, last field id), and after any answer, or none, look
+at the table again. Done is when every writer binds. So a lost reply, a request that lands late, and two bridges with
+the same wish or different ones are all the same act: what has landed needs no change, what has not is computed anew on
+what is there.
+
+Data commits ask for the head's snapshot only, which an evolution does not move: a file written before is right under
+the new schema, its missing columns are null.
+
+The property `tierberg.generation` is that of the rules by which the table was last evolved. A bridge with older rules
+changes nothing. It has no number to compare in the request: of two bridges that begin with different rules in the same
+moment the older may still win once; the newer stamps its own when it evolves next.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AssertCurrentSchemaId,
+    AssertLastAssignedFieldId,
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+
+from iceberg_catalog.commit import drop_old_metadata
+from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.evolution import evolve
+from iceberg_catalog.evolution_sources import SOURCES, Sources
+from iceberg_catalog.evolution_walk import Change, Incompatible
+from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX, EVOLVE_DEADLINE_MS, EVOLVE_PAUSE_MS
+
+GENERATION: Final = "tierberg.generation"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Types of one writer's decoders: of its values, and of its keys where they are typed."""
+
+    value: pa.StructType
+    key: pa.StructType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evolved:
+    """How an evolution ended.
+
+    Attributes:
+        table: as it is now; every writer binds that is not refused.
+        refused: per writer, in the order given, what of it the table cannot take, as `path: reason`; empty for those
+            that bind.
+        changes: what this call found missing; who has added it in the end does not matter.
+    """
+
+    table: Table
+    refused: tuple[tuple[str, ...], ...]
+    changes: tuple[Change, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """The change of one table for all writers together, computed on one schema."""
+
+    schema: Schema
+    properties: Mapping[str, str | None]
+    changes: tuple[Change, ...]
+    refused: tuple[tuple[str, ...], ...]
+
+
+def evolved(
+    catalog: Catalog, table: Table, writers: Sequence[Writer], *, incompatible: Incompatible, generation: int
+) -> Evolved:
+    """The table with columns for these writers. No request when it has them and the generation is stamped.
+
+    Args:
+        catalog: the one the table was loaded from.
+        table: as loaded, however long ago.
+        writers: in the order in which their fields get columns.
+        incompatible: what becomes of a field whose column has a type that cannot take it.
+        generation: of the rules that say so.
+
+    Raises:
+        CatalogError: `older_generation` if the table was evolved by newer rules and would have to change;
+            `owner_mismatch` if another table has its name now; `schema_mismatch` if its property `tierberg.sources` is
+            damaged; `unavailable` if it did not come to an end within EVOLVE_ATTEMPTS_MAX requests or
+            EVOLVE_DEADLINE_MS: some may have landed, or land later, which harms nothing.
+        ValueError: a writer has a type that no column may have.
+    """
+    uuid, name = table.metadata.table_uuid, ".".join(table.name())
+    deadline = time.monotonic() + EVOLVE_DEADLINE_MS / 1000
+    seen: dict[Change, None] = {}
+    cause: Exception | None = None
+    for attempt in range(EVOLVE_ATTEMPTS_MAX + 1):
+        if cause is not None:
+            time.sleep(EVOLVE_PAUSE_MS / 1000)
+        if table.metadata.table_uuid != uuid:
+            raise CatalogError("owner_mismatch", f"table {name} was dropped and created again: start with a new load")
+        wish = _wish(table, writers, incompatible)
+        stamped = _generation(table)
+        if wish.changes and stamped > generation:
+            text = f"table {name} was evolved by rules of generation {stamped}, these are of generation {generation}"
+            raise CatalogError("older_generation", f"{text}: restart this bridge with the newer rules")
+        if not wish.changes and stamped >= generation:
+            return Evolved(table, wish.refused, tuple(seen))
+        if attempt == EVOLVE_ATTEMPTS_MAX or time.monotonic() > deadline:
+            break
+        seen |= dict.fromkeys(wish.changes)
+        try:
+            table = _sent(catalog, table, wish, max(stamped, generation))
+            cause = None
+        except Exception as error:  # noqa: BLE001 any answer, or none: only the table itself knows
+            cause = error
+            with suppress(Exception):  # then the next request is computed on what was known, and refused if that moved
+                table = catalog.load_table(table.name())
+    text = f"table {name} could not be given the columns it needs"
+    raise CatalogError("unavailable", f"{text}: {cause or 'other bridges change it all the time'}") from cause
+
+
+def _wish(table: Table, writers: Sequence[Writer], incompatible: Incompatible) -> _Wish:
+    schema, sources = table.schema(), Sources.decode(table.properties.get(SOURCES))
+    last_field_id = table.metadata.last_column_id
+    properties: dict[str, str | None] = {}
+    changes: list[Change] = []
+    refused = []
+    for writer in writers:
+        current = {**table.properties, **properties}
+        step = evolve(
+            schema,
+            sources,
+            writer.value,
+            last_field_id=last_field_id,
+            properties={name: value for name, value in current.items() if value is not None},
+            incompatible=incompatible,
+            key=writer.key,
+        )
+        refused.append(step.incompatible)
+        changes += step.changes
+        properties |= step.properties
+        schema, sources = step.schema, step.sources
+        last_field_id = max(last_field_id, schema.highest_field_id)
+    if changes and (text := sources.encode()) != table.properties.get(SOURCES, Sources().encode()):
+        properties[SOURCES] = text
+    return _Wish(schema, properties, tuple(changes), tuple(refused))
+
+
+def _sent(catalog: Catalog, table: Table, wish: _Wish, generation: int) -> Table:
+    """Sends the request; the table as the catalog answers."""
+    metadata = table.metadata
+    requirements: tuple[TableRequirement, ...] = (
+        AssertTableUUID(uuid=metadata.table_uuid),
+        AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
+        AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": metadata.last_column_id}),
+    )
+    response = catalog.commit_table(table, requirements, _updates(table, wish, generation))
+    with suppress(Exception):  # housekeeping: the commit stands, a leftover metadata.json harms nobody
+        drop_old_metadata(table, response)
+    return Table(table.name(), response.metadata, response.metadata_location, table.io, catalog)
+
+
+def _updates(table: Table, wish: _Wish, generation: int) -> tuple[TableUpdate, ...]:
+    updates: list[TableUpdate] = []
+    if wish.changes:
+        number = 1 + max(schema.schema_id for schema in table.metadata.schemas)
+        new = Schema(*wish.schema.fields, schema_id=number, identifier_field_ids=wish.schema.identifier_field_ids)
+        updates += [AddSchemaUpdate(schema=new), SetCurrentSchemaUpdate.model_validate({"schema-id": -1})]
+    values = {name: value for name, value in wish.properties.items() if value is not None}
+    updates.append(SetPropertiesUpdate(updates={**values, GENERATION: str(generation)}))
+    gone = [name for name, value in wish.properties.items() if value is None and name in table.properties]
+    if gone:
+        updates.append(RemovePropertiesUpdate(removals=gone))
+    return tuple(updates)
+
+
+def _generation(table: Table) -> int:
+    """Of the rules that evolved the table last; -1: none did yet."""
+    text = table.properties.get(GENERATION, "-1")
+    try:
+        return int(text)
+    except ValueError as error:
+        raise CatalogError("schema_mismatch", f"table property {GENERATION} is no number: {text!r}") from error
