@@ -1,0 +1,127 @@
+"""JSON values into columns, by a JSON Schema. docs/decisions/json-decoding.md says why it is done this way.
+
+values ─ split ─► tape ─ gather ─► columns of text ─ casts ─► Arrow
+│ odd                      │ proof: not what the value says
+└──────────► json_rows ◄───┘  one by one, exact, with the reason
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from converter.kernel import readonly
+from converter.types import BoolArray, UInt8Array, VarBytes
+from converter.utf8 import valid_utf8
+from converter.values import json_nodes as nodes
+from converter.values.json_columns import arrow_array
+from converter.values.json_document import BadValue
+from converter.values.json_gather import gather
+from converter.values.json_nodes import Node
+from converter.values.json_plan import Plan, make_plan
+from converter.values.json_proof import proved
+from converter.values.json_rows import decode_row
+from converter.values.json_schema import parse_schema
+from converter.values.json_split import split
+from converter.values.model import BARE_VALUE, Decoded, Decoder, error_text
+
+#: Values are worked on in pieces of about this size, which a processor's cache holds with what becomes of them.
+_PIECE_BYTES: Final = 1024 * 1024
+_PIECE_ROWS: Final = 65_536
+
+
+def json_decoder(schema: str) -> Decoder:
+    """A decoder of values that are JSON texts (RFC 8259, UTF-8) of this JSON Schema.
+
+    Args:
+        schema: text of the schema, draft 4 to 2020-12; docs/types.md says what is made of it. One that is no object
+            with properties gives one column, `value`.
+
+    Raises:
+        SchemaTextError: the schema cannot be used; the message names the place in it.
+    """
+    return _JsonDecoder(parse_schema(schema))
+
+
+class _JsonDecoder:
+    def __init__(self, root: Node) -> None:
+        self._root = root
+        self._plan: Plan = make_plan(root)
+        self._bare = root.kind != nodes.STRUCT
+        bare = pa.struct([pa.field(BARE_VALUE, root.type, metadata=root.field().metadata)])
+        self._type: pa.StructType = bare if self._bare else root.type
+
+    @property
+    def type(self) -> pa.StructType:
+        return self._type
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        if len(values) == 0:
+            return Decoded(pa.array([], type=self._type), pa.array([], type=pa.string()))
+        offsets, data = _buffers(values)
+        pieces = [self._piece(data, offsets[first : behind + 1]) for first, behind in _pieces(offsets)]
+        columns = pa.concat_arrays([piece.columns for piece in pieces])
+        return Decoded(columns, pa.concat_arrays([piece.errors for piece in pieces]))
+
+    def _piece(self, data: UInt8Array, offsets: np.ndarray) -> Decoded:
+        rows = len(offsets) - 1
+        wanted = (offsets[1:] - offsets[:-1] <= nodes.VALUE_BYTES_MAX) & _utf8(data, offsets)
+        plan = self._plan
+        tape, slots, good = split(data, offsets, wanted, plan.nodes, plan.members, plan.names)
+        column = gather(data, tape, slots, plan, self._root, rows)
+        good = proved(data, offsets, good, column)
+        try:
+            fast = arrow_array(column)
+        except pa.ArrowInvalid:
+            # Never seen; split() is to prevent it.
+            good[:] = False
+            fast = pa.nulls(rows, self._root.type)
+        if self._bare:
+            fast = pa.StructArray.from_arrays([fast], fields=list(self._type), mask=pa.array(~good))
+        if good.all():
+            return Decoded(fast, pa.nulls(rows, pa.string()))
+        return self._with_slow_rows(data, offsets, fast, good)
+
+    def _with_slow_rows(self, data: UInt8Array, offsets: np.ndarray, fast: pa.StructArray, good: BoolArray) -> Decoded:
+        """The rows that are not good, decoded one by one and put in place."""
+        slow: list[object] = []
+        errors: list[str | None] = [None] * len(good)
+        take = np.arange(len(good), dtype=np.int64)
+        for row in np.flatnonzero(~good).tolist():
+            take[row] = len(good) + len(slow)
+            value = data[offsets[row] : offsets[row + 1]].tobytes()
+            try:
+                decoded = decode_row(value, self._root)
+            except BadValue as bad:
+                errors[row] = error_text(bad.problem, bad.text)
+                slow.append(None)
+            else:
+                slow.append({BARE_VALUE: decoded} if self._bare else decoded)
+        columns = pa.concat_arrays([fast, pa.array(slow, type=self._type)]).take(pa.array(take))
+        return Decoded(columns, pa.array(errors, type=pa.string()))
+
+
+def _buffers(values: pa.BinaryArray) -> tuple[np.ndarray, UInt8Array]:
+    """Offsets, length n + 1, and bytes."""
+    _, places, data = values.buffers()
+    offsets = np.frombuffer(places, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
+    content = np.empty(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
+    return readonly(offsets, np.int32), readonly(content, np.uint8)
+
+
+def _pieces(offsets: np.ndarray) -> list[tuple[int, int]]:
+    """Runs of values, each of about _PIECE_BYTES."""
+    runs = []
+    first, count = 0, len(offsets) - 1
+    while first < count:
+        behind = int(np.searchsorted(offsets, int(offsets[first]) + _PIECE_BYTES, side="right")) - 1
+        behind = min(max(behind, first + 1), first + _PIECE_ROWS, count)
+        runs.append((first, behind))
+        first = behind
+    return runs
+
+
+def _utf8(data: UInt8Array, offsets: np.ndarray) -> BoolArray:
+    return valid_utf8(VarBytes(offsets.astype(np.int64), data, np.ones(len(offsets) - 1, dtype=np.bool_)))

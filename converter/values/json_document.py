@@ -1,0 +1,164 @@
+"""One JSON text, read strictly and with the place of every value: what the slow decoder and inference work on.
+
+RFC 8259 and no more: no NaN, no BOM, no second member of one name, no lone surrogates, no bytes behind the value.
+Independent of the kernels: a regular expression for numbers, the standard library's string scanner.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Final
+
+from converter.values.json_nodes import DEPTH_MAX, VALUE_BYTES_MAX
+from converter.values.model import ValueProblem
+
+_SPACE: Final = re.compile(r"[ \t\n\r]*")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_LITERALS: Final = {"t": ("true", True), "f": ("false", False), "n": ("null", None)}
+
+
+class BadValue(Exception):  # noqa: N818, a verdict on one value that never leaves this room
+    """A value has no columns; `problem` and `text` are what its error says."""
+
+    def __init__(self, problem: ValueProblem, text: str) -> None:
+        super().__init__(text)
+        self.problem = problem
+        self.text = text
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as it is written; `whole`: without fraction and exponent."""
+
+    text: str
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of an object; the text from the quote of its name to the end of its value."""
+
+    value: Value
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value and its text. `content`: None, bool, str, Number, a list of values or members by name."""
+
+    content: Content
+    text: str
+
+
+Content = None | bool | str | Number | list["Value"] | dict[str, "Member"]
+
+
+def parse(data: bytes) -> Value:
+    """The value that `data` is.
+
+    Raises:
+        BadValue: INVALID_UTF8 or UNDECODABLE. The text is the same for the same damage, wherever it lies.
+    """
+    if len(data) > VALUE_BYTES_MAX:
+        raise BadValue(ValueProblem.UNDECODABLE, f"larger than {VALUE_BYTES_MAX} bytes")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise BadValue(ValueProblem.INVALID_UTF8, "the value is not UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise _bad("begins with a byte order mark")
+    value, end = _value(text, _skip(text, 0), 0)
+    if _skip(text, end) != len(text):
+        raise _bad("more text behind the JSON value")
+    return value
+
+
+def _bad(what: str) -> BadValue:
+    return BadValue(ValueProblem.UNDECODABLE, what)
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _value(text: str, at: int, depth: int) -> tuple[Value, int]:
+    """The value at `at`, within `depth` containers, and the place behind it."""
+    first = text[at : at + 1]
+    if not first:
+        raise _bad("the text ends before its value does")
+    if first in "{[" and depth >= DEPTH_MAX:
+        raise _bad(f"nested more than {DEPTH_MAX} deep")
+    content: Content
+    if first == "{":
+        content, end = _object(text, at + 1, depth + 1)
+    elif first == "[":
+        content, end = _array(text, at + 1, depth + 1)
+    elif first == '"':
+        content, end = _string(text, at)
+    elif first in _LITERALS:
+        word, content = _LITERALS[first]
+        end = at + len(word)
+        if text[at:end] != word:
+            raise _bad("a word that is neither true, false nor null")
+    else:
+        match = _NUMBER.match(text, at)
+        if match is None:
+            raise _bad("no JSON value where one is expected")
+        content, end = Number(match[0], not (match[1] or match[2])), match.end()
+    return Value(content, text[at:end]), end
+
+
+def _string(text: str, at: int) -> tuple[str, int]:
+    try:
+        content, end = scanstring(text, at + 1, True)
+    except ValueError:
+        raise _bad("a string that does not end, or with a bad escape or control character") from None
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        raise _bad("a string with half of a surrogate pair") from None
+    return content, end
+
+
+def _array(text: str, at: int, depth: int) -> tuple[list[Value], int]:
+    values: list[Value] = []
+    at = _skip(text, at)
+    if text[at : at + 1] == "]":
+        return values, at + 1
+    while True:
+        value, at = _value(text, _skip(text, at), depth)
+        values.append(value)
+        at = _skip(text, at)
+        if text[at : at + 1] == "]":
+            return values, at + 1
+        if text[at : at + 1] != ",":
+            raise _bad("an array without , or ] behind a value")
+        at += 1
+
+
+def _object(text: str, at: int, depth: int) -> tuple[dict[str, Member], int]:
+    members: dict[str, Member] = {}
+    at = _skip(text, at)
+    if text[at : at + 1] == "}":
+        return members, at + 1
+    while True:
+        start = _skip(text, at)
+        if text[start : start + 1] != '"':
+            raise _bad("an object without a name where one is expected")
+        name, at = _string(text, start)
+        at = _skip(text, at)
+        if text[at : at + 1] != ":":
+            raise _bad("an object without : behind a name")
+        value, at = _value(text, _skip(text, at + 1), depth)
+        if name in members:
+            raise _bad("an object with two members of one name")
+        members[name] = Member(value, text[start:at])
+        at = _skip(text, at)
+        if text[at : at + 1] == "}":
+            return members, at + 1
+        if text[at : at + 1] != ",":
+            raise _bad("an object without , or } behind a value")
+        at += 1

@@ -1,0 +1,130 @@
+"""What a JSON schema becomes: a tree of nodes, one per column, list element, map key and map value.
+
+kind       JSON value               column
+STRUCT     object with properties   struct; its last child may be an EXTRA
+FLAG       object without members   bool, true
+MAP        object, any names        map<string, child>; children: key (STRING), value
+LIST       array                    list<child>
+STRING     string                   string
+DATETIME   string, RFC 3339         timestamp[us, UTC]
+DATE       string, RFC 3339         date32
+INTEGER    number                   int64
+DECIMAL    number, whole            decimal128(38, 0)
+NUMBER     number                   float64
+BOOLEAN    true, false              bool
+TEXT       anything                 string, the JSON text as it stands in the value
+EXTRA      –                        string, a JSON object of the members its struct has no child for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from converter.values.model import DOC
+
+STRUCT: Final = 0
+FLAG: Final = 1
+MAP: Final = 2
+LIST: Final = 3
+STRING: Final = 4
+DATETIME: Final = 5
+DATE: Final = 6
+INTEGER: Final = 7
+DECIMAL: Final = 8
+NUMBER: Final = 9
+BOOLEAN: Final = 10
+TEXT: Final = 11
+EXTRA: Final = 12
+
+#: Containers within containers that a value may have.
+DEPTH_MAX: Final = 100
+#: Larger values do not decode.
+VALUE_BYTES_MAX: Final = 64 * 1024 * 1024
+#: Whole numbers beyond this, either side of zero, are not all doubles.
+WHOLE_DOUBLE_MAX: Final = 2**53
+
+EXTRA_NAME: Final = "_additional"
+
+_LEAF_TYPES: Final = {
+    FLAG: pa.bool_(),
+    STRING: pa.string(),
+    DATETIME: pa.timestamp("us", "UTC"),
+    DATE: pa.date32(),
+    INTEGER: pa.int64(),
+    DECIMAL: pa.decimal128(38, 0),
+    NUMBER: pa.float64(),
+    BOOLEAN: pa.bool_(),
+    TEXT: pa.string(),
+    EXTRA: pa.string(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One column, list element, map key or map value.
+
+    Attributes:
+        name: the member's name within its object; for EXTRA the column's name; "" for the root, elements, keys, values.
+        type: the column's Arrow type.
+        doc: the schema's description, "" for none.
+    """
+
+    kind: int
+    name: str
+    type: pa.DataType
+    children: tuple[Node, ...] = ()
+    doc: str = ""
+
+    def field(self) -> pa.Field:
+        """The node as a field of its struct."""
+        return pa.field(self.name, self.type, metadata={DOC: self.doc.encode("utf-8", "replace")} if self.doc else None)
+
+    @property
+    def members(self) -> tuple[Node, ...]:
+        """The children of a STRUCT that have names of their own."""
+        return self.children[:-1] if self.extra else self.children
+
+    @property
+    def extra(self) -> Node | None:
+        """The EXTRA of a STRUCT, if it has one."""
+        return self.children[-1] if self.children and self.children[-1].kind == EXTRA else None
+
+    def walk(self) -> Iterator[Node]:
+        """The node and all below, parents first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def leaf(kind: int, name: str, doc: str = "") -> Node:
+    """A node without children."""
+    return Node(kind, name, _LEAF_TYPES[kind], (), doc)
+
+
+def list_of(element: Node, name: str, doc: str = "") -> Node:
+    """An array whose elements have one type."""
+    return Node(LIST, name, pa.list_(pa.field("element", element.type)), (element,), doc)
+
+
+def map_of(value: Node, name: str, doc: str = "") -> Node:
+    """An object whose members have any names and one type."""
+    return Node(MAP, name, pa.map_(pa.string(), value.type), (leaf(STRING, ""), value), doc)
+
+
+def struct_of(members: tuple[Node, ...], name: str, doc: str = "", *, additional: bool) -> Node:
+    """An object with these members; `additional`: and others, which go to a field `_additional`.
+
+    Where a member has that name, the field gets more underscores behind it.
+    """
+    if not members and not additional:
+        return leaf(FLAG, name, doc)
+    if additional:
+        extra = EXTRA_NAME
+        while any(member.name == extra for member in members):
+            extra += "_"
+        members = (*members, leaf(EXTRA, extra))
+    return Node(STRUCT, name, pa.struct([member.field() for member in members]), members, doc)

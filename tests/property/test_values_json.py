@@ -1,0 +1,101 @@
+"""JSON values of any schema, in any style, whole and damaged, against the standard library's reading of them."""
+
+from __future__ import annotations
+
+import json
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from converter.values import json_decode
+from converter.values.json_decode import json_decoder
+from converter.values.json_infer import infer_schema
+from converter.values.model import Decoded
+from tests.property import json_world as world
+
+
+def drawn(seed: int, count: int = 25) -> tuple[world.Spec, list[bytes]]:
+    rng = world.World(seed)
+    spec = rng.spec()
+    return spec, rng.values(spec, count)
+
+
+seeds = st.integers(0, 2**32)
+
+
+def check(spec: world.Spec, values: list[bytes], decoded: Decoded) -> None:
+    decoded.columns.validate(full=True)
+    decoded.errors.validate(full=True)
+    assert len(decoded.columns) == len(decoded.errors) == len(values)
+    for data, row, error in zip(values, decoded.columns.to_pylist(), decoded.errors.to_pylist(), strict=True):
+        value, problems = world.expected(spec, data)
+        if problems:
+            assert row is None
+            assert error is not None
+            assert error.split(":")[0] in problems, (data, error)
+            assert len(error) <= 200
+        else:
+            assert error is None, (data, error)
+            got = world.loaded(spec, row if spec[0] == "object" else row["value"])
+            assert repr(got) == repr(value), data
+
+
+@settings(max_examples=250)
+@given(seeds)
+def test_columns_are_what_the_standard_library_reads(seed: int) -> None:
+    spec, values = drawn(seed)
+    decoder = json_decoder(json.dumps(world.schema_of(spec)))
+    decoded = decoder.decode(pa.array(values, pa.binary()))
+    assert decoded.columns.type == decoder.type
+    check(spec, values, decoded)
+
+
+@settings(max_examples=40)
+@given(seeds, st.integers(1, 300))
+def test_pieces_and_slices_do_not_matter(seed: int, size: int) -> None:
+    spec, values = drawn(seed)
+    decoder = json_decoder(json.dumps(world.schema_of(spec)))
+    whole = decoder.decode(pa.array(values, pa.binary()))
+    with mock.patch.object(json_decode, "_PIECE_BYTES", size):
+        sliced = decoder.decode(pa.array([b"{", *values, b"}"], pa.binary())[1:-1])
+    assert repr(sliced.columns.to_pylist()) == repr(whole.columns.to_pylist())
+    assert sliced.errors.equals(whole.errors)
+
+
+@settings(max_examples=80)
+@given(seeds)
+def test_rows_that_the_proof_doubts_come_out_the_same(seed: int) -> None:
+    spec, values = drawn(seed)
+    decoder = json_decoder(json.dumps(world.schema_of(spec)))
+    array = pa.array(values, pa.binary())
+    fast = decoder.decode(array)
+    with mock.patch.object(json_decode, "proved", lambda data, offsets, good, column: np.zeros_like(good)):
+        slow = decoder.decode(array)
+    assert repr(slow.columns.to_pylist()) == repr(fast.columns.to_pylist())
+    assert slow.errors.equals(fast.errors)
+
+
+@settings(max_examples=150)
+@given(seeds, st.booleans())
+def test_an_inferred_schema_decodes_its_sample(seed: int, mixed: bool) -> None:
+    rng = world.World(seed)
+    spec = rng.spec()
+    values = [rng.written(rng.anything() if mixed else rng.fitting(spec)) for _ in range(12)]
+    array = pa.array(values, pa.binary())
+    schema = infer_schema(array)
+    assert schema == infer_schema(array)
+    objects, texts = [], []
+    for data in values:
+        value, problems = world.expected(("text",), data)
+        texts.append(not problems)
+        objects.append(not problems and isinstance(value, world.Pairs))
+    if schema is None:
+        assert not any(objects)
+        return
+    # Of objects without any members nothing is known: their schema's only column takes every JSON text.
+    wanted = objects if json.loads(schema)["properties"] else texts
+    errors = json_decoder(schema).decode(array).errors
+    assert [error is None for error in errors.to_pylist()] == wanted
