@@ -65,9 +65,23 @@ def _packed_count(data: UInt8Array, p: int, stop: int, wire: int) -> int:
     return count
 
 
-# Calls cost more here than what they do: arrays are passed by a dozen words each.
 @kernel
-def _scan(  # noqa: C901  (one loop over one format)
+def _after_number(data: UInt8Array, p: int, end: int, wire: int) -> int:
+    """Position after a number, BAD where it does not end or has more than 64 bits."""
+    if wire != VARINT:
+        size = 8 if wire == I64 else 4
+        return BAD if size > end - p else p + size
+    start = p
+    while p < end and data[p] >= 0x80:
+        p += 1
+    p += 1
+    if p > end or p - start > 10 or (p - start == 10 and data[p - 1] > 1):
+        return BAD
+    return p
+
+
+@kernel
+def _scan(
     starts: Int64Array,
     fields: Int64Array,
     slots: int,
@@ -81,72 +95,75 @@ def _scan(  # noqa: C901  (one loop over one format)
     outer = np.zeros((LEVELS, 5), dtype=np.int64)
     messages = 0
     for i in range(len(statuses)):
-        statuses[i] = SLOW
-        p, end, level, cells = offsets[i], offsets[i + 1], 0, 0
-        messages += 1
-        first, last, guess, stamp = starts[0], starts[1], starts[0], messages
-        while p <= end:
-            if p == end:
-                if level == 0:
-                    if cells <= cells_max:
-                        statuses[i] = QUICK
-                    break
-                level -= 1
-                first, last, guess = outer[level, 0], outer[level, 1], outer[level, 2]
-                stamp, end = outer[level, 3], outer[level, 4]
-                continue
-            tag = i64(data[p])
-            p += 1
-            if tag >= 0x80:
-                tag, p = varint(data, p - 1, end)
-            if p == BAD or tag < 8 or tag >= 2**32:
+        cells, messages = _row(starts, fields, data, offsets[i], offsets[i + 1], stamps, outer, messages + 1)
+        statuses[i] = QUICK if 0 <= cells <= cells_max else SLOW
+
+
+# One function per row, not per field: arrays are handed over by a dozen words each.
+@kernel
+def _row(  # noqa: C901  (one loop over one format)
+    starts: Int64Array,
+    fields: Int64Array,
+    data: UInt8Array,
+    p: int,
+    end: int,
+    stamps: Int64Array,
+    outer: Int64Array,
+    messages: int,
+) -> tuple[int, int]:
+    """(cells in lists and maps, BAD where the row is SLOW for another reason; messages met so far)."""
+    level, cells = 0, 0
+    first, last, guess, stamp = starts[0], starts[1], starts[0], messages
+    while p != BAD:
+        if p == end:
+            if level == 0:
+                return cells, messages
+            level -= 1
+            first, last, guess = outer[level, 0], outer[level, 1], outer[level, 2]
+            stamp, end = outer[level, 3], outer[level, 4]
+            continue
+        tag = i64(data[p])
+        p += 1
+        if tag >= 0x80:
+            tag, p = varint(data, p - 1, end)
+        if p == BAD or tag < 8 or tag >= 2**32:
+            break
+        row = guess
+        if guess >= last or fields[guess, NUMBER] != tag >> 3:
+            row = find(fields, first, last, tag >> 3)
+        if row < 0:
+            p = skip(data, p, end, tag & 7)
+            continue
+        repeated, wire = fields[row, REPEATED], fields[row, WIRE]
+        guess = row + 1 - repeated
+        if repeated == 0:
+            slot = fields[row, SLOT]
+            if stamps[level, slot] == stamp:
                 break
-            row = guess
-            if guess >= last or fields[guess, NUMBER] != tag >> 3:
-                row = find(fields, first, last, tag >> 3)
-            if row < 0:
-                p = skip(data, p, end, tag & 7)
-                if p == BAD:
-                    break
-                continue
-            repeated, wire = fields[row, REPEATED], fields[row, WIRE]
-            guess = row + 1 - repeated
-            if repeated == 0:
-                slot = fields[row, SLOT]
-                if stamps[level, slot] == stamp:
-                    break
-                stamps[level, slot] = stamp
-            packed = tag & 7 != wire
-            if packed and (repeated == 0 or wire == BAD or tag & 7 != LEN):
-                break
-            size = 0
-            if packed or wire == LEN:
-                size, p = varint(data, p, end)
-                if p == BAD or size < 0 or size > end - p:
-                    break
-            if packed:
-                count = _packed_count(data, p, p + size, wire)
-                if count == BAD:
-                    break
-                cells += count
-                p += size
-                continue
+            stamps[level, slot] = stamp
+        packed = tag & 7 != wire
+        if packed and (repeated == 0 or wire == BAD or tag & 7 != LEN):
+            break
+        if not packed:
             cells += fields[row, WIDTH] * repeated
-            if wire == VARINT:
-                start = p
-                while p < end and data[p] >= 0x80:
-                    p += 1
-                p += 1
-                if p - start >= 10 and (p - start > 10 or p > end or data[p - 1] > 1):
-                    break
-            elif wire != LEN:
-                p += 8 if wire == I64 else 4
-            elif fields[row, CHILD] < 0:
-                p += size
-            else:
-                outer[level, 0], outer[level, 1], outer[level, 2] = first, last, guess
-                outer[level, 3], outer[level, 4] = stamp, end
-                level += 1
-                messages += 1
-                child = fields[row, CHILD]
-                first, last, guess, stamp, end = starts[child], starts[child + 1], starts[child], messages, p + size
+            if wire != LEN:
+                p = _after_number(data, p, end, wire)
+                continue
+        size, p = varint(data, p, end)
+        if p == BAD or size < 0 or size > end - p:
+            break
+        child = fields[row, CHILD]
+        if packed:
+            count = _packed_count(data, p, p + size, wire)
+            if count == BAD:
+                break
+            cells += count
+        if child < 0:
+            p += size
+            continue
+        outer[level, 0], outer[level, 1], outer[level, 2] = first, last, guess
+        outer[level, 3], outer[level, 4] = stamp, end
+        level += 1
+        messages += 1
+        first, last, guess, stamp, end = starts[child], starts[child + 1], starts[child], messages, p + size
+    return BAD, messages
