@@ -277,7 +277,36 @@ def _close(frame: Any, behind: int, tape: Any, state: Int64Array) -> None:
 
 
 @borrowing
-def _value(  # noqa: C901  (one loop over one grammar)
+def _behind(
+    data: UInt8Array, p: int, end: int, inside: bool, plan: Any, stack: Any, depth: int, tape: Any, state: Int64Array
+) -> tuple[int, int]:
+    """From behind a value, or from a container's first place inside, to the next value or name.
+
+    Closes what ends here. Returns the place and how many containers are open, 0 where the outermost value has ended;
+    BAD for a text that does not go on.
+    """
+    while depth > 0:
+        frame = stack[depth - 1]
+        if not inside and frame["extra"] >= 0:
+            extra = plan[frame["node"]]["extra"]
+            _emit(tape, state, extra, frame["slot"], frame["extra"], p - frame["extra"], False)
+            frame["extra"] = -1
+        p = skip_space(data, p, end)
+        if p >= end:
+            return p, BAD
+        if data[p] != (0x5D if frame["kind"] in (_LIST, _RAW_ARRAY) else 0x7D):
+            if inside:
+                return p, depth
+            return p + 1, depth if data[p] == 0x2C else BAD
+        p += 1
+        _close(frame, p, tape, state)
+        depth -= 1
+        inside = False
+    return p, 0
+
+
+@borrowing
+def _value(
     data: UInt8Array,
     p: int,
     end: int,
@@ -306,44 +335,20 @@ def _value(  # noqa: C901  (one loop over one grammar)
             return False
         kind = _RAW if node < 0 else i64(plan[node]["kind"])
         c = data[p]
-        if c == 0x7B or c == 0x5B:
+        opens = c in (0x7B, 0x5B)
+        if opens:
             if not _open(data, p, kind, node, slot, stack, depth, tape, state):
                 return False
             depth += 1
-            p = skip_space(data, p + 1, end)
-            closes = p < end and data[p] == c + 2
+            p += 1
         else:
             p = _scalar(data, p, end, kind, node, slot, tape, state)
-            closes = False
             if p < 0:
                 return False
-            if depth == 0:
-                return skip_space(data, p, end) == end
-        # Behind a value, or at the first place inside a container.
-        inside = c == 0x7B or c == 0x5B
-        while True:
-            frame = stack[depth - 1]
-            if not inside:
-                if frame["extra"] >= 0:
-                    extra = plan[frame["node"]]["extra"]
-                    _emit(tape, state, extra, frame["slot"], frame["extra"], p - frame["extra"], False)
-                    frame["extra"] = -1
-                p = skip_space(data, p, end)
-                if p >= end:
-                    return False
-                closes = data[p] == (0x5D if frame["kind"] == _LIST or frame["kind"] == _RAW_ARRAY else 0x7D)
-            if not closes:
-                break
-            p += 1
-            _close(frame, p, tape, state)
-            depth -= 1
-            inside = False
-            if depth == 0:
-                return skip_space(data, p, end) == end
-        if not inside:
-            if data[p] != 0x2C:
-                return False
-            p += 1
+        p, depth = _behind(data, p, end, opens, plan, stack, depth, tape, state)
+        if depth <= 0:
+            return depth == 0 and skip_space(data, p, end) == end
+        frame = stack[depth - 1]
         if frame["kind"] == _LIST:
             node = i64(plan[frame["node"]]["element"])
             slot = i64(slots[frame["node"]])
