@@ -9,7 +9,7 @@ from converter.types import BoolArray, Int64Array, UInt8Array, VarBytes
 
 
 @kernel
-def _sequence_length(data: UInt8Array, p: int, end: int) -> int:
+def sequence_length(data: UInt8Array, p: int, end: int) -> int:
     """Length of the well-formed sequence at p (Unicode 15, table 3-7), 0 where there is none."""
     first = i64(data[p])
     if first < 0x80:
@@ -50,7 +50,7 @@ def _validate(offsets: Int64Array, data: UInt8Array, out: BoolArray) -> None:
         ok = True
         if high >= 0x80:
             while p < end:
-                size = _sequence_length(data, p, end)
+                size = sequence_length(data, p, end)
                 if size == 0:
                     ok = False
                     break
