@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rsm_bridge import cli_maintain
+from rsm_bridge import cli_config, cli_maintain
 from rsm_bridge.cli_options import ConfigOption, DataDirOption
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ bucket_app = typer.Typer(help="Prepare the bucket of an S3 store.", no_args_is_h
 app.add_typer(bucket_app, name="bucket")
 
 cli_maintain.register(app)
+cli_config.register(app)
 
 
 def _fail(message: str) -> typer.Exit:

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
-from rsm_bridge.durations import parse_duration
+from rsm_bridge.durations import duration_text, parse_duration
 from rsm_bridge.retention import parse_retention
 from rsm_bridge.settings import Settings
 
@@ -103,17 +103,8 @@ def _default_text(field: FieldInfo) -> str:
     if isinstance(default, bool):
         return f"`{str(default).lower()}`"
     if _type_text(field) == "duration":
-        return f"`{_duration_text(default)}`"
+        return f"`{duration_text(default)}`"
     return f"`{default}`"
-
-
-def _duration_text(seconds: float) -> str:
-    if seconds and seconds < 1:
-        return f"{seconds * 1000:g}ms"
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= size and seconds % size == 0 and seconds / size > 1:
-            return f"{seconds / size:g}{unit}"
-    return f"{seconds:g}s"
 
 
 def render() -> str:

@@ -22,4 +22,14 @@ def parse_duration(value: object) -> float:
     raise ValueError("a duration is a number and a unit: 500ms, 10s, 5m, 2h or 7d")
 
 
+def duration_text(seconds: float) -> str:
+    """The text that gives these seconds, in the largest unit without a fraction that is not 1."""
+    if seconds and seconds < 1:
+        return f"{seconds * 1000:g}ms"
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= size and seconds % size == 0 and seconds / size > 1:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"
+
+
 Seconds = Annotated[float, BeforeValidator(parse_duration)]

@@ -52,12 +52,20 @@ def _servers(facts: Facts) -> list[Finding]:
         found.append(_server(code, problem.message))
     if facts.kafka is None and facts.kafka_problem is None:
         found.append(_server(CauseCode.KAFKA_NOT_ASKED, "no bootstrap servers are configured"))
-    config = facts.kafka.broker_config if facts.kafka is not None else {}
-    if config.get("remote.log.storage.system.enable") == "false":
-        found.append(_server(CauseCode.BROKER_NOT_TIERING, "remote.log.storage.system.enable=false"))
-    elif (plugin := config.get("remote.log.storage.manager.class.name")) not in (None, "", PLUGIN_CLASS):
-        found.append(_server(CauseCode.OTHER_PLUGIN, f"the broker's plugin is {plugin}"))
+    local = why_nothing(facts.kafka.broker_config) if facts.kafka is not None else None
+    if local is not None:
+        found.append(_server(*local))
     return found
+
+
+def why_nothing(broker_config: Mapping[str, str]) -> tuple[CauseCode, str] | None:
+    """Why a broker with these settings gives us nothing at all, and what it says; None when it does."""
+    if broker_config.get("remote.log.storage.system.enable") == "false":
+        return CauseCode.BROKER_NOT_TIERING, "remote.log.storage.system.enable=false"
+    plugin = broker_config.get("remote.log.storage.manager.class.name")
+    if plugin not in (None, "", PLUGIN_CLASS):
+        return CauseCode.OTHER_PLUGIN, f"the broker's plugin is {plugin}"
+    return None
 
 
 def _server(code: CauseCode, said: str) -> Finding:
@@ -84,7 +92,7 @@ def _internal(kafka: KafkaTopic) -> bool:
 
 def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -> TopicReport:
     name = kafka.topic if kafka is not None else stored.topic if stored is not None else ""
-    local = _why_local(kafka) if kafka is not None else None
+    local = why_local(kafka) if kafka is not None else None
     findings = [] if local is None else [_note(local, name)]
     copies = kafka is not None and local is None
     if stored is not None:
@@ -110,7 +118,7 @@ def _note(code: CauseCode, topic: str) -> Finding:
     return Finding(code, CAUSES[code].level, CAUSES[code].meaning, topic)
 
 
-def _why_local(kafka: KafkaTopic) -> CauseCode | None:
+def why_local(kafka: KafkaTopic) -> CauseCode | None:
     """Why Kafka copies nothing of the topic; None when it does."""
     if _internal(kafka):
         return CauseCode.INTERNAL_TOPIC

@@ -57,14 +57,9 @@ class KafkaSource:
             KafkaClientMissingError: the extra `kafka` is not installed.
             Exception: what the client raises when brokers do not answer in time.
         """
-        try:
-            from confluent_kafka.admin import AdminClient
-        except ImportError as error:
-            raise KafkaClientMissingError("confluent-kafka is not installed") from error
-        client = AdminClient({**self.settings, "log_level": 0})
-        metadata = client.list_topics(timeout=self.left())
-        names = sorted(name for name in metadata.topics if wanted is None or name == wanted)
-        topics = self._topics(client, names)
+        client = self._client()
+        described = self._described(client, wanted)
+        topics = described.topics
         asked = [
             (name, number)
             for name, topic in topics.items()
@@ -81,7 +76,23 @@ class KafkaSource:
             )
             for name, topic in topics.items()
         }
-        return KafkaFacts(topics, self._broker_config(client, sorted(metadata.brokers)))
+        return replace(described, topics=topics)
+
+    def describe(self) -> KafkaFacts:
+        """All topics with their settings, without offsets. Raises what :meth:`ask` raises."""
+        return self._described(self._client(), None)
+
+    def _client(self) -> AdminClient:
+        try:
+            from confluent_kafka.admin import AdminClient
+        except ImportError as error:
+            raise KafkaClientMissingError("confluent-kafka is not installed") from error
+        return AdminClient({**self.settings, "log_level": 0})
+
+    def _described(self, client: AdminClient, wanted: str | None) -> KafkaFacts:
+        metadata = client.list_topics(timeout=self.left())
+        names = sorted(name for name in metadata.topics if wanted is None or name == wanted)
+        return KafkaFacts(self._topics(client, names), self._broker_config(client, sorted(metadata.brokers)))
 
     def with_timestamps(self, facts: KafkaFacts, reached: Mapping[Where, int]) -> KafkaFacts:
         """The facts, with timestamps of the first record from `reached` on and of the one at the last stable offset.
