@@ -115,8 +115,8 @@ class Summary:
     `leader_epochs` are the runs seen in the batches: (epoch, base offset of the run's first batch). With
     `undecided_overflow` the list of undecided transactions is empty and the blocks must be read. `open_transactions` is
     None when the broker's files did not say: that is not the same as none open. With `transaction_conflict` markers in
-    the segment contradict those files, and its rows must not be published. `pending`: why the rows of the data files lack
-    the value columns of the topic's table; None: they have them, or the topic is not typed.
+    the segment contradict those files, and its rows must not be published. `pending`: why the rows lack the value
+    columns of the topic's table; None: they have them, or the topic is not typed.
     """
 
     batches: int

@@ -35,12 +35,12 @@ class RowFile:
     """Writes record batches; at most one row group of rows is buffered.
 
     Args:
-        schema: of columns.row_schema, perhaps with typed value columns; its `PARQUET:field_id` metadata is kept.
+        schema: of columns.row_schema; its `PARQUET:field_id` metadata is kept. None: that of the first rows.
         target: where the file goes. Nothing is written before the first row.
         value_format: whether the column `value` holds the bytes that Kafka is served.
     """
 
-    def __init__(self, schema: pa.Schema, target: BinaryIO, value_format: ValueFormat) -> None:
+    def __init__(self, schema: pa.Schema | None, target: BinaryIO, value_format: ValueFormat) -> None:
         self._schema = schema
         self._format = value_format
         self._sink = CountingSink(target)
@@ -90,15 +90,16 @@ class RowFile:
     def _flush(self) -> None:
         if not self._pending_rows:
             return
+        schema = self._pending[0].schema if self._schema is None else self._schema
         if self._writer is None:
-            self._writer = _open(self._schema, self._sink, self._format)
+            self._writer = _open(schema, self._sink, self._format)
         columns = [
             pa.chunked_array(
                 [part for batch in self._pending for part in _chunks(field.name, batch.column(i))], type=field.type
             )
-            for i, field in enumerate(self._schema)
+            for i, field in enumerate(schema)
         ]
-        self._writer.write_table(pa.Table.from_arrays(columns, schema=self._schema), row_group_size=self._pending_rows)
+        self._writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=self._pending_rows)
         self.rows += self._pending_rows
         self._pending.clear()
         self._pending_bytes = self._pending_rows = 0

@@ -55,7 +55,7 @@ class SegmentWriter:
     Args:
         metadata: the segment's metadata.
         options: the topic's rule.
-        schema: columns.row_schema for the rule, with the field ids to write.
+        schema: columns.row_schema for the rule, with the field ids to write; None: the steps' rows have their own.
         data: where the Parquet file goes. It is written in order and never closed here.
         kept: where kept bytes go, likewise.
         tail: where the tail goes, likewise; None: it stays in the data file.
@@ -65,7 +65,7 @@ class SegmentWriter:
         self,
         metadata: SegmentMetadata,
         options: ConvertOptions,
-        schema: pa.Schema,
+        schema: pa.Schema | None,
         data: BinaryIO,
         kept: BinaryIO,
         tail: BinaryIO | None = None,

@@ -31,6 +31,7 @@ from rsm_bridge.precedence import Precedence
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.typed_copy import TypedCopy
 from rsm_bridge.wire import CopyMessage, End, File, Frame, Start, parse_copy_request
 
 
@@ -43,6 +44,7 @@ class Copier:
         running: what the reclaimer asks before a tombstone goes.
         slots: as many as fit the memory budget and the workers.
         options: a topic's conversion options, by its rule.
+        columns: what gives the rows of one copy the columns of their values.
         finished: told about each finished copy.
     """
 
@@ -53,6 +55,7 @@ class Copier:
     slots: asyncio.Semaphore
     metrics: Metrics
     options: Callable[[str], ConvertOptions]
+    columns: Callable[[SegmentMetadata], TypedCopy | None]
     finished: Callable[[SegmentMetadata, Directory], None]
     log: structlog.typing.FilteringBoundLogger
 
@@ -128,7 +131,16 @@ class CopyCall:
             files[message.type] = message.data
             message = await self._read()
         options = self.copier.options(segment.topic)
-        attempt = CopyAttempt(segment, options, files, FrameFeed(), deadline, self.copier.precedence.give_way, later)
+        attempt = CopyAttempt(
+            segment,
+            options,
+            files,
+            FrameFeed(),
+            deadline,
+            self.copier.precedence.give_way,
+            later,
+            columns=self.copier.columns(segment),
+        )
         try:
             return await self._pass(attempt, message)
         except (SegmentError, BridgeError):

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import BinaryIO, cast
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO, Protocol, cast
+
+import pyarrow as pa
 
 from converter.columns import row_schema
 from converter.index_model import Directory, StoredObjects
 from converter.later_indexes import LaterAborts
 from converter.parser import SegmentParser
 from converter.transactions import Transactions
-from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
+from converter.types import Cause, ConvertOptions, IndexType, ParsedStep, SegmentMetadata
 from converter.writer import SegmentWriter, WrittenSegment
 from iceberg_catalog import failpoints
 from iceberg_catalog.schema import expected_field_ids
@@ -31,6 +33,23 @@ from rsm_bridge.tombstone import is_tombstone
 from rsm_bridge.upload import Upload
 
 
+class ValueColumns(Protocol):
+    """What gives the rows of one copy the columns of their values. Used by one thread.
+
+    Attributes:
+        pending: why the rows so far lack columns, as it will stand in the index; None: they have them.
+    """
+
+    pending: str | None
+
+    def rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of columns.row_schema("raw") with field ids and, unless `pending`, value columns; never raises for them.
+
+        Every call of one copy gives the same schema.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class CopyAttempt:
     """What one attempt works with. `stage` is written by the worker and read by heartbeats.
@@ -40,6 +59,7 @@ class CopyAttempt:
         give_way: called at the start and before each step; waits while fetches do.
         later: what came with the copy of later segments' transaction indexes.
         verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
+        columns: gives rows the columns of their values; None: the topic is not typed.
     """
 
     segment: SegmentMetadata
@@ -50,6 +70,7 @@ class CopyAttempt:
     give_way: Callable[[], float]
     later: LaterAborts = field(default_factory=LaterAborts)
     verbatim_cause: Cause = Cause.VERBATIM
+    columns: ValueColumns | None = None
     stage: str = "receiving"
 
 
@@ -100,7 +121,8 @@ def _write_objects(
     store: ObjectStore, attempt: CopyAttempt, objects: StoredObjects, completed: list[str]
 ) -> WrittenSegment:
     segment, options, feed = attempt.segment, attempt.options, attempt.feed
-    schema = row_schema(options.value_format, expected_field_ids(options.value_format))
+    columns = attempt.columns if options.mode == "table" else None
+    schema = row_schema(options.value_format, expected_field_ids(options.value_format)) if columns is None else None
     told = Transactions.parse(attempt.files.get(IndexType.TRANSACTION), attempt.files.get(IndexType.PRODUCER_SNAPSHOT))
     transactions = attempt.later.peek(told, segment.end_offset)
     with (
@@ -119,14 +141,18 @@ def _write_objects(
                     failpoints.hit("convert", objects.data_key)
                 for step in parser.feed(frame):
                     attempt.give_way()
-                    writer.add(step)
+                    writer.add(_with_columns(step, columns))
             attempt.stage = "writing"
             for step in parser.finish():
                 attempt.give_way()
-                writer.add(step)
+                writer.add(_with_columns(step, columns))
             attempt.give_way()
             written = writer.finish(
-                attempt.files, transactions, objects, transaction_conflicts=parser.transaction_conflicts
+                attempt.files,
+                transactions,
+                objects,
+                transaction_conflicts=parser.transaction_conflicts,
+                pending=None if columns is None else columns.pending,
             )
         except BaseException:
             writer.abort()
@@ -139,6 +165,10 @@ def _write_objects(
         failpoints.hit("kept-complete", kept.key)
         _complete(kept, completed)
     return written
+
+
+def _with_columns(step: ParsedStep, columns: ValueColumns | None) -> ParsedStep:
+    return step if columns is None or not step.rows.num_rows else replace(step, rows=columns.rows(step.rows))
 
 
 def _complete(upload: Upload, completed: list[str]) -> None:

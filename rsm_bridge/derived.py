@@ -7,7 +7,7 @@ holds part of its offsets, or an unclean election cut its end. The objects Kafka
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -19,20 +19,42 @@ from converter.columns import OFFSET, row_schema
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
 from converter.types import Int64Array, PageTable, ValueFormat
+from converter.values.rows import as_written_now
 from iceberg_catalog import failpoints
 from iceberg_catalog.plan_types import Runs
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.layout import DATA_ROOT, new_attempt_id
 from rsm_bridge.store import ObjectStore
 
+_RAW = row_schema("raw", expected_field_ids("raw"))
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Rows with offsets in [first, last] (inclusive) of one data file."""
+    """Rows with offsets in [first, last] (inclusive) of one data file.
+
+    pending: its values are to be decoded; it has none of their columns.
+    """
 
     data_key: str
     first: int
     last: int
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a new data file of a table looks like.
+
+    Attributes:
+        schema: of its rows, with field ids.
+        value_format: whether the column `value` holds the bytes that Kafka is served.
+        typed: gives rows without value columns, in the schema of columns.row_schema("raw"), those of `schema`.
+    """
+
+    schema: pa.Schema
+    value_format: ValueFormat
+    typed: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +122,7 @@ class ObjectFile(io.RawIOBase):
 def write_derived(
     store: ObjectStore,
     cuts: Sequence[Cut],
-    value_format: ValueFormat,
+    shape: Shape,
     *,
     topic_id: bytes,
     partition: int,
@@ -112,7 +134,7 @@ def write_derived(
     Args:
         store: where sources are read and the file is written.
         cuts: offset ranges and the files that hold them.
-        value_format: the table's; sources have the same.
+        shape: of the table.
         topic_id: 16 bytes.
         partition: of the topic.
         runs: leader-epoch runs of the sources; the key carries them, cut to the rows.
@@ -126,7 +148,7 @@ def write_derived(
         f"{DATA_ROOT}{topic_id.hex()}/{partition}/{first:020d}-{last:020d}-{text}"
         f"-d{head_snapshot or 0}-{new_attempt_id().hex()}.parquet"
     )
-    written = copy_rows(store, key, cuts, value_format)
+    written = copy_rows(store, key, cuts, shape)
     if written is None:
         return None
     failpoints.hit("derived-written", key)
@@ -137,25 +159,24 @@ def copy_rows(
     store: ObjectStore,
     key: str,
     cuts: Sequence[Cut],
-    value_format: ValueFormat,
+    shape: Shape,
     offsets: list[Int64Array] | None = None,
 ) -> CopiedRows | None:
     """Writes the rows of all cuts, which ascend and do not overlap, into one file; None when there are none.
 
     offsets: receives those of the rows, in their order.
     """
-    schema = row_schema(value_format, expected_field_ids(value_format))
     total = 0
     with store.open_upload(key) as upload:
-        file = RowFile(schema, cast(BinaryIO, upload), value_format)
+        file = RowFile(shape.schema, cast(BinaryIO, upload), shape.value_format)
         try:
             for cut in cuts:
                 source = pq.ParquetFile(ObjectFile(store, cut.data_key))
                 total += source.metadata.num_rows
-                for batch in _rows(source, cut, schema):
-                    file.add(batch)
+                for batch in _rows(source, cut):
+                    file.add(_shaped(batch, shape, pending=cut.pending))
                     if offsets is not None:
-                        offsets.append(batch.column(schema.get_field_index(OFFSET)).to_numpy())
+                        offsets.append(batch.column(OFFSET).to_numpy())
             pages = file.close()
         except BaseException:
             file.abort()
@@ -167,9 +188,15 @@ def copy_rows(
     return CopiedRows(file.size, file.crc32c, footer_metadata(file.footer), pages, total - file.rows)
 
 
-def _rows(source: pq.ParquetFile, cut: Cut, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _shaped(rows: pa.RecordBatch, shape: Shape, *, pending: bool) -> pa.RecordBatch:
+    if pending and shape.typed is not None:
+        return shape.typed(as_written_now(rows, _RAW))
+    return as_written_now(rows, shape.schema)
+
+
+def _rows(source: pq.ParquetFile, cut: Cut) -> Iterator[pa.RecordBatch]:
     """The cut's rows, one row group in memory at a time; groups outside the offsets are not read."""
-    column = source.schema_arrow.get_field_index(OFFSET)
+    column = [source.schema.column(leaf).path for leaf in range(source.metadata.num_columns)].index(OFFSET)
     for number in range(source.num_row_groups):
         statistics = source.metadata.row_group(number).column(column).statistics
         if statistics is not None and (statistics.max < cut.first or statistics.min > cut.last):
@@ -177,4 +204,4 @@ def _rows(source: pq.ParquetFile, cut: Cut, schema: pa.Schema) -> Iterator[pa.Re
         table = source.read_row_group(number)
         offsets = table.column(OFFSET)
         wanted = table.filter(pc.and_(pc.greater_equal(offsets, cut.first), pc.less_equal(offsets, cut.last)))
-        yield from wanted.cast(schema).combine_chunks().to_batches()
+        yield from wanted.combine_chunks().to_batches()

@@ -92,6 +92,16 @@ SCHEMA_BYTES_MAX = 4 * MIB  # of a schema with all it refers to
 SCHEMA_REFERENCES_MAX = 256
 SCHEMA_REFERENCE_DEPTH_MAX = 32
 
+# Typed values.
+DECODERS_MAX = 1000  # of one topic, kept
+EVOLUTION_WORKERS = 4  # threads that ask the catalog for copies
+EVOLUTION_SECONDS_MAX = 5.0  # a copy waits so long for the catalog to change a table
+CATALOG_AGAIN_SECONDS = 5.0  # after a failure of that it is not asked for so long
+DECODE_BURST_SECONDS = 10.0  # of its decode_budget a topic may save up
+PLANS_PER_RUN_MAX = 16  # plans of one publisher run, while pending segments turn out to wait
+HELD_SECONDS = 5.0  # until a publisher run looks again whether pending segments can have their columns
+PENDING_RUN_MAX = 4  # segments of a partition whose values one publisher run decodes
+
 # `tierberg bucket init`.
 BUCKET_CONNECT_SECONDS = 5.0
 BUCKET_REQUEST_SECONDS = 30.0  # without a byte of an answer

@@ -31,7 +31,7 @@ from pyiceberg.catalog import Catalog
 from converter.errors import SegmentError
 from converter.index_model import StoredObject
 from converter.repoint import decode_index, repoint
-from converter.types import Int64Array, ValueFormat
+from converter.types import Int64Array
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit, recorded_as_of
 from iceberg_catalog.datafile import data_file
@@ -40,7 +40,7 @@ from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.plan_merge import Merge, MergeLimits, SmallFile, plan_merge
 from iceberg_catalog.plan_types import PartState, Policy
 from rsm_bridge.chunks import cut
-from rsm_bridge.derived import CopiedRows, Cut, copy_rows
+from rsm_bridge.derived import CopiedRows, Cut, Shape, copy_rows
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, owner_of
 from rsm_bridge.layout import DATA_ROOT, new_attempt_id
@@ -51,6 +51,7 @@ from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.state_objects import StateObjects, recorded_parts
 from rsm_bridge.store import ListedObject, ObjectStore, VersionedBytes
 from rsm_bridge.tombstone import is_tombstone
+from rsm_bridge.typed_table import TableColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class Merger:
         deadline = time.monotonic() + MERGE_SECONDS_MAX
         state = recorded_parts(self.store, head).get(partition, PartState())
         # Of any segment of the topic: a table may keep rows after Kafka has deleted all of their partition.
-        merged = self._write(partition, merge, owner_of(segments)[1])
+        merged = self._write(partition, merge, Shape(TableColumns.of(head.table).rows, owner_of(segments)[1]))
         failpoints.hit("merge-written", merged.stored.key)
         reader = SegmentReader(self.store, helpers)
         mine = [known for known in segments if known.live and known.key.partition == partition]
@@ -172,7 +173,7 @@ class Merger:
         failpoints.hit("merge-pointed", merged.stored.key)
         return self._commit(live, head, partition, merge, merged, deadline, tally)
 
-    def _write(self, partition: int, merge: Merge, value_format: ValueFormat) -> _Merged:
+    def _write(self, partition: int, merge: Merge, shape: Shape) -> _Merged:
         """The merged file, durable.
 
         Raises:
@@ -185,7 +186,7 @@ class Merger:
             f"{merge.first:020d}-{merge.last:020d}-{runs}-{new_attempt_id().hex()}.parquet"
         )
         parts: list[Int64Array] = []
-        rows = copy_rows(self.store, key, cuts, value_format, parts)
+        rows = copy_rows(self.store, key, cuts, shape, parts)
         if rows is None:
             raise BridgeError("corrupt_object", f"files of offsets {merge.first} to {merge.last} have no rows")
         offsets = np.concatenate(parts)

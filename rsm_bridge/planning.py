@@ -7,7 +7,7 @@ the pages of the second may again show the later and miss the earlier.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from iceberg_catalog.livefiles import Head, by_partition
@@ -15,28 +15,38 @@ from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
 from rsm_bridge.known_segments import KnownSegment, as_planned, segments_by_partition
-from rsm_bridge.limits import INDEX_READS_MAX
+from rsm_bridge.limits import INDEX_READS_MAX, PENDING_RUN_MAX
 from rsm_bridge.segment_listing import Notices, SegmentListing
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Plans by partition, and the segments they were made from; `complete`: those are all of the topic id."""
+    """Plans by partition, and the segments they were made from.
+
+    `complete`: those are all of the topic id. `more`: pending segments are left to the next run.
+    """
 
     segments: Sequence[KnownSegment]
     plans: Mapping[int, Plan]
     complete: bool
+    more: bool = False
 
 
 @dataclass(slots=True)
 class Planning:
-    """Plans on one head. `states`: recorded with it. `now_ms`: since the epoch."""
+    """Plans on one head.
+
+    `states`: recorded with it. `now_ms`: since the epoch. `held`: index keys of pending segments that cannot have their
+    columns now; the plan stops before them, as it does before one whose markers contradict the broker's files.
+    """
 
     listing: SegmentListing
     head: Head
     states: Mapping[int, PartState]
     policy: Policy
     now_ms: int
+    held: Container[str] = ()
+    _more: bool = field(default=False, init=False)
     _files: dict[int, list[LiveFile]] | None = field(default=None, init=False)
 
     def plan(self, notices: Notices, listed: Callable[[], None]) -> Planned:
@@ -49,12 +59,12 @@ class Planning:
             segments = None if self._comes_first() else self.listing.whole(INDEX_READS_MAX)
             if segments is not None:
                 listed()
-                return self._whole(segments)
+                return replace(self._whole(segments), more=self._more)
             notices = replace(notices, look=True)
         found = self.listing.ahead({number: state.frontier for number, state in self.states.items()}, notices)
         listed()
         plans = {number: self._ahead(number, found) for number in sorted(found)}
-        return Planned([known for group in found.values() for known in group], plans, complete=False)
+        return Planned([known for group in found.values() for known in group], plans, complete=False, more=self._more)
 
     def _comes_first(self) -> bool:
         """Whether what is new is published before all is listed: after a start, where the history is long."""
@@ -87,7 +97,19 @@ class Planning:
         return plan(self._inputs(segments), self._of(number), state, self.policy, relisted=relisted)
 
     def _inputs(self, segments: Sequence[KnownSegment]) -> list[Segment]:
-        return [as_planned(known, known.segment, self.now_ms) for known in segments if known.segment is not None]
+        left = PENDING_RUN_MAX
+        inputs: list[Segment] = []
+        for known in sorted(segments, key=lambda item: item.key.base):
+            if known.segment is None:
+                continue
+            item = as_planned(known, known.segment, self.now_ms)
+            if known.pending and known.key.last >= self.states.get(known.key.partition, PartState()).frontier:
+                waits = left == 0 or known.listed.key in self.held
+                self._more |= left == 0
+                left -= not waits
+                item = replace(item, conflict=item.conflict or waits)
+            inputs.append(item)
+        return inputs
 
     def _of(self, number: int) -> list[LiveFile]:
         return self._files_by_partition().get(number, [])

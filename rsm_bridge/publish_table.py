@@ -19,32 +19,34 @@ from pyiceberg.table import Table
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.commit_summary import plan_summary
-from iceberg_catalog.datafile import data_file
 from iceberg_catalog.livefiles import Head, LiveFiles
+from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import (
-    Derive,
     Follow,
-    LiveFile,
     PartState,
     Plan,
     Policy,
-    UseMain,
 )
 from iceberg_catalog.state import StateRef, decode_state
-from iceberg_catalog.tables import check_layout, ensure_table, find_table
-from rsm_bridge.derived import Cut, DerivedFile, write_derived
-from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment, read_footer
-from rsm_bridge.layout import derived_head, table_folder
-from rsm_bridge.limits import RUNS_TO_LAND_MAX
+from iceberg_catalog.tables import check_layout, find_table
+from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.layout import derived_head
+from rsm_bridge.limits import PLANS_PER_RUN_MAX, RUNS_TO_LAND_MAX
+from rsm_bridge.planned_files import HeldSegmentError, PlannedFiles, TableChangedError
 from rsm_bridge.planning import Planning
 from rsm_bridge.retention import follow_kafka, policy_at
 from rsm_bridge.segment_listing import ALL, Notices, SegmentListing
 from rsm_bridge.settings import TableLayout
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.topic_table import topic_table
+from rsm_bridge.typed_table import TypedTable, untyped
 
 T = TypeVar("T")
+
+
+class PlanAgainError(Exception):
+    """Pending segments that a plan wanted have to wait; the next plan stops before them."""
 
 
 class RetryRunError(Exception):
@@ -66,7 +68,8 @@ class RunResult:
     `files_added` and `files_removed` count data files, `files_derived` those of the added ones that were written anew,
     `rewinds` partitions, `gaps` stretches of offsets never uploaded, `lost` batches of transactions without a marker.
     `complete`: `segments` are all of the topic id, else those the run looked at. `listing_seconds`: what the latest
-    whole listing took.
+    whole listing took. `held`: index keys of pending segments that cannot have their columns now, and why. `more`:
+    others are left to the next run.
     """
 
     head: Head | None
@@ -80,13 +83,16 @@ class RunResult:
     files_derived: int = 0
     complete: bool = True
     listing_seconds: float = 0.0
+    held: Mapping[str, str] = field(default_factory=dict)
+    more: bool = False
 
 
 @dataclass(slots=True)
 class TableRun:
     """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time.
 
-    retention: `table_retention` of a topic name, in seconds if it is a duration. readers: read indexes at once.
+    retention: `table_retention` of a topic name, in seconds if it is a duration. readers: read indexes at once. typed:
+    the columns of a topic's values; None where it has none.
     """
 
     store: ObjectStore
@@ -96,8 +102,11 @@ class TableRun:
     layout: TableLayout = "outside"
     retention: Callable[[str], str | float] = follow_kafka
     readers: Executor | None = None
+    typed: Callable[[Owner], TypedTable | None] = untyped
+    _held: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)
+    _files: PlannedFiles | None = field(default=None, init=False)
     _recorded: tuple[StateRef, dict[int, PartState]] | None = field(default=None, init=False)
     _as_of_ms: int = field(default=0, init=False)
     _listing: SegmentListing = field(init=False)
@@ -114,6 +123,15 @@ class TableRun:
             RetryRunError: the commit was refused or its outcome is unknown.
             CatalogError, BridgeError, SegmentError: and whatever else catalog and store raise.
         """
+        self._held = {}
+        for _ in range(PLANS_PER_RUN_MAX):
+            try:
+                return self._run(notices)
+            except (PlanAgainError, TableChangedError):
+                continue
+        raise RetryRunError("the table or what waits for columns kept changing", conflict=True)
+
+    def _run(self, notices: Notices) -> RunResult:
         table = self._table(notices)
         if table is None:
             if notices.look or notices.whole:
@@ -123,13 +141,19 @@ class TableRun:
         states = self._states(head)
         self._as_of_ms = int(time.time() * 1000)
         failpoints.hit("head-read", self.topic_id.hex())
-        planning = Planning(self._listing, head, states, self._policy(), self._as_of_ms)
+        planning = Planning(self._listing, head, states, self._policy(), self._as_of_ms, self._held)
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
         if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):
             result = RunResult(head, states, found.segments)
         else:
             result = self._apply(head, states, found.segments, found.plans)
-        return replace(result, complete=found.complete, listing_seconds=self._listing.whole_seconds)
+        return replace(
+            result,
+            complete=found.complete,
+            listing_seconds=self._listing.whole_seconds,
+            held=dict(self._held),
+            more=found.more,
+        )
 
     def until_landed(self, attempt: Callable[[], T], missing: str) -> T:
         """What `attempt` returns, made again while its commit does not land.
@@ -167,16 +191,7 @@ class TableRun:
         self._whose = self._listing.witness()
         if self._whose is None or not _has_rows(self._whose):
             return None
-        # Inside: the folder that holds the topic's data files anyway is the table's location.
-        inside = self.store.uri(table_folder(self.topic_id)) if self.layout == "inside" else None
-        return ensure_table(
-            self.catalog,
-            owner,
-            value_format,
-            data_path=inside or self.store.uri("data"),
-            namespace=self.namespace,
-            location=inside,
-        )
+        return topic_table(self.store, self.catalog, owner, value_format, self.namespace, self.layout)
 
     def _policy(self) -> Policy:
         if self._whose is None:
@@ -191,23 +206,46 @@ class TableRun:
             self._recorded = head.state, decode_state(data, head.state.sha256)
         return dict(self._recorded[1])
 
+    def _planned_files(self, head: Head, segments: Sequence[KnownSegment]) -> PlannedFiles:
+        """Those of the latest plan on this head, with what was written for it."""
+        by_id = {known.listed.key: known for known in segments}
+        if self._files is not None and self._files.head is head:
+            self._files.segments = by_id
+            return self._files
+        typed = None if self._whose is None else self.typed(self._whose.owner)
+        value_format = "raw" if self._whose is None else self._whose.value_format
+        self._files = PlannedFiles(
+            self.store, head, self.topic_id, value_format, by_id, typed, lambda: self._schema_id(head.table)
+        )
+        return self._files
+
+    def _schema_id(self, table: Table) -> int:
+        return self.catalog.load_table(table.name()).metadata.current_schema_id
+
     def _apply(
         self, head: Head, states: Mapping[int, PartState], segments: Sequence[KnownSegment], plans: Mapping[int, Plan]
     ) -> RunResult:
-        by_id = {known.listed.key: known for known in segments}
-        by_path = {file.path: file for file in head.files}
         append: list[DataFile] = []
         delete: list[str] = []
         replaced: list[str] = []
         replacement: list[DataFile] = []
+        held: dict[str, str] = {}
+        files = self._planned_files(head, segments)
+        by_path = {file.path: file for file in head.files}
         for partition, item in plans.items():
-            for piece in item.add:
-                append.extend(self._added(head, partition, piece, by_id))
+            try:
+                for piece in item.add:
+                    append.extend(files.added(partition, piece))
+            except HeldSegmentError as error:
+                held[error.key] = str(error)
             delete.extend(item.remove)
             replaced.extend(item.replace)
             for trim in item.trim:
                 replaced.append(trim.path)
-                replacement.extend(self._trimmed(head, partition, by_path[trim.path], trim.keep_below))
+                replacement.extend(files.trimmed(partition, by_path[trim.path], trim.keep_below))
+        if held:
+            self._held |= held
+            raise PlanAgainError
         new_states = {**states, **{partition: item.state for partition, item in plans.items()}}
         change = Change(tuple(append), tuple(delete), tuple(replaced), tuple(replacement))
         committed = self._commit(head, change, new_states, plan_summary(plans))
@@ -244,51 +282,6 @@ class TableRun:
         self._recorded = recorded, dict(states)
         self._state_objects.after_commit(outcome.table, swept)
         return self._live.read(outcome.table, outcome.manifests)
-
-    def _added(
-        self, head: Head, partition: int, piece: UseMain | Derive, by_id: Mapping[str, KnownSegment]
-    ) -> list[DataFile]:
-        if isinstance(piece, UseMain):
-            known = by_id[piece.segment_id]
-            stored = known.tail if piece.tail else known.data
-            if stored is None:
-                raise BridgeError("internal", f"the plan wants rows of {piece.segment_id}, which has none")
-            footer = read_footer(self.store, known, tail=piece.tail)
-            return [data_file(head.table, self.store.uri(stored.key), stored.size, footer, partition)]
-        cuts: list[Cut] = []
-        runs: list[tuple[int, int]] = []
-        for segment_id, first, last in piece.ranges:
-            known = by_id[segment_id]
-            if known.data is not None and known.segment is not None:
-                cuts.extend(Cut(stored.key, *part) for stored, *part in known.rows_between(first, last))
-                runs.extend(run for run in known.segment.runs if run not in runs)
-        return self._derive(head, partition, cuts, tuple(sorted(runs))) if cuts else []
-
-    def _trimmed(self, head: Head, partition: int, file: LiveFile, keep_below: int) -> list[DataFile]:
-        key = self.store.key(file.path)
-        if key is None:
-            raise BridgeError("internal", f"{file.path} lies outside of the store")
-        return self._derive(head, partition, [Cut(key, file.first, keep_below - 1)], file.runs)
-
-    def _derive(
-        self,
-        head: Head,
-        partition: int,
-        cuts: list[Cut],
-        runs: tuple[tuple[int, int], ...],
-    ) -> list[DataFile]:
-        written: DerivedFile | None = write_derived(
-            self.store,
-            cuts,
-            "raw" if self._whose is None else self._whose.value_format,
-            topic_id=self.topic_id,
-            partition=partition,
-            runs=runs,
-            head_snapshot=head.snapshot_id,
-        )
-        if written is None:
-            return []
-        return [data_file(head.table, self.store.uri(written.key), written.size, written.footer, partition)]
 
 
 def _has_rows(known: KnownSegment) -> bool:

@@ -31,6 +31,7 @@ from iceberg_catalog.livefiles import Head
 from iceberg_catalog.rest_sessions import Timeouts
 from rsm_bridge.layout import INDEX_ROOT, IndexKey
 from rsm_bridge.limits import (
+    HELD_SECONDS,
     INDEX_READERS,
     PUBLISH_BACKOFF_SECONDS_MAX,
     PUBLISH_BACKOFF_SECONDS_MIN,
@@ -55,6 +56,8 @@ from rsm_bridge.segment_listing import Notices
 from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
 from rsm_bridge.store import ObjectStore, first_line
+from rsm_bridge.typed_table import untyped
+from rsm_bridge.typed_topics import TypedTopics
 
 #: Notices of one moment, as of segments that roll together, make one run.
 _GATHER_SECONDS = 0.01
@@ -100,7 +103,10 @@ def catalog_properties(settings: Settings) -> CatalogProperties:
 
 @dataclass(slots=True)
 class Publisher:
-    """All tables of one bridge. `give_way` is called before each run; it waits while fetches do."""
+    """All tables of one bridge.
+
+    `give_way` is called before each run; it waits while fetches do. `typed`: topics whose values have columns.
+    """
 
     settings: Settings
     store: ObjectStore
@@ -108,6 +114,7 @@ class Publisher:
     log: structlog.typing.FilteringBoundLogger
     copies: RunningCopies
     give_way: Callable[[], float]
+    typed: TypedTopics | None = None
     _topics: dict[bytes, _Topic] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _opening: threading.Lock = field(default_factory=threading.Lock)
@@ -234,7 +241,7 @@ class Publisher:
             result = topic.run.run(notices)
             self._record(topic_id, result, time.monotonic() - started)
             self._show(topic_id, result)
-            retry_after = self._follow_up(topic_id, topic, result)
+            retry_after = self._again(topic, result, self._follow_up(topic_id, topic, result))
             topic.failures = 0
         except Exception as error:  # noqa: BLE001 - any failure is retried from the head
             # The run stays: what it keeps is immutable, and to read it again would load a store that may be the cause.
@@ -248,6 +255,15 @@ class Publisher:
             if retry_after is not None:
                 topic.due = min(topic.due, time.monotonic() + retry_after)
         self._noticed.set()
+
+    def _again(self, topic: _Topic, result: RunResult, due: float | None) -> float | None:
+        """Seconds until the next run: sooner where pending segments are left, or may have their columns then."""
+        if not result.more and not result.held:
+            return due
+        with self._lock:
+            topic.look = True
+        wait = self.settings.publish_interval if result.more else HELD_SECONDS
+        return wait if due is None else min(wait, due)
 
     def _put_back(self, topic: _Topic, notices: Notices, error: Exception) -> None:
         """A swap that another bridge won leaves what was noticed to the next run; after anything else all is listed."""
@@ -297,6 +313,7 @@ class Publisher:
             given.layout,
             lambda name: self.settings.rule(name).table_retention,
             self._readers,
+            untyped if self.typed is None else self.typed.table,
         )
 
     def open_catalog(self) -> Catalog:

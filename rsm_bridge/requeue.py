@@ -40,10 +40,13 @@ from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.layout import data_key, new_attempt_id
 from rsm_bridge.limits import COPY_SECONDS_MAX, UPLOAD_PART_BYTES
 from rsm_bridge.merge import prove
-from rsm_bridge.publish_table import RunResult, TableRun
+from rsm_bridge.planned_files import HeldSegmentError, TableChangedError
+from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import is_tombstone
+
+_PENDING = "requeued"
 
 
 @dataclass(slots=True)
@@ -60,8 +63,16 @@ class Requeued:
     failed: list[tuple[str, str]] = field(default_factory=list)
 
 
-def convert(store: ObjectStore, segments: Sequence[KnownSegment], options: ConvertOptions) -> Requeued:
+def convert(
+    store: ObjectStore, segments: Sequence[KnownSegment], options: ConvertOptions, *, typed: bool = False
+) -> Requeued:
     """Step 1 for all of them; one that cannot be converted does not hold up the others.
+
+    Args:
+        store: of the segments.
+        segments: stored verbatim.
+        options: of the topic's rule.
+        typed: whether the rows need columns of their values, which the repair then gives them.
 
     Raises:
         BridgeError: `store_unavailable`.
@@ -71,7 +82,7 @@ def convert(store: ObjectStore, segments: Sequence[KnownSegment], options: Conve
         reader = SegmentReader(store, helpers)
         for known in segments:
             try:
-                made = _convert_one(reader, known, options)
+                made = _convert_one(reader, known, options, _PENDING if typed else None)
             except BridgeError as error:
                 if error.kind == "store_unavailable":
                     raise
@@ -87,7 +98,9 @@ def convert(store: ObjectStore, segments: Sequence[KnownSegment], options: Conve
     return done
 
 
-def _convert_one(reader: SegmentReader, known: KnownSegment, options: ConvertOptions) -> bytes | None:
+def _convert_one(
+    reader: SegmentReader, known: KnownSegment, options: ConvertOptions, pending: str | None
+) -> bytes | None:
     """The segment's index now; None when it was deleted or written anew meanwhile."""
     store, key = reader.store, known.listed.key
     deadline = time.monotonic() + COPY_SECONDS_MAX
@@ -98,7 +111,7 @@ def _convert_one(reader: SegmentReader, known: KnownSegment, options: ConvertOpt
     schema = row_schema(options.value_format, expected_field_ids(options.value_format))
     with store.open_upload(stored_as) as upload:
         pieces = _pieces(store, known.kept.key, known.kept.size)
-        index = add_rows(current.data, pieces, options, schema, cast(BinaryIO, upload), stored_as)
+        index = add_rows(current.data, pieces, options, schema, cast(BinaryIO, upload), stored_as, pending)
         if upload.size:
             upload.commit()
     prove(reader, index)
@@ -135,7 +148,14 @@ class RepairRun(TableRun):
             RetryRunError: the commit did not land in RUNS_TO_LAND_MAX tries.
             CatalogError, BridgeError, SegmentError: and what else catalog and store raise: run it again.
         """
-        return self.until_landed(lambda: self._repair(self.run()), "not all rows are in the table yet")
+        return self.until_landed(self._attempt, "not all rows are in the table yet")
+
+    def _attempt(self) -> Repaired:
+        published = self.run()
+        try:
+            return self._repair(published)
+        except (HeldSegmentError, TableChangedError) as error:
+            raise RetryRunError(str(error) or "the table has got other columns") from error
 
     def _repair(self, published: RunResult) -> Repaired:
         head, states = published.head, published.states
@@ -147,6 +167,7 @@ class RepairRun(TableRun):
         by_id = {item.listed.key: item for item in known}
         converted = {key for key, item in by_id.items() if item.requeued}
         files, groups = by_partition(head.files), segments_by_partition(known)
+        files_of_plan = self._planned_files(head, known)
         append: list[DataFile] = []
         summary: dict[str, str] = {}
         waiting = 0
@@ -155,7 +176,7 @@ class RepairRun(TableRun):
             state = states.get(partition, PartState())
             repair = plan_repair(inputs, files[partition], state, policy, converted)
             waiting += repair.waiting
-            made = [file for piece in repair.add for file in self._added(head, partition, piece, by_id)]
+            made = [file for piece in repair.add for file in files_of_plan.added(partition, piece)]
             if made:
                 append += made
                 summary[f"{REPAIR}{partition}"] = _range(made)

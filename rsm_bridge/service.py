@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from pyiceberg.catalog import Catalog
+
 from converter.index_model import Directory
 from converter.types import ConvertOptions, SegmentMetadata
 from rsm_bridge.call_pool import CallPool
@@ -21,7 +23,13 @@ from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.fetcher import Fetcher, FetchPools
 from rsm_bridge.handlers import Handlers
 from rsm_bridge.layout import index_key
-from rsm_bridge.limits import AHEAD_PAUSE_SECONDS_MAX, COPY_MEMORY_BYTES, LATE_COPY_SECONDS, MIB
+from rsm_bridge.limits import (
+    AHEAD_PAUSE_SECONDS_MAX,
+    COPY_MEMORY_BYTES,
+    EVOLUTION_WORKERS,
+    LATE_COPY_SECONDS,
+    MIB,
+)
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
 from rsm_bridge.logs import logger
 from rsm_bridge.maintain_service import Maintainer
@@ -33,11 +41,13 @@ from rsm_bridge.precedence import Precedence
 from rsm_bridge.probes import Probes
 from rsm_bridge.publisher import Publisher
 from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings, parse_listen
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.topic_rules import stored_format
+from rsm_bridge.typed_topics import TypedTopics
 from rsm_bridge.worker_pool import WorkerPool
 
 
@@ -92,6 +102,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         running = RunningCopies()
         give_way = fetch_pools.precedence.give_way
         publisher = Publisher(settings, store.unhurried(), metrics, logger("publisher"), running, give_way)
+        typed = publisher.typed = _typed_topics(settings, store.unhurried(), publisher.open_catalog, stack)
         maintainer = Maintainer(settings, store.unhurried(), publisher.open_catalog, metrics, logger("maintain"))
 
         def finished(segment: SegmentMetadata, directory: Directory) -> None:
@@ -113,6 +124,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
                 slots=asyncio.Semaphore(slots),
                 metrics=metrics,
                 options=lambda topic: convert_options(settings, topic),
+                columns=typed.copy,
                 finished=finished,
                 log=logger("copy"),
             ),
@@ -145,6 +157,18 @@ def _pools(settings: Settings, slots: int, stack: contextlib.ExitStack) -> dict[
             ("fetch-helper", settings.limits.fetch_workers, None),
         )
     }
+
+
+def _typed_topics(
+    settings: Settings, store: ObjectStore, open_catalog: Callable[[], Catalog], stack: contextlib.ExitStack
+) -> TypedTopics:
+    """Typed topics, with the registry's client if there is one, until `stack` ends."""
+    registry: SchemaRegistry | None = None
+    if settings.schema_registry is not None:
+        registry = SchemaRegistry(settings.schema_registry)
+        stack.callback(registry.close)
+    executor = stack.enter_context(ThreadPoolExecutor(EVOLUTION_WORKERS, thread_name_prefix="evolve"))
+    return TypedTopics(settings, store, open_catalog, registry, executor)
 
 
 def _fetch_pools(settings: Settings, stack: contextlib.ExitStack) -> FetchPools:

@@ -1,0 +1,77 @@
+"""Rows with value columns: Kafka's columns as they are, the value's before them, in the table's order.
+
+Data files of one table may have been written under different states of its schema; what belongs together has the same
+field id, whatever it was called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pyarrow as pa
+
+from converter import columns
+from converter.values.model import Bound
+from converter.values.project import project
+
+FIELD_ID = b"PARQUET:field_id"
+
+
+def typed_rows(
+    rows: pa.RecordBatch, schema: pa.Schema, values: Mapping[str, pa.Array], errors: pa.StringArray | None
+) -> pa.RecordBatch:
+    """Kafka's columns of `rows` beside the columns of values and keys.
+
+    Args:
+        rows: n rows in the schema of columns.row_schema("raw").
+        schema: what the result has: those columns, typed ones and `_kafka_error`, in any order.
+        values: typed columns by name; those that are missing are null.
+        errors: why rows have none; None: no row has an error.
+    """
+    taken = {**dict(zip(rows.schema.names, rows.columns, strict=True)), **values}
+    if errors is not None:
+        taken[columns.ERROR] = errors
+    arrays = [taken[field.name] if field.name in taken else pa.nulls(rows.num_rows, field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def by_name(struct: pa.StructArray) -> dict[str, pa.Array]:
+    """The fields of a struct array as arrays of their own, null where the struct is."""
+    return dict(zip(struct.type.names, struct.flatten(), strict=True))
+
+
+def as_written_now(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of an older data file in the table's present columns, matched by field id; null where the file has none.
+
+    Raises:
+        ValueError: a column's type cannot be cast without loss.
+    """
+    if rows.schema.equals(schema, check_metadata=True):
+        return rows
+    target = pa.struct(list(schema))
+    found = project(rows.to_struct_array(), bound_by_id(rows.schema, schema), target)
+    return pa.RecordBatch.from_arrays(found.flatten(), schema=schema)
+
+
+def bound_by_id(source: Iterable[pa.Field], target: Iterable[pa.Field]) -> tuple[Bound, ...]:
+    """Bindings between fields that have the same field id."""
+    places = {_id(field): (place, field.type) for place, field in enumerate(source)}
+    return tuple(_bound(places.get(_id(field)), field.type) for field in target)
+
+
+def _bound(found: tuple[int, pa.DataType] | None, target: pa.DataType) -> Bound:
+    if found is None:
+        return Bound(None)
+    place, source = found
+    if pa.types.is_struct(target) and pa.types.is_struct(source):
+        return Bound(place, bound_by_id(source, target))
+    if pa.types.is_map(target) and pa.types.is_map(source):
+        return Bound(place, (_bound((0, source.item_type), target.item_type),))
+    if pa.types.is_list(target) and pa.types.is_list(source):
+        return Bound(place, (_bound((0, source.value_type), target.value_type),))
+    return Bound(place)
+
+
+def _id(field: pa.Field) -> bytes:
+    """The field id; a field without one matches nothing but a field of the same name without one."""
+    return bytes((field.metadata or {}).get(FIELD_ID, field.name.encode()))

@@ -1,0 +1,144 @@
+"""Columns of many values at once, whatever writer schemas they have.
+
+Values are parted by writer schema, each part is decoded by its own decoder and projected to the table's columns, and
+all is put back into the order of the rows. A value that has no schema, or none that can be used, or that does not
+decode, has null columns and an error; a null value (a tombstone) has null columns and none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from converter.types import Int64Array
+from converter.values.model import Bound, Decoded, Decoder, ValueProblem, error_text
+from converter.values.project import project
+from converter.values.wire_format import MALFORMED, NOT_FRAMED, message_indexes, unframe
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Writer:
+    """Which schema a value was written with.
+
+    Attributes:
+        schema_id: the registry's; -1: the one schema that all values of the topic have.
+        message: of a Protobuf schema, the message's path in its file; empty for other kinds.
+    """
+
+    schema_id: int = -1
+    message: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How the values of one writer become columns."""
+
+    decoder: Decoder
+    bound: tuple[Bound, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Values of one writer: their rows, ascending, and their bytes without wire-format header."""
+
+    writer: Writer
+    rows: Int64Array
+    values: pa.BinaryArray
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """The values of n rows. `problems`: rows that have no writer, with the error; nulls are in neither."""
+
+    length: int
+    parts: tuple[Part, ...]
+    problems: tuple[tuple[Int64Array, str], ...] = ()
+
+
+_NOT_FRAMED = error_text(ValueProblem.NOT_WIRE_FORMAT, "no magic byte 00 with a schema id behind it")
+_BAD_INDEXES = error_text(ValueProblem.NOT_WIRE_FORMAT, "the list of message indexes does not parse")
+
+
+def parted(values: pa.BinaryArray) -> Parted:
+    """Values that all have the topic's one schema."""
+    rows, present = _where(values, np.asarray(values.is_valid().to_numpy(zero_copy_only=False)))
+    return Parted(len(values), (Part(Writer(), rows, present),) if len(rows) else ())
+
+
+def parted_by_id(values: pa.BinaryArray, is_protobuf: Callable[[int], bool]) -> Parted:
+    """Values in the wire format of schema registries; `is_protobuf`: whether a schema id names a Protobuf schema."""
+    framed = unframe(values)
+    parts: list[Part] = []
+    problems: list[tuple[Int64Array, str]] = []
+    if len(strange := np.flatnonzero(framed.schema_ids == NOT_FRAMED)):
+        problems.append((strange, _NOT_FRAMED))
+    for schema_id in np.unique(framed.schema_ids[framed.schema_ids >= 0]).tolist():
+        rows, payloads = _where(framed.payloads, framed.schema_ids == schema_id)
+        if not is_protobuf(schema_id):
+            parts.append(Part(Writer(schema_id), rows, payloads))
+            continue
+        indexes = message_indexes(payloads)
+        if len(malformed := rows[indexes.numbers == MALFORMED]):
+            problems.append((malformed, _BAD_INDEXES))
+        for number, path in enumerate(indexes.paths):
+            mine, messages = _where(indexes.payloads, indexes.numbers == number)
+            parts.append(Part(Writer(schema_id, path), rows[mine], messages))
+    return Parted(len(values), tuple(parts), tuple(problems))
+
+
+def schema_ids(values: pa.BinaryArray) -> list[int]:
+    """The schema ids that occur, ascending."""
+    ids = unframe(values).schema_ids
+    return [int(found) for found in np.unique(ids[ids >= 0])]
+
+
+def columns_of(given: Parted, routes: Mapping[Writer, Route | str], target: pa.StructType) -> Decoded:
+    """The table's columns of all rows, in their order.
+
+    Args:
+        given: the values.
+        routes: of every writer that occurs; a text is why its values cannot become columns, as `_kafka_error` says it.
+        target: the table's value columns; at least one.
+
+    Raises:
+        KeyError: a writer has no route.
+        ValueError: a binding does not fit `target`.
+    """
+    columns: list[pa.StructArray] = [pa.nulls(1, target)]
+    errors: list[pa.StringArray] = [pa.nulls(1, pa.string())]
+    place = np.zeros(given.length, dtype=np.int64)  # where in the joined parts a row's result lies; 0: nulls
+    size = 1
+    for part in given.parts:
+        route = routes[part.writer]
+        if isinstance(route, str):
+            decoded = _failed(len(part.rows), route, target)
+        else:
+            made = route.decoder.decode(part.values)
+            decoded = Decoded(project(made.columns, route.bound, target), made.errors)
+        if len(part.rows) == given.length:
+            return decoded
+        place[part.rows] = np.arange(size, size + len(part.rows))
+        size += len(part.rows)
+        columns.append(decoded.columns)
+        errors.append(decoded.errors)
+    for rows, text in given.problems:
+        decoded = _failed(1, text, target)
+        place[rows] = size
+        size += 1
+        columns.append(decoded.columns)
+        errors.append(decoded.errors)
+    order = pa.array(place)
+    return Decoded(pa.concat_arrays(columns).take(order), pa.concat_arrays(errors).take(order))
+
+
+def _failed(count: int, text: str, target: pa.StructType) -> Decoded:
+    return Decoded(pa.nulls(count, target), pa.array([text], pa.string()).take(pa.array(np.zeros(count, np.int64))))
+
+
+def _where(values: pa.BinaryArray, mask: np.ndarray) -> tuple[Int64Array, pa.BinaryArray]:
+    """Rows of the mask, and their values."""
+    rows = np.flatnonzero(mask)
+    return rows, values if len(rows) == len(values) else values.filter(pa.array(mask))

@@ -1,0 +1,141 @@
+"""The data files a plan asks for: the segments' own as they are, derived ones written now.
+
+Kept for as long as a run works on one head, so that planning again writes nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+
+from converter.types import ValueFormat
+from iceberg_catalog.datafile import data_file
+from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.livefiles import Head
+from iceberg_catalog.plan_types import Derive, LiveFile, Runs, UseMain
+from rsm_bridge.derived import Cut, Shape, write_derived
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import KnownSegment, read_footer
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.typed_copy import derived_rows
+from rsm_bridge.typed_table import TableColumns, TypedTable
+from rsm_bridge.value_schemas import ColumnsWaitError
+
+
+class HeldSegmentError(Exception):
+    """The rows of a pending segment cannot have their columns now. `key`: of its index; the message says why."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+class TableChangedError(Exception):
+    """The table has got other columns since its head was read: start again from the head."""
+
+
+@dataclass(slots=True)
+class PlannedFiles:
+    """Files for one head.
+
+    Attributes:
+        segments: by index key; what the plan was made from.
+        typed: the columns of the topic's values; None where it has none.
+        now: the id of the table's present schema, asked of the catalog.
+    """
+
+    store: ObjectStore
+    head: Head
+    topic_id: bytes
+    value_format: ValueFormat
+    segments: Mapping[str, KnownSegment]
+    typed: TypedTable | None
+    now: Callable[[], int]
+    _made: dict[tuple[int, UseMain | Derive], list[DataFile]] = field(default_factory=dict)
+
+    def added(self, partition: int, piece: UseMain | Derive) -> list[DataFile]:
+        """The files of one piece of a plan; none where the rows asked for are not there.
+
+        Raises:
+            HeldSegmentError: of a pending segment that cannot have its columns now.
+            TableChangedError: a file has columns that came after the head was read.
+            BridgeError, CatalogError, SegmentError: and what the store raises.
+        """
+        made = self._made.get((partition, piece))
+        if made is None:
+            made = self._own(partition, piece) if isinstance(piece, UseMain) else self._derived(partition, piece)
+            self._made[partition, piece] = made
+        return made
+
+    def trimmed(self, partition: int, file: LiveFile, keep_below: int) -> list[DataFile]:
+        """A derived file with the rows of `file` below `keep_below`. Raises what `added` raises."""
+        key = self.store.key(file.path)
+        if key is None:
+            raise BridgeError("internal", f"{file.path} lies outside of the store")
+        return self._write(partition, [Cut(key, file.first, keep_below - 1)], file.runs, None)
+
+    def _own(self, partition: int, piece: UseMain) -> list[DataFile]:
+        known = self.segments[piece.segment_id]
+        stored = known.tail if piece.tail else known.data
+        if stored is None:
+            raise BridgeError("internal", f"the plan wants rows of {piece.segment_id}, which has none")
+        footer = read_footer(self.store, known, tail=piece.tail)
+        try:
+            return [data_file(self.head.table, self.store.uri(stored.key), stored.size, footer, partition)]
+        except CatalogError as error:
+            if error.kind == "schema_mismatch" and self.now() != self.head.table.metadata.current_schema_id:
+                raise TableChangedError from error
+            raise
+
+    def _derived(self, partition: int, piece: Derive) -> list[DataFile]:
+        cuts: list[Cut] = []
+        runs: list[tuple[int, int]] = []
+        pending: str | None = None
+        for segment_id, first, last in piece.ranges:
+            known = self.segments[segment_id]
+            if known.data is not None and known.segment is not None:
+                between = known.rows_between(first, last)
+                cuts.extend(Cut(stored.key, start, end, known.pending) for stored, start, end in between)
+                runs.extend(run for run in known.segment.runs if run not in runs)
+                pending = segment_id if known.pending else pending
+        return self._write(partition, cuts, tuple(sorted(runs)), pending) if cuts else []
+
+    def _write(self, partition: int, cuts: list[Cut], runs: Runs, pending: str | None) -> list[DataFile]:
+        try:
+            written = write_derived(
+                self.store,
+                cuts,
+                self._shape(pending is not None),
+                topic_id=self.topic_id,
+                partition=partition,
+                runs=runs,
+                head_snapshot=self.head.snapshot_id,
+            )
+        except ColumnsWaitError as error:
+            raise HeldSegmentError(pending or cuts[0].data_key, str(error)) from error
+        if written is None:
+            return []
+        uri = self.store.uri(written.key)
+        return [data_file(self.head.table, uri, written.size, written.footer, partition)]
+
+    def _shape(self, pending: bool) -> Shape:
+        columns = TableColumns.of(self.head.table)
+        if not pending:
+            return Shape(columns.rows, self.value_format)
+        typed = self.typed
+        if typed is None:
+            raise ColumnsWaitError(
+                "its values were to have columns, and the topic's rule says nothing of them any more: bring the rule "
+                "back, or remove the table and let it be made anew"
+            )
+
+        def decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
+            made = derived_rows(typed, columns, rows)
+            if made is None:
+                raise TableChangedError
+            return made
+
+        return Shape(columns.rows, self.value_format, decoded)

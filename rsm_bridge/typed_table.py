@@ -1,0 +1,220 @@
+"""The table of a typed topic as its decoders see it: its columns, and how each writer's become them.
+
+Copies ask from worker threads and must not wait for a catalog that is slow or away, so what the table needs is done on
+a thread of its own, within a deadline. They and the publisher get the same: routes, or ColumnsWaitError.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from converter.columns import KEY, RAW_VALUE
+from converter.values.model import Bound, Decoder, ValueProblem, error_text
+from converter.values.rows import by_name, typed_rows
+from converter.values.typed import Parted, Route, Writer, columns_of
+from iceberg_catalog.evolution import bind, bind_key
+from iceberg_catalog.evolution_sources import SOURCES, Sources
+from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
+from iceberg_catalog.names import Owner
+from rsm_bridge.limits import CATALOG_AGAIN_SECONDS, EVOLUTION_SECONDS_MAX
+from rsm_bridge.store import first_line
+from rsm_bridge.typed_key import KeyDecoder
+from rsm_bridge.value_schemas import ColumnsWaitError, ValueSchemas
+
+Part = Literal["value", "key"]
+#: A part of the record and the type its decoder gives.
+Wanted = tuple[Part, pa.StructType]
+#: Makes the table take these columns and returns it; creates it if need be. What it cannot take, it leaves.
+Evolve = Callable[[list[Wanted]], Table]
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """One state of a table's columns.
+
+    Attributes:
+        schema: the table's.
+        sources: under which names its columns are written.
+        rows: what a data file of this state has.
+        types: of the columns for values and for keys.
+    """
+
+    schema: Schema
+    sources: Sources
+    rows: pa.Schema
+    types: Mapping[Part, pa.StructType]
+
+    @classmethod
+    def of(cls, table: Table) -> TableColumns:
+        """The present state.
+
+        Raises:
+            CatalogError: `schema_mismatch`: somebody else's properties.
+        """
+        schema = table.schema()
+        sources = Sources.decode(table.properties.get(SOURCES))
+        types: dict[Part, pa.StructType] = {"value": value_columns(schema), "key": key_columns(schema)}
+        return cls(schema, sources, typed_row_schema(schema), types)
+
+    def bind(self, wanted: Wanted) -> tuple[Bound, ...] | None:
+        """How a decoder's columns become these; None: they do not."""
+        part, kind = wanted
+        return (bind if part == "value" else bind_key)(self.schema, self.sources, kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The values, and keys where they are typed, of some rows, by writer."""
+
+    parts: Mapping[Part, Parted]
+
+    def writers(self) -> list[tuple[Part, Writer]]:
+        """All that occur."""
+        return [(part, piece.writer) for part, parted in self.parts.items() for piece in parted.parts]
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """How rows become columns of one state of the table; a text: why a writer's cannot."""
+
+    columns: TableColumns
+    of: Mapping[tuple[Part, Writer], Route | str]
+
+    def rows(self, plain: pa.RecordBatch, given: Given) -> pa.RecordBatch:
+        """Rows in the schema of columns.row_schema("raw") with their typed columns."""
+        typed: dict[str, pa.Array] = {}
+        errors: dict[Part, pa.StringArray] = {}
+        for part, parted in given.parts.items():
+            mine = {writer: route for (whose, writer), route in self.of.items() if whose == part}
+            decoded = columns_of(parted, mine, self.columns.types[part])
+            typed |= by_name(decoded.columns)
+            errors[part] = decoded.errors
+        said = errors.get("value")
+        if "key" in errors:
+            of_key = pc.binary_join_element_wise("key_", errors["key"], "")
+            said = of_key if said is None else pc.coalesce(said, of_key)
+        return typed_rows(plain, self.columns.rows, typed, said)
+
+
+@dataclass(slots=True)
+class TypedTable:
+    """The columns of one topic. May be used by several threads.
+
+    schemas: of its values, and of its keys where they are typed. evolve: asks the catalog. executor: for that.
+    """
+
+    schemas: Mapping[Part, ValueSchemas]
+    evolve: Evolve
+    executor: Executor
+    _columns: TableColumns | None = None
+    _refused: set[Wanted] = field(default_factory=set)
+    _running: Future[TableColumns] | None = None
+    _not_before: float = 0.0
+    _failed: str = ""
+    _lock: Lock = field(default_factory=Lock)
+
+    def given(self, rows: pa.RecordBatch) -> Given:
+        """Values and keys of rows, by writer.
+
+        Raises:
+            ColumnsWaitError: the registry does not say what a schema is.
+        """
+        names: dict[Part, str] = {"value": RAW_VALUE, "key": KEY}
+        return Given({part: schemas.parted(rows.column(names[part])) for part, schemas in self.schemas.items()})
+
+    def applies(self, given: Given) -> bool:
+        """Whether these rows are to have columns: where the rule leaves it open, once a value or key has a schema.
+
+        Raises:
+            ColumnsWaitError: the registry does not answer.
+        """
+        if any(schemas.rule.kind is not None for schemas in self.schemas.values()):
+            return True
+        if self._columns is not None and any(kind.num_fields for kind in self._columns.types.values()):
+            return True
+        return any(not isinstance(self._decoder(*writer), str) for writer in given.writers())
+
+    def routes(self, given: Given, *, wait_seconds: float = EVOLUTION_SECONDS_MAX) -> Routes:
+        """Routes of these rows, all into the same state of the table, which is made to take them.
+
+        Raises:
+            ColumnsWaitError: registry or catalog do not answer in time.
+        """
+        decoders = {writer: self._decoder(*writer) for writer in given.writers()}
+        wanted: list[Wanted] = [
+            (part, decoder.type) for (part, _), decoder in decoders.items() if not isinstance(decoder, str)
+        ]
+        columns = self._columns
+        if columns is None or self._lacking(columns, wanted):
+            columns = self._evolved(wanted, wait_seconds)
+        return Routes(columns, {writer: _route(columns, writer[0], decoder) for writer, decoder in decoders.items()})
+
+    def routes_into(self, columns: TableColumns, given: Given) -> Routes | None:
+        """Routes into an earlier state of the table; None when that lacks columns which the table has, or gets now.
+
+        Raises:
+            ColumnsWaitError: registry or catalog do not answer in time.
+        """
+        routes: dict[tuple[Part, Writer], Route | str] = {}
+        for writer, route in self.routes(given).of.items():
+            routes[writer] = _route(columns, writer[0], self._decoder(*writer))
+            if isinstance(routes[writer], str) and not isinstance(route, str):
+                return None
+        return Routes(columns, routes)
+
+    def _decoder(self, part: Part, writer: Writer) -> Decoder | str:
+        return self.schemas[part].decoder(writer)
+
+    def _lacking(self, columns: TableColumns, wanted: Iterable[Wanted]) -> list[Wanted]:
+        """What the table has no columns for, and has not refused."""
+        return [item for item in wanted if item not in self._refused and columns.bind(item) is None]
+
+    def _evolved(self, wanted: list[Wanted], wait_seconds: float) -> TableColumns:
+        with self._lock:
+            if time.monotonic() < self._not_before:
+                raise ColumnsWaitError(self._failed)
+            running = self._running = self.executor.submit(self._ask, wanted, self._running)
+        try:
+            return running.result(wait_seconds)
+        except TimeoutError:
+            raise ColumnsWaitError(f"the catalog has not changed the table within {wait_seconds:g} s") from None
+        except Exception as error:
+            said = f"the catalog did not change the table: {type(error).__name__}: {first_line(error)}"
+            with self._lock:
+                self._not_before, self._failed = time.monotonic() + CATALOG_AGAIN_SECONDS, said
+            raise ColumnsWaitError(said) from error
+
+    def _ask(self, wanted: list[Wanted], before: Future[TableColumns] | None) -> TableColumns:
+        """One at a time; the one before may have done it."""
+        if before is not None:
+            before.exception()
+        found = self._columns
+        if found is None or self._lacking(found, wanted):
+            found = TableColumns.of(self.evolve(wanted))
+            self._refused.update(self._lacking(found, wanted))
+            self._columns = found
+        return found
+
+
+def untyped(_: Owner) -> TypedTable | None:
+    """No topic's values have columns."""
+    return None
+
+
+def _route(columns: TableColumns, part: Part, decoder: Decoder | str) -> Route | str:
+    if isinstance(decoder, str):
+        return decoder
+    bound = columns.bind((part, decoder.type))
+    if bound is None:
+        return error_text(ValueProblem.INCOMPATIBLE_SCHEMA, "the table's columns cannot take this schema; see its rule")
+    return Route(decoder if part == "value" else KeyDecoder(decoder), bound)

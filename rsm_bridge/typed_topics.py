@@ -1,0 +1,101 @@
+"""The typed topics of one bridge: for each the schemas of its values, its table, its budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from threading import Lock
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from converter.types import SegmentMetadata
+from iceberg_catalog.evolve_table import Writer, evolved
+from iceberg_catalog.names import Owner
+from rsm_bridge.cpu_budget import CpuBudget
+from rsm_bridge.settings import Settings
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.topic_rules import TopicRule
+from rsm_bridge.topic_table import topic_table
+from rsm_bridge.typed_copy import TypedCopy
+from rsm_bridge.typed_table import Part, TypedTable, Wanted
+from rsm_bridge.value_schemas import Registry, SchemaRule, ValueSchemas
+
+_PARTS: tuple[Part, ...] = ("value", "key")
+_NOTHING = pa.struct([])
+
+
+@dataclass(slots=True)
+class TypedTopics:
+    """May be used by several threads.
+
+    Attributes:
+        open_catalog: the catalog, opened once; raises while it is away.
+        registry: the schema registry; None where none is configured.
+        executor: threads that ask the catalog for copies.
+    """
+
+    settings: Settings
+    store: ObjectStore
+    open_catalog: Callable[[], Catalog]
+    registry: Registry | None
+    executor: Executor
+    _tables: dict[bytes, TypedTable] = field(default_factory=dict)
+    _budgets: dict[bytes, CpuBudget] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def table(self, owner: Owner) -> TypedTable | None:
+        """The topic's columns; None where its rule has none."""
+        rule = self.settings.rule(owner.topic)
+        rules = {part: _schema_rule(rule, part, owner.topic) for part in _PARTS}
+        if not any(rules.values()) or rule.mode != "table":
+            return None
+        with self._lock:
+            found = self._tables.get(owner.topic_id)
+            if found is None:
+                found = self._tables[owner.topic_id] = TypedTable(
+                    {part: ValueSchemas(given, self.registry) for part, given in rules.items() if given is not None},
+                    lambda wanted: self._evolved(owner, rule, wanted),
+                    self.executor,
+                )
+            return found
+
+    def copy(self, segment: SegmentMetadata) -> TypedCopy | None:
+        """What gives the rows of one copy their columns."""
+        owner = Owner(segment.cluster_name, segment.topic, segment.topic_id)
+        table = self.table(owner)
+        if table is None:
+            return None
+        with self._lock:
+            budget = self._budgets.get(owner.topic_id)
+            if budget is None:
+                budget = CpuBudget(self.settings.rule(owner.topic).decode_budget)
+                self._budgets[owner.topic_id] = budget
+        return TypedCopy(table, budget)
+
+    def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted]) -> Table:
+        catalog, given = self.open_catalog(), self.settings.catalog
+        table = topic_table(self.store, catalog, owner, "raw", given.namespace, given.layout)
+        # Without any writer: at least `_kafka_error` has to be there.
+        writers = [_writer(*item) for item in wanted] or [Writer(_NOTHING)]
+        return evolved(
+            catalog, table, writers, incompatible=rule.incompatible, generation=self.settings.generation
+        ).table
+
+
+def _writer(part: Part, kind: pa.StructType) -> Writer:
+    return Writer(kind) if part == "value" else Writer(_NOTHING, kind)
+
+
+def _schema_rule(rule: TopicRule, part: Part, topic: str) -> SchemaRule | None:
+    form, source = rule.format_of(part), rule.source_of(part)
+    if source is None or form == "raw" or form == "string":
+        return None
+    kind = None if form == "auto" else form
+    if source.origin == "inline":
+        return SchemaRule(kind, "inline", text=source.inline_text(), message=source.message or "")
+    if source.origin == "subject":
+        return SchemaRule(kind, "latest", subject=rule.subject_of(part, topic), message=source.message or "")
+    return SchemaRule(kind, "wire")

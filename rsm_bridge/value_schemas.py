@@ -1,0 +1,161 @@
+"""Which schema a topic's values have, and the decoder for it.
+
+What a decoder was made of never changes: it is kept for as long as the bridge runs. Schemas that the registry does not
+have, or that cannot be used, are told to the rows as their error; a registry that does not answer makes them wait.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Literal, Protocol
+
+import pyarrow as pa
+
+from converter.values.model import Decoder, SchemaTextError, ValueProblem, error_text
+from converter.values.typed import Parted, Writer, parted, parted_by_id
+from rsm_bridge.limits import DECODERS_MAX
+from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
+from rsm_bridge.registry_schemas import RegisteredSchema, SchemaKind
+
+SchemaSource = Literal["wire", "latest", "inline"]
+
+
+class ColumnsWaitError(Exception):
+    """Rows cannot have their columns now, and may have them later. The message says why and what to do."""
+
+
+class Registry(Protocol):
+    """What is asked of rsm_bridge.schema_registry.SchemaRegistry."""
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        """The schema with this id."""
+        ...
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The latest version of a subject."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRule:
+    """What a topic's rule says of its values, or of its keys.
+
+    Attributes:
+        kind: of the schemas; None: whatever the registry has for the ids that values carry.
+        source: `wire`: values carry the registry's ids; `latest`: the latest version of `subject`, values carry no id;
+            `inline`: `text`.
+        message: Protobuf, not `wire`: full name of the message; empty: the first one of the file.
+    """
+
+    kind: SchemaKind | None
+    source: SchemaSource
+    subject: str = ""
+    text: str = ""
+    message: str = ""
+
+
+@dataclass(slots=True)
+class ValueSchemas:
+    """Decoders of one topic's values, or keys. May be used by several threads."""
+
+    rule: SchemaRule
+    registry: Registry | None
+    _made: OrderedDict[tuple[int, str, tuple[int, ...]], Decoder | str] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def parted(self, values: pa.BinaryArray) -> Parted:
+        """Values by writer.
+
+        Raises:
+            ColumnsWaitError: the registry does not say what a schema is.
+        """
+        if self.rule.source != "wire":
+            return parted(values)
+        return parted_by_id(values, self._is_protobuf)
+
+    def decoder(self, writer: Writer) -> Decoder | str:
+        """The writer's decoder, or why there is none, as `_kafka_error` says it.
+
+        Raises:
+            ColumnsWaitError: the registry does not answer.
+        """
+        try:
+            schema = self._schema(writer)
+        except SchemaUnknownError as error:
+            return error_text(ValueProblem.UNKNOWN_SCHEMA, str(error))
+        except SchemaUnusableError as error:
+            return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
+        key = (schema.id, schema.text if self.rule.source == "inline" else "", writer.message)
+        with self._lock:
+            made = self._made.get(key)
+        if made is None:
+            made = self._make(schema, writer)
+            with self._lock:
+                self._made[key] = made
+                if len(self._made) > DECODERS_MAX:
+                    self._made.popitem(last=False)
+        return made
+
+    def _schema(self, writer: Writer) -> RegisteredSchema:
+        rule = self.rule
+        if rule.source == "inline" and rule.kind is not None:
+            return RegisteredSchema(-1, rule.kind, rule.text, {})
+        if self.registry is None:
+            raise ColumnsWaitError("the rule takes schemas from a registry and none is configured: schema_registry.url")
+        try:
+            return self.registry.latest(rule.subject) if rule.source == "latest" else self._by_id(writer.schema_id)
+        except RegistryUnavailableError as error:
+            raise ColumnsWaitError(str(error)) from error
+
+    def _by_id(self, schema_id: int) -> RegisteredSchema:
+        if self.registry is None:
+            raise ColumnsWaitError("values carry schema ids and no registry is configured: schema_registry.url")
+        return self.registry.by_id(schema_id)
+
+    def _is_protobuf(self, schema_id: int) -> bool:
+        try:
+            return self._by_id(schema_id).kind == "protobuf"
+        except RegistryUnavailableError as error:
+            raise ColumnsWaitError(str(error)) from error
+        except (SchemaUnknownError, SchemaUnusableError):
+            return False  # decoder() says so to the rows
+
+    def _make(self, schema: RegisteredSchema, writer: Writer) -> Decoder | str:
+        wanted = self.rule.kind
+        if wanted is not None and schema.kind != wanted:
+            text = f"schema id {schema.id} is {schema.kind}, the topic's rule says {wanted}"
+            return error_text(ValueProblem.UNUSABLE_SCHEMA, text)
+        try:
+            return _MAKERS[schema.kind](schema, writer.message or self.rule.message)
+        except SchemaTextError as error:
+            return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
+
+
+def _avro(schema: RegisteredSchema, _: str | tuple[int, ...]) -> Decoder:
+    from converter.values.avro import avro_decoder
+
+    return avro_decoder(schema.text, schema.references)
+
+
+def _json(schema: RegisteredSchema, _: str | tuple[int, ...]) -> Decoder:
+    from converter.values.json_decode import json_decoder
+
+    return json_decoder(schema.text)
+
+
+def _protobuf(schema: RegisteredSchema, message: str | tuple[int, ...]) -> Decoder:
+    from converter.values.protobuf import protobuf_decoder
+
+    from rsm_bridge.protobuf_compiler import compile_schema
+
+    return protobuf_decoder(compile_schema(schema.text, schema.references), message or (0,))
+
+
+_MAKERS: dict[SchemaKind, Callable[[RegisteredSchema, str | tuple[int, ...]], Decoder]] = {
+    "avro": _avro,
+    "json": _json,
+    "protobuf": _protobuf,
+}

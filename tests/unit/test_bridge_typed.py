@@ -1,0 +1,228 @@
+"""Typed topics through a real bridge and a registry's API: columns, dead letters, evolution, pending segments.
+
+Whatever becomes of the columns, Kafka gets its bytes back.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+from pyiceberg.catalog import Catalog
+
+from converter.index import decode_directory
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from rsm_bridge.service import Running
+from tests.support.answering_server import answering
+from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.eventually import eventually
+from tests.support.kafka_log import LogBuilder
+from tests.support.registry_answers import Schemas
+from tests.support.shim_client import Segment, ShimClient, segment_of
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [{"name": "id", "type": "int"}, {"name": "who", "type": ["null", "string"], "default": None}],
+}
+WIDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "paid", "type": "boolean"},
+        {"name": "at", "type": {"type": "record", "name": "At", "fields": [{"name": "city", "type": "string"}]}},
+    ],
+}
+OTHER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}
+
+
+def avro(schema: dict[str, Any], value: dict[str, Any]) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+    return out.getvalue()
+
+
+def framed(number: int, payload: bytes) -> bytes:
+    return b"\0" + struct.pack(">I", number) + payload
+
+
+@pytest.fixture(scope="module")
+def schemas() -> Schemas:
+    found = Schemas()
+    for number, schema in ((1, ORDER), (2, WIDER), (3, OTHER)):
+        found.add(number, "orders-value", {"schema": json.dumps(schema)}, version=number)
+    return found
+
+
+@pytest.fixture(scope="module")
+def bridge(schemas: Schemas, bridge_folder: Path) -> Iterator[Running]:
+    rules = [
+        {"pattern": "orders.*", "value_format": "avro"},
+        {"pattern": "strict.*", "value_format": "avro", "incompatible": "dead-letter"},
+        {"pattern": "later.*", "value_format": "avro", "decode_budget": 0},
+        {"pattern": "keyed", "value_format": "avro", "key_format": "avro"},
+        {
+            "pattern": "inline",
+            "value_format": "avro",
+            "value_schema": {"from": "inline", "text": json.dumps(ORDER)},
+        },
+    ]
+    with answering() as server:
+        server.answers = schemas.answer
+        registry = {"url": server.uri, "request_timeout": "1s"}
+        with bridge_thread(test_settings(bridge_folder, topics=rules, schema_registry=registry)) as running:
+            yield running
+
+
+def copied(shim: ShimClient, topic: str, values: list[bytes | None], batch: int = 3) -> Segment:
+    log = LogBuilder()
+    for start in range(0, len(values), batch):
+        log.batch(values[start : start + batch])
+    segment = shim.copied(segment_of(log, topic=topic, topic_id=topic.encode().ljust(16, b".")[:16]))
+    assert shim.fetch(segment) == log.data
+    return segment
+
+
+def rows_of(catalog: Catalog, topic: str) -> list[dict[str, Any]]:
+    name = ("kafka", topic)
+    if not catalog.table_exists(name) or (table := catalog.load_table(name)).current_snapshot() is None:
+        return []
+    found = table.scan().to_arrow().to_pylist()
+    return sorted(found, key=lambda row: int(row["_kafka_offset"]))
+
+
+def columns_of(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if not name.startswith("_kafka_")}
+
+
+def shown(catalog: Catalog, topic: str, count: int) -> list[dict[str, Any]]:
+    eventually(lambda: len(rows_of(catalog, topic)) == count)
+    return rows_of(catalog, topic)
+
+
+def pending_of(bridge: Running, segment: Segment) -> str | None:
+    prefix = f"index/{segment.topic_id.hex()}/"
+    (found,) = bridge.store.list_after(prefix)
+    return decode_directory(bridge.store.read(found.key).data).summary.pending
+
+
+def test_two_versions_in_one_batch_and_a_tombstone(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
+    values = [
+        framed(1, avro(ORDER, {"id": 1, "who": "a"})),
+        framed(2, avro(WIDER, {"id": 2**40, "paid": True, "at": {"city": "Ulm"}})),
+        None,
+        framed(1, avro(ORDER, {"id": 4, "who": None})),
+    ]
+    segment = copied(shim, "orders_two", values, batch=4)
+    rows = shown(catalog, "orders_two", 4)
+    assert pending_of(bridge, segment) is None
+    assert [columns_of(row) for row in rows] == [
+        {"id": 1, "who": "a", "paid": None, "at": None},
+        {"id": 2**40, "who": None, "paid": True, "at": {"city": "Ulm"}},
+        {"id": None, "who": None, "paid": None, "at": None},
+        {"id": 4, "who": None, "paid": None, "at": None},
+    ]
+    assert [row["_kafka_value"] for row in rows] == values
+    assert {row["_kafka_error"] for row in rows} == {None}
+    names = catalog.load_table(("kafka", "orders_two")).schema().column_names
+    top = [name for name in names if "." not in name]
+    assert top[:4] == ["id", "who", "paid", "at"]
+    assert top[-1] == "_kafka_error"
+
+
+def test_what_does_not_decode_is_a_dead_letter_and_its_neighbours_are_not(shim: ShimClient, catalog: Catalog) -> None:
+    good = framed(1, avro(ORDER, {"id": 7, "who": "x"}))
+    values = [good, good + b"!", framed(1, b"\x0e\x02\x10"), framed(99, b"\x02"), b"bare", good]
+    copied(shim, "orders_bad", values)
+    rows = shown(catalog, "orders_bad", 6)
+    codes = [row["_kafka_error"] and row["_kafka_error"].partition(":")[0] for row in rows]
+    assert codes == [None, "undecodable", "undecodable", "unknown_schema", "not_wire_format", None]
+    assert [row["id"] for row in rows] == [7, None, None, None, None, 7]
+    assert [row["_kafka_value"] for row in rows] == values
+
+
+def test_a_type_that_does_not_fit_gets_a_column_of_its_own(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "orders_v2", [framed(1, avro(ORDER, {"id": 1, "who": None})), framed(3, avro(OTHER, {"id": "x"}))])
+    rows = shown(catalog, "orders_v2", 2)
+    assert [(row["id"], row["id__v2"]) for row in rows] == [(1, None), (None, "x")]
+
+
+def test_or_is_a_dead_letter_where_the_rule_says_so(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "strict_one", [framed(1, avro(ORDER, {"id": 1, "who": None})), framed(3, avro(OTHER, {"id": "x"}))])
+    rows = shown(catalog, "strict_one", 2)
+    assert [row["id"] for row in rows] == [1, None]
+    assert rows[1]["_kafka_error"].startswith("incompatible_schema: ")
+
+
+def test_a_registry_that_is_away_delays_the_table_and_nothing_else(
+    shim: ShimClient, catalog: Catalog, schemas: Schemas, bridge: Running
+) -> None:
+    schemas.by_id[21] = {"schema": json.dumps({**ORDER, "name": "Late"})}
+    schemas.fail = lambda _: (503, {"error_code": 50301, "message": "away"})
+    try:
+        segment = copied(shim, "orders_late", [framed(21, avro(ORDER, {"id": n, "who": "z"})) for n in range(9)])
+        waiting = pending_of(bridge, segment)
+        assert waiting is not None
+        assert "503" in waiting
+        assert rows_of(catalog, "orders_late") == []
+    finally:
+        schemas.fail = None
+    rows = shown(catalog, "orders_late", 9)
+    assert [(row["id"], row["who"], row["_kafka_error"]) for row in rows] == [(n, "z", None) for n in range(9)]
+
+
+def test_without_budget_columns_follow(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
+    segment = copied(shim, "later_one", [framed(2, avro(WIDER, {"id": 5, "paid": False, "at": {"city": "Bonn"}}))])
+    assert pending_of(bridge, segment) == "decode_budget is used up"
+    (row,) = shown(catalog, "later_one", 1)
+    assert columns_of(row) == {"id": 5, "paid": False, "at": {"city": "Bonn"}}
+
+
+def test_a_schema_in_the_middle_of_a_segment(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
+    """The first step of the conversion opens the data file; what comes later may need columns that it has not."""
+    many = [framed(1, avro(ORDER, {"id": n, "who": "w" * 1000})) for n in range(6000)]
+    late = [framed(2, avro(WIDER, {"id": n, "paid": True, "at": {"city": "Trier"}})) for n in range(5)]
+    segment = copied(shim, "orders_mid", [*many, *late], batch=500)
+    assert "in the middle of the segment" in (pending_of(bridge, segment) or "")
+    rows = shown(catalog, "orders_mid", 6005)
+    assert [row["id"] for row in rows] == [*range(6000), *range(5)]
+    assert [row["paid"] for row in rows[-6:]] == [None, *[True] * 5]
+
+
+def test_without_a_rule_what_carries_the_wire_format_is_typed(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "auto_typed", [framed(1, avro(ORDER, {"id": 3, "who": "q"}))])
+    copied(shim, "auto_raw", [b"text", b"\0\0\0\0\x63 looks framed, and the registry knows no such id"])
+    (row,) = shown(catalog, "auto_typed", 1)
+    assert columns_of(row) == {"id": 3, "who": "q"}
+    raw = shown(catalog, "auto_raw", 2)
+    assert [columns_of(row) for row in raw] == [{}, {}]
+    assert "_kafka_error" not in raw[0]
+
+
+def test_a_schema_of_the_rule(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "inline", [avro(ORDER, {"id": 8, "who": None}), b""])
+    rows = shown(catalog, "inline", 2)
+    assert [row["id"] for row in rows] == [8, None]
+    assert rows[1]["_kafka_error"].startswith("undecodable: ")
+
+
+def test_typed_keys_are_one_column(shim: ShimClient, catalog: Catalog) -> None:
+    log = LogBuilder()
+    made = log.records([framed(1, avro(ORDER, {"id": 1, "who": None}))] * 4)
+    assert made[1].key == b"key-1"
+    copied(shim, "keyed", [record.value for record in made])
+    rows = shown(catalog, "keyed", 4)
+    assert [row["id"] for row in rows] == [1, 1, 1, 1]
+    assert [row["_kafka_error"] and row["_kafka_error"].partition(":")[0] for row in rows] == [
+        None,
+        "key_not_wire_format",
+        "key_not_wire_format",
+        None,
+    ]

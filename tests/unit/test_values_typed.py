@@ -1,0 +1,105 @@
+"""Values of several writers become one set of columns, in the order of the rows."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from converter.values.model import Bound, Decoded, ValueProblem, error_text
+from converter.values.typed import Route, Writer, columns_of, parted, parted_by_id, schema_ids
+
+
+@dataclass(frozen=True)
+class _Digits:
+    """Values are decimal numbers in ASCII; anything else does not decode."""
+
+    name: str
+
+    @property
+    def type(self) -> pa.StructType:
+        return pa.struct([pa.field(self.name, pa.int32())])
+
+    def decode(self, values: pa.BinaryArray) -> Decoded:
+        texts = values.to_pylist()
+        rows = [{self.name: int(text)} if text.isdigit() else None for text in texts]
+        errors = [None if text.isdigit() else error_text(ValueProblem.UNDECODABLE, "no digits") for text in texts]
+        return Decoded(pa.array(rows, self.type), pa.array(errors, pa.string()))
+
+
+TARGET = pa.struct([pa.field("a", pa.int64()), pa.field("b", pa.int64())])
+A = Route(_Digits("a"), (Bound(0), Bound(None)))
+B = Route(_Digits("b"), (Bound(None), Bound(0)))
+
+
+def framed(schema_id: int, value: bytes) -> bytes:
+    return b"\0" + struct.pack(">I", schema_id) + value
+
+
+def test_rows_keep_their_places_whatever_writers_they_have() -> None:
+    values = pa.array(
+        [framed(7, b"1"), None, framed(9, b"2"), b"bare", framed(7, b"x"), framed(7, b"3"), framed(4, b"9")],
+        pa.binary(),
+    )
+    given = parted_by_id(values, lambda _: False)
+    found = columns_of(given, {Writer(7): A, Writer(9): B, Writer(4): "unknown_schema: none"}, TARGET)
+    assert schema_ids(values) == [4, 7, 9]
+    assert found.columns.to_pylist() == [
+        {"a": 1, "b": None},
+        None,
+        {"a": None, "b": 2},
+        None,
+        None,
+        {"a": 3, "b": None},
+        None,
+    ]
+    errors = found.errors.to_pylist()
+    assert [error and error.partition(":")[0] for error in errors] == [
+        None,
+        None,
+        None,
+        "not_wire_format",
+        "undecodable",
+        None,
+        "unknown_schema",
+    ]
+
+
+def test_values_without_a_header_have_one_writer() -> None:
+    values = pa.array([b"1", None, b"22", b"x"], pa.binary())
+    found = columns_of(parted(values), {Writer(): A}, TARGET)
+    assert found.columns.flatten()[0].to_pylist() == [1, None, 22, None]
+    assert found.errors.to_pylist() == [None, None, None, "undecodable: no digits"]
+
+
+def test_slices_and_emptiness() -> None:
+    values = pa.array([b"7", b"8", b"9"], pa.binary())
+    assert columns_of(parted(values.slice(1)), {Writer(): A}, TARGET).columns.flatten()[0].to_pylist() == [8, 9]
+    nothing = columns_of(parted(values.slice(3)), {}, TARGET)
+    assert (len(nothing.columns), len(nothing.errors)) == (0, 0)
+    tombstones = columns_of(parted(pa.nulls(2, pa.binary())), {}, TARGET)
+    assert tombstones.columns.null_count == 2
+    assert tombstones.errors.null_count == 2
+
+
+def test_protobuf_values_part_by_message_too() -> None:
+    values = pa.array([framed(3, b"\0" + b"1"), framed(3, b"\x02\x02" + b"2"), framed(3, b"\x03")], pa.binary())
+    given = parted_by_id(values, lambda number: number == 3)
+    routes: dict[Writer, Route | str] = {Writer(3, (0,)): A, Writer(3, (1,)): B}
+    found = columns_of(given, routes, TARGET)
+    assert found.columns.to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": 2}, None]
+    assert found.errors.to_pylist()[2].startswith("not_wire_format: the list of message indexes")
+
+
+def test_many_writers_of_many_rows() -> None:
+    draw = np.random.default_rng(5)
+    ids = draw.integers(0, 50, 5000)
+    numbers = draw.integers(0, 2**31, 5000)
+    values = pa.array([framed(int(i), str(n).encode()) for i, n in zip(ids, numbers, strict=True)], pa.binary())
+    routes: dict[Writer, Route | str] = {Writer(i): A if i % 2 else B for i in range(50)}
+    found = columns_of(parted_by_id(values, lambda _: False), routes, TARGET)
+    assert found.columns.to_pylist() == [
+        {"a": int(n), "b": None} if i % 2 else {"a": None, "b": int(n)} for i, n in zip(ids, numbers, strict=True)
+    ]
