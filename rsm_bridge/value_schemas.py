@@ -132,6 +132,8 @@ class ValueSchemas:
             return _MAKERS[schema.kind](schema, writer.message or self.rule.message)
         except SchemaTextError as error:
             return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
+        except OSError as error:  # the compiler's process; a deadline that passed, too
+            raise ColumnsWaitError(f"schema id {schema.id} could not be compiled: {error}") from error
 
 
 def _avro(schema: RegisteredSchema, _: str | tuple[int, ...]) -> Decoder:
@@ -149,9 +151,9 @@ def _json(schema: RegisteredSchema, _: str | tuple[int, ...]) -> Decoder:
 def _protobuf(schema: RegisteredSchema, message: str | tuple[int, ...]) -> Decoder:
     from converter.values.protobuf import protobuf_decoder
 
-    from rsm_bridge.protobuf_compiler import compile_schema
+    from rsm_bridge.protobuf_compiler import protobuf_schema
 
-    return protobuf_decoder(compile_schema(schema.text, schema.references), message or (0,))
+    return protobuf_decoder(protobuf_schema(schema.text, schema.references), message or (0,))
 
 
 _MAKERS: dict[SchemaKind, Callable[[RegisteredSchema, str | tuple[int, ...]], Decoder]] = {

@@ -40,6 +40,7 @@ class ValueProblem(StrEnum):
     OUT_OF_RANGE = "out_of_range"  # follows the schema, but its column's type cannot hold it exactly
     INCOMPATIBLE_SCHEMA = "incompatible_schema"  # the table's columns cannot take this schema, and the rule says so
     INVALID_UTF8 = "invalid_utf8"
+    INTERNAL = "internal"  # an unexpected error of ours; replay the dead letters after an upgrade
 
 
 @dataclass(frozen=True, slots=True)

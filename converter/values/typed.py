@@ -105,7 +105,6 @@ def columns_of(given: Parted, routes: Mapping[Writer, Route | str], target: pa.S
 
     Raises:
         KeyError: a writer has no route.
-        ValueError: a binding does not fit `target`.
     """
     columns: list[pa.StructArray] = [pa.nulls(1, target)]
     errors: list[pa.StringArray] = [pa.nulls(1, pa.string())]
@@ -116,8 +115,7 @@ def columns_of(given: Parted, routes: Mapping[Writer, Route | str], target: pa.S
         if isinstance(route, str):
             decoded = _failed(len(part.rows), route, target)
         else:
-            made = route.decoder.decode(part.values)
-            decoded = Decoded(project(made.columns, route.bound, target), made.errors)
+            decoded = _decoded(part, route, target)
         if len(part.rows) == given.length:
             return decoded
         place[part.rows] = np.arange(size, size + len(part.rows))
@@ -132,6 +130,16 @@ def columns_of(given: Parted, routes: Mapping[Writer, Route | str], target: pa.S
         errors.append(decoded.errors)
     order = pa.array(place)
     return Decoded(pa.concat_arrays(columns).take(order), pa.concat_arrays(errors).take(order))
+
+
+def _decoded(part: Part, route: Route, target: pa.StructType) -> Decoded:
+    """An error of ours must neither fail a copy nor hold up the table: it costs these rows their columns."""
+    try:
+        made = route.decoder.decode(part.values)
+        return Decoded(project(made.columns, route.bound, target), made.errors)
+    except Exception as error:  # noqa: BLE001
+        text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        return _failed(len(part.rows), error_text(ValueProblem.INTERNAL, text), target)
 
 
 def _failed(count: int, text: str, target: pa.StructType) -> Decoded:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ def bridge(schemas: Schemas, bridge_folder: Path) -> Iterator[Running]:
             yield running
 
 
-def copied(shim: ShimClient, topic: str, values: list[bytes | None], batch: int = 3) -> Segment:
+def copied(shim: ShimClient, topic: str, values: Sequence[bytes | None], batch: int = 3) -> Segment:
     log = LogBuilder()
     for start in range(0, len(values), batch):
         log.batch(values[start : start + batch])

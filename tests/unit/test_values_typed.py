@@ -103,3 +103,16 @@ def test_many_writers_of_many_rows() -> None:
     assert found.columns.to_pylist() == [
         {"a": int(n), "b": None} if i % 2 else {"a": None, "b": int(n)} for i, n in zip(ids, numbers, strict=True)
     ]
+
+
+def test_an_error_of_ours_costs_columns_and_no_more() -> None:
+    @dataclass(frozen=True)
+    class Broken(_Digits):
+        def decode(self, values: pa.BinaryArray) -> Decoded:
+            raise RuntimeError("lost\nits way")
+
+    values = pa.array([framed(1, b"1"), framed(2, b"2")], pa.binary())
+    routes: dict[Writer, Route | str] = {Writer(1): A, Writer(2): Route(Broken("b"), B.bound)}
+    found = columns_of(parted_by_id(values, lambda _: False), routes, TARGET)
+    assert found.columns.to_pylist() == [{"a": 1, "b": None}, None]
+    assert found.errors.to_pylist() == [None, "internal: RuntimeError: lost"]
