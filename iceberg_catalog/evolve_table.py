@@ -20,6 +20,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -46,6 +47,7 @@ from iceberg_catalog.evolution_walk import Change, Incompatible
 from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX, EVOLVE_DEADLINE_MS, EVOLVE_PAUSE_MS
 
 GENERATION: Final = "tierberg.generation"
+_NOTHING_FIXED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,13 @@ class _Wish:
 
 
 def evolved(
-    catalog: Catalog, table: Table, writers: Sequence[Writer], *, incompatible: Incompatible, generation: int
+    catalog: Catalog,
+    table: Table,
+    writers: Sequence[Writer],
+    *,
+    incompatible: Incompatible,
+    generation: int,
+    fixed: Mapping[str, str] = _NOTHING_FIXED,
 ) -> Evolved:
     """The table with columns for these writers. No request when it has them and the generation is stamped.
 
@@ -93,6 +101,8 @@ def evolved(
         writers: in the order in which their fields get columns.
         incompatible: what becomes of a field whose column has a type that cannot take it.
         generation: of the rules that say so.
+        fixed: properties to come with these columns, which follow from them. Where the table has another value of one
+            already, it is left as it is: the caller begins anew with that.
 
     Raises:
         CatalogError: `older_generation` if the table was evolved by newer rules and would have to change;
@@ -110,12 +120,14 @@ def evolved(
             time.sleep(EVOLVE_PAUSE_MS / 1000)
         if table.metadata.table_uuid != uuid:
             raise CatalogError("owner_mismatch", f"table {name} was dropped and created again: start with a new load")
-        wish = _wish(table, writers, incompatible)
+        if any(table.properties.get(name, value) != value for name, value in fixed.items()):
+            return Evolved(table, (), tuple(seen))
+        wish = _wish(table, writers, incompatible, fixed)
         stamped = _generation(table)
         if wish.changes and stamped > generation:
             text = f"table {name} was evolved by rules of generation {stamped}, these are of generation {generation}"
             raise CatalogError("older_generation", f"{text}: restart this bridge with the newer rules")
-        if not wish.changes and stamped >= generation:
+        if not wish.changes and stamped >= generation and fixed.keys() <= table.properties.keys():
             return Evolved(table, wish.refused, tuple(seen))
         if attempt == EVOLVE_ATTEMPTS_MAX or time.monotonic() > deadline:
             break
@@ -131,7 +143,7 @@ def evolved(
     raise CatalogError("unavailable", f"{text}: {cause or 'other bridges change it all the time'}") from cause
 
 
-def _wish(table: Table, writers: Sequence[Writer], incompatible: Incompatible) -> _Wish:
+def _wish(table: Table, writers: Sequence[Writer], incompatible: Incompatible, fixed: Mapping[str, str]) -> _Wish:
     schema, sources = table.schema(), Sources.decode(table.properties.get(SOURCES))
     last_field_id = table.metadata.last_column_id
     properties: dict[str, str | None] = {}
@@ -155,6 +167,7 @@ def _wish(table: Table, writers: Sequence[Writer], incompatible: Incompatible) -
         last_field_id = max(last_field_id, schema.highest_field_id)
     if changes and (text := sources.encode()) != table.properties.get(SOURCES, Sources().encode()):
         properties[SOURCES] = text
+    properties |= {name: value for name, value in fixed.items() if name not in table.properties}
     return _Wish(schema, properties, tuple(changes), tuple(refused))
 
 

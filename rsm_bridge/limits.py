@@ -93,6 +93,7 @@ SCHEMA_REFERENCES_MAX = 256
 SCHEMA_REFERENCE_DEPTH_MAX = 32
 
 # Typed values.
+INFERRED_VALUES_MAX = 2000  # values that a JSON schema is inferred from
 DECODERS_MAX = 1000  # of one topic, kept
 EVOLUTION_WORKERS = 4  # threads that ask the catalog for copies
 EVOLUTION_SECONDS_MAX = 5.0  # a copy waits so long for the catalog to change a table

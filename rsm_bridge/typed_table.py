@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Literal
 
@@ -34,8 +34,11 @@ from rsm_bridge.value_schemas import ColumnsWaitError, ValueSchemas
 Part = Literal["value", "key"]
 #: A part of the record and the type its decoder gives.
 Wanted = tuple[Part, pa.StructType]
-#: Makes the table take these columns and returns it; creates it if need be. What it cannot take, it leaves.
-Evolve = Callable[[list[Wanted]], Table]
+#: Makes the table take these columns and returns it; creates it if need be. What it cannot take, it leaves. The mapping
+#: has properties that come with the columns; nothing is done where the table has others.
+Evolve = Callable[[list[Wanted], Mapping[str, str]], Table]
+_INFERRED: Mapping[Part, str] = {"value": "tierberg.value-schema", "key": "tierberg.key-schema"}
+_NAMES: Mapping[Part, str] = {"value": RAW_VALUE, "key": KEY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +132,10 @@ class TypedTable:
         Raises:
             ColumnsWaitError: the registry does not say what a schema is.
         """
-        names: dict[Part, str] = {"value": RAW_VALUE, "key": KEY}
-        return Given({part: schemas.parted(rows.column(names[part])) for part, schemas in self.schemas.items()})
+        for part, schemas in self.schemas.items():
+            if schemas.to_infer:
+                self._infer(part, rows.column(_NAMES[part]))
+        return Given({part: schemas.parted(rows.column(_NAMES[part])) for part, schemas in self.schemas.items()})
 
     def applies(self, given: Given) -> bool:
         """Whether these rows are to have columns: where the rule leaves it open, once a value or key has a schema.
@@ -179,11 +184,32 @@ class TypedTable:
         """What the table has no columns for, and has not refused."""
         return [item for item in wanted if item not in self._refused and columns.bind(item) is None]
 
+    def _infer(self, part: Part, values: pa.BinaryArray) -> None:
+        """Fixes the part's schema: the table's, else what these values are, for the table and all bridges."""
+        schemas, name = self.schemas[part], _INFERRED[part]
+
+        def ask() -> TableColumns:
+            table = self.evolve([], {})
+            if name not in table.properties and (text := schemas.infer(values)) is not None:
+                made = ValueSchemas(replace(schemas.rule, source="inline", text=text), None).decoder(Writer())
+                if isinstance(made, str):
+                    raise ColumnsWaitError(made)
+                table = self.evolve([(part, made.type)], {name: text})
+            if (text := table.properties.get(name)) is not None:
+                schemas.fix(text)
+            self._columns = TableColumns.of(table)
+            return self._columns
+
+        self._asked(lambda _: ask(), EVOLUTION_SECONDS_MAX)
+
     def _evolved(self, wanted: list[Wanted], wait_seconds: float) -> TableColumns:
+        return self._asked(lambda before: self._ask(wanted, before), wait_seconds)
+
+    def _asked(self, ask: Callable[[Future[TableColumns] | None], TableColumns], wait_seconds: float) -> TableColumns:
         with self._lock:
             if time.monotonic() < self._not_before:
                 raise ColumnsWaitError(self._failed)
-            running = self._running = self.executor.submit(self._ask, wanted, self._running)
+            running = self._running = self.executor.submit(ask, self._running)
         try:
             return running.result(wait_seconds)
         except TimeoutError:
@@ -200,7 +226,7 @@ class TypedTable:
             before.exception()
         found = self._columns
         if found is None or self._lacking(found, wanted):
-            found = TableColumns.of(self.evolve(wanted))
+            found = TableColumns.of(self.evolve(wanted, {}))
             self._refused.update(self._lacking(found, wanted))
             self._columns = found
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from threading import Lock
@@ -57,7 +57,7 @@ class TypedTopics:
             if found is None:
                 found = self._tables[owner.topic_id] = TypedTable(
                     {part: ValueSchemas(given, self.registry) for part, given in rules.items() if given is not None},
-                    lambda wanted: self._evolved(owner, rule, wanted),
+                    lambda wanted, fixed: self._evolved(owner, rule, wanted, fixed),
                     self.executor,
                 )
             return found
@@ -75,13 +75,14 @@ class TypedTopics:
                 self._budgets[owner.topic_id] = budget
         return TypedCopy(table, budget)
 
-    def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted]) -> Table:
+    def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted], fixed: Mapping[str, str]) -> Table:
         catalog, given = self.open_catalog(), self.settings.catalog
         table = topic_table(self.store, catalog, owner, "raw", given.namespace, given.layout)
         # Without any writer: at least `_kafka_error` has to be there.
         writers = [_writer(*item) for item in wanted] or [Writer(_NOTHING)]
+        generation = self.settings.generation
         return evolved(
-            catalog, table, writers, incompatible=rule.incompatible, generation=self.settings.generation
+            catalog, table, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed
         ).table
 
 
@@ -98,4 +99,4 @@ def _schema_rule(rule: TopicRule, part: Part, topic: str) -> SchemaRule | None:
         return SchemaRule(kind, "inline", text=source.inline_text(), message=source.message or "")
     if source.origin == "subject":
         return SchemaRule(kind, "latest", subject=rule.subject_of(part, topic), message=source.message or "")
-    return SchemaRule(kind, "wire")
+    return SchemaRule(kind, "inferred" if source.origin == "inferred" else "wire")

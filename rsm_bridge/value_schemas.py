@@ -12,15 +12,19 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Literal, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from converter.values.model import Decoder, SchemaTextError, ValueProblem, error_text
 from converter.values.typed import Parted, Writer, parted, parted_by_id
-from rsm_bridge.limits import DECODERS_MAX
+from rsm_bridge.limits import DECODERS_MAX, INFERRED_VALUES_MAX
 from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
 from rsm_bridge.registry_schemas import RegisteredSchema, SchemaKind
 
-SchemaSource = Literal["wire", "latest", "inline"]
+SchemaSource = Literal["wire", "latest", "inline", "inferred"]
+
+
+_NOTHING_TO_INFER = error_text(ValueProblem.UNDECODABLE, "no value so far is a JSON object, so there is no schema yet")
 
 
 class ColumnsWaitError(Exception):
@@ -46,7 +50,7 @@ class SchemaRule:
     Attributes:
         kind: of the schemas; None: whatever the registry has for the ids that values carry.
         source: `wire`: values carry the registry's ids; `latest`: the latest version of `subject`, values carry no id;
-            `inline`: `text`.
+            `inline`: `text`; `inferred`: from the topic's first values, then fixed in the table's properties.
         message: Protobuf, not `wire`: full name of the message; empty: the first one of the file.
     """
 
@@ -63,6 +67,7 @@ class ValueSchemas:
 
     rule: SchemaRule
     registry: Registry | None
+    _fixed: str | None = None
     _made: OrderedDict[tuple[int, str, tuple[int, ...]], Decoder | str] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -72,9 +77,26 @@ class ValueSchemas:
         Raises:
             ColumnsWaitError: the registry does not say what a schema is.
         """
-        if self.rule.source != "wire":
-            return parted(values)
-        return parted_by_id(values, self._is_protobuf)
+        if self.rule.source == "wire":
+            return parted_by_id(values, self._is_protobuf)
+        if self.rule.source == "inferred" and self._fixed is None:
+            return Parted(len(values), (), ((np.flatnonzero(values.is_valid()), _NOTHING_TO_INFER),))
+        return parted(values)
+
+    @property
+    def to_infer(self) -> bool:
+        """Whether the schema is still to be inferred, or read from the table."""
+        return self.rule.source == "inferred" and self._fixed is None
+
+    def infer(self, values: pa.BinaryArray) -> str | None:
+        """A schema for these values; None when there is no JSON object among them."""
+        from converter.values.json_infer import infer_schema
+
+        return infer_schema(values[:INFERRED_VALUES_MAX])
+
+    def fix(self, text: str) -> None:
+        """The schema that was inferred, here or by another bridge."""
+        self._fixed = text
 
     def decoder(self, writer: Writer) -> Decoder | str:
         """The writer's decoder, or why there is none, as `_kafka_error` says it.
@@ -88,7 +110,7 @@ class ValueSchemas:
             return error_text(ValueProblem.UNKNOWN_SCHEMA, str(error))
         except SchemaUnusableError as error:
             return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
-        key = (schema.id, schema.text if self.rule.source == "inline" else "", writer.message)
+        key = (schema.id, schema.text if schema.id < 0 else "", writer.message)
         with self._lock:
             made = self._made.get(key)
         if made is None:
@@ -101,8 +123,8 @@ class ValueSchemas:
 
     def _schema(self, writer: Writer) -> RegisteredSchema:
         rule = self.rule
-        if rule.source == "inline" and rule.kind is not None:
-            return RegisteredSchema(-1, rule.kind, rule.text, {})
+        if rule.source in {"inline", "inferred"} and rule.kind is not None:
+            return RegisteredSchema(-1, rule.kind, self._fixed or rule.text, {})
         if self.registry is None:
             raise ColumnsWaitError("the rule takes schemas from a registry and none is configured: schema_registry.url")
         try:
@@ -150,7 +172,6 @@ def _json(schema: RegisteredSchema, _: str | tuple[int, ...]) -> Decoder:
 
 def _protobuf(schema: RegisteredSchema, message: str | tuple[int, ...]) -> Decoder:
     from converter.values.protobuf import protobuf_decoder
-
     from rsm_bridge.protobuf_compiler import protobuf_schema
 
     return protobuf_decoder(protobuf_schema(schema.text, schema.references), message or (0,))

@@ -112,10 +112,7 @@ def columns_of(given: Parted, routes: Mapping[Writer, Route | str], target: pa.S
     size = 1
     for part in given.parts:
         route = routes[part.writer]
-        if isinstance(route, str):
-            decoded = _failed(len(part.rows), route, target)
-        else:
-            decoded = _decoded(part, route, target)
+        decoded = _failed(len(part.rows), route, target) if isinstance(route, str) else _decoded(part, route, target)
         if len(part.rows) == given.length:
             return decoded
         place[part.rows] = np.arange(size, size + len(part.rows))

@@ -17,7 +17,6 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from converter.index import decode_directory
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.service import Running
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
@@ -67,6 +66,7 @@ def bridge(schemas: Schemas, bridge_folder: Path) -> Iterator[Running]:
         {"pattern": "orders.*", "value_format": "avro"},
         {"pattern": "strict.*", "value_format": "avro", "incompatible": "dead-letter"},
         {"pattern": "later.*", "value_format": "avro", "decode_budget": 0},
+        {"pattern": "events.*", "value_format": "json"},
         {"pattern": "keyed", "value_format": "avro", "key_format": "avro"},
         {
             "pattern": "inline",
@@ -226,3 +226,22 @@ def test_typed_keys_are_one_column(shim: ShimClient, catalog: Catalog) -> None:
         "key_not_wire_format",
         None,
     ]
+
+
+def test_a_json_schema_is_inferred_once_and_kept(shim: ShimClient, catalog: Catalog) -> None:
+    first = [json.dumps({"n": n, "deep": {"x": "y"}}).encode() for n in range(5)]
+    copied(shim, "events_one", first)
+    shown(catalog, "events_one", 5)
+    log = LogBuilder(next_offset=5)
+    log.batch([b'{"n": 9, "new": true}', b"no json", b'{"n": "text"}'])
+    shim.copied(segment_of(log, topic="events_one", topic_id=b"events_one".ljust(16, b".")))
+    rows = shown(catalog, "events_one", 8)
+    assert [row["n"] for row in rows] == [0, 1, 2, 3, 4, 9, None, None]
+    assert rows[0]["deep"]["x"] == "y"
+    assert "new" not in rows[5]
+    assert json.loads(rows[5]["_additional"]) == {"new": True}
+    assert [row["_kafka_error"] and row["_kafka_error"].partition(":")[0] for row in rows[6:]] == [
+        "undecodable",
+        "type_mismatch",
+    ]
+    assert '"deep"' in catalog.load_table(("kafka", "events_one")).properties["tierberg.value-schema"]
