@@ -31,7 +31,10 @@ def hash_bytes(data: UInt8Array, p: int, end: int) -> int:
         value ^= value >> u64(32)
         p += 8
     rest = u64(0)
-    while p < end:
-        rest = (rest << u64(8)) | u64(data[p])
-        p += 1
+    if end - p > 0:
+        if len(data) - p >= 8:
+            rest = word_at(data, p) & ((u64(1) << u64(8 * (end - p))) - u64(1))
+        else:
+            for k in range(end - p):
+                rest |= u64(data[p + k]) << u64(8 * k)
     return mix(value, rest)

@@ -2,8 +2,8 @@
 
 Every scalar, object and array of a value has a place: the names and numbers on the way to it. The checksum is the sum,
 modulo 2**64, of a hash of (place, kind, content) of each; nulls count as absent. The reader of bytes here knows no
-schema and shares with split() only the undoing of escapes. A value whose two sums are equal stands in the columns
-whole, at the right places and with nothing added; any other goes to the slow decoder.
+schema and shares with split() only the undoing of escapes and the reading of words. A value whose two sums are equal
+stands in the columns whole, at the right places and with nothing added; any other goes to the slow decoder.
 
 The reader relies on split() having checked the grammar, escapes above all.
 """
@@ -20,7 +20,7 @@ from converter.values import json_nodes as nodes
 from converter.values.json_gather import TextColumn
 from converter.values.json_hash import hash_bytes, mix
 from converter.values.json_kernel import borrowing
-from converter.values.json_scan import BACKSLASH, QUOTE, unescape
+from converter.values.json_scan import BACKSLASH, QUOTE, first_marked, unescape, word_at
 
 _DEPTH: Final = nodes.DEPTH_MAX + 1
 _ROOT: Final = 0x1234567
@@ -28,6 +28,10 @@ _OBJECT: Final = 1
 _ARRAY: Final = 2
 _SCALAR: Final = 3
 _STRING: Final = 4
+_ONES: Final = 0x0101010101010101
+_HIGHS: Final = 0x8080808080808080
+_QUOTES: Final = 0x2222222222222222
+_BACKSLASHES: Final = 0x5C5C5C5C5C5C5C5C
 _STRINGS: Final = frozenset({nodes.STRING, nodes.DATETIME, nodes.DATE})
 
 
@@ -35,7 +39,19 @@ _STRINGS: Final = frozenset({nodes.STRING, nodes.DATETIME, nodes.DATE})
 def _string_end(data: UInt8Array, p: int, end: int) -> tuple[int, bool]:
     """The closing quote, or the end; whether there are backslashes before it."""
     escaped = False
-    while p < end and data[p] != QUOTE:
+    while p < end:
+        if end - p >= 8:
+            word = word_at(data, p)
+            quotes = word ^ u64(_QUOTES)
+            slashes = word ^ u64(_BACKSLASHES)
+            hits = ((quotes - u64(_ONES)) & ~quotes) | ((slashes - u64(_ONES)) & ~slashes)
+            hits &= u64(_HIGHS)
+            if hits == 0:
+                p += 8
+                continue
+            p += first_marked(hits)
+        if data[p] == QUOTE:
+            break
         if data[p] == BACKSLASH:
             escaped = True
             p += 1

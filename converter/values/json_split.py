@@ -31,6 +31,7 @@ from converter.values.json_scan import (
     scan_string,
     skip_space,
     unescape,
+    word_at,
 )
 
 #: One entry: node, slot, first byte, bytes; for LIST and MAP the number of elements in place of bytes. `escaped`: a
@@ -99,6 +100,13 @@ def _is_new(state: Int64Array, table: Any, generations: Any, serial: int, name: 
 
 @borrowing
 def _same(a: UInt8Array, p: int, b: UInt8Array, q: int, size: int) -> bool:
+    """Whether a[p:p + size] is b[q:q + size]."""
+    while size >= 8:
+        if word_at(a, p) != word_at(b, q):
+            return False
+        p += 8
+        q += 8
+        size -= 8
     for k in range(size):  # noqa: SIM110  (no generator in a kernel)
         if a[p + k] != b[q + k]:
             return False
