@@ -89,6 +89,7 @@ REGISTRY_MISSES_MAX = 10_000  # ids and subjects that are known as unknown
 REGISTRY_MISS_SECONDS = 30.0  # so long
 REGISTRY_AGAIN_SECONDS = 2.0  # after a failure nothing is asked for so long
 SCHEMA_BYTES_MAX = 4 * MIB  # of a schema with all it refers to
+REGISTRY_ANSWER_BYTES_MAX = 16 * MIB  # one schema as JSON: every character of it may be escaped
 SCHEMA_REFERENCES_MAX = 256
 SCHEMA_REFERENCE_DEPTH_MAX = 32
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from iceberg_catalog.redaction import secret_values
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.registry_answer_limit import limit_answers
 from rsm_bridge.registry_settings import SchemaRegistrySettings
 
 if TYPE_CHECKING:
@@ -26,9 +27,11 @@ def open_client(settings: SchemaRegistrySettings) -> SchemaRegistryClient:
             "schema_registry: the library for it is not installed; pip install 'tierberg[typed]'"
         ) from error
     try:
-        return SchemaRegistryClient(_configuration(settings))
+        client = SchemaRegistryClient(_configuration(settings))
     except (OSError, ValueError) as error:
         raise SettingsError(f"schema_registry.tls: {error}") from error
+    limit_answers(client)
+    return client
 
 
 def registry_secrets(settings: SchemaRegistrySettings) -> frozenset[str]:

@@ -33,6 +33,10 @@ class RegistryUnavailableError(SchemaLookupError):
         self.everybody = everybody
 
 
+class AnswerTooLargeError(Exception):
+    """An answer is larger than any schema that could be used."""
+
+
 def says_none(error: Exception) -> bool:
     """Whether it is the registry's own word that there is no such schema, subject or version."""
     code = getattr(error, "error_code", None)
@@ -49,6 +53,8 @@ def explained(error: Exception, what: str, where: str, secrets: frozenset[str]) 
         secrets: what must not be quoted.
     """
     status: Any = getattr(error, "http_status_code", None)
+    if isinstance(error, AnswerTooLargeError):
+        return SchemaUnusableError(f"{what}: {error}")
     if not isinstance(status, int):
         said = _said(f"{type(error).__name__}: {error}", secrets)
         return RegistryUnavailableError(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import itertools
+import json
 import sys
 import threading
 import time
@@ -295,6 +297,36 @@ def test_a_look_up_ends_at_its_deadline_and_leaves_nothing_running(way: Callable
         registry.close()
         assert time.monotonic() - began < 1.5
         assert not registry_threads()
+
+
+def flood() -> Iterator[bytes]:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000000\r\n\r\n"
+    return itertools.chain([head], itertools.repeat(b"x" * (1 << 20)))
+
+
+def packed() -> Iterator[bytes]:
+    body = gzip.compress(json.dumps({"schema": "x" * 1000}).encode())
+    return iter([b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(body), body])
+
+
+def test_an_answer_is_bounded_while_it_comes_in() -> None:
+    # One schema that is too large is no trouble of the others: it is told apart from a registry that is away.
+    with talking(flood, 0.0) as uri, opened(uri, request_timeout="20s") as registry:
+        for number in (1, 2):
+            with pytest.raises(SchemaUnusableError, match=f"id {number}: an answer of more than 16777216 bytes"):
+                registry.by_id(number)
+
+
+def test_an_answer_is_not_unpacked() -> None:
+    told = pytest.raises(RegistryUnavailableError, match="a packed answer")
+    with talking(packed, 0.0) as uri, opened(uri) as registry, told:
+        registry.by_id(1)
+
+
+def test_a_large_schema_within_the_limit_is_read(server: AnsweringServer, schemas: Schemas) -> None:
+    schemas.add(1, "a", {"schema": '"' * (limits.SCHEMA_BYTES_MAX - 10)})
+    with opened(server.uri, request_timeout="20s") as registry:
+        assert len(registry.by_id(1).text) == limits.SCHEMA_BYTES_MAX - 10
 
 
 def test_a_connection_that_ends_in_the_middle_is_a_failure() -> None:
