@@ -105,10 +105,11 @@ BAD_SHORT, BAD_VARINT, BAD_INT_RANGE, BAD_BOOL, BAD_LENGTH = -1, -2, -3, -4, -5
 BAD_UTF8, BAD_ENUM, BAD_BRANCH, BAD_COUNT, BAD_TRAILING, BAD_DEEP = -6, -7, -8, -9, -10, -11
 BAD_TIMESTAMP, BAD_DECIMAL, BAD_EMPTY_ITEMS = -12, -13, -14
 
-#: Types within types of one value, where its schema is recursive: what is made of them recurses, too.
-DEPTH_MAX: Final = 400
+#: Types within types of one value, where its schema is recursive: what is made of them recurses, too,
+#: by two calls a type, and Python allows 1,000.
+DEPTH_MAX: Final = 300
 #: Lists, maps and recursive types that are open at once: at least DEPTH_MAX and the nesting of a schema.
-STACK_ROWS: Final = 600
+STACK_ROWS: Final = 500
 #: A value may have as many items that take no bytes as it has bytes, and these.
 EMPTY_ITEMS_FREE: Final = 16
 

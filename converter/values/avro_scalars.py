@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from converter import utf8, varint
+from converter import memory, utf8, varint
 from converter.kernel import i64, u8, u64
 from converter.types import Int64Array, UInt8Array
 from converter.values import avro_decimal
@@ -38,6 +38,7 @@ from converter.values.avro_ops import (
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
+copy = step(memory.copy)
 read_long = step(varint.read_long)
 sequence_length = step(utf8.sequence_length)
 within = step(avro_decimal.within)
@@ -46,7 +47,7 @@ within = step(avro_decimal.within)
 @step
 def _is_utf8(data: UInt8Array, p: int, end: int) -> bool:
     high = u8(0)
-    for k in range(p, end):
+    for k in range(u64(p), u64(end)):  # numba vectorises loops over numbers without sign
         high |= data[k]
     if high < 0x80:
         return True
@@ -164,8 +165,7 @@ def keep(
     if fill:
         ints[slots[s, BASE] + index] = size
         at = slots[s, TEXT_BASE] + slots[s, TEXT_SIZE]
-        for k in range(size):
-            texts[at + k] = data[p + k]
+        copy(texts, at, data, p, size)
     else:
         slots[s, SEEN] = 1
     slots[s, TEXT_SIZE] += size
