@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from converter.values import json_decode, json_proof
+from converter.values import json_decode, json_gather, json_hash, json_proof, json_scan, json_split
 from converter.values.json_decode import json_decoder
 from converter.values.json_gather import gather
 from converter.values.json_infer import infer_schema
@@ -19,6 +19,7 @@ from converter.values.json_nodes import DEPTH_MAX
 from converter.values.json_plan import make_plan
 from converter.values.json_schema import parse_schema
 from converter.values.json_split import split
+from converter.values.json_warmup import warm_json
 from converter.values.model import DOC, Decoded, SchemaTextError
 
 INT, N, S, B = {"type": "integer"}, {"type": "number"}, {"type": "string"}, {"type": "boolean"}
@@ -280,6 +281,26 @@ def test_several_threads_share_a_decoder() -> None:
         found = list(pool.map(lambda array: decoder.decode(array).columns.to_pylist(), arrays))
     assert found == [decoder.decode(array).columns.to_pylist() for array in arrays]
     assert [row["a"] for row in found[5]] == [5 * i for i in range(3000)]
+
+
+def test_nothing_is_compiled_after_the_warm_up() -> None:
+    kernels = [
+        value
+        for module in (json_split, json_gather, json_proof, json_hash, json_scan)
+        for value in vars(module).values()
+        if hasattr(value, "signatures")
+    ]
+    warm_json()
+    before = [len(kernel.signatures) for kernel in kernels]
+    schema = opened(
+        a=INT, s=S, x={}, l=LIST, d=DAY, t=MOMENT, m=COUNTS, o=json.loads(opened(q={**LIST, "items": COUNTS}))
+    )
+    decoded = decode(schema, '{"a":1,"x":[],"m":{"k":1},"o":{"q":[{}]},"z":0}', "{}", "[")
+    decode(json.dumps(COUNTS), '{"k":1}')
+    decode("true", "1")
+    assert decoded.errors.null_count == 2
+    assert len(kernels) > 20
+    assert [len(kernel.signatures) for kernel in kernels] == before
 
 
 def test_no_values() -> None:
