@@ -31,6 +31,7 @@ from converter.values.protobuf_table import (
 
 #: What the scan finds.
 QUICK, SLOW = 0, 1
+_MALFORMED = 2**40
 
 
 def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: int) -> UInt8Array:
@@ -43,7 +44,7 @@ def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: 
         table: the lowered schema.
         offsets: of n rows, n + 1 of them, inside `data`.
         data: the rows.
-        cells_max: see above; columns outside of lists and maps do not count.
+        cells_max: see above, below 2**40; columns outside of lists and maps do not count.
     """
     statuses = np.empty(len(offsets) - 1, dtype=np.uint8)
     _scan(table.starts, table.fields, table.slots, offsets, data, cells_max, statuses)
@@ -52,32 +53,17 @@ def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: 
 
 @kernel
 def _packed_count(data: UInt8Array, p: int, stop: int, wire: int) -> int:
-    """Elements of a packed list, BAD where the last one does not end with it."""
+    """Elements of a packed list, more than anybody allows where the last one does not end with it."""
     if wire != VARINT:
         size = 8 if wire == I64 else 4
-        return BAD if (stop - p) % size else (stop - p) // size
+        return _MALFORMED if (stop - p) % size else (stop - p) // size
     count = 0
     while p < stop:
         _, p = varint(data, p, stop)
         if p == BAD:
-            return BAD
+            return _MALFORMED
         count += 1
     return count
-
-
-@kernel
-def _after_number(data: UInt8Array, p: int, end: int, wire: int) -> int:
-    """Position after a number, BAD where it does not end or has more than 64 bits."""
-    if wire != VARINT:
-        size = 8 if wire == I64 else 4
-        return BAD if size > end - p else p + size
-    start = p
-    while p < end and data[p] >= 0x80:
-        p += 1
-    p += 1
-    if p > end or p - start > 10 or (p - start == 10 and data[p - 1] > 1):
-        return BAD
-    return p
 
 
 @kernel
@@ -99,7 +85,7 @@ def _scan(
         statuses[i] = QUICK if 0 <= cells <= cells_max else SLOW
 
 
-# One function per row, not per field: arrays are handed over by a dozen words each.
+# One function per row, and what is frequent without calls: arrays are handed over by a dozen words each.
 @kernel
 def _row(  # noqa: C901  (one loop over one format)
     starts: Int64Array,
@@ -111,10 +97,10 @@ def _row(  # noqa: C901  (one loop over one format)
     outer: Int64Array,
     messages: int,
 ) -> tuple[int, int]:
-    """(cells in lists and maps, BAD where the row is SLOW for another reason; messages met so far)."""
+    """(cells in lists and maps, too many or BAD where the row is malformed or unclear; messages met so far)."""
     level, cells = 0, 0
     first, last, guess, stamp = starts[0], starts[1], starts[0], messages
-    while p != BAD:
+    while 0 <= p <= end:
         if p == end:
             if level == 0:
                 return cells, messages
@@ -146,24 +132,28 @@ def _row(  # noqa: C901  (one loop over one format)
             break
         if not packed:
             cells += fields[row, WIDTH] * repeated
-            if wire != LEN:
-                p = _after_number(data, p, end, wire)
+            if wire == VARINT:
+                start = p
+                while p < end and data[p] >= 0x80:
+                    p += 1
+                p += 1
+                if p - start > 9 and (p > end or p - start > 10 or data[p - 1] > 1):
+                    break
                 continue
-        size, p = varint(data, p, end)
+            if wire != LEN:
+                p += 8 if wire == I64 else 4
+                continue
+        size, p = (i64(data[p]), p + 1) if p < end and data[p] < 0x80 else varint(data, p, end)
         if p == BAD or size < 0 or size > end - p:
             break
         child = fields[row, CHILD]
         if packed:
-            count = _packed_count(data, p, p + size, wire)
-            if count == BAD:
-                break
-            cells += count
+            cells += _packed_count(data, p, p + size, wire)
         if child < 0:
             p += size
             continue
         outer[level, 0], outer[level, 1], outer[level, 2] = first, last, guess
         outer[level, 3], outer[level, 4] = stamp, end
-        level += 1
-        messages += 1
+        level, messages = level + 1, messages + 1
         first, last, guess, stamp, end = starts[child], starts[child + 1], starts[child], messages, p + size
     return BAD, messages

@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 F = FieldDescriptor
@@ -19,6 +20,10 @@ WKT = "google.protobuf."
 
 class DeadError(Exception):
     """The row has no columns; the argument is the code."""
+
+
+class UnsureError(Exception):
+    """This oracle cannot tell: upb drops a map's entry that has a field it does not know; other parsers keep it."""
 
 
 class Within:
@@ -45,7 +50,11 @@ def message_class(files: bytes, name: str) -> type[Message]:
 
 
 def expected(message: type[Message], value: bytes) -> dict[str, Any] | str:
-    """Columns, or the code of the error."""
+    """Columns, or the code of the error.
+
+    Raises:
+        UnsureError: see there.
+    """
     try:
         return columns(message.FromString(value), ())
     except DecodeError:
@@ -61,6 +70,9 @@ def columns(message: Any, ancestors: tuple[str, ...]) -> dict[str, Any]:
         content = getattr(message, field.name)
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         if is_map:
+            left: Any = UnknownFieldSet(message)
+            if any(unknown.field_number == field.number for unknown in left):
+                raise UnsureError
             key, value = field.message_type.fields
             out[field.name] = {
                 one(key, k, ancestors, key=True): one(value, content[k], ancestors, nested=True) for k in content

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from converter.values.model import Decoder
 from converter.values.protobuf import protobuf_decoder
 from rsm_bridge.protobuf_compiler import protobuf_schema
-from tests.oracle.protobuf import agree, expected, message_class
+from tests.oracle.protobuf import UnsureError, agree, expected, message_class
 from tests.oracle.protobuf_messages import damage, fill, rewrite
 
 IMPORTS = "".join(
@@ -100,7 +100,10 @@ def decode(decoder: Decoder, values: list[bytes]) -> list[dict[str, Any] | str]:
 def check(schema: str, values: list[bytes]) -> None:
     decoder, kind = parts(schema)
     for value, found in zip(values, decode(decoder, values), strict=True):
-        wanted = expected(kind, value)
+        try:
+            wanted = expected(kind, value)
+        except UnsureError:
+            continue
         assert agree(wanted, found), (value.hex(), wanted, found)
 
 

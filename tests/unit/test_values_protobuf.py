@@ -178,6 +178,7 @@ TWICE = schema("oneof o { int32 a = 1; string b = 2; } Leaf l = 3; map<string, i
         (b"\x28\x01\x28\x02", {"i": 2}),
         (b"\x22\x05\x0a\x01k\x10\x01\x22\x05\x0a\x01k\x10\x02", {"m": [("k", 2)]}),  # a key twice
         (b"\x22\x02\x10\x03\x22\x03\x0a\x01k", {"m": [("", 3), ("k", 0)]}),  # entries without key, without value
+        (b"\x22\x05\x0a\x01k\x18\x05", {"m": [("k", 0)]}),  # an entry with an unknown field
         (b"\x28\x81\x80\x00", {"i": 1}),  # padded
         (b"\x28\xff\xff\xff\xff\x0f", {"i": -1}),  # more bits than an int32, fewer than its usual ten bytes
         (b"\x28\x01\xf8\x07\x01", {"i": 1}),  # an unknown field
