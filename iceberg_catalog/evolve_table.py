@@ -6,6 +6,9 @@ at the table again. Done is when every writer binds. So a lost reply, a request 
 the same wish or different ones are all the same act: what has landed needs no change, what has not is computed anew on
 what is there.
 
+The new schema is made by `evolution.py`, not by PyIceberg's UpdateSchema, which takes changes one by one by dotted name
+and reads them against the old names: what was planned and what is sent are the same object here.
+
 Data commits ask for the head's snapshot only, which an evolution does not move: a file written before is right under
 the new schema, its missing columns are null.
 

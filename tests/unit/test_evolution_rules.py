@@ -131,8 +131,21 @@ def test_an_alias_is_not_followed_where_it_is_not_clear() -> None:
     assert shape(taken(both, struct(("b", ["a"]), b=INT))) == ["a int32", "b int32"]
     # Its column is somebody else's in the same schema, under its own name.
     assert shape(taken(named(a=INT), struct(("c", ["a"]), c=INT, a=INT))) == ["a int32", "c int32"]
+    # The same where that field's own type does not fit it.
+    table = taken(named(a=INT), struct(("c", ["a"]), c=INT, a=TEXT))
+    assert shape(table) == ["a int32", "c int32", "a__v2 string"]
     # It holds something else.
     assert shape(taken(named(a=TEXT), struct(("c", ["a"]), c=INT))) == ["a string", "c int32"]
+
+
+def test_of_two_fields_with_the_same_alias_the_first_by_name_has_it_in_any_order() -> None:
+    former = (("a", ["z"]), ("b", ["z"]))
+    for writer in (struct(*former, a=INT, b=INT), struct(*former, b=INT, a=INT)):
+        table = taken(named(z=INT), writer)
+        assert shape(table) == ["a int32", "b int32"]
+        assert table.sources.names == {12: ("z", "a")}
+        fresh = taken(writer)
+        assert list(fresh.sources.names.values()) == [("a", "z")]
 
 
 def test_one_column_cannot_take_two_fields_of_one_writer() -> None:

@@ -204,6 +204,46 @@ def test_a_request_that_lands_late_is_refused_or_harmless(place: Place) -> None:
     assert place.load().schema() == once.schema()
 
 
+def hold(held: list[Callable[[], Any]]) -> Callable[[Callable[[], Any]], Any]:
+    """Keeps the request; its sender dies."""
+
+    def act(send: Callable[[], Any]) -> Any:
+        held.append(send)
+        raise KilledError
+
+    return act
+
+
+def test_a_late_request_without_new_columns_does_not_undo_what_came_since(place: Place) -> None:
+    """Widening gives out no field id: the schema's own number has to have moved."""
+    held: list[Callable[[], Any]] = []
+    evolve(place, pa.struct([("a", INT), ("b", INT)]))
+    with pytest.raises(KilledError):
+        evolve(place, pa.struct([("a", pa.int64())]), catalog=Unsteady(place, hold(held)))
+    evolve(place, pa.struct([("b", pa.int64())]))
+    with pytest.raises(CommitFailedException):
+        held[0]()
+    assert str(place.load().schema().find_type("b")) == "long"
+
+
+def test_a_late_request_does_not_give_out_an_id_again(place: Place) -> None:
+    """Somebody drops the column that came since: the schema is the old one again, number and all."""
+    held: list[Callable[[], Any]] = []
+    evolve(place, FIRST)
+    with pytest.raises(KilledError):
+        evolve(place, SECOND, catalog=Unsteady(place, hold(held)))
+    evolve(place, pa.struct([("theirs", INT)]))
+    table = place.load()
+    then, last_id = table.metadata.current_schema_id, table.metadata.last_column_id
+    with table.update_schema() as update:
+        update.delete_column("theirs")
+    assert place.load().metadata.current_schema_id < then
+    with pytest.raises(CommitFailedException):
+        held[0]()
+    evolve(place, SECOND)
+    assert place.load().schema().find_field("new").field_id > last_id
+
+
 def test_it_gives_up_after_so_many_requests_and_says_why(place: Place) -> None:
     def refuse(_: Callable[[], Any]) -> Any:
         raise ConnectionError("no route")
