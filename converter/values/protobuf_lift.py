@@ -90,23 +90,11 @@ class _Lift:
                 return self._json(node, array, rows)
 
     def _struct(self, node: Node, array: pa.StructArray, rows: Rows) -> pa.StructArray:
-        self._check_oneofs(node.fields, array, rows)
         children = [column for field in node.fields for column in self._field(field, array, rows)]
         if not children:
             children = [pa.repeat(pa.scalar(True), len(array))]
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(node.type), mask=mask)
-
-    def _check_oneofs(self, fields: tuple[Field, ...], array: pa.StructArray, rows: Rows) -> None:
-        set_in: dict[int, Int64Array] = {}
-        for field in fields:
-            if field.oneof is not None:
-                child = array.field(field.lowered_name)
-                count = set_in.setdefault(field.oneof, np.zeros(len(array), dtype=np.int64))
-                if child.null_count < len(child):
-                    count += _bools(child.is_valid())
-        for count in set_in.values():
-            self._unclear(count > 1, rows)
 
     def _field(self, field: Field, array: pa.StructArray, rows: Rows) -> list[pa.Array]:
         """The columns of one field: two for a timestamp beside others, one for all else."""
