@@ -70,6 +70,7 @@ class KnownSegment:
 
     `data`, `tail`, `kept`: what the segment stored beside its index (converter.index_model.Directory).
     withheld: it is stored verbatim and has no rows, which `tierberg requeue` may change; requeued: it has done so.
+    pending: why its rows were stored without typed columns; they come into the table by a derived file that has them.
     """
 
     key: IndexKey
@@ -84,6 +85,7 @@ class KnownSegment:
     tail: StoredObject | None = None
     withheld: bool = False
     requeued: bool = False
+    pending: str | None = None
 
     @property
     def live(self) -> bool:
@@ -94,11 +96,6 @@ class KnownSegment:
     def rows(self) -> int:
         """Rows of the segment in the data files its index names."""
         return 0 if self.segment is None else sum(file.rows for file in self.segment.files)
-
-    @property
-    def pending(self) -> bool:
-        """Whether its rows lack value columns and come into the table by a derived file that has them."""
-        return self.segment is not None and self.segment.main is not None and self.segment.main.pending
 
     @property
     def shares(self) -> bool:
@@ -255,6 +252,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         directory.tail,
         withheld=summary.verbatim and directory.data is None,
         requeued=has_added_rows(directory),
+        pending=None if directory.merged else summary.pending,
     )
 
 

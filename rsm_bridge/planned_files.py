@@ -98,9 +98,10 @@ class PlannedFiles:
             known = self.segments[segment_id]
             if known.data is not None and known.segment is not None:
                 between = known.rows_between(first, last)
-                cuts.extend(Cut(stored.key, start, end, known.pending) for stored, start, end in between)
+                waits = known.pending is not None
+                cuts.extend(Cut(stored.key, start, end, waits) for stored, start, end in between)
                 runs.extend(run for run in known.segment.runs if run not in runs)
-                pending = segment_id if known.pending else pending
+                pending = segment_id if waits else pending
         return self._write(partition, cuts, tuple(sorted(runs)), pending) if cuts else []
 
     def _write(self, partition: int, cuts: list[Cut], runs: Runs, pending: str | None) -> list[DataFile]:

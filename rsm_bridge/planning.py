@@ -103,7 +103,10 @@ class Planning:
             if known.segment is None:
                 continue
             item = as_planned(known, known.segment, self.now_ms)
-            if known.pending and known.key.last >= self.states.get(known.key.partition, PartState()).frontier:
+            if (
+                known.pending is not None
+                and known.key.last >= self.states.get(known.key.partition, PartState()).frontier
+            ):
                 waits = left == 0 or known.listed.key in self.held
                 self._more |= left == 0
                 left -= not waits

@@ -59,6 +59,7 @@ class CauseCode(StrEnum):
     GAP_UNEXPLAINED = "gap_unexplained"
     OPEN_TRANSACTION = "open_transaction"
     WAITING_TRANSACTION = "waiting_transaction"
+    COLUMNS_WAIT = "columns_wait"
     PUBLISHING = "publishing"
     COPYING = "copying"
     NOTHING_CLOSED = "nothing_closed"
@@ -256,6 +257,13 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "tiered segments are not published though nothing holds them back",
         "Is a bridge with this store and catalog running? If so, its log says `publishing failed` and why.",
+    ),
+    _C.COLUMNS_WAIT: Cause(
+        _WAITS,
+        "rows of a typed topic were stored before their columns could be had: registry or catalog away, a schema in the "
+        "middle of a segment, or `decode_budget` used up",
+        "They follow by themselves once what is named answers. After ten minutes: `tierberg config check` asks the "
+        "registry; the bridge's log says what it waits for. Kafka reads on.",
     ),
     _C.GAP_UNEXPLAINED: Cause(
         _PERSON,

@@ -49,6 +49,7 @@ class StoredPartition:
         open: the transaction that publishing waits for.
         conflict: key of the segment whose markers contradict the broker's files, when publishing waits before it.
         gaps: stretches that were never uploaded.
+        pending: why the first segment beyond the table's frontier was stored without its typed columns, if it was.
     """
 
     segments: int
@@ -62,6 +63,7 @@ class StoredPartition:
     open: OpenTransaction | None = None
     conflict: str | None = None
     gaps: tuple[Gap, ...] = ()
+    pending: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ TRANSACTION_LATE_S = 1200.0
 #: Transactions younger than this are the usual traffic.
 TRANSACTION_SHOWN_S = 60.0
 PUBLISH_LATE_S_MIN = 60.0
+#: Columns of a busy topic with a small decode_budget may follow later for a while.
+COLUMNS_LATE_S = 600.0
 PUBLISH_LATE_INTERVALS = 10
 #: How far compression may shrink records whose uncompressed size is all that is known.
 COMPRESSION_MAX = 10
@@ -141,6 +143,9 @@ def _publishing(place: Place) -> list[Finding]:
         late = waits > max(PUBLISH_LATE_S_MIN, PUBLISH_LATE_INTERVALS * place.publish_interval)
         said = f"offsets {max(frontier, stored.start)} to {stored.publishable_end - 1} wait for a commit {age(waits)}"
         code, level = (CauseCode.PUBLISH_STUCK, Level.PERSON) if late else (CauseCode.PUBLISHING, Level.WAITS)
+        if stored.pending is not None:
+            code, level = CauseCode.COLUMNS_WAIT, Level.PERSON if waits > COLUMNS_LATE_S else Level.WAITS
+            said = f"{said}, first for the columns of their values: {stored.pending}"
         findings.append(place.finding(code, level, said))
     if stored.conflict is not None:
         said = f"publishing stops at offset {stored.publishable_end} before {stored.conflict}"

@@ -152,6 +152,7 @@ def _partition(
         open=waiting,
         conflict=conflict,
         gaps=gaps,
+        pending=min(ahead, key=lambda known: known.key.base).pending if ahead else None,
     )
 
 

@@ -58,6 +58,10 @@ class Parted:
     problems: tuple[tuple[Int64Array, str], ...] = ()
 
 
+#: Schema ids that some thousand values may have.
+SCHEMA_IDS_MAX = 100
+
+_TOO_MANY = error_text(ValueProblem.UNKNOWN_SCHEMA, f"values have over {SCHEMA_IDS_MAX} ids; rare ones are left")
 _NOT_FRAMED = error_text(ValueProblem.NOT_WIRE_FORMAT, "no magic byte 00 with a schema id behind it")
 _BAD_INDEXES = error_text(ValueProblem.NOT_WIRE_FORMAT, "the list of message indexes does not parse")
 
@@ -69,13 +73,21 @@ def parted(values: pa.BinaryArray) -> Parted:
 
 
 def parted_by_id(values: pa.BinaryArray, is_protobuf: Callable[[int], bool]) -> Parted:
-    """Values in the wire format of schema registries; `is_protobuf`: whether a schema id names a Protobuf schema."""
+    """Values in the wire format of schema registries; `is_protobuf`: whether a schema id names a Protobuf schema.
+
+    Of more than SCHEMA_IDS_MAX ids the most frequent are looked at: random bytes must not flood the registry.
+    """
     framed = unframe(values)
     parts: list[Part] = []
     problems: list[tuple[Int64Array, str]] = []
     if len(strange := np.flatnonzero(framed.schema_ids == NOT_FRAMED)):
         problems.append((strange, _NOT_FRAMED))
-    for schema_id in np.unique(framed.schema_ids[framed.schema_ids >= 0]).tolist():
+    ids, counts = np.unique(framed.schema_ids[framed.schema_ids >= 0], return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:SCHEMA_IDS_MAX]
+    if len(ids) > SCHEMA_IDS_MAX:
+        rare = (framed.schema_ids >= 0) & ~np.isin(framed.schema_ids, ids[most])
+        problems.append((np.flatnonzero(rare), _TOO_MANY))
+    for schema_id in np.sort(ids[most]).tolist():
         rows, payloads = _where(framed.payloads, framed.schema_ids == schema_id)
         if not is_protobuf(schema_id):
             parts.append(Part(Writer(schema_id), rows, payloads))
@@ -87,12 +99,6 @@ def parted_by_id(values: pa.BinaryArray, is_protobuf: Callable[[int], bool]) -> 
             mine, messages = _where(indexes.payloads, indexes.numbers == number)
             parts.append(Part(Writer(schema_id, path), rows[mine], messages))
     return Parted(len(values), tuple(parts), tuple(problems))
-
-
-def schema_ids(values: pa.BinaryArray) -> list[int]:
-    """The schema ids that occur, ascending."""
-    ids = unframe(values).schema_ids
-    return [int(found) for found in np.unique(ids[ids >= 0])]
 
 
 def columns_of(given: Parted, routes: Mapping[Writer, Route | str], target: pa.StructType) -> Decoded:

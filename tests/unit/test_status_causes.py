@@ -49,9 +49,10 @@ def waiting(**changes: object) -> StoredTopic:
     return stored(part, table=table(frontiers={0: 80}))
 
 
-def unpublished(seconds: int) -> StoredTopic:
+def unpublished(seconds: int, **changes: object) -> StoredTopic:
     """Everything could be published, and offsets from 80 on are not."""
-    return stored(stored_partition(unpublished_ms=NOW - seconds * 1000), table=table(frontiers={0: 80}))
+    part = stored_partition(unpublished_ms=NOW - seconds * 1000, **changes)
+    return stored(part, table=table(frontiers={0: 80}))
 
 
 def without_table(kind: str) -> StoredTopic:
@@ -139,6 +140,7 @@ CASES: dict[CauseCode, Case] = {
     C.CONFLICTING_SEGMENT: Case(facts(waiting(conflict="index/k")), Level.PERSON, "offset 80 before index/k"),
     C.COPY_STUCK: Case(facts(kafka=pending(end=100 + 4 * 1100)), Level.PERSON, "about 4 segments closed"),
     C.PUBLISH_STUCK: Case(facts(unpublished(90)), Level.PERSON, "offsets 80 to 99 wait for a commit 1 min 30 s"),
+    C.COLUMNS_WAIT: Case(facts(unpublished(90, pending="no registry")), Level.WAITS, "of their values: no registry"),
     C.GAP_UNEXPLAINED: Case(
         facts(stored(stored_partition(gaps=(Gap(10, 19, explained=False),)))), Level.PERSON, "offsets 10 to 19"
     ),
@@ -293,3 +295,8 @@ def test_the_worst_topic_comes_first() -> None:
 def test_an_absent_store_is_not_an_unknown_topic() -> None:
     codes = {item.code for item in assess(facts(stored={}, store_problem=AWAY, kafka=None, wanted="orders")).findings}
     assert CauseCode.NO_SUCH_TOPIC not in codes
+
+
+def test_columns_that_do_not_come_for_ten_minutes_need_a_person() -> None:
+    (found,) = assess(facts(unpublished(601, pending="no registry"))).findings
+    assert (found.code, found.level) == (C.COLUMNS_WAIT, Level.PERSON)

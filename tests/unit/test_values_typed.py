@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from converter.values.model import Bound, Decoded, ValueProblem, error_text
-from converter.values.typed import Route, Writer, columns_of, parted, parted_by_id, schema_ids
+from converter.values.typed import SCHEMA_IDS_MAX, Route, Writer, columns_of, parted, parted_by_id
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ def test_rows_keep_their_places_whatever_writers_they_have() -> None:
     )
     given = parted_by_id(values, lambda _: False)
     found = columns_of(given, {Writer(7): A, Writer(9): B, Writer(4): "unknown_schema: none"}, TARGET)
-    assert schema_ids(values) == [4, 7, 9]
     assert found.columns.to_pylist() == [
         {"a": 1, "b": None},
         None,
@@ -116,3 +115,21 @@ def test_an_error_of_ours_costs_columns_and_no_more() -> None:
     found = columns_of(parted_by_id(values, lambda _: False), routes, TARGET)
     assert found.columns.to_pylist() == [{"a": 1, "b": None}, None]
     assert found.errors.to_pylist() == [None, "internal: RuntimeError: lost"]
+
+
+def test_random_ids_do_not_flood_the_registry() -> None:
+    asked: set[int] = set()
+
+    def is_protobuf(number: int) -> bool:
+        asked.add(number)
+        return False
+
+    draw = np.random.default_rng(9)
+    values = [framed(5, b"1")] * 3 + [framed(int(n), b"8") for n in draw.integers(10, 2**31, 3000)]
+    given = parted_by_id(pa.array(values, pa.binary()), is_protobuf)
+    assert len(asked) == SCHEMA_IDS_MAX
+    assert 5 in asked
+    routes: dict[Writer, Route | str] = {Writer(number): "unknown_schema: none" for number in asked}
+    found = columns_of(given, {**routes, Writer(5): A}, TARGET)
+    assert found.columns.flatten()[0].to_pylist() == [1] * 3 + [None] * 3000
+    assert found.errors.null_count == 3
