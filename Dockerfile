@@ -14,7 +14,7 @@ COPY stack stack
 COPY demo demo
 RUN uv sync --locked --no-dev --no-editable
 # Kernels are compiled once here; a start then takes half a second.
-RUN NUMBA_CACHE_DIR=/opt/tierberg/numba NUMBA_CPU_NAME=generic /opt/tierberg/venv/bin/python -c "from converter.warmup import warm; warm()"
+RUN NUMBA_CACHE_DIR=/opt/tierberg/numba NUMBA_CPU_NAME=generic /opt/tierberg/venv/bin/python -c "from converter.warmup import warm; from converter.values.warmup import warm_values; warm(); warm_values()"
 
 FROM python:3.12.12-slim-bookworm
 RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin tierberg \

@@ -260,8 +260,8 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.COLUMNS_WAIT: Cause(
         _WAITS,
-        "rows of a typed topic were stored before their columns could be had: registry or catalog away, a schema in the "
-        "middle of a segment, or `decode_budget` used up",
+        "rows of a typed topic were stored before their columns could be had: registry or catalog away, a schema in "
+        "the middle of a segment, or `decode_budget` used up",
         "They follow by themselves once what is named answers. After ten minutes: `tierberg config check` asks the "
         "registry; the bridge's log says what it waits for. Kafka reads on.",
     ),

@@ -73,6 +73,10 @@ async def _serve(settings: Settings) -> None:
 
     def prepare() -> None:
         warm()
+        if settings.may_type:
+            from converter.values.warmup import warm_values
+
+            warm_values()
         _favour_calls()
 
     async with running_bridge(settings, prepare) as bridge:

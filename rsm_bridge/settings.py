@@ -314,6 +314,13 @@ class Settings(Section):
                 )
         return self
 
+    @property
+    def may_type(self) -> bool:
+        """Whether any topic's values or keys may become columns."""
+        return self.schema_registry is not None or any(
+            rule.source_of("value") is not None or rule.source_of("key") is not None for rule in self.topics
+        )
+
     def rule(self, topic: str) -> TopicRule:
         """The first rule whose pattern matches the whole name, or the default one."""
         place = matching(self.topics, topic)

@@ -1,0 +1,48 @@
+"""Loads, or compiles, the kernels of the value decoders: tens of seconds where nothing is cached."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
+
+from converter.values.avro import avro_decoder
+from converter.values.json_warmup import warm_json
+from converter.values.protobuf import protobuf_decoder
+from converter.values.typed import Route, Writer, columns_of, parted_by_id
+
+_AVRO = {
+    "type": "record",
+    "name": "Warm",
+    "fields": [
+        {"name": "n", "type": "int"},
+        {"name": "text", "type": ["null", "string"]},
+        {"name": "map", "type": {"type": "map", "values": "long"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    ],
+}
+_HEADER = b"\0\0\0\0\x01"
+
+
+def warm_values() -> None:
+    """Decodes a value of each format, one behind a registry's header."""
+    avro = avro_decoder(json.dumps(_AVRO))
+    value = b"\x02\x02\x02a\x04\x02k\x02\x02l\x04\x00\x02\x01"
+    framed = parted_by_id(pa.array([_HEADER + value], pa.binary()), lambda _: False)
+    columns_of(framed, {Writer(1): Route(avro, ())}, pa.struct([]))
+    warm_json()
+    protobuf = protobuf_decoder(_protobuf_files(), (0,))
+    parted_by_id(pa.array([_HEADER + b"\x00\x08\x01"], pa.binary()), lambda _: True)
+    protobuf.decode(pa.array([b"\x08\x01\x12\x01a"], pa.binary()))
+
+
+def _protobuf_files() -> bytes:
+    files = FileDescriptorSet()
+    file = files.file.add(name="warm.proto", syntax="proto3")
+    message = file.message_type.add(name="Warm")
+    for number, (name, kind) in enumerate(
+        (("n", FieldDescriptorProto.TYPE_INT32), ("text", FieldDescriptorProto.TYPE_STRING)), start=1
+    ):
+        message.field.add(name=name, number=number, type=kind, label=FieldDescriptorProto.LABEL_OPTIONAL)
+    return files.SerializeToString()
