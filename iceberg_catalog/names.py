@@ -17,6 +17,7 @@ same table without asking another.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from iceberg_catalog.limits import TABLE_NAME_CHARS_MAX
@@ -39,7 +40,11 @@ def table_name(topic: str) -> str:
     return topic.lower().translate(_FOLD)[:TABLE_NAME_CHARS_MAX]
 
 
-def fallback_name(owner: Owner) -> str:
+#: Topic → plain name of its table.
+PlainName = Callable[[str], str]
+
+
+def fallback_name(owner: Owner, plain: PlainName = table_name) -> str:
     """The name for an owner whose plain name belongs to somebody else."""
     identity = b"\0".join((owner.cluster.encode(), owner.topic.encode(), owner.topic_id))
-    return f"{table_name(owner.topic)}_{hashlib.sha256(identity).hexdigest()[:_SUFFIX_DIGITS]}"
+    return f"{plain(owner.topic)}_{hashlib.sha256(identity).hexdigest()[:_SUFFIX_DIGITS]}"

@@ -21,7 +21,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog import schema as layout
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import CREATE_ATTEMPTS_MAX
-from iceberg_catalog.names import Owner, fallback_name, table_name
+from iceberg_catalog.names import Owner, PlainName, fallback_name, table_name
 
 DEFAULT_NAMESPACE = "kafka"
 
@@ -34,6 +34,7 @@ def ensure_table(
     data_path: str,
     namespace: str = DEFAULT_NAMESPACE,
     location: str | None = None,
+    plain: PlainName = table_name,
 ) -> Table:
     """The owner's table, created if need be. Safe to call from many bridges at once.
 
@@ -44,6 +45,7 @@ def ensure_table(
         data_path: root of the table's data files, recorded as `write.data.path` when the table is created.
         namespace: created if absent; dots separate its levels.
         location: root of the table's metadata; None lets the catalog choose.
+        plain: the name of the topic's table, unless it belongs to another.
 
     Raises:
         CatalogError: `owner_mismatch` if both names belong to others, `schema_mismatch` if the table's columns, field
@@ -51,14 +53,14 @@ def ensure_table(
     """
     levels = tuple(namespace.split("."))
     for _ in range(CREATE_ATTEMPTS_MAX):
-        if (table := find_table(catalog, owner, namespace=namespace)) is not None:
+        if (table := find_table(catalog, owner, namespace=namespace, plain=plain)) is not None:
             check_layout(table, value_format)
             return table
-        plain = (*levels, table_name(owner.topic))
-        taken = _load(catalog, plain)
+        wanted = (*levels, plain(owner.topic))
+        taken = _load(catalog, wanted)
         if taken is not None and is_owner(taken, owner):
             continue  # another bridge has created it since
-        identifier = plain if taken is None else (*levels, fallback_name(owner))
+        identifier = wanted if taken is None else (*levels, fallback_name(owner, plain))
         _ensure_namespace(catalog, levels)
         failpoints.hit("before-table", ".".join(identifier))
         try:
@@ -78,10 +80,16 @@ def ensure_table(
     raise CatalogError("owner_mismatch", f"no table name is free for topic {owner.topic} in namespace {namespace}")
 
 
-def find_table(catalog: Catalog, owner: Owner, *, namespace: str = DEFAULT_NAMESPACE) -> Table | None:
-    """The owner's table if it exists. Creates nothing."""
+def find_table(
+    catalog: Catalog, owner: Owner, *, namespace: str = DEFAULT_NAMESPACE, plain: PlainName = table_name
+) -> Table | None:
+    """The owner's table if it exists. Creates nothing.
+
+    Under the topic's own name too where `plain` gives another: the rule may have come after the table.
+    """
     levels = tuple(namespace.split("."))
-    for name in (table_name(owner.topic), fallback_name(owner)):
+    own = (table_name(owner.topic), fallback_name(owner))
+    for name in dict.fromkeys((plain(owner.topic), fallback_name(owner, plain), *own)):
         table = _load(catalog, (*levels, name))
         if table is not None and is_owner(table, owner):
             return table

@@ -16,7 +16,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog.expire import expire, fence, foldable
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.metadata_files import delete_metadata
-from iceberg_catalog.names import Owner
+from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.retained import RetainedFiles
 from iceberg_catalog.tables import find_table, owned_tables
 from rsm_bridge.errors import ObjectNotFoundError
@@ -37,7 +37,7 @@ class TableMaintenance:
     """Passes over one topic id. Remembers what it read of immutable objects; one thread at a time.
 
     grace: `reclaim_grace`, seconds. owner: whose table, None while nobody knows: the pass finds it out. merger: None:
-    small files stay as they are.
+    small files stay as they are. plain: topic → name of its table.
     """
 
     store: ObjectStore
@@ -48,6 +48,7 @@ class TableMaintenance:
     merger: Merger | None = None
     owner: Owner | None = None
     clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+    plain: PlainName = table_name
     _live: LiveFiles = field(default_factory=LiveFiles)
     _retained: RetainedFiles = field(default_factory=RetainedFiles)
     _sweeper: Sweeper = field(init=False)
@@ -102,7 +103,9 @@ class TableMaintenance:
     def head(self) -> Head | None:
         """The table's head; None while there is no table."""
         self.owner = self.owner or find_owner(self.store, self.catalog, self.topic_id, self.namespace)
-        table = None if self.owner is None else find_table(self.catalog, self.owner, namespace=self.namespace)
+        if self.owner is None:
+            return None
+        table = find_table(self.catalog, self.owner, namespace=self.namespace, plain=self.plain)
         return None if table is None else self._live.read(table)
 
     def _old(self, head: Head) -> list[int]:
@@ -133,14 +136,16 @@ class TableMaintenance:
         tally.objects["folded"] += small
 
 
-def observe(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> RunResult:
+def observe(
+    store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str, plain: PlainName = table_name
+) -> RunResult:
     """What a publisher run would start from, without running it: head and state first, listing after.
 
     Raises:
         BridgeError, SegmentError, CatalogError: and what else catalog and storage raise.
     """
     owner = find_owner(store, catalog, topic_id, namespace)
-    table = None if owner is None else find_table(catalog, owner, namespace=namespace)
+    table = None if owner is None else find_table(catalog, owner, namespace=namespace, plain=plain)
     head = None if table is None else LiveFiles().read(table)
     states = {} if head is None else recorded_parts(store, head)
     return RunResult(head, states, read_segments(store, topic_id))

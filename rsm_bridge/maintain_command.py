@@ -92,7 +92,7 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
 def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool) -> None:
     graces = Graces(place.settings.reclaim_grace, place.settings.mass_delete_grace)
     reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run)
-    reclaimer.reclaim(observe(place.store, place.catalog, topic_id, place.namespace), tally)
+    reclaimer.reclaim(observe(place.store, place.catalog, topic_id, place.namespace, place.settings.table_of), tally)
     open_maintenance(place.settings, place.store, place.catalog, topic_id).run(tally, dry_run=dry_run)
 
 
@@ -114,7 +114,7 @@ def _names(place: Place, topic_id: bytes) -> list[str]:
     owner = find_owner(place.store, place.catalog, topic_id, place.namespace)
     if owner is None:
         return [topic_id.hex()]
-    table = find_table(place.catalog, owner, namespace=place.namespace)
+    table = find_table(place.catalog, owner, namespace=place.namespace, plain=place.settings.table_of)
     names = [] if table is None else [table.name()[-1], ".".join(table.name())]
     return [*names, owner.topic, topic_id.hex()]
 
@@ -143,7 +143,12 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
     if undo:
         return [f"{take_back(place.store, ids[0])} segments are deleted again; their rows leave with the next commit"]
     done = undelete(
-        place.store, place.catalog, ids[0], place.namespace, lambda name: place.settings.rule(name).table_retention
+        place.store,
+        place.catalog,
+        ids[0],
+        place.namespace,
+        lambda name: place.settings.rule(name).table_retention,
+        place.settings.table_of,
     )
     lines = [f"{done.segments} segments with {done.rows} rows are back"]
     lines += [f"  partition {number}: from offset {offset}" for number, offset in sorted(done.lowest.items())]

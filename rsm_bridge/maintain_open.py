@@ -36,6 +36,7 @@ def open_maintenance(
         settings.catalog.namespace,
         settings.reclaim_grace,
         merger if settings.merge.small_mib else None,
+        plain=settings.table_of,
     )
 
 

@@ -139,7 +139,7 @@ def _heads(settings: Settings) -> FindHead:
         return lambda _: None  # the bridge makes the embedded catalog with its first table
     catalog = open_catalog(catalog_properties(settings))
     catalog.namespace_exists(tuple(settings.catalog.namespace.split(".")))
-    return head_of(catalog, settings.catalog.namespace)
+    return head_of(catalog, settings.catalog.namespace, settings.table_of)
 
 
 def _existing_store(settings: Settings) -> ObjectStore:

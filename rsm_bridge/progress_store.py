@@ -16,6 +16,7 @@ from pyiceberg.catalog import Catalog
 from converter.errors import SegmentError
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.livefiles import Head, LiveFiles
+from iceberg_catalog.names import PlainName, table_name
 from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import find_table
@@ -112,12 +113,12 @@ def _held(read: ReadTopic, grace: float) -> tuple[HeldDelete, ...]:
     )
 
 
-def head_of(catalog: Catalog, namespace: str) -> Callable[[KnownSegment], Head | None]:
+def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> Callable[[KnownSegment], Head | None]:
     """Finds and reads the table a segment belongs to."""
 
     def find(known: KnownSegment) -> Head | None:
         """The head of the segment's table, None without one."""
-        found = find_table(catalog, known.owner, namespace=namespace)
+        found = find_table(catalog, known.owner, namespace=namespace, plain=plain)
         return LiveFiles().read(found) if found is not None else None
 
     return find

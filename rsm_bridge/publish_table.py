@@ -20,7 +20,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.commit_summary import plan_summary
 from iceberg_catalog.livefiles import Head, LiveFiles
-from iceberg_catalog.names import Owner
+from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.plan_types import (
     Follow,
     PartState,
@@ -92,7 +92,7 @@ class TableRun:
     """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time.
 
     retention: `table_retention` of a topic name, in seconds if it is a duration. readers: read indexes at once. typed:
-    the columns of a topic's values; None where it has none.
+    the columns of a topic's values; None where it has none. plain: topic → name of its table.
     """
 
     store: ObjectStore
@@ -103,6 +103,7 @@ class TableRun:
     retention: Callable[[str], str | float] = follow_kafka
     readers: Executor | None = None
     typed: Callable[[Owner], TypedTable | None] = untyped
+    plain: PlainName = table_name
     _held: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)
@@ -179,7 +180,7 @@ class TableRun:
         if self._whose is None:
             return None
         owner, value_format = self._whose.owner, self._whose.value_format
-        table = find_table(self.catalog, owner, namespace=self.namespace)
+        table = find_table(self.catalog, owner, namespace=self.namespace, plain=self.plain)
         if table is not None:
             if _has_rows(self._whose):
                 check_layout(table, value_format)
@@ -191,7 +192,7 @@ class TableRun:
         self._whose = self._listing.witness()
         if self._whose is None or not _has_rows(self._whose):
             return None
-        return topic_table(self.store, self.catalog, owner, value_format, self.namespace, self.layout)
+        return topic_table(self.store, self.catalog, owner, value_format, self.namespace, self.layout, self.plain)
 
     def _policy(self) -> Policy:
         if self._whose is None:

@@ -314,6 +314,7 @@ class Publisher:
             lambda name: self.settings.rule(name).table_retention,
             self._readers,
             untyped if self.typed is None else self.typed.table,
+            self.settings.table_of,
         )
 
     def open_catalog(self) -> Catalog:

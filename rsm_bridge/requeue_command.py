@@ -68,6 +68,7 @@ def _one(
             place.namespace,
             place.settings.catalog.layout,
             lambda _topic: retention,
+            plain=place.settings.table_of,
         )
         repaired = run.repair()
     undecided = f", {done.undecided} of them in transactions their segment leaves open" if done.undecided else ""

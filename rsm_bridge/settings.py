@@ -314,6 +314,10 @@ class Settings(Section):
                 )
         return self
 
+    def table_of(self, topic: str) -> str:
+        """The name of a topic's table, unless it belongs to another topic."""
+        return self.rule(topic).table_of(topic)
+
     @property
     def may_type(self) -> bool:
         """Whether any topic's values or keys may become columns."""

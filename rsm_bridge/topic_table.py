@@ -6,7 +6,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from converter.types import ValueFormat
-from iceberg_catalog.names import Owner
+from iceberg_catalog.names import Owner, PlainName
 from iceberg_catalog.tables import ensure_table
 from rsm_bridge.layout import table_folder
 from rsm_bridge.settings import TableLayout
@@ -14,7 +14,13 @@ from rsm_bridge.store import ObjectStore
 
 
 def topic_table(
-    store: ObjectStore, catalog: Catalog, owner: Owner, value_format: ValueFormat, namespace: str, layout: TableLayout
+    store: ObjectStore,
+    catalog: Catalog,
+    owner: Owner,
+    value_format: ValueFormat,
+    namespace: str,
+    layout: TableLayout,
+    plain: PlainName,
 ) -> Table:
     """The topic's table, created if need be.
 
@@ -24,5 +30,11 @@ def topic_table(
     # Inside: the folder that holds the topic's data files anyway is the table's location.
     inside = store.uri(table_folder(owner.topic_id)) if layout == "inside" else None
     return ensure_table(
-        catalog, owner, value_format, data_path=inside or store.uri("data"), namespace=namespace, location=inside
+        catalog,
+        owner,
+        value_format,
+        data_path=inside or store.uri("data"),
+        namespace=namespace,
+        location=inside,
+        plain=plain,
     )

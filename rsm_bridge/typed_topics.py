@@ -77,7 +77,7 @@ class TypedTopics:
 
     def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted], fixed: Mapping[str, str]) -> Table:
         catalog, given = self.open_catalog(), self.settings.catalog
-        table = topic_table(self.store, catalog, owner, "raw", given.namespace, given.layout)
+        table = topic_table(self.store, catalog, owner, "raw", given.namespace, given.layout, self.settings.table_of)
         # Without any writer: at least `_kafka_error` has to be there.
         writers = [_writer(*item) for item in wanted] or [Writer(_NOTHING)]
         generation = self.settings.generation

@@ -137,7 +137,9 @@ def _verify_tables(
     try:
         catalog = open_catalog(catalog_properties(settings))
         for segments in topics.values():
-            table = find_table(catalog, segments[0].owner, namespace=settings.catalog.namespace)
+            table = find_table(
+                catalog, segments[0].owner, namespace=settings.catalog.namespace, plain=settings.table_of
+            )
             if table is None:
                 continue
             report.tables += 1

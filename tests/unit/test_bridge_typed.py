@@ -67,6 +67,7 @@ def bridge(schemas: Schemas, bridge_folder: Path) -> Iterator[Running]:
         {"pattern": "strict.*", "value_format": "avro", "incompatible": "dead-letter"},
         {"pattern": "later.*", "value_format": "avro", "decode_budget": 0},
         {"pattern": "events.*", "value_format": "json"},
+        {"pattern": "named.*", "value_format": "avro", "table": "of_{topic}"},
         {"pattern": "keyed", "value_format": "avro", "key_format": "avro"},
         {
             "pattern": "inline",
@@ -245,3 +246,10 @@ def test_a_json_schema_is_inferred_once_and_kept(shim: ShimClient, catalog: Cata
         "type_mismatch",
     ]
     assert '"deep"' in catalog.load_table(("kafka", "events_one")).properties["tierberg.value-schema"]
+
+
+def test_the_rule_names_the_table(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "named.one", [framed(1, avro(ORDER, {"id": 1, "who": None}))])
+    (row,) = shown(catalog, "of_named_one", 1)
+    assert row["id"] == 1
+    assert not catalog.table_exists(("kafka", "named_one"))
