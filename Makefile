@@ -16,7 +16,7 @@ FAST := not slow and not bench and (not e2e or smoke)
 
 .PHONY: help
 help: ## show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: setup
 setup: $(ENVIRONMENT) $(SHIM) ## environment, shim, and jars of broker and Spark
@@ -60,6 +60,10 @@ cluster: setup ## every test on three brokers and three bridges, with S3 and a R
 .PHONY: bench
 bench: setup ## measure, and compare with benchmarks/measures.toml
 	$(RUN) -m benchmarks run
+
+.PHONY: bench-types
+bench-types: setup ## the measures of typed values alone, beside per-record libraries
+	$(RUN) -m benchmarks run --only typed_rate --only typed_size --only typed_damage
 
 .PHONY: sabotage
 sabotage: setup ## plant known bugs, one after another; each must turn a named test red

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import BinaryIO, cast
 
+import pyarrow as pa
 import zstandard
 from crc32c import crc32c
 
@@ -19,7 +20,7 @@ from converter.limits import STEP_BYTES
 from converter.parser import SegmentParser
 from converter.replay import plan_read, replay
 from converter.transactions import Transactions
-from converter.types import ConvertOptions, UInt8Array
+from converter.types import ConvertOptions, ParsedStep, UInt8Array
 from converter.writer import SegmentWriter
 from rsm_bridge.chunks import cut
 from rsm_bridge.limits import FRAME_BYTES_MAX
@@ -67,26 +68,34 @@ class Memory(io.RawIOBase):
         return len(view)
 
 
-def convert(segment: Segment, data: Memory | None = None) -> Stored:
+#: Gives rows value columns, as a typed topic's copy does.
+Columns = Callable[[pa.RecordBatch], pa.RecordBatch]
+
+
+def convert(segment: Segment, data: Memory | None = None, columns: Columns | None = None) -> Stored:
     """One copy, from frames of 1 MiB to the finished objects, proof and index included.
 
-    `data` is written from its start; what is returned then lives in it.
+    `data` is written from its start; what is returned then lives in it. `columns`: the topic is typed.
     """
     options = ConvertOptions()
     transactions = Transactions.parse(None, None)
     parser = SegmentParser(segment.metadata, options, transactions)
     data, kept = data or Memory(), io.BytesIO()
     data.rewind()
-    schema = row_schema(options.value_format)
+    schema = row_schema(options.value_format) if columns is None else None
     writer = SegmentWriter(segment.metadata, options, schema, cast(BinaryIO, data), kept)
     view = memoryview(segment.data)
     for start in range(0, len(view), _FRAME_BYTES):
         for step in parser.feed(view[start : start + _FRAME_BYTES]):
-            writer.add(step)
+            writer.add(_with_columns(step, columns))
     for step in parser.finish():
-        writer.add(step)
+        writer.add(_with_columns(step, columns))
     written = writer.finish({}, transactions, _OBJECTS)
     return Stored(data.contents(), kept.getvalue(), written.index, written.directory)
+
+
+def _with_columns(step: ParsedStep, columns: Columns | None) -> ParsedStep:
+    return step if columns is None or not step.rows.num_rows else replace(step, rows=columns(step.rows))
 
 
 def blocks(stored: Stored) -> Iterator[Block]:

@@ -10,7 +10,19 @@ from pathlib import Path
 
 import psutil
 
-_PACKAGES = ("tierberg", "pyarrow", "numpy", "numba", "zstandard", "grpcio", "obstore", "confluent-kafka")
+_PACKAGES = (
+    "tierberg",
+    "pyarrow",
+    "numpy",
+    "numba",
+    "zstandard",
+    "grpcio",
+    "obstore",
+    "confluent-kafka",
+    "fastavro",
+    "protobuf",
+    "orjson",
+)
 
 
 def machine() -> dict[str, object]:

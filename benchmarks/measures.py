@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.payloads import PAYLOADS
+from benchmarks.typed_payloads import TYPED_PAYLOADS
 
 MEASURES_FILE = Path(__file__).parent / "measures.toml"
 
@@ -106,8 +107,9 @@ def _measure(name: str, table: Mapping[str, object]) -> Measure:
 
 
 def _payloads(name: str, found: object) -> tuple[str, ...]:
-    if not isinstance(found, list) or not found or any(payload not in PAYLOADS for payload in found):
-        raise ValueError(f"{name}: payloads must name some of {', '.join(PAYLOADS)}")
+    known = (*PAYLOADS, *TYPED_PAYLOADS)
+    if not isinstance(found, list) or not found or any(payload not in known for payload in found):
+        raise ValueError(f"{name}: payloads must name some of {', '.join(known)}")
     return tuple(found)
 
 

@@ -56,6 +56,9 @@ def test_every_promise_of_the_project_has_an_id_with_its_target() -> None:
         "commit_growth": Target(value=1.5),
         "metadata_bytes": Target(value=50.0),
         "freshness_p99": Target(value=5.0),
+        "typed_copy_rate_avro": Target(value=60.0),
+        "typed_copy_rate_avro_fields": Target(value=2.0),
+        "typed_damage_loss": Target(value=10.0),
     }
 
 

@@ -1,0 +1,100 @@
+"""Typed copies as the bridge makes them, without servers: the table is a schema, and the registry one decoder."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.conversion import Columns
+from benchmarks.payloads import Records
+from benchmarks.segments import BATCH_BYTES, Segment, build_segment
+from benchmarks.typed_payloads import Form, packed, schema_text, split_name
+from converter.columns import RAW_VALUE
+from converter.limits import STEP_BYTES
+from converter.values.avro import avro_decoder
+from converter.values.json_decode import json_decoder
+from converter.values.model import Decoder
+from converter.values.protobuf import protobuf_decoder
+from converter.values.typed import Route, Writer, parted_by_id
+from iceberg_catalog.evolution import bind, evolve
+from iceberg_catalog.evolution_sources import Sources
+from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
+from iceberg_catalog.schema import table_schema
+from rsm_bridge.protobuf_compiler import protobuf_schema
+from rsm_bridge.typed_table import Given, Part, Routes, TableColumns
+
+_SCHEMA_ID = 7
+_PROTOBUF_PATH = (0,)
+_HEADER = b"\0" + struct.pack(">I", _SCHEMA_ID)
+
+
+def decoder(payload: str) -> Decoder:
+    """The decoder of a typed payload's schema."""
+    form, _ = split_name(payload)
+    text = schema_text(payload)
+    if form == "avro":
+        return avro_decoder(text)
+    if form == "json":
+        return json_decoder(text)
+    return protobuf_decoder(protobuf_schema(text), _PROTOBUF_PATH)
+
+
+def steps(values: Sequence[bytes]) -> list[pa.BinaryArray]:
+    """Values in arrays as large as the steps of a conversion: what a decoder gets in one call."""
+    ends = np.cumsum([len(value) for value in values])
+    bounds = np.searchsorted(ends, np.arange(STEP_BYTES, int(ends[-1]), STEP_BYTES)).tolist()
+    starts = [0, *bounds]
+    stops = [*bounds, len(values)]
+    return [pa.array(values[first:last], pa.binary()) for first, last in zip(starts, stops, strict=True)]
+
+
+def framed(values: Sequence[bytes], form: Form) -> Records:
+    """Values with the header of a registry's wire format."""
+    header = _HEADER + b"\0" if form == "protobuf" else _HEADER
+    return packed([header + value for value in values])
+
+
+def typed_segment(payload: str, values: Sequence[bytes], codec: str = "none", batch: str = "16k") -> Segment:
+    """A segment of these values in wire format."""
+    form, _ = split_name(payload)
+    return build_segment(payload, framed(values, form), codec, BATCH_BYTES[batch])
+
+
+def columns_for(payload: str, made: Decoder) -> Columns:
+    """What a copy does with the rows of a step: values by schema id, decoded, in the columns of the topic's table.
+
+    Raises:
+        ValueError: no table can have these columns.
+    """
+    table = _table(made)
+    bound = bind(table.schema, table.sources, made.type)
+    if bound is None:
+        raise ValueError(f"{payload}: the table cannot take the schema")
+    is_protobuf = split_name(payload)[0] == "protobuf"
+    writer = Writer(_SCHEMA_ID, _PROTOBUF_PATH if is_protobuf else ())
+    routes = Routes(table, {("value", writer): Route(made, bound)})
+
+    def columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+        given = Given({"value": parted_by_id(rows.column(RAW_VALUE), lambda _: is_protobuf)})
+        return routes.rows(rows, given)
+
+    return columns
+
+
+def _table(made: Decoder) -> TableColumns:
+    """A raw table that has taken the decoder's columns."""
+    raw = table_schema("raw")
+    evolution = evolve(
+        raw,
+        Sources(),
+        made.type,
+        last_field_id=raw.highest_field_id,
+        properties={},
+        incompatible="new-column",
+    )
+    schema = evolution.schema
+    types: dict[Part, pa.StructType] = {"value": value_columns(schema), "key": key_columns(schema)}
+    return TableColumns(schema, evolution.sources, typed_row_schema(schema), types)
