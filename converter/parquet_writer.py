@@ -35,7 +35,8 @@ class RowFile:
     """Writes record batches; at most one row group of rows is buffered.
 
     Args:
-        schema: of columns.row_schema; its `PARQUET:field_id` metadata is kept. None: that of the first rows.
+        schema: of columns.row_schema; its metadata and its fields' `PARQUET:field_id` are kept. None: that of the first
+            rows.
         target: where the file goes. Nothing is written before the first row.
         value_format: whether the column `value` holds the bytes that Kafka is served.
     """
@@ -108,7 +109,7 @@ class RowFile:
 def _open(schema: pa.Schema, sink: CountingSink, value_format: ValueFormat) -> pq.ParquetWriter:
     own = {leaf.partition(".")[0] for leaf in leaf_columns(value_format)} | {ERROR}
     values = [leaf for field in schema if field.name not in own for leaf in leaf_paths(field)]
-    return pq.ParquetWriter(
+    writer = pq.ParquetWriter(
         sink,
         schema,
         version="2.6",
@@ -122,6 +123,9 @@ def _open(schema: pa.Schema, sink: CountingSink, value_format: ValueFormat) -> p
         write_page_index=True,
         store_schema=False,
     )
+    if schema.metadata:
+        writer.add_key_value_metadata(schema.metadata)
+    return writer
 
 
 def _chunks(name: str, column: pa.Array) -> list[pa.Array]:

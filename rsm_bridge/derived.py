@@ -19,7 +19,7 @@ from converter.columns import OFFSET, row_schema
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
 from converter.types import Int64Array, PageTable, ValueFormat
-from converter.values.rows import as_written_now
+from converter.values.rows import TABLE, as_written_now
 from iceberg_catalog import failpoints
 from iceberg_catalog.plan_types import Runs
 from iceberg_catalog.schema import expected_field_ids
@@ -173,8 +173,9 @@ def copy_rows(
             for cut in cuts:
                 source = pq.ParquetFile(ObjectFile(store, cut.data_key))
                 total += source.metadata.num_rows
+                pending = cut.pending or of_another(source.metadata, shape.schema)
                 for batch in _rows(source, cut):
-                    file.add(_shaped(batch, shape, pending=cut.pending))
+                    file.add(_shaped(batch, shape, pending=pending))
                     if offsets is not None:
                         offsets.append(batch.column(OFFSET).to_numpy())
             pages = file.close()
@@ -186,6 +187,12 @@ def copy_rows(
         failpoints.hit("derived-complete", key)
         upload.commit()
     return CopiedRows(file.size, file.crc32c, footer_metadata(file.footer), pages, total - file.rows)
+
+
+def of_another(file: pq.FileMetaData, schema: pa.Schema) -> bool:
+    """Whether a file's value columns have the field ids of a table that is gone; `schema`: what the present one has."""
+    table = (file.metadata or {}).get(TABLE)
+    return table is not None and table != (schema.metadata or {}).get(TABLE)
 
 
 def _shaped(rows: pa.RecordBatch, shape: Shape, *, pending: bool) -> pa.RecordBatch:

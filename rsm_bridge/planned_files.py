@@ -16,7 +16,7 @@ from iceberg_catalog.datafile import data_file
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import Derive, LiveFile, Runs, UseMain
-from rsm_bridge.derived import Cut, Shape, write_derived
+from rsm_bridge.derived import Cut, Shape, of_another, write_derived
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, read_footer
 from rsm_bridge.store import ObjectStore
@@ -83,6 +83,9 @@ class PlannedFiles:
         if stored is None:
             raise BridgeError("internal", f"the plan wants rows of {piece.segment_id}, which has none")
         footer = read_footer(self.store, known, tail=piece.tail)
+        file = None if known.segment is None else known.segment.tail if piece.tail else known.segment.main
+        if file is not None and of_another(footer, TableColumns.of(self.head.table).rows):
+            return self._write(partition, [Cut(stored.key, file.first, file.last, True)], file.runs, piece.segment_id)
         try:
             return [data_file(self.head.table, self.store.uri(stored.key), stored.size, footer, partition)]
         except CatalogError as error:

@@ -214,6 +214,8 @@ class TableRun:
             self._files.segments = by_id
             return self._files
         typed = None if self._whose is None else self.typed(self._whose.owner)
+        if typed is not None:
+            typed.saw(head.table)
         value_format = "raw" if self._whose is None else self._whose.value_format
         self._files = PlannedFiles(
             self.store, head, self.topic_id, value_format, by_id, typed, lambda: self._schema_id(head.table)

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 
 from converter.columns import KEY, RAW_VALUE
 from converter.values.model import Bound, Decoder, ValueProblem, error_text
-from converter.values.rows import by_name, typed_rows
+from converter.values.rows import TABLE, by_name, typed_rows
 from converter.values.typed import Parted, Route, Writer, columns_of
 from iceberg_catalog.evolution import bind, bind_key
 from iceberg_catalog.evolution_sources import SOURCES, Sources
@@ -46,12 +46,14 @@ class TableColumns:
     """One state of a table's columns.
 
     Attributes:
+        uuid: of the table; one that is made anew gives its columns other field ids.
         schema: the table's.
         sources: under which names its columns are written.
         rows: what a data file of this state has.
         types: of the columns for values and for keys.
     """
 
+    uuid: bytes
     schema: Schema
     sources: Sources
     rows: pa.Schema
@@ -67,7 +69,11 @@ class TableColumns:
         schema = table.schema()
         sources = Sources.decode(table.properties.get(SOURCES))
         types: dict[Part, pa.StructType] = {"value": value_columns(schema), "key": key_columns(schema)}
-        return cls(schema, sources, typed_row_schema(schema), types)
+        uuid = str(table.metadata.table_uuid).encode()
+        # A table without columns of values has the field ids that every one begins with.
+        typed = any(kind.num_fields for kind in types.values())
+        rows = typed_row_schema(schema).with_metadata({TABLE: uuid} if typed else None)
+        return cls(uuid, schema, sources, rows, types)
 
     def bind(self, wanted: Wanted) -> tuple[Bound, ...] | None:
         """How a decoder's columns become these; None: they do not."""
@@ -136,6 +142,12 @@ class TypedTable:
             if schemas.to_infer:
                 self._infer(part, rows.column(_NAMES[part]))
         return Given({part: schemas.parted(rows.column(_NAMES[part])) for part, schemas in self.schemas.items()})
+
+    def saw(self, table: Table) -> None:
+        """Tells what the topic's table is now: after it was made anew nothing that is known of it holds."""
+        if self._columns is not None and self._columns.uuid != str(table.metadata.table_uuid).encode():
+            self._columns = None
+            self._refused.clear()
 
     def applies(self, given: Given) -> bool:
         """Whether these rows are to have columns: where the rule leaves it open, once a value or key has a schema.

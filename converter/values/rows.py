@@ -15,6 +15,8 @@ from converter.values.model import Bound
 from converter.values.project import project
 
 FIELD_ID = b"PARQUET:field_id"
+#: Metadata of a typed file's schema: the UUID of the table whose field ids its value columns have.
+TABLE = b"tierberg.table"
 
 
 def typed_rows(

@@ -253,3 +253,17 @@ def test_the_rule_names_the_table(shim: ShimClient, catalog: Catalog) -> None:
     (row,) = shown(catalog, "of_named_one", 1)
     assert row["id"] == 1
     assert not catalog.table_exists(("kafka", "named_one"))
+
+
+def test_a_table_made_anew_gets_its_own_field_ids(shim: ShimClient, catalog: Catalog) -> None:
+    """The new table meets the schemas in another order, so the columns of the old files have other ids there."""
+    copied(shim, "orders_again", [framed(1, avro(ORDER, {"id": 1, "who": "a"}))])
+    shown(catalog, "orders_again", 1)
+    old = catalog.load_table(("kafka", "orders_again")).metadata.table_uuid
+    catalog.drop_table(("kafka", "orders_again"))
+    log = LogBuilder(next_offset=1)
+    log.batch([framed(2, avro(WIDER, {"id": 2, "paid": True, "at": {"city": "Ulm"}}))])
+    shim.copied(segment_of(log, topic="orders_again", topic_id=b"orders_again".ljust(16, b".")))
+    rows = shown(catalog, "orders_again", 2)
+    assert catalog.load_table(("kafka", "orders_again")).metadata.table_uuid != old
+    assert [(row["id"], row["who"], row["paid"]) for row in rows] == [(1, "a", None), (2, None, True)]
