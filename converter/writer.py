@@ -9,7 +9,7 @@ Everything streams: rows are buffered up to one row group, batches up to one blo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -55,10 +55,12 @@ class SegmentWriter:
     Args:
         metadata: the segment's metadata.
         options: the topic's rule.
-        schema: columns.row_schema for the rule, with the field ids to write; None: the steps' rows have their own.
+        schema: columns.row_schema for the rule, with the field ids to write; None: that of what `columns` gives.
         data: where the Parquet file goes. It is written in order and never closed here.
         kept: where kept bytes go, likewise.
         tail: where the tail goes, likewise; None: it stays in the data file.
+        columns: makes of rows, once in their order, those that are written: as many, in pieces. None: they are as they
+            are.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class SegmentWriter:
         data: BinaryIO,
         kept: BinaryIO,
         tail: BinaryIO | None = None,
+        columns: Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]] | None = None,
     ) -> None:
         self._metadata = metadata
         self._options = options
         self._file = RowFile(schema, data, options.value_format)
         self._tail = None if tail is None else RowFile(schema, tail, options.value_format)
         self._target = self._file
+        self._columns = columns
         self._data_pages: PageTable | None = None
         self._rows = 0
         self._kept = kept
@@ -180,15 +184,19 @@ class SegmentWriter:
         looking = self._tail is not None and self._target is self._file
         before = _rows_before_undecided(batches) if looking else rows.num_rows
         if before:
-            self._target.add(rows.slice(0, before))
+            self._put(rows.slice(0, before))
         if before < rows.num_rows:
             if self._tail is not None and self._rows + before > 0:
                 self._data_pages = self._file.close()
                 self._target = self._tail
             else:
                 self._tail = None  # nothing lies before: the data file is the tail
-            self._target.add(rows.slice(before))
+            self._put(rows.slice(before))
         self._rows += rows.num_rows
+
+    def _put(self, rows: pa.RecordBatch) -> None:
+        for piece in (rows,) if self._columns is None else self._columns(rows):
+            self._target.add(piece)
 
     def _summarize(self, transactions: Transactions, conflicts: int, pending: str | None) -> Summary:
         opened = tuple(

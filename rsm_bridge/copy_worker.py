@@ -9,8 +9,8 @@ arrives at any moment of a copy wins.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol, cast
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from converter.index_model import Directory, StoredObjects
 from converter.later_indexes import LaterAborts
 from converter.parser import SegmentParser
 from converter.transactions import Transactions
-from converter.types import Cause, ConvertOptions, IndexType, ParsedStep, SegmentMetadata
+from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from converter.writer import SegmentWriter, WrittenSegment
 from iceberg_catalog import failpoints
 from iceberg_catalog.schema import expected_field_ids
@@ -42,10 +42,10 @@ class ValueColumns(Protocol):
 
     pending: str | None
 
-    def rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of columns.row_schema("raw") with field ids and, unless `pending`, value columns; never raises for them.
+    def rows(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        """Rows of columns.row_schema("raw"), in pieces, with field ids and, unless `pending`, value columns.
 
-        Every call of one copy gives the same schema.
+        Never raises for them. Every piece of one copy has the same schema.
         """
         ...
 
@@ -132,7 +132,13 @@ def _write_objects(
     ):
         parser = SegmentParser(segment, options, transactions, attempt.verbatim_cause)
         writer = SegmentWriter(
-            segment, options, schema, cast(BinaryIO, data), cast(BinaryIO, kept), cast(BinaryIO, tail)
+            segment,
+            options,
+            schema,
+            cast(BinaryIO, data),
+            cast(BinaryIO, kept),
+            cast(BinaryIO, tail),
+            None if columns is None else columns.rows,
         )
         try:
             attempt.give_way()
@@ -141,11 +147,11 @@ def _write_objects(
                     failpoints.hit("convert", objects.data_key)
                 for step in parser.feed(frame):
                     attempt.give_way()
-                    writer.add(_with_columns(step, columns))
+                    writer.add(step)
             attempt.stage = "writing"
             for step in parser.finish():
                 attempt.give_way()
-                writer.add(_with_columns(step, columns))
+                writer.add(step)
             attempt.give_way()
             written = writer.finish(
                 attempt.files,
@@ -165,10 +171,6 @@ def _write_objects(
         failpoints.hit("kept-complete", kept.key)
         _complete(kept, completed)
     return written
-
-
-def _with_columns(step: ParsedStep, columns: ValueColumns | None) -> ParsedStep:
-    return step if columns is None or not step.rows.num_rows else replace(step, rows=columns.rows(step.rows))
 
 
 def _complete(upload: Upload, completed: list[str]) -> None:

@@ -19,7 +19,7 @@ from converter.columns import OFFSET, row_schema
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
 from converter.types import Int64Array, PageTable, ValueFormat
-from converter.values.rows import TABLE, as_written_now
+from converter.values.rows import TABLE, as_written_now, pieces
 from iceberg_catalog import failpoints
 from iceberg_catalog.plan_types import Runs
 from iceberg_catalog.schema import expected_field_ids
@@ -175,7 +175,8 @@ def copy_rows(
                 total += source.metadata.num_rows
                 pending = cut.pending or of_another(source.metadata, shape.schema)
                 for batch in _rows(source, cut):
-                    file.add(_shaped(batch, shape, pending=pending))
+                    for piece in pieces(batch, shape.schema):
+                        file.add(_shaped(piece, shape, pending=pending))
                     if offsets is not None:
                         offsets.append(batch.column(OFFSET).to_numpy())
             pages = file.close()

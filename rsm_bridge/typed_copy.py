@@ -8,17 +8,20 @@ derived file. Kafka never notices.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
 from converter.columns import ERROR, row_schema
-from converter.values.rows import as_written_now, typed_rows
+from converter.values.rows import as_written_now, pieces, typed_rows
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.cpu_budget import CpuBudget
-from rsm_bridge.typed_table import Given, Routes, TableColumns, TypedTable
+from rsm_bridge.typed_table import TableColumns, TypedTable
 from rsm_bridge.value_schemas import ColumnsWaitError
 
+T = TypeVar("T")
 RAW_ROWS = row_schema("raw", expected_field_ids("raw"))
 _NEW_COLUMNS = "a schema appeared in the middle of the segment and needs columns that its data file has not"
 
@@ -39,32 +42,45 @@ class TypedCopy:
     _columns: TableColumns | None = None
     _begun: bool = False
 
-    def rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def rows(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows with value columns, or with null ones when pending; Kafka's alone when the copy began so."""
-        started = time.thread_time()
-        made = None if self.pending is not None else self._with_columns(rows)
-        self._begun = True
-        if self.budget is not None:
-            self.budget.spend(time.thread_time() - started)
-        if made is not None:
-            return made
-        if self._columns is None:
-            return pa.RecordBatch.from_arrays(rows.columns, schema=RAW_ROWS)
-        return typed_rows(rows, self._columns.rows, {}, None)
+        if not self._begun:
+            self._begun = True
+            self._spend(self._begin, rows)
+        schema = RAW_ROWS if self._columns is None else self._columns.rows
+        for piece in pieces(rows, schema):
+            made = self._spend(self._with_columns, piece)
+            yield typed_rows(piece, schema, {}, None) if made is None else made
 
-    def _with_columns(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
-        """None: they have none; `pending` says why, unless the rule leaves it open and nothing has a schema."""
-        if self.budget is not None and not self.budget.left:
+    def _spend(self, work: Callable[[pa.RecordBatch], T], rows: pa.RecordBatch) -> T | None:
+        """What the work gives; None where the copy is pending, or becomes so."""
+        if self.pending is None and self.budget is not None and not self.budget.left:
             self.pending = "decode_budget is used up"
+        if self.pending is not None:
             return None
+        started = time.thread_time()
         try:
-            given = self.table.given(rows)
-            if self._columns is None and not self.table.applies(given):
-                return None
-            routes = self._routes(given)
+            return work(rows)
         except ColumnsWaitError as error:
             self.pending = str(error)
             return None
+        finally:
+            if self.budget is not None:
+                self.budget.spend(time.thread_time() - started)
+
+    def _begin(self, rows: pa.RecordBatch) -> None:
+        """Decides what columns the data file has."""
+        given = self.table.given(rows)
+        if self.table.applies(given):
+            self._columns = self.table.routes(given).columns
+
+    def _with_columns(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        given = self.table.given(rows)
+        if self._columns is None:
+            if self.table.applies(given):
+                self.pending = _NEW_COLUMNS
+            return None
+        routes = self.table.routes_into(self._columns, given)
         if routes is None:
             self.pending = _NEW_COLUMNS
             return None
@@ -72,15 +88,6 @@ class TypedCopy:
         errors = made.column(ERROR)
         self.failed += len(errors) - errors.null_count
         return made
-
-    def _routes(self, given: Given) -> Routes | None:
-        if self._columns is not None:
-            return self.table.routes_into(self._columns, given)
-        if self._begun:
-            return None
-        routes = self.table.routes(given)
-        self._columns = routes.columns
-        return routes
 
 
 def derived_rows(table: TypedTable, columns: TableColumns, rows: pa.RecordBatch) -> pa.RecordBatch | None:

@@ -6,7 +6,7 @@ field id, whatever it was called.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -15,6 +15,8 @@ from converter.values.model import Bound
 from converter.values.project import project
 
 FIELD_ID = b"PARQUET:field_id"
+#: Cells of typed columns made at once: a cell of a wide table takes nine bytes even where it is null.
+CELLS_MAX = 4_000_000
 #: Metadata of a typed file's schema: the UUID of the table whose field ids its value columns have.
 TABLE = b"tierberg.table"
 
@@ -35,6 +37,14 @@ def typed_rows(
         taken[columns.ERROR] = errors
     arrays = [taken[field.name] if field.name in taken else pa.nulls(rows.num_rows, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def pieces(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows in pieces of which none becomes larger than CELLS_MAX cells of `schema`."""
+    leaves = sum(len(columns.leaf_paths(field)) for field in schema)
+    step = max(1, CELLS_MAX // max(1, leaves))
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)
 
 
 def by_name(struct: pa.StructArray) -> dict[str, pa.Array]:
