@@ -40,6 +40,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
+    update_table_metadata,
 )
 
 from iceberg_catalog.commit import drop_old_metadata
@@ -126,10 +127,7 @@ def evolved(
         if any(table.properties.get(name, value) != value for name, value in fixed.items()):
             return Evolved(table, (), tuple(seen))
         wish = _wish(table, writers, incompatible, fixed)
-        stamped = _generation(table)
-        if wish.changes and stamped > generation:
-            text = f"table {name} was evolved by rules of generation {stamped}, these are of generation {generation}"
-            raise CatalogError("older_generation", f"{text}: restart this bridge with the newer rules")
+        stamped = _generation_for(table, wish, generation)
         if not wish.changes and stamped >= generation and fixed.keys() <= table.properties.keys():
             return Evolved(table, wish.refused, tuple(seen))
         if attempt == EVOLVE_ATTEMPTS_MAX or time.monotonic() > deadline:
@@ -144,6 +142,23 @@ def evolved(
                 table = catalog.load_table(table.name())
     text = f"table {name} could not be given the columns it needs"
     raise CatalogError("unavailable", f"{text}: {cause or 'other bridges change it all the time'}") from cause
+
+
+def foreseen(
+    table: Table, writers: Sequence[Writer], *, incompatible: Incompatible, generation: int, fixed: Mapping[str, str]
+) -> Table:
+    """The table as :func:`evolved` would return it, for a dry run: the catalog is not asked and changes nothing.
+
+    Raises:
+        CatalogError: `older_generation`, `schema_mismatch`, as there.
+        ValueError: a writer has a type that no column may have.
+    """
+    if any(table.properties.get(name, value) != value for name, value in fixed.items()):
+        return table
+    wish = _wish(table, writers, incompatible, fixed)
+    stamped = _generation_for(table, wish, generation)
+    metadata = update_table_metadata(table.metadata, _updates(table, wish, max(stamped, generation)))
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
 def _wish(table: Table, writers: Sequence[Writer], incompatible: Incompatible, fixed: Mapping[str, str]) -> _Wish:
@@ -200,6 +215,16 @@ def _updates(table: Table, wish: _Wish, generation: int) -> tuple[TableUpdate, .
     if gone:
         updates.append(RemovePropertiesUpdate(removals=gone))
     return tuple(updates)
+
+
+def _generation_for(table: Table, wish: _Wish, generation: int) -> int:
+    """The generation the table is stamped with; older rules may not change it."""
+    stamped = _generation(table)
+    if wish.changes and stamped > generation:
+        name = ".".join(table.name())
+        text = f"table {name} was evolved by rules of generation {stamped}, these are of generation {generation}"
+        raise CatalogError("older_generation", f"{text}: restart this bridge with the newer rules")
+    return stamped
 
 
 def _generation(table: Table) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -45,7 +45,7 @@ class Copier:
         slots: as many as fit the memory budget and the workers.
         options: a topic's conversion options, by its rule.
         columns: what gives the rows of one copy the columns of their values.
-        finished: told about each finished copy.
+        finished: told about each finished copy, and how many of its rows did not decode, by code.
     """
 
     store: ObjectStore
@@ -56,7 +56,7 @@ class Copier:
     metrics: Metrics
     options: Callable[[str], ConvertOptions]
     columns: Callable[[SegmentMetadata], TypedCopy | None]
-    finished: Callable[[SegmentMetadata, Directory], None]
+    finished: Callable[[SegmentMetadata, Directory, Mapping[str, int]], None]
     log: structlog.typing.FilteringBoundLogger
 
 
@@ -98,8 +98,14 @@ class CopyCall:
         finally:
             heartbeats.cancel()
         self.copier.metrics.copy_seconds.observe(time.monotonic() - started)
-        self.copier.finished(first.segment, directory)
+        self.copier.finished(first.segment, directory, self._failed())
         return first.segment
+
+    def _failed(self) -> Mapping[str, int]:
+        """Rows that did not decode, by code; of a segment that is stored as it is none were asked."""
+        attempt = self.attempt
+        columns = None if attempt is None or attempt.options.mode != "table" else attempt.columns
+        return {} if columns is None else columns.failed
 
     @asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:

@@ -9,6 +9,7 @@ arrives at any moment of a copy wins.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol, cast
@@ -38,9 +39,11 @@ class ValueColumns(Protocol):
 
     Attributes:
         pending: why the rows so far lack columns, as it will stand in the index; None: they have them.
+        failed: rows that did not decode, by code.
     """
 
     pending: str | None
+    failed: Counter[str]
 
     def rows(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         """Rows of columns.row_schema("raw"), in pieces, with field ids and, unless `pending`, value columns.

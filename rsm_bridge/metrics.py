@@ -36,6 +36,7 @@ class Metrics:
     quarantined_batches: Counter = field(init=False)
     verbatim_segments: Counter = field(init=False)
     conflicting_segments: Counter = field(init=False)
+    dead_letters: Counter = field(init=False)
     served_bytes: Counter = field(init=False)
     served_batches: Counter = field(init=False)
     cache_lookups: Counter = field(init=False)
@@ -87,6 +88,12 @@ class Metrics:
             "Segments whose markers contradict the broker's transaction files; the table waits before each",
             registry=r,
         )
+        self.dead_letters = Counter(
+            "tierberg_dead_letters",
+            "Rows of finished copies whose value or key did not become columns, by the code in `_kafka_error`",
+            ("code",),
+            registry=r,
+        )
         self.served_bytes = Counter(
             "tierberg_served_bytes", "Payload bytes handed to brokers, by method", ("method",), registry=r
         )
@@ -99,6 +106,10 @@ class Metrics:
         )
         self.copies_running = Gauge("tierberg_copies_running", "Copies being converted", registry=r)
         self.copies_waiting = Gauge("tierberg_copies_waiting", "Copies waiting for memory or a worker", registry=r)
+        self._of_tables(r)
+
+    def _of_tables(self, r: CollectorRegistry) -> None:
+        """What publishers, reclaimers and maintenance count."""
         self.publishes = Counter("tierberg_publishes", "Publisher runs by outcome", ("outcome",), registry=r)
         self.published_files = Counter("tierberg_published_files", "Data files by change", ("change",), registry=r)
         self.publish_lag = Gauge(

@@ -12,6 +12,7 @@ from rsm_bridge.maintain import topic_ids
 from rsm_bridge.maintain_command import Place, leased
 from rsm_bridge.requeue import RepairRun, convert
 from rsm_bridge.topic_rules import stored_format
+from rsm_bridge.typed_topics import opened_typed_topics
 
 
 def requeue(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
@@ -58,8 +59,9 @@ def _one(
     with_rows = [known for known in segments if known.live and known.data is not None]
     value_format = owner_of(with_rows)[1] if with_rows else stored_format(rule.value_format)
     options = ConvertOptions(value_format, "table", place.settings.limits.decompressed_batch_mib * MIB)
-    with leased(place.store, topic_id):
-        done = convert(place.store, wanted, options)
+    opened = opened_typed_topics(place.settings, place.store, lambda: place.catalog)
+    with leased(place.store, topic_id), opened as topics:
+        done = convert(place.store, wanted, options, typed=topics.table(owner_of(segments)[0]) is not None)
         retention = rule.table_retention
         run = RepairRun(
             place.store,
@@ -68,6 +70,7 @@ def _one(
             place.namespace,
             place.settings.catalog.layout,
             lambda _topic: retention,
+            typed=topics.table,
             plain=place.settings.table_of,
         )
         repaired = run.repair()

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-
-from pyiceberg.catalog import Catalog
 
 from converter.index_model import Directory
 from converter.types import ConvertOptions, SegmentMetadata
@@ -26,7 +24,6 @@ from rsm_bridge.layout import index_key
 from rsm_bridge.limits import (
     AHEAD_PAUSE_SECONDS_MAX,
     COPY_MEMORY_BYTES,
-    EVOLUTION_WORKERS,
     LATE_COPY_SECONDS,
     MIB,
 )
@@ -41,13 +38,12 @@ from rsm_bridge.precedence import Precedence
 from rsm_bridge.probes import Probes
 from rsm_bridge.publisher import Publisher
 from rsm_bridge.running_copies import RunningCopies
-from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings, parse_listen
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.topic_rules import stored_format
-from rsm_bridge.typed_topics import TypedTopics
+from rsm_bridge.typed_topics import opened_typed_topics
 from rsm_bridge.worker_pool import WorkerPool
 
 
@@ -100,13 +96,13 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         fetch_pools = _fetch_pools(settings, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
         running = RunningCopies()
-        give_way = fetch_pools.precedence.give_way
-        publisher = Publisher(settings, store.unhurried(), metrics, logger("publisher"), running, give_way)
-        typed = publisher.typed = _typed_topics(settings, store.unhurried(), publisher.open_catalog, stack)
-        maintainer = Maintainer(settings, store.unhurried(), publisher.open_catalog, metrics, logger("maintain"))
+        give_way, unhurried = fetch_pools.precedence.give_way, store.unhurried()
+        publisher = Publisher(settings, unhurried, metrics, logger("publisher"), running, give_way)
+        publisher.typed = typed = stack.enter_context(opened_typed_topics(settings, unhurried, publisher.open_catalog))
+        maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"))
 
-        def finished(segment: SegmentMetadata, directory: Directory) -> None:
-            _count_copy(metrics, segment, directory)
+        def finished(segment: SegmentMetadata, directory: Directory, failed: Mapping[str, int]) -> None:
+            _count_copy(metrics, segment, directory, failed)
             metrics.progress.copied(segment)
             publisher.notify(segment.topic_id, index_key(segment))
 
@@ -159,18 +155,6 @@ def _pools(settings: Settings, slots: int, stack: contextlib.ExitStack) -> dict[
     }
 
 
-def _typed_topics(
-    settings: Settings, store: ObjectStore, open_catalog: Callable[[], Catalog], stack: contextlib.ExitStack
-) -> TypedTopics:
-    """Typed topics, with the registry's client if there is one, until `stack` ends."""
-    registry: SchemaRegistry | None = None
-    if settings.schema_registry is not None:
-        registry = SchemaRegistry(settings.schema_registry)
-        stack.callback(registry.close)
-    executor = stack.enter_context(ThreadPoolExecutor(EVOLUTION_WORKERS, thread_name_prefix="evolve"))
-    return TypedTopics(settings, store, open_catalog, registry, executor)
-
-
 def _fetch_pools(settings: Settings, stack: contextlib.ExitStack) -> FetchPools:
     """Pools for reading and decoding, until `stack` ends."""
     return FetchPools(
@@ -196,7 +180,7 @@ def _host_port(listen: str) -> tuple[str, int]:
     return target
 
 
-def _count_copy(metrics: Metrics, segment: SegmentMetadata, directory: Directory) -> None:
+def _count_copy(metrics: Metrics, segment: SegmentMetadata, directory: Directory, failed: Mapping[str, int]) -> None:
     metrics.copied_bytes.inc(segment.segment_size_bytes)
     metrics.copied_rows.inc(directory.summary.rows)
     metrics.data_bytes.inc(directory.data_size)
@@ -204,6 +188,8 @@ def _count_copy(metrics: Metrics, segment: SegmentMetadata, directory: Directory
         metrics.kept_bytes.labels(count.cause.name.lower()).inc(count.bytes)
     for count in directory.summary.quarantined:
         metrics.quarantined_batches.labels(count.cause.name.lower()).inc(count.batches)
+    for code, rows in failed.items():
+        metrics.dead_letters.labels(code).inc(rows)
     if directory.options.mode == "verbatim":
         metrics.verbatim_segments.labels("stored").inc()
     if directory.summary.transaction_conflict:

@@ -8,13 +8,15 @@ derived file. Kafka never notices.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
 
 from converter.columns import ERROR, row_schema
+from converter.values.model import error_codes
 from converter.values.rows import as_written_now, pieces, typed_rows
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.cpu_budget import CpuBudget
@@ -32,13 +34,13 @@ class TypedCopy:
 
     Attributes:
         budget: CPU seconds that decoding may take; None: as much as it does.
-        failed: rows that did not decode.
+        failed: rows that did not decode, by code.
     """
 
     table: TypedTable
     budget: CpuBudget | None = None
     pending: str | None = None
-    failed: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
     _columns: TableColumns | None = None
     _begun: bool = False
 
@@ -85,8 +87,7 @@ class TypedCopy:
             self.pending = _NEW_COLUMNS
             return None
         made = routes.rows(rows, given)
-        errors = made.column(ERROR)
-        self.failed += len(errors) - errors.null_count
+        self.failed += error_codes(made.column(ERROR))
         return made
 
 

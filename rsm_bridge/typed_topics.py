@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -12,9 +13,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from converter.types import SegmentMetadata
-from iceberg_catalog.evolve_table import Writer, evolved
+from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.evolve_table import Writer, evolved, foreseen
 from iceberg_catalog.names import Owner
+from iceberg_catalog.tables import find_table
 from rsm_bridge.cpu_budget import CpuBudget
+from rsm_bridge.limits import EVOLUTION_WORKERS
+from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.topic_rules import TopicRule
@@ -35,6 +40,7 @@ class TypedTopics:
         open_catalog: the catalog, opened once; raises while it is away.
         registry: the schema registry; None where none is configured.
         executor: threads that ask the catalog for copies.
+        dry_run: tables stay as they are; columns are those they would get.
     """
 
     settings: Settings
@@ -42,6 +48,7 @@ class TypedTopics:
     open_catalog: Callable[[], Catalog]
     registry: Registry | None
     executor: Executor
+    dry_run: bool = False
     _tables: dict[bytes, TypedTable] = field(default_factory=dict)
     _budgets: dict[bytes, CpuBudget] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -77,13 +84,39 @@ class TypedTopics:
 
     def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted], fixed: Mapping[str, str]) -> Table:
         catalog, given = self.open_catalog(), self.settings.catalog
-        table = topic_table(self.store, catalog, owner, "raw", given.namespace, given.layout, self.settings.table_of)
         # Without any writer: at least `_kafka_error` has to be there.
         writers = [_writer(*item) for item in wanted] or [Writer(_NOTHING)]
         generation = self.settings.generation
+        if self.dry_run:
+            found = find_table(catalog, owner, namespace=given.namespace)
+            if found is None:
+                raise CatalogError("unavailable", f"topic {owner.topic} has no table")
+            return foreseen(found, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed)
+        table = topic_table(self.store, catalog, owner, "raw", given.namespace, given.layout, self.settings.table_of)
         return evolved(
             catalog, table, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed
         ).table
+
+
+@contextlib.contextmanager
+def opened_typed_topics(
+    settings: Settings, store: ObjectStore, open_catalog: Callable[[], Catalog], *, dry_run: bool = False
+) -> Iterator[TypedTopics]:
+    """Typed topics for the time of the block, with the client of the registry that the settings name, if any.
+
+    Args:
+        settings: rules, registry, catalog.
+        store: of the topics.
+        open_catalog: the catalog, opened once; raises while it is away.
+        dry_run: no table is changed.
+    """
+    with contextlib.ExitStack() as stack:
+        registry: SchemaRegistry | None = None
+        if settings.schema_registry is not None:
+            registry = SchemaRegistry(settings.schema_registry)
+            stack.callback(registry.close)
+        executor = stack.enter_context(ThreadPoolExecutor(EVOLUTION_WORKERS, thread_name_prefix="evolve"))
+        yield TypedTopics(settings, store, open_catalog, registry, executor, dry_run)
 
 
 def _writer(part: Part, kind: pa.StructType) -> Writer:

@@ -13,11 +13,13 @@ fields is a bool: true where it is there.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 #: Name of the only field of a schema that is no record: a bare string, number, array, map, …
 BARE_VALUE = "value"
@@ -92,3 +94,10 @@ class Bound:
 def error_text(code: ValueProblem, text: str) -> str:
     """`code: text`, cut to ERROR_TEXT_MAX characters."""
     return f"{code.value}: {text}"[:ERROR_TEXT_MAX]
+
+
+def error_codes(errors: pa.StringArray) -> Counter[str]:
+    """How many rows have which code in `_kafka_error`, `key_…` for those of keys; rows without an error in none."""
+    said = errors.drop_null()
+    codes = pc.list_element(pc.split_pattern(said, ":", max_splits=1), 0)
+    return Counter({item["values"]: item["counts"] for item in codes.value_counts().to_pylist()})
