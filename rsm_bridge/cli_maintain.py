@@ -1,4 +1,4 @@
-"""The commands that change what is stored: `maintain`, `undelete`, `requeue`, `table drop`."""
+"""The commands that change what is stored: `maintain`, `undelete`, `requeue`, `replay-dead-letters`, `table drop`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ def register(app: typer.Typer) -> None:
     app.command()(maintain)
     app.command()(undelete)
     app.command()(requeue)
+    app.command("replay-dead-letters")(replay_dead_letters)
     app.add_typer(table_app, name="table")
 
 
@@ -28,10 +29,11 @@ def _failures() -> Iterator[None]:
     from iceberg_catalog.errors import CatalogError
     from rsm_bridge.errors import BridgeError, SettingsError
     from rsm_bridge.publish_table import RetryRunError
+    from rsm_bridge.value_schemas import ColumnsWaitError
 
     try:
         yield
-    except (BridgeError, SegmentError, CatalogError, SettingsError, RetryRunError) as error:
+    except (BridgeError, SegmentError, CatalogError, SettingsError, RetryRunError, ColumnsWaitError) as error:
         typer.echo(f"tierberg: {error}", err=True)
         raise typer.Exit(1) from error
 
@@ -76,6 +78,20 @@ def requeue(
     """Give rows to segments that were stored as they are, where the topic's rule says `mode: table`."""
     from rsm_bridge.maintain_command import open_place
     from rsm_bridge.requeue_command import requeue as run
+
+    with _failures():
+        run(open_place(config, data_dir), topic, dry_run=dry_run, say=typer.echo)
+
+
+def replay_dead_letters(
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this Kafka topic. Default: all.")] = None,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+) -> None:
+    """Decode rows again that did not decode, after the registry, a schema or a rule was put right."""
+    from rsm_bridge.maintain_command import open_place
+    from rsm_bridge.replay_command import replay as run
 
     with _failures():
         run(open_place(config, data_dir), topic, dry_run=dry_run, say=typer.echo)

@@ -50,11 +50,13 @@ class Shape:
         schema: of its rows, with field ids.
         value_format: whether the column `value` holds the bytes that Kafka is served.
         typed: gives rows without value columns, in the schema of columns.row_schema("raw"), those of `schema`.
+        revised: gives rows of `schema`, not pending ones, other contents: as many rows, in their order.
     """
 
     schema: pa.Schema
     value_format: ValueFormat
     typed: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    revised: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +201,8 @@ def of_another(file: pq.FileMetaData, schema: pa.Schema) -> bool:
 def _shaped(rows: pa.RecordBatch, shape: Shape, *, pending: bool) -> pa.RecordBatch:
     if pending and shape.typed is not None:
         return shape.typed(as_written_now(rows, _RAW))
-    return as_written_now(rows, shape.schema)
+    made = as_written_now(rows, shape.schema)
+    return made if shape.revised is None else shape.revised(made)
 
 
 def _rows(source: pq.ParquetFile, cut: Cut) -> Iterator[pa.RecordBatch]:

@@ -114,6 +114,16 @@ def tail_key(segment: SegmentMetadata, attempt: bytes) -> str:
     return data_key(segment, attempt).replace(f"-{attempt.hex()}.", f"-tail-{attempt.hex()}.")
 
 
+def rewritten_key(topic_id: bytes, partition: int, first: int, last: int, runs: Sequence[tuple[int, int]]) -> str:
+    """A new key for rows that other data files of the table have already, offsets in [first, last].
+
+    Unlike a derived file's it names no head: the same file may be committed on a later head, within the deadline that
+    protects it from the sweep.
+    """
+    text = "_".join(f"{epoch}.{start}" for epoch, start in runs)
+    return f"{DATA_ROOT}{topic_id.hex()}/{partition}/{first:020d}-{last:020d}-{text}-{new_attempt_id().hex()}.parquet"
+
+
 def is_stored_object(key: str) -> bool:
     """Whether the key is one that a copy or a publisher gives to a data file or to kept bytes."""
     return _STORED.fullmatch(key) is not None

@@ -43,7 +43,7 @@ from rsm_bridge.chunks import cut
 from rsm_bridge.derived import CopiedRows, Cut, Shape, copy_rows
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, owner_of
-from rsm_bridge.layout import DATA_ROOT, new_attempt_id
+from rsm_bridge.layout import rewritten_key
 from rsm_bridge.limits import MERGE_COMMITS_MAX, MERGE_SECONDS_MAX
 from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Tally
@@ -167,7 +167,7 @@ class Merger:
         mine = [known for known in segments if known.live and known.key.partition == partition]
         pointers = list(self._proven(reader, merged, _whole(mine, merge, state)))
         for pointer in pointers:
-            _in_time(deadline)
+            in_time(deadline)
             failpoints.hit("merge-pointer", pointer.key)
             self._point(merged, pointer)
         failpoints.hit("merge-pointed", merged.stored.key)
@@ -180,11 +180,7 @@ class Merger:
             BridgeError: `not_found` when a small file left the store, `corrupt_object` when rows are missing.
         """
         cuts = [Cut(self._key(file.path), file.first, file.last) for file in merge.files]
-        runs = "_".join(f"{epoch}.{start}" for epoch, start in merge.runs)
-        key = (
-            f"{DATA_ROOT}{self.topic_id.hex()}/{partition}/"
-            f"{merge.first:020d}-{merge.last:020d}-{runs}-{new_attempt_id().hex()}.parquet"
-        )
+        key = rewritten_key(self.topic_id, partition, merge.first, merge.last, merge.runs)
         parts: list[Int64Array] = []
         rows = copy_rows(self.store, key, cuts, shape, parts)
         if rows is None:
@@ -246,7 +242,7 @@ class Merger:
         for _ in range(MERGE_COMMITS_MAX):
             if not {file.path for file in head.files}.issuperset(paths):
                 return head
-            _in_time(deadline)
+            in_time(deadline)
             commit_id = uuid.uuid4().hex
             recorded = StateObjects(self.store).put(head.table, recorded_parts(self.store, head), commit_id)
             uri = self.store.uri(merged.stored.key)
@@ -280,10 +276,17 @@ def _whole(segments: Iterable[KnownSegment], merge: Merge, state: PartState) -> 
     ]
 
 
-def _in_time(deadline: float) -> None:
-    """What a merge does after its deadline could meet a sweep that took its file for a crash's."""
+def in_time(deadline: float) -> None:
+    """To be asked before each step: after the deadline a sweep could have taken the file for a crash's.
+
+    Args:
+        deadline: at most MERGE_SECONDS_MAX after the file was begun; seconds of the monotonic clock.
+
+    Raises:
+        BridgeError: `deadline`.
+    """
     if time.monotonic() >= deadline:
-        raise BridgeError("deadline", "the merge's deadline passed; the next pass begins anew")
+        raise BridgeError("deadline", f"a file took longer than {MERGE_SECONDS_MAX:g} s; the next pass begins anew")
 
 
 def prove(reader: SegmentReader, index: bytes) -> None:

@@ -1,0 +1,159 @@
+"""Rows of a typed table that did not decode: where they are, and what becomes of them under the present rules.
+
+A dead letter has a text in `_kafka_error`. It is decoded from `_kafka_value` and `_kafka_key`, which it has as Kafka
+wrote them. What it gains is never taken back: the row changes only if what failed then does not fail now.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.manifest import DataFile
+
+from converter.columns import ERROR
+from converter.values.model import error_codes
+from converter.values.rows import as_written_now
+from iceberg_catalog.livefiles import Head
+from iceberg_catalog.plan_types import LiveFile
+from rsm_bridge.derived import ObjectFile
+from rsm_bridge.maintain_paths import stored_key
+from rsm_bridge.planned_files import TableChangedError
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.typed_copy import RAW_ROWS
+from rsm_bridge.typed_table import TableColumns, TypedTable
+
+_OF_KEY = "key_"
+
+
+@dataclass(slots=True)
+class Look:
+    """What decoding dead letters again came to, in rows.
+
+    Attributes:
+        decoded: have no error any more.
+        gained: have other columns than before: those, and rows whose value decodes now and whose key does not.
+        left: still have an error, by the code they would have now; by the old one where a part is not typed any more.
+    """
+
+    decoded: int = 0
+    gained: int = 0
+    left: Counter[str] = field(default_factory=Counter)
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """Decodes dead letters again into one state of the table's columns.
+
+    Attributes:
+        typed: the topic's columns.
+        columns: of the head; None: whatever the table would get, for a dry run.
+    """
+
+    typed: TypedTable
+    columns: TableColumns | None
+
+    def look(self, store: ObjectStore, key: str) -> Look:
+        """What would become of the dead letters of one data file. Raises what :meth:`rows` raises, and the store."""
+        found = Look()
+        for rows in _dead_rows(store, key):
+            made, gained = self._again(rows)
+            now, before = made.column(ERROR), rows.column(ERROR)
+            errors = cast(pa.StringArray, pc.if_else(pa.array(gained), now, pc.coalesce(now, before)))
+            found.gained += int(gained.sum())
+            found.decoded += errors.null_count
+            found.left += error_codes(errors)
+        return found
+
+    def rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of the table's columns, with those that decode now in place of what they were; the others as they are.
+
+        Raises:
+            TableChangedError: the table has got other columns than `columns`.
+            ColumnsWaitError: registry or catalog do not answer in time.
+        """
+        dead = np.flatnonzero(_mask(rows.column(ERROR).is_valid()))
+        if not len(dead):
+            return rows
+        made, gained = self._again(rows.take(pa.array(dead)))
+        order = np.arange(rows.num_rows)
+        order[dead[gained]] = rows.num_rows + np.flatnonzero(gained)
+        joined = pa.Table.from_batches([rows, made]).take(pa.array(order)).combine_chunks()
+        (whole,) = joined.to_batches()
+        return whole
+
+    def _again(self, dead: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Dead letters decoded under the present rules, and for which rows this is better than what they were."""
+        plain = as_written_now(dead, RAW_ROWS)
+        given = self.typed.given(plain)
+        routes = self.typed.routes(given) if self.columns is None else self.typed.routes_into(self.columns, given)
+        if routes is None:
+            raise TableChangedError
+        made = routes.rows(plain, given)
+        before = as_written_now(dead, routes.columns.rows)
+        # A part that has no typed columns by the present rule was not decoded again.
+        kept = {name for part, kind in routes.columns.types.items() if part not in given.parts for name in kind.names}
+        arrays = [(before if name in kept else made).column(name) for name in made.schema.names]
+        of_key = _mask(pc.starts_with(before.column(ERROR), _OF_KEY))
+        error = made.column(ERROR)
+        none = _mask(error.is_null())
+        of_key_now = _mask(pc.fill_null(pc.starts_with(error, _OF_KEY), fill_value=False))
+        gained = np.where(of_key, none & ("key" in given.parts), (none | of_key_now) & ("value" in given.parts))
+        return pa.RecordBatch.from_arrays(arrays, schema=made.schema), gained
+
+
+def files_with_errors(store: ObjectStore, head: Head) -> list[LiveFile]:
+    """Data files of a head that have dead letters, by partition and offset.
+
+    Taken from the manifests' counts of `_kafka_error`; where they lack them, from the column.
+
+    Raises:
+        What the table's storage and the store raise.
+    """
+    number = next((item.field_id for item in head.table.schema().fields if item.name == ERROR), None)
+    if number is None:
+        return []
+    found: list[LiveFile] = []
+    for content in head.manifests:
+        ours = {file.path: file for file in content.files}
+        entries = content.manifest.fetch_manifest_entry(head.table.io) if ours else []
+        for entry in (item.data_file for item in entries):
+            file = ours.get(entry.file_path)
+            if file is None:
+                continue
+            errors = _errors(entry, number)
+            if errors is None:
+                key = stored_key(store, file.path)
+                errors = 0 if key is None else sum(rows.num_rows for rows in _dead_rows(store, key))
+            if errors:
+                found.append(file)
+    return sorted(found, key=lambda file: (file.partition, file.first))
+
+
+def _errors(entry: DataFile, number: int) -> int | None:
+    """How many rows of a file have an error; None: its entry does not say."""
+    if entry.column_sizes and number not in entry.column_sizes:
+        return 0  # written before the table had the column
+    values, nulls = (entry.value_counts or {}).get(number), (entry.null_value_counts or {}).get(number)
+    return None if values is None or nulls is None else values - nulls
+
+
+def _dead_rows(store: ObjectStore, key: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a data file that have an error, one row group in memory at a time; others are not read."""
+    source = pq.ParquetFile(ObjectFile(store, key))
+    if ERROR not in source.schema_arrow.names:
+        return
+    for number in range(source.num_row_groups):
+        mask = source.read_row_group(number, columns=[ERROR]).column(ERROR).is_valid()
+        if pc.any(mask).as_py():
+            yield from source.read_row_group(number).filter(mask).combine_chunks().to_batches()
+
+
+def _mask(values: pa.Array) -> np.ndarray:
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)

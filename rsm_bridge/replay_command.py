@@ -1,0 +1,76 @@
+"""What `tierberg replay-dead-letters` does, as lines for a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from converter.types import ValueFormat
+from iceberg_catalog.livefiles import LiveFiles
+from iceberg_catalog.names import Owner
+from iceberg_catalog.tables import find_table
+from rsm_bridge.dead_letters import files_with_errors
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import owner_of, read_segments
+from rsm_bridge.maintain import topic_ids
+from rsm_bridge.maintain_command import Place, leased
+from rsm_bridge.replay import Replay, Replayed
+from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
+from rsm_bridge.value_schemas import ColumnsWaitError
+
+
+def replay(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
+    """Decodes the dead letters of all topics, or one, again; those that decode now get their columns.
+
+    Args:
+        place: where.
+        topic: its name; None: all.
+        dry_run: change nothing, say what would be done.
+        say: receives each line.
+
+    Raises:
+        ColumnsWaitError: registry or catalog do not answer in time.
+        BridgeError: `not_found` when the store has nothing of the topic; `overloaded` when a bridge is maintaining the
+            table.
+        SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Nothing needs
+            undoing: run it again.
+    """
+    found = [(topic_id, read_segments(place.store, topic_id)) for topic_id in topic_ids(place.store)]
+    chosen = [(key, *owner_of(known)) for key, known in found if known and topic in (None, owner_of(known)[0].topic)]
+    if topic is not None and not chosen:
+        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
+    opened = opened_typed_topics(place.settings, place.store, lambda: place.catalog, dry_run=dry_run)
+    with opened as topics:
+        for topic_id, owner, value_format in chosen:
+            with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
+                for line in _one(place, topics, owner, value_format, dry_run=dry_run):
+                    say(f"{owner.topic}: {line}")
+
+
+def _one(place: Place, topics: TypedTopics, owner: Owner, value_format: ValueFormat, *, dry_run: bool) -> list[str]:
+    """One topic id; returns what to say."""
+    table = find_table(place.catalog, owner, namespace=place.namespace)
+    if table is None:
+        return []
+    head = LiveFiles().read(table)
+    typed = topics.table(owner)
+    if typed is None:
+        count = len(files_with_errors(place.store, head))
+        why = "the topic's rule has no typed format, or says mode: verbatim"
+        return [f"dead letters in {count} files stay as they are: {why}"] if count else []
+    run = Replay(place.store, place.catalog, owner.topic_id, value_format, typed)
+    try:
+        return _lines(run.run(head, dry_run=dry_run), len(head.files), dry_run=dry_run)
+    except ColumnsWaitError as error:
+        raise ColumnsWaitError(
+            f"{owner.topic}: what is a dead letter still stays one for now, run it again: {error}"
+        ) from error
+
+
+def _lines(done: Replayed, files: int, *, dry_run: bool) -> list[str]:
+    did = "would be decoded again (dry run)" if dry_run else f"decoded again, in {done.replaced} new files"
+    lines = [f"{done.files} of {files} files have dead letters; {done.rows} rows {did}; {done.left.total()} rows stay"]
+    lines += [f"  {code}: {count}" for code, count in sorted(done.left.items())]
+    if done.gone:
+        lines.append(f"{done.gone} files left the table meanwhile; run it again if others have their rows")
+    return lines
