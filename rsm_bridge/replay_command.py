@@ -49,7 +49,7 @@ def replay(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str
 
 def _one(place: Place, topics: TypedTopics, owner: Owner, value_format: ValueFormat, *, dry_run: bool) -> list[str]:
     """One topic id; returns what to say."""
-    table = find_table(place.catalog, owner, namespace=place.namespace)
+    table = find_table(place.catalog, owner, namespace=place.namespace, plain=place.settings.table_of)
     if table is None:
         return []
     head = LiveFiles().read(table)

@@ -88,7 +88,7 @@ class TypedTopics:
         writers = [_writer(*item) for item in wanted] or [Writer(_NOTHING)]
         generation = self.settings.generation
         if self.dry_run:
-            found = find_table(catalog, owner, namespace=given.namespace)
+            found = find_table(catalog, owner, namespace=given.namespace, plain=self.settings.table_of)
             if found is None:
                 raise CatalogError("unavailable", f"topic {owner.topic} has no table")
             return foreseen(found, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed)
