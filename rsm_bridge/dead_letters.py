@@ -19,7 +19,7 @@ from pyiceberg.manifest import DataFile
 
 from converter.columns import ERROR
 from converter.values.model import error_codes
-from converter.values.rows import as_written_now
+from converter.values.rows import as_written_now, pieces
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import LiveFile
 from rsm_bridge.derived import ObjectFile
@@ -62,7 +62,7 @@ class Revision:
     def look(self, store: ObjectStore, key: str) -> Look:
         """What would become of the dead letters of one data file. Raises what :meth:`rows` raises, and the store."""
         found = Look()
-        for rows in _dead_rows(store, key):
+        for rows in _dead_rows(store, key, None if self.columns is None else self.columns.rows):
             made, gained = self._again(rows)
             now, before = made.column(ERROR), rows.column(ERROR)
             errors = cast(pa.StringArray, pc.if_else(pa.array(gained), now, pc.coalesce(now, before)))
@@ -144,15 +144,19 @@ def _errors(entry: DataFile, number: int) -> int | None:
     return None if values is None or nulls is None else values - nulls
 
 
-def _dead_rows(store: ObjectStore, key: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a data file that have an error, one row group in memory at a time; others are not read."""
+def _dead_rows(store: ObjectStore, key: str, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a data file that have an error, one row group in memory at a time; others are not read.
+
+    schema: what they will get; pieces are small enough for it.
+    """
     source = pq.ParquetFile(ObjectFile(store, key))
     if ERROR not in source.schema_arrow.names:
         return
     for number in range(source.num_row_groups):
         mask = source.read_row_group(number, columns=[ERROR]).column(ERROR).is_valid()
         if pc.any(mask).as_py():
-            yield from source.read_row_group(number).filter(mask).combine_chunks().to_batches()
+            for rows in source.read_row_group(number).filter(mask).combine_chunks().to_batches():
+                yield from pieces(rows, schema or rows.schema)
 
 
 def _mask(values: pa.Array) -> np.ndarray:
