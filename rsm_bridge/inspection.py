@@ -94,6 +94,8 @@ def _directory_lines(directory: Directory) -> list[str]:
     )
     if summary.open_transactions is None:
         lines.append("open at end  unknown: the broker's producer snapshot or transaction index was absent or damaged")
+    if summary.pending is not None:
+        lines.append(f"pending      stored without its typed columns, a derived file has them: {summary.pending}")
     if summary.transaction_conflict:
         lines.append("conflict     markers contradict the broker's transaction files; the table waits before it")
     return lines
