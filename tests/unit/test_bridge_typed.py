@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,14 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from converter.index import decode_directory
+from iceberg_catalog.livefiles import LiveFiles
+from iceberg_catalog.plan_merge import MergeLimits
+from iceberg_catalog.plan_types import Follow
+from rsm_bridge.known_segments import read_segments
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.merge import Merger
 from rsm_bridge.service import Running
+from rsm_bridge.state_objects import recorded_parts
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -267,3 +275,36 @@ def test_a_table_made_anew_gets_its_own_field_ids(shim: ShimClient, catalog: Cat
     rows = shown(catalog, "orders_again", 2)
     assert catalog.load_table(("kafka", "orders_again")).metadata.table_uuid != old
     assert [(row["id"], row["who"], row["paid"]) for row in rows] == [(1, "a", None), (2, None, True)]
+
+
+def test_small_files_of_several_schemas_become_one(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
+    """The last of them is pending; Kafka reads the merged file, which has every column, as it read the small ones."""
+    values = [
+        [framed(1, avro(ORDER, {"id": 1, "who": "a"})), b"bad"],
+        [framed(2, avro(WIDER, {"id": 2, "paid": True, "at": {"city": "Ulm"}}))],
+        [framed(1, avro(ORDER, {"id": 3, "who": None})), None],
+    ]
+    logs, segments = [], []
+    for part in values:
+        log = LogBuilder(next_offset=logs[-1].next_offset if logs else 0)
+        log.batch(part)
+        segments.append(shim.copied(segment_of(log, topic="later_merged", topic_id=b"later_merged".ljust(16, b"."))))
+        logs.append(log)
+    before = shown(catalog, "later_merged", 5)
+    table = catalog.load_table(("kafka", "later_merged"))
+    topic_id, live = segments[0].topic_id, LiveFiles()
+    head = live.read(table)
+    listed = list(bridge.store.list_after(f"data/{topic_id.hex()}/"))
+    limits = MergeLimits(2**28, 2**29, 2, 100, 0, 2**40)
+    merger = Merger(bridge.store, catalog, topic_id, limits, lambda _topic, _now_ms: Follow())
+    known = read_segments(bridge.store, topic_id)
+    now_ms = int(time.time() * 1000) + 1000
+    planned = merger.planned(head, listed, known, recorded_parts(bridge.store, head), now_ms)
+    tally = Tally()
+    merger.run(live, head, planned, known, tally)
+    assert tally.merged == len(head.files)
+    assert len(live.read(catalog.load_table(("kafka", "later_merged"))).files) == 1
+    assert rows_of(catalog, "later_merged") == before
+    bridge.store.delete_many([item.key for item in listed])
+    assert [shim.fetch(segment) for segment in segments] == [log.data for log in logs]
+    assert [row["id"] for row in before] == [1, None, 2, 3, None]
