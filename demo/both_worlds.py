@@ -1,8 +1,8 @@
-"""One record side by side: as Kafka's consumer gives it and as the engines do."""
+"""Side by side: the columns of both tables, and one record as Kafka's consumer gives it and as the engines do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +15,17 @@ from demo.events import Event
 def kafka_row(partition: int, offset: int, event: Event) -> Row:
     """A record of the ledger, which the consumer's records were compared with, as a row."""
     return Row(partition, offset, event.timestamp_ms, event.key, event.value, event.headers)
+
+
+def show_columns(console: Console, types: Mapping[str, Mapping[str, str]]) -> None:
+    """Print the value's columns of each topic's table with their Iceberg types."""
+    table = Table(title="Columns of the value", title_justify="left")
+    table.add_column("")
+    for topic in types:
+        table.add_column(topic)
+    for name in dict.fromkeys(name for columns in types.values() for name in columns):
+        table.add_row(name, *(columns.get(name, "") for columns in types.values()))
+    console.print(table)
 
 
 def show_side_by_side(console: Console, kafka: Row, engines: Sequence[Engine]) -> None:

@@ -37,15 +37,26 @@ def _hex(content: bytes | None) -> str:
 #: A Spark SQL expression over the table's columns; gives the canonical text.
 SPARK_CANONICAL = """concat_ws('|',
     cast(_kafka_partition AS string), cast(_kafka_offset AS string), cast(unix_millis(_kafka_timestamp) AS string),
-    coalesce(hex(_kafka_key), '~'), coalesce(hex(value), hex(_kafka_value), '~'),
+    coalesce(hex(_kafka_key), '~'), coalesce(hex(_kafka_value), '~'),
     concat_ws(',', transform(_kafka_headers, h -> concat(hex(h.key), '=', coalesce(hex(h.value), '~')))))"""
 
 #: The same for DuckDB.
 DUCKDB_CANONICAL = """concat_ws('|',
     _kafka_partition, _kafka_offset, epoch_ms(_kafka_timestamp),
-    coalesce(hex(_kafka_key), '~'), coalesce(hex(value), hex(_kafka_value), '~'),
+    coalesce(hex(_kafka_key), '~'), coalesce(hex(_kafka_value), '~'),
     array_to_string(
         list_transform(_kafka_headers, lambda h: concat(hex(h.key), '=', coalesce(hex(h.value), '~'))), ','))"""
 
-SPARK_CHECKSUM = f"sum(cast(conv(substr(md5({SPARK_CANONICAL}), 1, 15), 16, 10) AS decimal(38, 0)))"
-DUCKDB_CHECKSUM = f"sum(('0x' || substr(md5({DUCKDB_CANONICAL}), 1, 15))::hugeint)"
+
+def spark_sum(text: str) -> str:
+    """The checksum over all rows in Spark SQL; `text` is the expression that gives a row's text."""
+    return f"sum(cast(conv(substr(md5({text}), 1, 15), 16, 10) AS decimal(38, 0)))"
+
+
+def duckdb_sum(text: str) -> str:
+    """The same for DuckDB."""
+    return f"sum(('0x' || substr(md5({text}), 1, 15))::hugeint)"
+
+
+SPARK_CHECKSUM = spark_sum(SPARK_CANONICAL)
+DUCKDB_CHECKSUM = duckdb_sum(DUCKDB_CANONICAL)

@@ -10,11 +10,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 from demo.canonical import DUCKDB_CHECKSUM
+from demo.columns import DUCKDB_COLUMNS
 from demo.engines import Answer, Engine, Row
 from demo.queries import QUERIES
 from demo.spark import CATALOG, SESSION_ZONE
-
-VIEW = "flights"
 
 
 def open_table(data_dir: Path, table: str) -> Table:
@@ -32,23 +31,38 @@ def open_table(data_dir: Path, table: str) -> Table:
         catalog.close()
 
 
-def ask_duckdb(table: Table, partition: int, offset: int) -> Engine:
-    """Ask the three questions, count, add up the checksum and read one row, all from one snapshot."""
+def value_types(table: Table) -> dict[str, str]:
+    """The columns that are not Kafka's, in their order, and their Iceberg types."""
+    return {
+        field.name: str(field.field_type) for field in table.schema().fields if not field.name.startswith("_kafka_")
+    }
+
+
+def ask_duckdb(table: Table, view: str, partition: int, offset: int) -> Engine:
+    """Ask the three questions, count, add up the checksums and read one row, all from one snapshot.
+
+    Args:
+        table: its current snapshot is asked.
+        view: its name in the statements.
+        partition: of the row wanted.
+        offset: of the row wanted.
+    """
     connection = duckdb.connect()
     try:
         connection.execute(f"SET TimeZone = '{SESSION_ZONE}'")
-        connection.register(VIEW, table.scan().to_arrow())
-        answers = [_run(connection, query.duckdb.format(table=VIEW)) for query in QUERIES]
-        rows, checksum = connection.sql(f"SELECT count(*), {DUCKDB_CHECKSUM} FROM {VIEW}").fetchall()[0]
+        connection.register(view, table.scan().to_arrow())
+        answers = [_run(connection, query.duckdb.format(table=view)) for query in QUERIES]
+        counts = f"count(*), {DUCKDB_CHECKSUM}, {DUCKDB_COLUMNS}, count(_kafka_error)"
+        rows, checksum, columns, errors = connection.sql(f"SELECT {counts} FROM {view}").fetchall()[0]
         found = connection.sql(
-            f"""SELECT epoch_ms(_kafka_timestamp), _kafka_key, coalesce(encode(value), _kafka_value), _kafka_headers
-                FROM {VIEW} WHERE _kafka_partition = {partition} AND _kafka_offset = {offset}"""
+            f"""SELECT epoch_ms(_kafka_timestamp), _kafka_key, _kafka_value, _kafka_headers
+                FROM {view} WHERE _kafka_partition = {partition} AND _kafka_offset = {offset}"""
         ).fetchall()[0]
     finally:
         connection.close()
     headers = tuple((header["key"], header["value"]) for header in found[3] or ())
     sample = Row(partition, offset, found[0], found[1], found[2], headers)
-    return Engine("PyIceberg + DuckDB", answers, int(rows), int(checksum), sample)
+    return Engine("PyIceberg + DuckDB", answers, int(rows), int(checksum), int(columns), int(errors), sample)
 
 
 def _run(connection: Any, statement: str) -> Answer:

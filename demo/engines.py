@@ -35,12 +35,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """All that one engine was asked.
+    """All that one engine was asked about one table.
 
     Attributes:
+        name: the engine's.
         answers: to `demo.queries.QUERIES`, in their order.
         rows: how many rows the table has.
-        checksum: over all of them, see `demo.canonical`.
+        checksum: over all of them as records, see `demo.canonical`.
+        columns: over all their typed columns, see `demo.columns`.
+        errors: rows that have no typed columns, and say why in `_kafka_error`.
         sample: the row that was asked for.
     """
 
@@ -48,6 +51,8 @@ class Engine:
     answers: Sequence[Answer]
     rows: int
     checksum: int
+    columns: int
+    errors: int
     sample: Row
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from demo.errors import DemoError
-from demo.servers import TABLE, TOPIC, Servers
+from demo.servers import AVRO_TOPIC, TABLES, TOPIC, Servers
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.local_store import FolderLock
 
@@ -49,24 +49,25 @@ def refuse_running(folder: Path, servers: Path) -> None:
 
 def how_to_use(servers: Servers) -> str:
     """Where the servers are, a command that consumes, one that queries and one that stops them; not folded."""
-    broker, bridge = servers.broker, servers.bridge
+    broker, bridge, registry = servers.broker, servers.bridge, servers.registry
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "look", "auto.offset.reset": "earliest"}
     consume = (
         f"from confluent_kafka import Consumer; c = Consumer({settings}); c.subscribe(['{TOPIC}']); "
         "[print(m.partition(), m.offset(), m.key(), m.value()) for m in c.consume(5, 30)]; c.close()"
     )
     catalog = f"SqlCatalog('tierberg', uri='sqlite:///{bridge.folder / 'catalog.db'}')"
-    statement = f"SELECT _kafka_partition, count(*), max(_kafka_offset) FROM {TOPIC} GROUP BY ALL ORDER BY ALL"
+    statement = f"SELECT carrier, count(*), avg(dep_delay) FROM {AVRO_TOPIC} GROUP BY ALL ORDER BY ALL"
     query = (
-        f"from pyiceberg.catalog.sql import SqlCatalog; t = {catalog}.load_table('{TABLE}'); "
-        f"t.scan().to_duckdb('{TOPIC}').sql('{statement}').show()"
+        f"from pyiceberg.catalog.sql import SqlCatalog; t = {catalog}.load_table('{TABLES[AVRO_TOPIC]}'); "
+        f"t.scan().to_duckdb('{AVRO_TOPIC}').sql('{statement}').show()"
     )
     return f"""The servers go on running:
-  Kafka    {broker.bootstrap}, topic {TOPIC}; log {broker.process.log}
+  Kafka    {broker.bootstrap}, topics {TOPIC} and {AVRO_TOPIC}; log {broker.process.log}
   bridge   {bridge.target}, metrics http://127.0.0.1:{bridge.metrics_port}/metrics; log {bridge.process.log}
+  registry {registry.url}; log {registry.process.log}
 Consume from Kafka:
   {sys.executable} -c "{consume}"
-Query the table:
+Query a table:
   {sys.executable} -c "{query}"
 Stop them:
-  kill {broker.process.pid} {bridge.process.pid}"""
+  kill {broker.process.pid} {bridge.process.pid} {registry.process.pid}"""

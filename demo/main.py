@@ -3,32 +3,48 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 
-from demo.both_worlds import kafka_row, show_side_by_side
+from demo.both_worlds import kafka_row, show_columns, show_side_by_side
 from demo.checks import Summary, mib
-from demo.consume import ISOLATIONS, ReadBack, read_back
-from demo.duck import ask_duckdb, open_table
+from demo.columns import AVRO_TYPES, JSON_TYPES
+from demo.consume import ISOLATIONS, Isolation, ReadBack, read_back
+from demo.duck import ask_duckdb, open_table, value_types
 from demo.engines import Engine, show
 from demo.errors import DemoError
 from demo.events import JFK
 from demo.keep import ended_in_order, how_to_use, refuse_running
 from demo.ledger import Ledger
 from demo.queries import QUERIES
-from demo.servers import BRIDGE_FOLDER, TABLE, TOPIC, Servers, running_servers
+from demo.servers import AVRO_TOPIC, BRIDGE_FOLDER, TABLES, TOPIC, TOPICS, Servers, running_servers
 from demo.spark import ask_spark, spark_session
 from demo.tier import produce_with_kill, record_progress, wait_until_published, wait_until_tiered
-from demo.verdicts import RemoteReads, judge_engines, judge_ledger, judge_origin, judge_reading
+from demo.verdicts import (
+    RemoteReads,
+    judge_answers,
+    judge_columns,
+    judge_ledgers,
+    judge_origin,
+    judge_reading,
+    judge_records,
+)
 from stack.errors import StackError
-from stack.jars import broker_jars, shim_jar, spark_jars
+from stack.jars import broker_jars, registry_server, shim_jar, spark_jars
 from stack.jmx import JmxReader
+
+Ledgers = Mapping[str, Ledger]
 
 _MARKER = ".tierberg-demo"
 #: Columns where the output is no terminal.
 _FILE_WIDTH = 120
+_STORED = {"data": "bytes in Parquet", "kept": "bytes kept as they came", "index": "bytes in segment indexes"}
+_TYPES = {TOPIC: JSON_TYPES, AVRO_TOPIC: AVRO_TYPES}
+#: How each topic is read back.
+_READ_AS: dict[str, tuple[Isolation, ...]] = {TOPIC: ISOLATIONS, AVRO_TOPIC: ("read_committed",)}
 
 
 def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
@@ -37,7 +53,7 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
     Args:
         data_dir: made anew; refused when it exists and no demo made it.
         kafka_version: of the stock broker, `4.3.1` or `4.4.0`.
-        keep: leave broker and bridge running afterwards, and say how to use and end them.
+        keep: leave the servers running afterwards, and say how to use and end them.
 
     Returns:
         0 when every check held, otherwise 1.
@@ -53,6 +69,7 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
             with summary.step("Fetch what is missing"):
                 broker_jars(kafka_version)
                 spark_jars()
+                registry_server()
                 shim_jar()
             servers = _play(summary, folder, kafka_version, keep=keep)
     except (DemoError, StackError) as error:
@@ -74,78 +91,107 @@ def _last_words(data_dir: Path, servers: Servers | None, *, keep: bool) -> str:
 
 
 def _play(summary: Summary, folder: Path, kafka_version: str, *, keep: bool) -> Servers:
-    ledger = Ledger()
+    ledgers = {topic: Ledger() for topic in TOPICS}
     with ExitStack() as open_things:
-        with summary.step(f"Start a bridge and stock Kafka {kafka_version} with the plugin"):
+        with summary.step(f"Start a schema registry, a bridge, and stock Kafka {kafka_version} with the plugin"):
             servers = open_things.enter_context(running_servers(folder, kafka_version, keep=keep))
             jmx = open_things.enter_context(JmxReader(servers.broker.jmx_port))
-        _tier(summary, servers, ledger)
+        columns = _tier(summary, servers, ledgers)
         with summary.step("Consume everything back and compare each record"):
-            committed = _consume(summary, servers, ledger, jmx)
-        _query(summary, folder, servers, ledger, committed)
-        _figures(summary, servers, ledger, jmx)
+            committed = {topic: _consume(summary, servers, topic, ledgers[topic], jmx) for topic in TOPICS}
+        engines = _query(summary, folder, servers, ledgers)
+        _judge(summary, servers, ledgers, committed, engines, columns)
+        _figures(summary, servers, ledgers, jmx)
         return servers
 
 
-def _tier(summary: Summary, servers: Servers, ledger: Ledger) -> None:
-    with summary.step("Send 336,776 flights; kill -9 the bridge on the way"):
-        kill = produce_with_kill(servers, ledger, summary.console)
-    judge_ledger(summary, ledger)
+def _tier(summary: Summary, servers: Servers, ledgers: Ledgers) -> int:
+    """Returns the checksum over the flights' columns."""
+    with summary.step("Send 336,776 flights as JSON and as Avro; kill -9 the bridge on the way"):
+        sent = produce_with_kill(servers, ledgers, summary.console)
+    judge_ledgers(summary, ledgers)
     with summary.step("Wait until the broker has deleted its local segments"):
         wait_until_tiered(servers, summary.console)
-    stored = len(servers.index_objects())
+    stored, kill = len(servers.index_objects()), sent.kill
     figures = f"{kill.segments_stored} segments stored, {kill.copies_running} being copied when killed; {stored} now"
     summary.check("tiering went on after kill -9", stored > kill.segments_stored, figures)
-    with summary.step("Wait until the table has every committed record"):
-        wait_until_published(servers, ledger.committed_count(), summary.console)
+    with summary.step("Wait until the tables have every committed record"):
+        wait_until_published(servers, ledgers[TOPIC].committed_count(), summary.console)
+    return sent.columns
 
 
-def _consume(summary: Summary, servers: Servers, ledger: Ledger, jmx: JmxReader) -> ReadBack:
-    starts_before = servers.local_starts()
-    bootstrap = servers.broker.bootstrap
-    results = []
-    for isolation in ISOLATIONS:
+def _consume(summary: Summary, servers: Servers, topic: str, ledger: Ledger, jmx: JmxReader) -> ReadBack:
+    """Returns what a reader of committed records got."""
+    starts_before, served_before = servers.local_starts(topic), _served_bytes(servers)
+    results: dict[Isolation, ReadBack] = {}
+    for isolation in _READ_AS[topic]:
         expected = ledger.committed_count() + (ledger.aborted_count() if isolation == "read_uncommitted" else 0)
-        with record_progress(summary.console, f"records, {isolation}", expected) as progress:
-            results.append(read_back(bootstrap, TOPIC, ledger, isolation, progress))
-        judge_reading(summary, f"Kafka's records are the producer's, {isolation}", expected, results[-1])
+        with record_progress(summary.console, f"records of {topic}, {isolation}", expected) as progress:
+            result = results[isolation] = read_back(servers.broker.bootstrap, topic, ledger, isolation, progress)
+        judge_reading(summary, f"Kafka's records of {topic} are the producer's, {isolation}", expected, result)
     origin = RemoteReads(
         starts_before,
-        servers.local_starts(),
-        jmx.topic_total("RemoteFetchBytesPerSec", TOPIC),
-        int(servers.bridge.metric("tierberg_served_bytes_total", method="fetch")),
+        servers.local_starts(topic),
+        jmx.topic_total("RemoteFetchBytesPerSec", topic),
+        _served_bytes(servers) - served_before,
     )
-    judge_origin(summary, results, origin)
-    return results[0]
+    judge_origin(summary, topic, list(results.values()), origin)
+    return results["read_committed"]
 
 
-def _query(summary: Summary, folder: Path, servers: Servers, ledger: Ledger, committed: ReadBack) -> None:
-    offset, event = min(ledger.committed[JFK].items())
-    kafka = kafka_row(JFK, offset, event)
+def _served_bytes(servers: Servers) -> int:
+    return int(servers.bridge.metric("tierberg_served_bytes_total", method="fetch"))
+
+
+def _query(summary: Summary, folder: Path, servers: Servers, ledgers: Ledgers) -> dict[str, list[Engine]]:
+    """Returns what Spark and DuckDB say of each topic's table."""
+    bridge_folder = servers.bridge.folder
+    engines: dict[str, list[Engine]] = {topic: [] for topic in TOPICS}
+    with summary.step("Ask the tables in Spark"), spark_session(bridge_folder, folder / "spark") as session:
+        for topic in TOPICS:
+            engines[topic].append(ask_spark(session, TABLES[topic], JFK, min(ledgers[topic].committed[JFK])))
+    with summary.step("Ask the tables in PyIceberg and DuckDB"):
+        for topic in TOPICS:
+            table = open_table(bridge_folder, TABLES[topic])
+            engines[topic].append(ask_duckdb(table, topic, JFK, min(ledgers[topic].committed[JFK])))
+    return engines
+
+
+def _judge(
+    summary: Summary,
+    servers: Servers,
+    ledgers: Ledgers,
+    committed: Mapping[str, ReadBack],
+    engines: Mapping[str, Sequence[Engine]],
+    columns: int,
+) -> None:
     console = summary.console
-    engines: list[Engine] = []
-    with summary.step("Ask the table in Spark"), spark_session(servers.bridge.folder, folder / "spark") as session:
-        engines.append(ask_spark(session, TABLE, JFK, offset))
-    with summary.step("Ask the table in PyIceberg and DuckDB"):
-        engines.append(ask_duckdb(open_table(servers.bridge.folder, TABLE), JFK, offset))
+    types = {topic: value_types(open_table(servers.bridge.folder, TABLES[topic])) for topic in TOPICS}
+    show_columns(console, types)
     for number, query in enumerate(QUERIES):
         console.print(f"\n[bold]{query.question}")
-        for engine in engines:
+        for engine in (engine for topic in (TOPICS if query.of_values else (TOPIC,)) for engine in engines[topic]):
             show(console, engine.name, engine.answers[number])
-    show_side_by_side(console, kafka, engines)
-    judge_engines(summary, committed, kafka, engines)
+    judge_answers(summary, engines)
+    for topic in TOPICS:
+        kafka = kafka_row(JFK, *min(ledgers[topic].committed[JFK].items()))
+        if topic == TOPIC:
+            show_side_by_side(console, kafka, engines[topic])
+        judge_records(summary, topic, committed[topic], kafka, engines[topic])
+        judge_columns(summary, topic, types[topic], _TYPES[topic], columns, engines[topic])
 
 
-def _figures(summary: Summary, servers: Servers, ledger: Ledger, jmx: JmxReader) -> None:
-    committed, aborted = ledger.committed_count(), ledger.aborted_count()
+def _figures(summary: Summary, servers: Servers, ledgers: Ledgers, jmx: JmxReader) -> None:
     summary.figure("Kafka", servers.broker.options.version)
-    summary.figure("records", f"{committed:,} committed, {aborted:,} aborted")
-    summary.figure("keys, values and headers", mib(ledger.payload_bytes()))
+    for topic, ledger in ledgers.items():
+        summary.figure(
+            f"{topic}: records", f"{ledger.committed_count():,} committed, {ledger.aborted_count():,} aborted"
+        )
+        summary.figure(f"{topic}: keys, values and headers", mib(ledger.payload_bytes()))
+        summary.figure(f"{topic}: bytes in Kafka's segments", mib(jmx.topic_total("RemoteCopyBytesPerSec", topic)))
+        for kind, what in _STORED.items():
+            summary.figure(f"{topic}: {what}", mib(servers.stored_bytes(topic, kind)))
     summary.figure("segments", f"{len(servers.index_objects())}")
-    summary.figure("bytes in Kafka's segments", mib(jmx.topic_total("RemoteCopyBytesPerSec", TOPIC)))
-    summary.figure("bytes in Parquet", mib(servers.stored_bytes("data")))
-    summary.figure("bytes kept as they came", mib(servers.stored_bytes("kept")))
-    summary.figure("bytes in segment indexes", mib(servers.stored_bytes("index")))
     summary.figure("bytes left on the broker's disk", f"{servers.local_bytes():,}")
 
 

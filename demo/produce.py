@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import partial
 
 from confluent_kafka import KafkaError, Message, Producer
@@ -20,7 +19,7 @@ _CODEC = {EWR: "lz4", JFK: "zstd", LGA: "none"}
 
 
 class Producers:
-    """One producer for each partition; LaGuardia's is transactional. Call :meth:`send_all`, then :meth:`close`."""
+    """One producer for each partition; LaGuardia's is transactional. Call :meth:`send`, then :meth:`close`."""
 
     def __init__(self, bootstrap: str, topic: str, ledger: Ledger) -> None:
         """Connects; the ledger is filled as acknowledgements come."""
@@ -29,22 +28,19 @@ class Producers:
         self._failure: KafkaError | None = None
         self._transaction: list[Event] = []
         self._transactions = 0
-        self._producers = {number: Producer(_settings(bootstrap, number)) for number in (EWR, JFK, LGA)}
+        self._producers = {number: Producer(_settings(bootstrap, topic, number)) for number in (EWR, JFK, LGA)}
         self._producers[LGA].init_transactions(_FLUSH_S)
 
-    def send_all(self, events: Iterable[Event], sent: Callable[[int], None]) -> None:
-        """Send every event; `sent` is told how many more are on their way, from time to time."""
-        waiting = 0
-        for event in events:
-            if event.partition == LGA:
-                self._in_transaction(event)
-            else:
-                self._produce(event, committed=True)
-            waiting += 1
-            if waiting == 1000:
-                sent(waiting)
-                waiting = 0
-        sent(waiting)
+    def send(self, event: Event) -> None:
+        """Send one event; LaGuardia's wait until a transaction is full.
+
+        Raises:
+            DemoError: the broker refused a record.
+        """
+        if event.partition == LGA:
+            self._in_transaction(event)
+        else:
+            self._produce(event, committed=True)
 
     def close(self) -> None:
         """Wait until everything is acknowledged.
@@ -118,7 +114,7 @@ class Producers:
             raise DemoError(f"the broker refused a record: {self._failure}")
 
 
-def _settings(bootstrap: str, partition: int) -> dict[str, str | int]:
+def _settings(bootstrap: str, topic: str, partition: int) -> dict[str, str | int]:
     settings: dict[str, str | int] = {
         "bootstrap.servers": bootstrap,
         "compression.type": _CODEC[partition],
@@ -128,5 +124,5 @@ def _settings(bootstrap: str, partition: int) -> dict[str, str | int]:
         "log_level": 0,
     }
     if partition == LGA:
-        settings["transactional.id"] = "laguardia"
+        settings["transactional.id"] = f"laguardia-{topic}"
     return settings

@@ -1,4 +1,4 @@
-"""The two servers of the demo, a stock broker with the plugin and a bridge, in one folder."""
+"""The servers of the demo, a stock broker with the plugin, a bridge and a schema registry, in one folder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from pathlib import Path
 from stack.admin import TIERED, Admin
 from stack.bridge import Bridge
 from stack.kafka import BrokerOptions, KafkaBroker
+from stack.registry import RegistryServer
 from stack.tiering import tierberg
 
+#: Plain JSON; its rule names the format, the columns are inferred.
 TOPIC = "flights"
-TABLE = "kafka.flights"
+#: Avro in the registry's wire format; no rule names it.
+AVRO_TOPIC = "flights_avro"
+TOPICS = (TOPIC, AVRO_TOPIC)
+TABLES = {topic: f"kafka.{topic}" for topic in TOPICS}
 PARTITIONS = (0, 1, 2)
 BRIDGE_FOLDER = "bridge"
 
@@ -27,51 +32,62 @@ _TOPIC_CONFIG = {
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """A running pair and its topic."""
+    """What runs, and its topics."""
 
     broker: KafkaBroker
     bridge: Bridge
+    registry: RegistryServer
     admin: Admin
 
     def index_objects(self) -> list[Path]:
         """The segment indexes in the store: one for each finished copy."""
         return [path for path in (self.bridge.folder / "store" / "index").rglob("*") if path.is_file()]
 
-    def stored_bytes(self, kind: str) -> int:
-        """Bytes of all objects of one kind: `data`, `kept` or `index`."""
-        return sum(path.stat().st_size for path in (self.bridge.folder / "store" / kind).rglob("*") if path.is_file())
+    def stored_bytes(self, topic: str, kind: str) -> int:
+        """Bytes of a topic's objects of one kind: `data`, `kept` or `index`."""
+        folder = self.bridge.folder / "store" / kind / self.admin.topic_id(topic)
+        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
     def local_bytes(self) -> int:
-        """Bytes of the topic's log files on the broker's disk."""
-        return sum(sum(self.broker.local_segments(TOPIC, number).values()) for number in PARTITIONS)
+        """Bytes of the topics' log files on the broker's disk."""
+        logs = [self.broker.local_segments(topic, number) for topic in TOPICS for number in PARTITIONS]
+        return sum(sum(log.values()) for log in logs)
 
-    def local_starts(self) -> dict[int, int]:
+    def local_starts(self, topic: str) -> dict[int, int]:
         """The first offset on the broker's disk, by partition."""
-        return {number: min(self.broker.local_segments(TOPIC, number), default=0) for number in PARTITIONS}
+        return {number: min(self.broker.local_segments(topic, number), default=0) for number in PARTITIONS}
 
 
 @contextmanager
 def running_servers(folder: Path, kafka_version: str, *, keep: bool) -> Iterator[Servers]:
-    """Start both and create the topic; stop both on leaving, unless `keep` and nothing failed.
+    """Start them and create the topics; stop them on leaving, unless `keep` and nothing failed.
 
     Raises:
         StackError: a server did not start.
     """
+    registry = RegistryServer(folder / "registry")
     bridge = Bridge(
         folder / BRIDGE_FOLDER,
-        {"publish_interval": "2s", "topics": [{"pattern": TOPIC, "value_format": "string"}]},
+        {
+            "publish_interval": "2s",
+            "schema_registry": {"url": registry.url},
+            "topics": [{"pattern": TOPIC, "value_format": "json"}],
+        },
     )
     plugin = tierberg(bridge.target, cluster_name="demo")
     broker = KafkaBroker(folder / "broker", plugin, BrokerOptions(version=kafka_version))
     left_running = False
     try:
+        registry.start()
         bridge.start()
         broker.start()
         admin = Admin(broker.bootstrap)
-        admin.create_topic(TOPIC, len(PARTITIONS), _TOPIC_CONFIG)
-        yield Servers(broker, bridge, admin)
+        for topic in TOPICS:
+            admin.create_topic(topic, len(PARTITIONS), _TOPIC_CONFIG)
+        yield Servers(broker, bridge, registry, admin)
         left_running = keep
     finally:
         if not left_running:
             broker.stop()
             bridge.stop()
+            registry.stop()

@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from demo.canonical import SPARK_CHECKSUM
+from demo.columns import SPARK_COLUMNS
 from demo.engines import Answer, Engine, Row
 from demo.queries import QUERIES
 from stack.jars import spark_jars
@@ -69,7 +70,7 @@ def spark_session(data_dir: Path, logs: Path) -> Iterator[Any]:
 
 
 def ask_spark(session: Any, table: str, partition: int, offset: int) -> Engine:
-    """Ask the three questions, count, add up the checksum and read one row.
+    """Ask the three questions, count, add up the checksums and read one row.
 
     Args:
         session: from :func:`spark_session`.
@@ -79,15 +80,15 @@ def ask_spark(session: Any, table: str, partition: int, offset: int) -> Engine:
     """
     name = f"{CATALOG}.{table}"
     answers = [_run(session, query.spark.format(table=name)) for query in QUERIES]
-    rows, checksum = session.sql(f"SELECT count(*), {SPARK_CHECKSUM} FROM {name}").collect()[0]
+    counts = f"count(*), {SPARK_CHECKSUM}, {SPARK_COLUMNS}, count(_kafka_error)"
+    rows, checksum, columns, errors = session.sql(f"SELECT {counts} FROM {name}").collect()[0]
     found = session.sql(
-        f"""SELECT unix_millis(_kafka_timestamp) AS ms, _kafka_key, _kafka_headers,
-                   coalesce(encode(value, 'UTF-8'), _kafka_value) AS value
+        f"""SELECT unix_millis(_kafka_timestamp) AS ms, _kafka_key, _kafka_headers, _kafka_value
             FROM {name} WHERE _kafka_partition = {partition} AND _kafka_offset = {offset}"""
     ).collect()[0]
     headers = tuple((header["key"], _bytes(header["value"])) for header in found["_kafka_headers"] or ())
-    sample = Row(partition, offset, found["ms"], _bytes(found["_kafka_key"]), _bytes(found["value"]), headers)
-    return Engine("Spark", answers, int(rows), int(checksum), sample)
+    sample = Row(partition, offset, found["ms"], _bytes(found["_kafka_key"]), _bytes(found["_kafka_value"]), headers)
+    return Engine("Spark", answers, int(rows), int(checksum), int(columns), int(errors), sample)
 
 
 @contextmanager

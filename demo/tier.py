@@ -1,10 +1,10 @@
-"""Sends the events while the broker tiers, kills the bridge on the way, and waits until the broker's disk is empty."""
+"""Sends the flights while the broker tiers, kills the bridge on the way, and waits until the broker's disk is empty."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,21 +12,26 @@ from pyiceberg.exceptions import NoSuchTableError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from demo.avro import AvroFlights
+from demo.canonical import checksum_term
 from demo.checks import mib
+from demo.columns import columns_text
 from demo.duck import open_table
 from demo.events import FLIGHTS, flights
 from demo.ledger import Ledger
 from demo.produce import Producers
-from demo.servers import PARTITIONS, TABLE, TOPIC, Servers
+from demo.servers import AVRO_TOPIC, PARTITIONS, TABLES, TOPIC, TOPICS, Servers
 from stack.errors import StackError
 from stack.waiting import wait_for
 
-#: Shares of the events after which the bridge is killed and started again.
+#: Shares of the flights after which the bridge is killed and started again.
 _KILL_AT, _RESTART_AT = 0.4, 0.6
 _TIER_S = 300.0
 _PUBLISH_S = 180.0
 _LOOK_S = 0.5
 _COPY_SEEN_S = 5.0
+#: Flights between two looks at whether the bridge is to be killed or started.
+_STEP = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +42,23 @@ class KillReport:
     copies_running: int
 
 
-def produce_with_kill(servers: Servers, ledger: Ledger, console: Console) -> KillReport:
-    """Send every event; kill the bridge at 40 % and start it again at 60 %."""
-    killed: list[KillReport] = []
-    sent = 0
-    with _progress(console) as progress, _watch_disk(servers, progress):
-        bar = progress.add_task("events sent", total=FLIGHTS, note="")
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What was sent: the bridge's state when it was killed, and the checksum over the flights' columns."""
 
-        def on_sent(count: int) -> None:
-            nonlocal sent
-            sent += count
-            progress.advance(bar, count)
+    kill: KillReport
+    columns: int
+
+
+def produce_with_kill(servers: Servers, ledgers: Mapping[str, Ledger], console: Console) -> Sent:
+    """Send every flight to both topics; kill the bridge at 40 % and start it again at 60 %."""
+    killed: list[KillReport] = []
+    columns = 0
+    with _progress(console) as progress, _watch_disk(servers, progress):
+        bar = progress.add_task("flights sent", total=FLIGHTS, note="")
+
+        def look(sent: int) -> None:
+            progress.update(bar, completed=sent)
             if not killed and sent >= _KILL_AT * FLIGHTS:
                 killed.append(_kill(servers))
                 console.print(f"[bold red]kill -9[/bold red] of the bridge (process {servers.bridge.process.pid})")
@@ -55,14 +66,21 @@ def produce_with_kill(servers: Servers, ledger: Ledger, console: Console) -> Kil
                 servers.bridge.start()
                 console.print(f"bridge started again (process {servers.bridge.process.pid})")
 
-        producers = Producers(servers.broker.bootstrap, TOPIC, ledger)
-        producers.send_all(flights(), on_sent)
-        producers.close()
-    return killed[0]
+        producers = {topic: Producers(servers.broker.bootstrap, topic, ledgers[topic]) for topic in TOPICS}
+        avro = AvroFlights(servers.registry.url, AVRO_TOPIC)
+        for number, flight in enumerate(flights(), 1):
+            producers[TOPIC].send(flight.event(flight.json()))
+            producers[AVRO_TOPIC].send(flight.event(avro.encode(flight)))
+            columns += checksum_term(columns_text(flight))
+            if number % _STEP == 0 or number == FLIGHTS:
+                look(number)
+        for each in producers.values():
+            each.close()
+    return Sent(killed[0], columns)
 
 
 def wait_until_tiered(servers: Servers, console: Console) -> None:
-    """Wait until the broker's own log starts at its end: every record left its disk.
+    """Wait until the broker's own logs start at their ends: every record left its disk.
 
     Raises:
         StackError: that took longer than five minutes.
@@ -72,29 +90,30 @@ def wait_until_tiered(servers: Servers, console: Console) -> None:
 
         def tiered() -> bool:
             # Asked again each time: the marker of the last transaction may be written after its producer has returned.
-            ends = servers.admin.end_offsets(TOPIC, PARTITIONS)
-            starts = servers.local_starts()
-            progress.update(bar, completed=sum(starts.values()), total=sum(ends.values()))
+            ends = [servers.admin.end_offsets(topic, PARTITIONS) for topic in TOPICS]
+            starts = [servers.local_starts(topic) for topic in TOPICS]
+            done, total = (sum(sum(offsets.values()) for offsets in all_of) for all_of in (starts, ends))
+            progress.update(bar, completed=done, total=total)
             return starts == ends
 
         wait_for("the broker to delete its local segments", tiered, _TIER_S, _LOOK_S)
 
 
 def wait_until_published(servers: Servers, rows: int, console: Console) -> None:
-    """Wait until the table's current snapshot has `rows` rows.
+    """Wait until the current snapshot of each table has `rows` rows.
 
     Raises:
-        StackError: it had fewer, or more, for three minutes.
+        StackError: one had fewer, or more, for three minutes.
     """
     with _progress(console) as progress:
-        bar = progress.add_task("rows in the Iceberg table", total=rows, note="")
+        bar = progress.add_task("rows in the Iceberg tables", total=rows * len(TOPICS), note="")
 
         def published() -> bool:
-            found = published_rows(servers)
-            progress.update(bar, completed=found)
-            return found == rows
+            found = [published_rows(servers, topic) for topic in TOPICS]
+            progress.update(bar, completed=sum(found))
+            return all(count == rows for count in found)
 
-        wait_for(f"{rows} rows in {TABLE}", published, _PUBLISH_S, _LOOK_S)
+        wait_for(f"{rows} rows in {' and '.join(TABLES.values())}", published, _PUBLISH_S, _LOOK_S)
 
 
 @contextmanager
@@ -105,10 +124,10 @@ def record_progress(console: Console, what: str, total: int) -> Iterator[Callabl
         yield lambda count: progress.advance(bar, count)
 
 
-def published_rows(servers: Servers) -> int:
-    """Rows of the table's current snapshot, by its summary; 0 while there is no table."""
+def published_rows(servers: Servers, topic: str) -> int:
+    """Rows of the current snapshot of the topic's table, by its summary; 0 while there is no table."""
     try:
-        snapshot = open_table(servers.bridge.folder, TABLE).current_snapshot()
+        snapshot = open_table(servers.bridge.folder, TABLES[topic]).current_snapshot()
     except NoSuchTableError:
         return 0
     if snapshot is None or snapshot.summary is None:

@@ -30,10 +30,10 @@ def test_records_leave_the_disk_and_come_back(tmp_path: Path) -> None:
         admin.create_topic("flights", 3, {**TIERED, "segment.ms": "630720000000"})
         ledger = Ledger()
         producers = Producers(broker.bootstrap, "flights", ledger)
-        sent: list[int] = []
-        producers.send_all(islice(flights(), 40_000), sent.append)
+        for flight in islice(flights(), 40_000):
+            producers.send(flight.event(flight.json()))
         producers.close()
-        assert sum(sent) == 40_000 == ledger.committed_count()
+        assert ledger.committed_count() == 40_000
         assert ledger.aborted_count() > 0
 
         wait_off_disk(broker, admin, "flights", PARTITIONS)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 import duckdb
 import pyarrow as pa
 import pytest
@@ -20,7 +18,6 @@ Record = tuple[int, int, int, bytes | None, bytes | None, Headers]
 
 SCHEMA = pa.schema(
     [
-        ("value", pa.string()),
         ("_kafka_partition", pa.int32()),
         ("_kafka_offset", pa.int64()),
         ("_kafka_timestamp", pa.timestamp("us", "UTC")),
@@ -34,20 +31,14 @@ SCHEMA = pa.schema(
 def table_of(records: list[Record]) -> pa.Table:
     rows = []
     for partition, offset, timestamp_ms, key, value, headers in records:
-        text: str | None = None
-        raw = value
-        if value is not None:
-            with contextlib.suppress(UnicodeDecodeError):
-                text, raw = value.decode(), None
         rows.append(
             {
-                "value": text,
                 "_kafka_partition": partition,
                 "_kafka_offset": offset,
                 "_kafka_timestamp": timestamp_ms * 1000,
                 "_kafka_key": key,
                 "_kafka_headers": [{"key": name, "value": content} for name, content in headers],
-                "_kafka_value": raw,
+                "_kafka_value": value,
             }
         )
     return pa.Table.from_pylist(rows, SCHEMA)

@@ -9,30 +9,33 @@ from itertools import islice
 import pytest
 
 from demo.errors import DemoError
-from demo.events import EWR, FLIGHTS, JFK, LGA, Event, flights
+from demo.events import EWR, FLIGHTS, JFK, LGA, Flight, flights
 
 
 @pytest.fixture(scope="module")
-def sample() -> list[Event]:
+def sample() -> list[Flight]:
     return list(islice(flights(), 30_000))
 
 
 @pytest.mark.slow
 def test_every_flight_is_there() -> None:
-    assert Counter(event.partition for event in flights()) == {EWR: 120_835, JFK: 111_279, LGA: 104_662}
+    assert Counter(flight.partition for flight in flights()) == {EWR: 120_835, JFK: 111_279, LGA: 104_662}
     assert 120_835 + 111_279 + 104_662 == FLIGHTS
 
 
-def test_first_flight_is_told_exactly(sample: list[Event]) -> None:
+def test_first_flight_is_told_exactly(sample: list[Flight]) -> None:
     first = sample[0]
     assert (first.partition, first.key, first.headers) == (EWR, b"N14228", ())
     assert first.timestamp_ms == 1_357_034_400_000  # 2013-01-01T10:00:00Z
-    value = json.loads(first.value)
+    value = json.loads(first.json())
+    assert value == first.fields
     assert (value["carrier"], value["flight"], value["dep_delay"], value["origin"]) == ("UA", 1545, 2, "EWR")
 
 
-def test_each_airport_has_its_own_style(sample: list[Event]) -> None:
-    by_airport = {number: [event for event in sample if event.partition == number] for number in (EWR, JFK, LGA)}
+def test_each_airport_has_its_own_style(sample: list[Flight]) -> None:
+    by_airport = {
+        number: [flight.event(b"v") for flight in sample if flight.partition == number] for number in (EWR, JFK, LGA)
+    }
     assert any(event.key is None for event in by_airport[EWR])
     assert any(event.key is not None for event in by_airport[EWR])
     assert not any(event.headers for event in by_airport[EWR])
@@ -43,8 +46,8 @@ def test_each_airport_has_its_own_style(sample: list[Event]) -> None:
         assert event.headers[2][1] is None
 
 
-def test_missing_numbers_are_null(sample: list[Event]) -> None:
-    cancelled = [json.loads(event.value) for event in sample if b'"dep_time":null' in event.value]
+def test_missing_numbers_are_null(sample: list[Flight]) -> None:
+    cancelled = [json.loads(value) for value in (flight.json() for flight in sample) if b'"dep_time":null' in value]
     assert cancelled
     assert all(flight["air_time"] is None and isinstance(flight["distance"], int) for flight in cancelled)
 

@@ -26,6 +26,7 @@ def servers(folder: Path) -> Any:
         bridge=SimpleNamespace(
             target="127.0.0.1:77", metrics_port=78, folder=folder / "bridge", process=process("bridge", 42)
         ),
+        registry=SimpleNamespace(url="http://127.0.0.1:79/apis", process=process("registry", 43)),
     )
 
 
@@ -54,7 +55,8 @@ def test_the_commands_can_be_run_as_they_stand(tmp_path: Path) -> None:
     consume, query = programs
     assert "127.0.0.1:1234" in consume
     assert f"sqlite:///{tmp_path / 'bridge' / 'catalog.db'}" in query
-    assert text.endswith("kill 41 42")
+    assert text.endswith("kill 41 42 43")
+    assert "http://127.0.0.1:79/apis" in text
     assert "http://127.0.0.1:78/metrics" in text
 
 

@@ -8,15 +8,26 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from demo.both_worlds import kafka_row, show_side_by_side
+from demo import verdicts
+from demo.both_worlds import kafka_row, show_columns, show_side_by_side
 from demo.checks import Summary, mib
 from demo.consume import ReadBack
 from demo.engines import Answer, Engine, Row, show
 from demo.events import Event
-from demo.verdicts import RemoteReads, judge_engines, judge_origin, judge_reading
+from demo.ledger import Ledger
+from demo.verdicts import (
+    RemoteReads,
+    judge_answers,
+    judge_columns,
+    judge_ledgers,
+    judge_origin,
+    judge_reading,
+    judge_records,
+)
 
 SAMPLE = Row(1, 5, 1000, b"k", b'{"a":[1]}', (("h", None),))
-ENGINE = Engine("Spark", [Answer("SELECT 1", ["a"], [(1,)])], 10, 99, SAMPLE)
+ENGINE = Engine("Spark", [Answer("SELECT 1", ["a"], [(1,)])], 10, 99, 77, 0, SAMPLE)
+TYPES = {"a": "int", "b": "double"}
 READ = ReadBack(records=10, last_offset={0: 9}, checksum=99)
 ORIGIN = RemoteReads({0: 10}, {0: 12}, broker_bytes=100, bridge_bytes=120)
 
@@ -36,12 +47,23 @@ def test_nothing_checked_is_not_passed(summary: Summary) -> None:
     assert not summary.passed
 
 
+@pytest.fixture(autouse=True)
+def ten_flights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verdicts, "FLIGHTS", 10)
+
+
+def judge_all(summary: Summary, spark: Engine, duck: Engine) -> None:
+    judge_answers(summary, {"flights": [spark, duck], "flights_avro": [spark]})
+    judge_records(summary, "flights", READ, SAMPLE, [spark, duck])
+    judge_columns(summary, "flights", TYPES, TYPES, 77, [spark, duck])
+
+
 def test_all_held(summary: Summary) -> None:
     judge_reading(summary, "reading", 10, READ)
-    judge_origin(summary, [READ], ORIGIN)
-    judge_engines(summary, READ, SAMPLE, [ENGINE, replace(ENGINE, name="DuckDB")])
+    judge_origin(summary, "flights", [READ], ORIGIN)
+    judge_all(summary, ENGINE, replace(ENGINE, name="DuckDB"))
     assert summary.passed
-    assert len(summary.checks) == 6
+    assert len(summary.checks) == 7
 
 
 @pytest.mark.parametrize(
@@ -54,12 +76,12 @@ def test_all_held(summary: Summary) -> None:
     ],
 )
 def test_a_record_that_may_be_local_fails(summary: Summary, origin: RemoteReads) -> None:
-    judge_origin(summary, [READ], origin)
+    judge_origin(summary, "flights", [READ], origin)
     assert not summary.passed
 
 
 def test_reading_nothing_proves_nothing(summary: Summary) -> None:
-    judge_origin(summary, [ReadBack()], ORIGIN)
+    judge_origin(summary, "flights", [ReadBack()], ORIGIN)
     assert not summary.passed
 
 
@@ -71,17 +93,47 @@ def test_reading_too_little_or_wrong_fails(summary: Summary, read: ReadBack) -> 
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("other", "failing"),
     [
-        replace(ENGINE, rows=9),
-        replace(ENGINE, checksum=98),
-        replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [(2,)])]),
-        replace(ENGINE, sample=replace(SAMPLE, key=None)),
+        (replace(ENGINE, rows=9), 2),  # as records and as columns
+        (replace(ENGINE, checksum=98), 1),
+        (replace(ENGINE, columns=78), 1),
+        (replace(ENGINE, errors=1), 1),
+        (replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [(2,)])]), 1),
+        (replace(ENGINE, sample=replace(SAMPLE, key=None)), 1),
     ],
 )
-def test_an_engine_that_differs_fails(summary: Summary, other: Engine) -> None:
-    judge_engines(summary, READ, SAMPLE, [ENGINE, other])
-    assert [check.held for check in summary.checks].count(False) == 1
+def test_an_engine_that_differs_fails(summary: Summary, other: Engine, failing: int) -> None:
+    judge_all(summary, ENGINE, other)
+    assert [check.held for check in summary.checks].count(False) == failing
+
+
+def test_the_tables_must_give_the_same_answers(summary: Summary) -> None:
+    other = replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [(2,)])])
+    judge_answers(summary, {"flights": [ENGINE, ENGINE], "flights_avro": [other, other]})
+    assert not summary.passed
+
+
+@pytest.mark.parametrize("types", [{}, {"a": "string", "b": "double"}, {"a": "int"}, {**TYPES, "c": "int"}])
+def test_columns_of_other_types_fail(summary: Summary, types: dict[str, str]) -> None:
+    judge_columns(summary, "flights", types, TYPES, 77, [ENGINE])
+    assert not summary.passed
+    assert "expected" in shown(summary)
+
+
+@pytest.mark.parametrize("lost", ["committed", "aborted", "one topic"])
+def test_what_was_not_acknowledged_fails(summary: Summary, lost: str) -> None:
+    def ledger(committed: int, aborted: int) -> Ledger:
+        filled = Ledger()
+        for offset in range(committed + aborted):
+            filled.add(offset, Event(0, None, b"", (), 0), committed=offset < committed)
+        return filled
+
+    judge_ledgers(summary, {"flights": ledger(10, 1), "flights_avro": ledger(10, 2)})
+    assert summary.passed
+    wrong = {"committed": ledger(9, 1), "aborted": ledger(10, 0), "one topic": ledger(0, 0)}[lost]
+    judge_ledgers(summary, {"flights": ledger(10, 1), "flights_avro": wrong})
+    assert not summary.passed
 
 
 def test_steps_are_timed_even_when_they_fail(summary: Summary) -> None:
@@ -106,6 +158,12 @@ def test_the_record_is_shown_as_it_is(summary: Summary) -> None:
     show_side_by_side(summary.console, kafka_row(1, 5, event), [ENGINE])
     assert '{"a":"[bold]"}' in shown(summary)
     assert "Spark" in shown(summary)
+
+
+def test_columns_are_shown_by_table(summary: Summary) -> None:
+    show_columns(summary.console, {"flights": {"a": "long"}, "flights_avro": {"a": "int", "b": "timestamptz"}})
+    text = shown(summary)
+    assert all(part in text for part in ("flights_avro", "long", "int", "timestamptz"))
 
 
 def test_statement_and_rows_are_shown(summary: Summary) -> None:
