@@ -43,6 +43,7 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 
+from iceberg_catalog import failpoints
 from iceberg_catalog.commit import drop_old_metadata
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolution import evolve
@@ -197,7 +198,10 @@ def _sent(catalog: Catalog, table: Table, wish: _Wish, generation: int) -> Table
         AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),
         AssertLastAssignedFieldId.model_validate({"last-assigned-field-id": metadata.last_column_id}),
     )
+    name = ".".join(table.name())
+    failpoints.hit("before-evolve", name)
     response = catalog.commit_table(table, requirements, _updates(table, wish, generation))
+    failpoints.hit("after-evolve", name)
     with suppress(Exception):  # housekeeping: the commit stands, a leftover metadata.json harms nobody
         drop_old_metadata(table, response)
     return Table(table.name(), response.metadata, response.metadata_location, table.io, catalog)

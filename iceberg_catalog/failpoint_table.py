@@ -28,6 +28,8 @@ POINTS: Final[Mapping[str, Point]] = {
     "store-put": Point("copy", "before any put or compare-and-swap in the store"),
     "after-index": Point("copy", "the index is put, the answer not yet sent"),
     "after-answer": Point("copy", "the answer is sent, the publisher not yet told"),
+    "before-evolve": Point("evolve", "before the request that gives a table columns"),
+    "after-evolve": Point("evolve", "the table has its columns, no data that needs them is in it"),
     "fetch-open": Point("fetch", "before a segment's directory is read"),
     "store-get": Point("fetch", "before any ranged read"),
     "fetch-decode": Point("fetch", "a chunk's bytes are read, not yet decoded"),

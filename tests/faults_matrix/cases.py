@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from iceberg_catalog.failpoint_table import POINTS
 from tests.faults_matrix.case_run import Victim
-from tests.faults_matrix.scenarios import Deleting, Fetching, Refused, Scenario, StateSweep
+from tests.faults_matrix.scenarios import Deleting, Evolving, Fetching, Refused, Scenario, StateSweep
 from tests.faults_matrix.scenarios_command import DeletingDerived, Dropping, Maintaining, Undeleting, Undoing
 from tests.faults_matrix.scenarios_merge import Merging
 from tests.faults_matrix.scenarios_requeue import Requeueing
@@ -17,6 +17,7 @@ VICTIMS: tuple[Victim, ...] = ("bridge", "broker")
 #: How a step is reached.
 STEPS: Mapping[str, Scenario] = {
     "copy": Scenario(),
+    "evolve": Evolving(),
     "fetch": Fetching(),
     "publish": Scenario(),
     "delete": Deleting(),

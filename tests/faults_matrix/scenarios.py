@@ -63,6 +63,17 @@ class Scenario:
             compare(run.world.broker, catalog, run.topic, log, start=run.start, rows_from=run.rows_from)
 
 
+class Evolving(Scenario):
+    """A typed topic: its table's first evolution comes with the first copy, for the reasons why rows have no columns.
+
+    The records are no JSON, so all of them are dead letters, which have their bytes.
+    """
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return {"topics": [{"pattern": ".*", "value_format": "json"}]}
+
+
 class Prepared(Scenario):
     """On a topic that is tiered and published already."""
 
