@@ -1,0 +1,86 @@
+"""Rules that change between two runs of a bridge, and keys whose schema changes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from tests.support.answering_server import answering
+from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.eventually import eventually
+from tests.support.evolution_scenarios import avro, record
+from tests.support.kafka_log import LogBuilder, encode_batch
+from tests.support.registry_answers import Schemas
+from tests.support.shim_client import ShimClient, segment_of
+
+ORDER = avro(record(id="int"), {"id": 1})
+NAMED = avro(record(id="long", who="string"), {"id": 2**40, "who": "a"})
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    schemas = Schemas({number: dict(found.registered) for number, found in ((1, ORDER), (2, NAMED))})
+    with answering() as server:
+        server.answers = schemas.answer
+        yield server.uri
+
+
+def run(folder: Path, registry: str, rule: dict[str, Any], pairs: Sequence[tuple[bytes | None, bytes | None]]) -> Any:
+    """One life of a bridge, in which one segment of these keys and values is tiered; the table's rows.
+
+    rule: the topic's, and `first`: base offset of the segment, by default 0.
+    """
+    first = rule.pop("first", 0)
+    log = LogBuilder(next_offset=first)
+    made = [replace(item, key=key) for item, (key, _) in zip(log.records([v for _, v in pairs]), pairs, strict=True)]
+    log.batches.append(encode_batch(made))
+    log.next_offset += len(made)
+    rules = [{"pattern": "turn", **rule}]
+    settings = test_settings(folder, topics=rules, schema_registry={"url": registry, "request_timeout": "5s"})
+    found: list[dict[str, Any]] = []
+    with bridge_thread(settings) as bridge, ShimClient(bridge.address) as shim:
+        segment = shim.copied(segment_of(log, topic="turn", topic_id=uuid.uuid5(uuid.NAMESPACE_DNS, "turn").bytes))
+        assert shim.fetch(segment) == log.data
+        with closing(open_catalog(embedded_settings(folder))) as catalog:
+
+            def there() -> bool:
+                if not catalog.table_exists("kafka.turn"):
+                    return False
+                found[:] = catalog.load_table("kafka.turn").scan().to_arrow().to_pylist()
+                return len(found) == log.next_offset
+
+            eventually(there)
+    found.sort(key=lambda row: row["_kafka_offset"])
+    assert [row["_kafka_value"] for row in found[first:]] == [value for _, value in pairs]
+    assert {row.get("_kafka_error") for row in found} == {None}
+    return [{name: row[name] for name in row if not name.startswith("_kafka_")} for row in found]
+
+
+def test_bytes_become_typed_and_bytes_again(tmp_path: Path, registry: str) -> None:
+    """What was published before keeps its rows: null columns for what came as bytes, columns for the rest."""
+    one, two = ORDER.framed(1), NAMED.framed(2)
+    raw, typed = {"value_format": "raw"}, {"value_format": "avro"}
+    assert run(tmp_path, registry, {**raw}, [(None, one)]) == [{}]
+    rows = [{"id": None, "who": None}, {"id": 1, "who": None}, {"id": 2**40, "who": "a"}]
+    assert run(tmp_path, registry, {**typed, "first": 1}, [(None, one), (None, two)]) == rows
+    rows.append({"id": None, "who": None})
+    assert run(tmp_path, registry, {**raw, "first": 3}, [(None, two)]) == rows
+    rows.append({"id": 1, "who": None})
+    assert run(tmp_path, registry, {**typed, "first": 4}, [(None, one)]) == rows
+
+
+def test_a_key_gains_a_field(tmp_path: Path, registry: str) -> None:
+    pairs = [(ORDER.framed(1), b"a"), (NAMED.framed(2), b"b"), (None, b"c"), (ORDER.framed(1), None)]
+    assert run(tmp_path, registry, {"key_format": "avro"}, pairs) == [
+        {"_key": {"id": 1, "who": None}},
+        {"_key": {"id": 2**40, "who": "a"}},
+        {"_key": None},
+        {"_key": {"id": 1, "who": None}},
+    ]
