@@ -50,7 +50,7 @@ def test_an_urgent_notice_overtakes_one_that_may_wait(publisher: Publisher) -> N
 
 
 def test_tombstones_that_come_due_one_by_one_are_reclaimed_together(publisher: Publisher) -> None:
-    ages = (LATE_COPY_SECONDS + 1, LATE_COPY_SECONDS - 0.2, LATE_COPY_SECONDS - 0.4)
+    ages = (LATE_COPY_SECONDS + 1, LATE_COPY_SECONDS - 2.0, LATE_COPY_SECONDS - 2.2)
     for number, age in enumerate(ages):
         stone = Tombstone("withdrawn", int((time.time() - age) * 1000), "orders", "test")
         assert publisher.store.put_if_absent(str(IndexKey(TOPIC, 0, 9, 0, b"%016d" % number)), stone.encode())
