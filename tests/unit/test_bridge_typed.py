@@ -279,12 +279,13 @@ def test_a_table_made_anew_gets_its_own_field_ids(shim: ShimClient, catalog: Cat
 
 def test_small_files_of_several_schemas_become_one(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
     """The last of them is pending; Kafka reads the merged file, which has every column, as it read the small ones."""
-    values = [
+    values: list[list[bytes | None]] = [
         [framed(1, avro(ORDER, {"id": 1, "who": "a"})), b"bad"],
         [framed(2, avro(WIDER, {"id": 2, "paid": True, "at": {"city": "Ulm"}}))],
         [framed(1, avro(ORDER, {"id": 3, "who": None})), None],
     ]
-    logs, segments = [], []
+    logs: list[LogBuilder] = []
+    segments: list[Segment] = []
     for part in values:
         log = LogBuilder(next_offset=logs[-1].next_offset if logs else 0)
         log.batch(part)
