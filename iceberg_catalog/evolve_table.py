@@ -223,7 +223,7 @@ def _updates(table: Table, wish: _Wish, generation: int) -> tuple[TableUpdate, .
 
 def _generation_for(table: Table, wish: _Wish, generation: int) -> int:
     """The generation the table is stamped with; older rules may not change it."""
-    stamped = _generation(table)
+    stamped = stamped_generation(table)
     if wish.changes and stamped > generation:
         name = ".".join(table.name())
         text = f"table {name} was evolved by rules of generation {stamped}, these are of generation {generation}"
@@ -231,7 +231,7 @@ def _generation_for(table: Table, wish: _Wish, generation: int) -> int:
     return stamped
 
 
-def _generation(table: Table) -> int:
+def stamped_generation(table: Table) -> int:
     """Of the rules that evolved the table last; -1: none did yet."""
     text = table.properties.get(GENERATION, "-1")
     try:

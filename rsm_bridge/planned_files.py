@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
 from converter.types import ValueFormat
+from converter.values.rows import TABLE
 from iceberg_catalog.datafile import data_file
 from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.evolve_table import stamped_generation
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import Derive, LiveFile, Runs, UseMain
 from rsm_bridge.derived import Cut, Shape, of_another, write_derived
@@ -44,6 +47,7 @@ class PlannedFiles:
     Attributes:
         segments: by index key; what the plan was made from.
         typed: the columns of the topic's values; None where it has none.
+        generation: of this bridge's rules.
         now: the id of the table's present schema, asked of the catalog.
     """
 
@@ -53,6 +57,7 @@ class PlannedFiles:
     value_format: ValueFormat
     segments: Mapping[str, KnownSegment]
     typed: TypedTable | None
+    generation: int
     now: Callable[[], int]
     _made: dict[tuple[int, UseMain | Derive], list[DataFile]] = field(default_factory=dict)
 
@@ -84,7 +89,7 @@ class PlannedFiles:
             raise BridgeError("internal", f"the plan wants rows of {piece.segment_id}, which has none")
         footer = read_footer(self.store, known, tail=piece.tail)
         file = None if known.segment is None else known.segment.tail if piece.tail else known.segment.main
-        if file is not None and of_another(footer, TableColumns.of(self.head.table).rows):
+        if file is not None and self._lacks_columns(footer, piece.segment_id):
             return self._write(partition, [Cut(stored.key, file.first, file.last, True)], file.runs, piece.segment_id)
         try:
             return [data_file(self.head.table, self.store.uri(stored.key), stored.size, footer, partition)]
@@ -92,6 +97,25 @@ class PlannedFiles:
             if error.kind == "schema_mismatch" and self.now() != self.head.table.metadata.current_schema_id:
                 raise TableChangedError from error
             raise
+
+    def _lacks_columns(self, footer: pq.FileMetaData, segment_id: str) -> bool:
+        """Whether a segment's own file has no columns for its values, or those of a table that is gone.
+
+        Raises:
+            HeldSegmentError: newer rules gave the table columns, and this bridge has none for them.
+        """
+        columns = TableColumns.of(self.head.table)
+        if of_another(footer, columns.rows):
+            return True
+        if TABLE in (footer.metadata or {}) or TABLE not in (columns.rows.metadata or {}):
+            return False
+        newer = stamped_generation(self.head.table)
+        if self.typed is None and newer > self.generation:
+            said = (
+                f"rules of generation {newer} gave the table columns, this bridge's are of generation {self.generation}"
+            )
+            raise HeldSegmentError(segment_id, f"{said}: restart it with the newer rules")
+        return self.typed is not None
 
     def _derived(self, partition: int, piece: Derive) -> list[DataFile]:
         cuts: list[Cut] = []

@@ -104,6 +104,7 @@ class TableRun:
     readers: Executor | None = None
     typed: Callable[[Owner], TypedTable | None] = untyped
     plain: PlainName = table_name
+    generation: int = 0
     _held: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)
@@ -218,7 +219,14 @@ class TableRun:
             typed.saw(head.table)
         value_format = "raw" if self._whose is None else self._whose.value_format
         self._files = PlannedFiles(
-            self.store, head, self.topic_id, value_format, by_id, typed, lambda: self._schema_id(head.table)
+            self.store,
+            head,
+            self.topic_id,
+            value_format,
+            by_id,
+            typed,
+            self.generation,
+            lambda: self._schema_id(head.table),
         )
         return self._files
 

@@ -315,6 +315,7 @@ class Publisher:
             self._readers,
             untyped if self.typed is None else self.typed.table,
             self.settings.table_of,
+            self.settings.generation,
         )
 
     def open_catalog(self) -> Catalog:

@@ -72,6 +72,7 @@ def _one(
             lambda _topic: retention,
             typed=topics.table,
             plain=place.settings.table_of,
+            generation=place.settings.generation,
         )
         repaired = run.repair()
     undecided = f", {done.undecided} of them in transactions their segment leaves open" if done.undecided else ""

@@ -22,7 +22,7 @@ from converter.columns import KEY, RAW_VALUE
 from converter.values.model import Bound, Decoder, ValueProblem, error_text
 from converter.values.rows import TABLE, by_name, typed_rows
 from converter.values.typed import Parted, Route, Writer, columns_of
-from iceberg_catalog.evolution import bind, bind_key
+from iceberg_catalog.evolution import bind, bind_key, evolve
 from iceberg_catalog.evolution_sources import SOURCES, Sources
 from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
 from iceberg_catalog.names import Owner
@@ -254,5 +254,21 @@ def _route(columns: TableColumns, part: Part, decoder: Decoder | str) -> Route |
         return decoder
     bound = columns.bind((part, decoder.type))
     if bound is None:
-        return error_text(ValueProblem.INCOMPATIBLE_SCHEMA, "the table's columns cannot take this schema; see its rule")
+        return error_text(ValueProblem.INCOMPATIBLE_SCHEMA, _misfits(columns, part, decoder.type))
     return Route(decoder if part == "value" else KeyDecoder(decoder), bound)
+
+
+def _misfits(columns: TableColumns, part: Part, kind: pa.StructType) -> str:
+    """Which fields the table's columns cannot take."""
+    last = columns.schema.highest_field_id
+    value, key = (kind, None) if part == "value" else (pa.struct([]), kind)
+    wish = evolve(
+        columns.schema,
+        columns.sources,
+        value,
+        last_field_id=last,
+        properties={},
+        incompatible="dead-letter",
+        key=key,
+    )
+    return "; ".join(wish.incompatible) or "the table has no columns for it yet"
