@@ -59,7 +59,11 @@ class PlannedFiles:
     typed: TypedTable | None
     generation: int
     now: Callable[[], int]
+    _columns: TableColumns = field(init=False)
     _made: dict[tuple[int, UseMain | Derive], list[DataFile]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._columns = TableColumns.of(self.head.table)
 
     def added(self, partition: int, piece: UseMain | Derive) -> list[DataFile]:
         """The files of one piece of a plan; none where the rows asked for are not there.
@@ -104,7 +108,7 @@ class PlannedFiles:
         Raises:
             HeldSegmentError: newer rules gave the table columns, and this bridge has none for them.
         """
-        columns = TableColumns.of(self.head.table)
+        columns = self._columns
         if of_another(footer, columns.rows):
             return True
         if TABLE in (footer.metadata or {}) or TABLE not in (columns.rows.metadata or {}):
@@ -150,7 +154,7 @@ class PlannedFiles:
         return [data_file(self.head.table, uri, written.size, written.footer, partition)]
 
     def _shape(self, pending: bool) -> Shape:
-        columns = TableColumns.of(self.head.table)
+        columns = self._columns
         if not pending:
             return Shape(columns.rows, self.value_format)
         typed = self.typed

@@ -7,7 +7,7 @@ a thread of its own, within a deadline. They and the publisher get the same: rou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from threading import Lock
@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from converter.columns import KEY, RAW_VALUE
-from converter.values.model import Bound, Decoder, ValueProblem, error_text
+from converter.values.model import Decoder, ValueProblem, error_text
 from converter.values.rows import TABLE, by_name, typed_rows
 from converter.values.typed import Parted, Route, Writer, columns_of
 from iceberg_catalog.evolution import bind, bind_key, evolve
@@ -34,6 +34,8 @@ from rsm_bridge.value_schemas import ColumnsWaitError, ValueSchemas
 Part = Literal["value", "key"]
 #: A part of the record and the type its decoder gives.
 Wanted = tuple[Part, pa.StructType]
+#: Decoders of writers; a text: why one has none.
+Decoders = Mapping[tuple[Part, Writer], Decoder | str]
 #: Makes the table take these columns and returns it; creates it if need be. What it cannot take, it leaves. The mapping
 #: has properties that come with the columns; nothing is done where the table has others.
 Evolve = Callable[[list[Wanted], Mapping[str, str]], Table]
@@ -51,6 +53,7 @@ class TableColumns:
         sources: under which names its columns are written.
         rows: what a data file of this state has.
         types: of the columns for values and for keys.
+        known: routes that were asked for, with the decoder they are of. Binding walks all columns: once is enough.
     """
 
     uuid: bytes
@@ -58,6 +61,7 @@ class TableColumns:
     sources: Sources
     rows: pa.Schema
     types: Mapping[Part, pa.StructType]
+    known: dict[tuple[Part, Writer], tuple[Decoder, Route | None]] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(cls, table: Table) -> TableColumns:
@@ -75,10 +79,14 @@ class TableColumns:
         rows = typed_row_schema(schema).with_metadata({TABLE: uuid} if typed else None)
         return cls(uuid, schema, sources, rows, types)
 
-    def bind(self, wanted: Wanted) -> tuple[Bound, ...] | None:
-        """How a decoder's columns become these; None: they do not."""
-        part, kind = wanted
-        return (bind if part == "value" else bind_key)(self.schema, self.sources, kind)
+    def route(self, part: Part, writer: Writer, decoder: Decoder) -> Route | None:
+        """How a writer's values become these columns; None: they do not."""
+        found = self.known.get((part, writer))
+        if found is None or found[0] is not decoder:
+            bound = (bind if part == "value" else bind_key)(self.schema, self.sources, decoder.type)
+            made = None if bound is None else Route(decoder if part == "value" else KeyDecoder(decoder), bound)
+            found = self.known[part, writer] = decoder, made
+        return found[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,14 +175,11 @@ class TypedTable:
         Raises:
             ColumnsWaitError: registry or catalog do not answer in time.
         """
-        decoders = {writer: self._decoder(*writer) for writer in given.writers()}
-        wanted: list[Wanted] = [
-            (part, decoder.type) for (part, _), decoder in decoders.items() if not isinstance(decoder, str)
-        ]
+        decoders = self._decoders(given)
         columns = self._columns
-        if columns is None or self._lacking(columns, wanted):
-            columns = self._evolved(wanted, wait_seconds)
-        return Routes(columns, {writer: _route(columns, writer[0], decoder) for writer, decoder in decoders.items()})
+        if columns is None or self._lacking(columns, decoders):
+            columns = self._evolved(decoders, wait_seconds)
+        return _routes(columns, decoders)
 
     def routes_into(self, columns: TableColumns, given: Given) -> Routes | None:
         """Routes into an earlier state of the table; None when that lacks columns which the table has, or gets now.
@@ -182,19 +187,24 @@ class TypedTable:
         Raises:
             ColumnsWaitError: registry or catalog do not answer in time.
         """
-        routes: dict[tuple[Part, Writer], Route | str] = {}
-        for writer, route in self.routes(given).of.items():
-            routes[writer] = _route(columns, writer[0], self._decoder(*writer))
-            if isinstance(routes[writer], str) and not isinstance(route, str):
-                return None
-        return Routes(columns, routes)
+        now, mine = self.routes(given), _routes(columns, self._decoders(given))
+        lost = any(isinstance(mine.of[writer], str) and not isinstance(route, str) for writer, route in now.of.items())
+        return None if lost else mine
+
+    def _decoders(self, given: Given) -> Decoders:
+        return {writer: self._decoder(*writer) for writer in given.writers()}
 
     def _decoder(self, part: Part, writer: Writer) -> Decoder | str:
         return self.schemas[part].decoder(writer)
 
-    def _lacking(self, columns: TableColumns, wanted: Iterable[Wanted]) -> list[Wanted]:
+    def _lacking(self, columns: TableColumns, decoders: Decoders) -> list[Wanted]:
         """What the table has no columns for, and has not refused."""
-        return [item for item in wanted if item not in self._refused and columns.bind(item) is None]
+        without = (
+            (part, decoder.type)
+            for (part, writer), decoder in decoders.items()
+            if not isinstance(decoder, str) and columns.route(part, writer, decoder) is None
+        )
+        return [wanted for wanted in without if wanted not in self._refused]
 
     def _infer(self, part: Part, values: pa.BinaryArray) -> None:
         """Fixes the part's schema: the table's, else what these values are, for the table and all bridges."""
@@ -214,8 +224,8 @@ class TypedTable:
 
         self._asked(lambda _: ask(), EVOLUTION_SECONDS_MAX)
 
-    def _evolved(self, wanted: list[Wanted], wait_seconds: float) -> TableColumns:
-        return self._asked(lambda before: self._ask(wanted, before), wait_seconds)
+    def _evolved(self, decoders: Decoders, wait_seconds: float) -> TableColumns:
+        return self._asked(lambda before: self._ask(decoders, before), wait_seconds)
 
     def _asked(self, ask: Callable[[Future[TableColumns] | None], TableColumns], wait_seconds: float) -> TableColumns:
         with self._lock:
@@ -232,14 +242,17 @@ class TypedTable:
                 self._not_before, self._failed = time.monotonic() + CATALOG_AGAIN_SECONDS, said
             raise ColumnsWaitError(said) from error
 
-    def _ask(self, wanted: list[Wanted], before: Future[TableColumns] | None) -> TableColumns:
+    def _ask(self, decoders: Decoders, before: Future[TableColumns] | None) -> TableColumns:
         """One at a time; the one before may have done it."""
         if before is not None:
             before.exception()
         found = self._columns
-        if found is None or self._lacking(found, wanted):
+        if found is None or self._lacking(found, decoders):
+            wanted: list[Wanted] = [
+                (part, known.type) for (part, _), known in decoders.items() if not isinstance(known, str)
+            ]
             found = TableColumns.of(self.evolve(wanted, {}))
-            self._refused.update(self._lacking(found, wanted))
+            self._refused.update(self._lacking(found, decoders))
             self._columns = found
         return found
 
@@ -249,13 +262,14 @@ def untyped(_: Owner) -> TypedTable | None:
     return None
 
 
-def _route(columns: TableColumns, part: Part, decoder: Decoder | str) -> Route | str:
-    if isinstance(decoder, str):
-        return decoder
-    bound = columns.bind((part, decoder.type))
-    if bound is None:
-        return error_text(ValueProblem.INCOMPATIBLE_SCHEMA, _misfits(columns, part, decoder.type))
-    return Route(decoder if part == "value" else KeyDecoder(decoder), bound)
+def _routes(columns: TableColumns, decoders: Decoders) -> Routes:
+    def route(part: Part, writer: Writer, decoder: Decoder | str) -> Route | str:
+        if isinstance(decoder, str):
+            return decoder
+        found = columns.route(part, writer, decoder)
+        return found or error_text(ValueProblem.INCOMPATIBLE_SCHEMA, _misfits(columns, part, decoder.type))
+
+    return Routes(columns, {writer: route(*writer, decoder) for writer, decoder in decoders.items()})
 
 
 def _misfits(columns: TableColumns, part: Part, kind: pa.StructType) -> str:
