@@ -19,7 +19,7 @@ from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.verification import verify_store
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_lake import PARTITIONS, check, merge, produce, rows
-from tests.e2e.e2e_seeks import check_seeks, check_times, interleaved
+from tests.e2e.e2e_seeks import check_seeks, check_times, interleaved, stored_sizes
 from tests.e2e.e2e_stamped import SMALL_SEGMENTS, senders, stamped, transactions
 from tests.e2e.e2e_support import Pair, Rec, Sender, wait_tiered
 from tests.support.answering_server import answering
@@ -92,7 +92,7 @@ def produce_typed(monkeypatch: pytest.MonkeyPatch, pair: Pair, topic: str, name:
         return produce(pair, topic, seed)
 
 
-@pytest.mark.parametrize("name", ["avro", "json"])
+@pytest.mark.parametrize("name", KINDS)
 def test_content_comes_back_and_becomes_rows(
     name: str, typed_pair: Pair, typed_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,12 +124,16 @@ def test_content_comes_back_and_becomes_rows(
     assert report.rows == found.num_rows
 
 
-@pytest.mark.parametrize("name", ["avro"])
-def test_seeks_and_timestamps_with_half_of_all_transactions_aborted(name: str, typed_pair: Pair) -> None:
-    pair, topic = typed_pair, f"{name}-positions"
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize("name", KINDS)
+def test_seeks_and_timestamps_with_half_of_all_transactions_aborted(name: str, codec: str, typed_pair: Pair) -> None:
+    pair, topic = typed_pair, f"{name}-positions-{codec}"
     pair.admin.create_topic(topic, config=SMALL_SEGMENTS)
     records = as_typed(name, stamped(5, 9000), 5)
-    log = interleaved(senders(pair, topic, "zstd", 12), transactions(records, 5, 300), 5)
+    log = interleaved(senders(pair, topic, codec, 12), transactions(records, 5, 300), 5)
     wait_tiered(pair, topic)
-    check_seeks(pair, topic, log, 5, seeks=12)
-    check_times(pair, topic, log, 5, lookups=8)
+    sizes = stored_sizes(pair, topic)
+    print(f"{topic}: {sizes}")
+    assert 0.3 < len(log.aborted) / len(log.everything) < 0.7
+    check_seeks(pair, topic, log, 5)
+    check_times(pair, topic, log, 5)
