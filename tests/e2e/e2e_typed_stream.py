@@ -78,8 +78,8 @@ class Stream:
         """What was sent before the call, and nothing else up to there, is what consumers get."""
         with self._lock:
             known = dict(sorted(self._sender.log.committed.items()))
-        found = read(self.pair.broker, self.topic)
-        same({offset: record for offset, record in found.items() if offset <= max(known)}, known)
+        last, found = max(known), read(self.pair.broker, self.topic)
+        same({offset: record for offset, record in found.items() if offset <= last}, known)
 
     def _run(self) -> None:
         try:
