@@ -26,6 +26,9 @@ TIER_S = 120
 PUBLISH_S = 90
 PATIENCE_S = 60
 BATCHED = {"linger.ms": 50, "batch.num.messages": 500}
+#: A broker that has just started may answer before it knows its topics and coordinates transactions. By default a
+#: producer takes such a topic for an unknown one after half a minute, and fails what was sent.
+STARTED_S = 120
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -66,12 +69,13 @@ class Sender:
 
     def __init__(self, broker: KafkaBroker, topic: str, partition: int = 0, **settings: Any) -> None:
         base = {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "log_level": 0, **BATCHED}
+        base["topic.metadata.propagation.max.ms"] = 1000 * STARTED_S
         self.producer = Producer({**base, **{key.replace("_", "."): value for key, value in settings.items()}})
         self.topic, self.partition = topic, partition
         self.log = Log()
         self.errors: list[KafkaError] = []
         if "transactional_id" in settings:
-            self.producer.init_transactions(60)
+            self.producer.init_transactions(STARTED_S)
 
     def send(self, records: Iterable[Rec], *, committed: bool = True) -> None:
         for record in records:
