@@ -3,7 +3,8 @@
 What the table must hold follows from the live segments alone: the plan is made once more, from an empty table with only
 the recorded floor, and says which rows of which segments are committed. Offsets below the recorded frontier must then
 be in the table, once, and no others within the live segments. A segment's own data file is the very object Kafka reads;
-rows of derived files are compared with the rows they came from.
+rows of derived files are compared with the rows they came from: in Kafka's own columns, since typed ones may have come
+later than the segment, and are what schemas make of the same bytes.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from converter.columns import OFFSET
-from converter.types import Int64Array
+from converter.columns import OFFSET, row_schema
+from converter.types import Int64Array, ValueFormat
 from iceberg_catalog.livefiles import Head, LiveFiles, by_partition
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import Follow, LiveFile, PartState, UseMain
@@ -110,20 +111,20 @@ def _same_rows(store: ObjectStore, key: str, live: Sequence[KnownSegment]) -> bo
     """Whether every row of a derived file that a live segment also holds is equal in both."""
     derived = _read(store, key)
     low, high = derived.column(OFFSET)[0].as_py(), derived.column(OFFSET)[-1].as_py()
-    for source in _sources(live, low, high):
-        rows = _read(store, source)
+    for source, value_format in _sources(live, low, high):
+        rows, names = _read(store, source), row_schema(value_format).names
         ours, theirs = derived.column(OFFSET).to_numpy(), rows.column(OFFSET).to_numpy()
-        left = derived.filter(pa.array(np.isin(ours, theirs)))
-        right = rows.filter(pa.array(np.isin(theirs, ours)))
+        left = derived.select(names).filter(pa.array(np.isin(ours, theirs)))
+        right = rows.select(names).filter(pa.array(np.isin(theirs, ours)))
         if not left.equals(right.cast(left.schema)):
             return False
     return True
 
 
-def _sources(live: Sequence[KnownSegment], low: int, high: int) -> Iterator[str]:
+def _sources(live: Sequence[KnownSegment], low: int, high: int) -> Iterator[tuple[str, ValueFormat]]:
     for known in live:
         if known.key.base <= high and known.key.last >= low:
-            yield from (stored.key for stored, *_ in known.rows_between(low, high))
+            yield from ((stored.key, known.value_format) for stored, *_ in known.rows_between(low, high))
 
 
 def _read(store: ObjectStore, key: str) -> pa.Table:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 
@@ -26,6 +27,7 @@ from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.merge import Merger
 from rsm_bridge.service import Running
 from rsm_bridge.state_objects import recorded_parts
+from rsm_bridge.verification import verify_store
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -203,6 +205,28 @@ def test_a_schema_in_the_middle_of_a_segment(shim: ShimClient, catalog: Catalog,
     rows = shown(catalog, "orders_mid", 6005)
     assert [row["id"] for row in rows] == [*range(6000), *range(5)]
     assert [row["paid"] for row in rows[-6:]] == [None, *[True] * 5]
+
+
+def test_what_got_its_columns_later_is_no_damage_and_what_differs_is(
+    shim: ShimClient, catalog: Catalog, bridge: Running, bridge_folder: Path
+) -> None:
+    copied(shim, "later_checked", [framed(1, avro(ORDER, {"id": n, "who": None})) for n in range(7)])
+    shown(catalog, "later_checked", 7)
+    report = verify_store(None, bridge_folder, "later_checked")
+    assert (report.damages, report.rows) == ([], 7)
+
+    (file,) = LiveFiles().read(catalog.load_table(("kafka", "later_checked"))).files
+    key = bridge.store.key(file.path)
+    assert key is not None
+    path = bridge_folder / "store" / key
+    rows = pq.read_table(path)
+    place = rows.schema.get_field_index("_kafka_value")
+    path.unlink()  # it may be linked to elsewhere
+    pq.write_table(
+        rows.set_column(place, rows.schema.field(place), rows.column(place).take([1, 0, *range(2, 7)])), path
+    )
+    (damage,) = verify_store(None, bridge_folder, "later_checked").damages
+    assert damage.endswith("differs from the segments it was derived from")
 
 
 def test_without_a_rule_what_carries_the_wire_format_is_typed(shim: ShimClient, catalog: Catalog) -> None:
