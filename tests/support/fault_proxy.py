@@ -49,10 +49,11 @@ class Weather:
 
     Attributes:
         latency_s: added to each request, before the server has it.
-        refused: share that is answered 503 in the server's place.
+        refused: share that is answered `refusal` in the server's place.
         lost: share that the server does and the client is told 503 for.
         cut: share that the server does and whose connection then ends.
         posts_repeated: the server gets each POST twice; the client sees the second answer.
+        refusal: a status; its answer has no body.
     """
 
     latency_s: float = 0.0
@@ -60,6 +61,7 @@ class Weather:
     lost: float = 0.0
     cut: float = 0.0
     posts_repeated: bool = False
+    refusal: int = 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class FaultProxy:
         delivered = 2 if weather.posts_repeated and message.method == "POST" else 1
         shares = (weather.refused, weather.lost, weather.cut)
         ways = (
-            Fault("refused", 0, 503),
+            Fault("refused", 0, weather.refusal),
             Fault("lost", delivered, 503),
             Fault("cut", delivered, "drop"),
             Fault("repeated" if delivered == 2 else "passed", delivered, "reply"),
