@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from converter.values.model import Decoded, Decoder
+from converter.values.model import Decoded, Decoder, Encoding
 from converter.values.rows import by_name
 from iceberg_catalog.evolution import key_writer
 
@@ -28,3 +28,7 @@ class KeyDecoder:
         bare = kind.field(0).type != self.inner.type
         key = next(iter(by_name(made.columns).values())) if bare else made.columns
         return Decoded(pa.StructArray.from_arrays([key], fields=list(kind), mask=made.columns.is_null()), made.errors)
+
+    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:  # noqa: ARG002
+        """None: keys keep their bytes."""
+        return None

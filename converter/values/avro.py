@@ -24,7 +24,7 @@ from converter.values.avro_maps import rows_with_keys_twice
 from converter.values.avro_ops import STACK_ROWS, Damage, Filled
 from converter.values.avro_program import lay_out
 from converter.values.avro_schema import read_schema
-from converter.values.model import Decoded, Decoder
+from converter.values.model import Decoded, Decoder, Encoding
 
 _STACK_COLUMNS: Final = 5
 _NO_REFERENCES: Final[Mapping[str, str]] = MappingProxyType({})
@@ -78,6 +78,10 @@ class AvroDecoder:
             filled = self._fill(counted, data, offsets, damage, seen_at)
         columns = Assembly(self._layout, filled, (damage == 0).view(np.uint8), self._json).columns()
         return Decoded(columns, errors(damage, seen_at, self._layout.places))
+
+    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:  # noqa: ARG002
+        """See :class:`converter.values.model.Decoder`."""
+        return None
 
     def _fill(
         self, counted: Filled, data: UInt8Array, offsets: np.ndarray, damage: UInt8Array, seen_at: np.ndarray

@@ -25,7 +25,7 @@ from converter.values.json_proof import proved
 from converter.values.json_rows import decode_row
 from converter.values.json_schema import parse_schema
 from converter.values.json_split import split
-from converter.values.model import BARE_VALUE, Decoded, Decoder, error_text
+from converter.values.model import BARE_VALUE, Decoded, Decoder, Encoding, error_text
 
 #: Values are worked on in pieces of about this size, which a processor's cache holds with what becomes of them.
 _PIECE_BYTES: Final = 1024 * 1024
@@ -64,6 +64,10 @@ class _JsonDecoder:
         pieces = [self._piece(data, offsets[first : behind + 1]) for first, behind in _pieces(offsets)]
         columns = pa.concat_arrays([piece.columns for piece in pieces])
         return Decoded(columns, pa.concat_arrays([piece.errors for piece in pieces]))
+
+    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:  # noqa: ARG002
+        """See :class:`converter.values.model.Decoder`."""
+        return None
 
     def _piece(self, data: UInt8Array, offsets: np.ndarray) -> Decoded:
         rows = len(offsets) - 1

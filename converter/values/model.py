@@ -2,7 +2,8 @@
 
 A decoder belongs to one *writer schema*: the schema one record was written with. It turns many values at once into a
 struct array whose children are the schema's fields by their own names, in the types below. It never fails because of a
-value: a row that does not decode is a null struct with an error.
+value: a row that does not decode is a null struct with an error. An encoder goes the other way; what it is made of is
+stored with the rows that need no bytes because of it.
 
 Types that columns may have, each with its Iceberg twin: bool, int32, int64, float64, decimal128(p <= 38, s), date32,
 timestamp[us] (without zone), timestamp[us, UTC], string, binary, list, map (keys: string, bool, int32, int64), struct.
@@ -14,12 +15,15 @@ fields is a bool: true where it is there.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from converter.types import Int64Array, VarBytes
 
 #: Name of the only field of a schema that is no record: a bare string, number, array, map, …
 BARE_VALUE = "value"
@@ -69,6 +73,48 @@ class Decoder(Protocol):
 
     def decode(self, values: pa.BinaryArray) -> Decoded:
         """Decodes values, none of them null, without wire-format header. Never raises for what they contain."""
+        ...
+
+    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:
+        """How values like these, given as to decode(), are written; None: not at all. What it gives may fit none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What an encoder is made of. Stored in segment indexes: what a kind and version mean never changes.
+
+    Attributes:
+        kind: `avro`, `json` or `protobuf`.
+        version: of the way values are written. Every version that was ever released stays readable.
+        parameters: texts, the writer's schema among them.
+    """
+
+    kind: str
+    version: int
+    parameters: Mapping[str, str]
+
+
+class Encoder(Protocol):
+    """Writes values of one writer schema. Immutable after it was made; may be used by several threads."""
+
+    @property
+    def type(self) -> pa.StructType:
+        """The columns it writes from: the type of the schema's decoder."""
+        ...
+
+    def encode(self, columns: pa.StructArray, sizes: Int64Array) -> VarBytes:
+        """Values without wire-format header, at most so many as there are rows.
+
+        Args:
+            columns: n rows of `type`, any slice of an array. Whatever they hold, null where the schema knows no null
+                included, nothing raises and nothing is written outside of a row's own bytes.
+            sizes: how many bytes each row's value has; -1: the row is not wanted.
+
+        Returns:
+            n values; offsets follow from the sizes (0 bytes for -1). Valid where the row was wanted and what the
+            encoder writes for it has exactly that many bytes; what others hold does not matter.
+        """
         ...
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from converter.kernel import kernel, readonly
 from converter.memory import same
 from converter.types import BoolArray, Int64Array, UInt8Array
-from converter.values.model import Decoded, Decoder
+from converter.values.model import Decoded, Decoder, Encoding
 from converter.values.protobuf_lift import Findings, lift
 from converter.values.protobuf_lowered import lower
 from converter.values.protobuf_plan import make_plan
@@ -72,6 +72,10 @@ class _ProtobufDecoder:
         slowly = self._slow(values, numbers, errors)
         columns = slowly if quick is None else _join(quick, slowly, numbers, errors)
         return Decoded(self._with_nulls(columns, errors), _error_array(len(values), errors))
+
+    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:  # noqa: ARG002
+        """See :class:`converter.values.model.Decoder`."""
+        return None
 
     def _quick(self, values: pa.BinaryArray) -> tuple[BoolArray, pa.StructArray]:
         """Which rows are not proven, and all rows in the lowered type; rows not proven hold anything."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from converter.values.model import Bound, Decoded, ValueProblem, error_text
+from converter.values.model import Bound, Decoded, Encoding, ValueProblem, error_text
 from converter.values.typed import SCHEMA_IDS_MAX, Route, Writer, columns_of, parted, parted_by_id
 
 
@@ -27,6 +27,9 @@ class _Digits:
         rows = [{self.name: int(text)} if text.isdigit() else None for text in texts]
         errors = [None if text.isdigit() else error_text(ValueProblem.UNDECODABLE, "no digits") for text in texts]
         return Decoded(pa.array(rows, self.type), pa.array(errors, pa.string()))
+
+    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:
+        return None
 
 
 TARGET = pa.struct([pa.field("a", pa.int64()), pa.field("b", pa.int64())])

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from converter.values import warmup
-from converter.values.model import Decoded, Decoder
+from converter.values.model import Decoded, Decoder, Encoding
 
 
 def test_every_decoder_decodes_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +23,9 @@ def test_every_decoder_decodes_its_value(monkeypatch: pytest.MonkeyPatch) -> Non
                     found = decoder.decode(values)
                     seen.extend(found.errors.to_pylist())
                     return found
+
+                def encoding(self, sample: pa.BinaryArray) -> Encoding | None:
+                    return decoder.encoding(sample)
 
             return Noting()
 
