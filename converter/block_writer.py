@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from crc32c import crc32c
 
-from converter.index_columns import pack_batches, pack_deltas, pack_pages
+from converter.index_columns import pack_batches, pack_integers, pack_pages
 from converter.index_model import BLOCK_DTYPE, BlockTable
 from converter.limits import BLOCK_BATCHES_MAX, BLOCK_DELTAS
 from converter.pagetable import page_slice
@@ -23,6 +23,8 @@ class BlockWriter:
     def __init__(self) -> None:
         self._batches: list[BatchTable] = []
         self._deltas: list[Int64Array] = []
+        self._encoders: list[Int64Array] = []
+        self._encoded = False
         self._pending = 0
         self._pending_deltas = 0
         self._first_batch = 0
@@ -30,10 +32,14 @@ class BlockWriter:
         self._entries: list[BlockTable] = []
         self._parts: list[bytes] = []
 
-    def add(self, batches: BatchTable, deltas: Int64Array) -> None:
-        """Append batches and the timestamp deltas that belong to them."""
+    def add(self, batches: BatchTable, deltas: Int64Array, encoders: Int64Array | None = None) -> None:
+        """Append batches, the timestamp deltas that belong to them, and the encoder of each of their rows.
+
+        encoders: as in Block; None: the bytes of all values are stored.
+        """
         counts = np.where(batches["timestamps_start"] >= 0, batches["count"], 0).astype(np.int64)
         delta_ends = np.cumsum(counts)
+        row_ends = np.cumsum(batches["row_count"], dtype=np.int64)
         start = 0
         used = 0
         while start < len(batches):
@@ -45,6 +51,12 @@ class BlockWriter:
             # Copies: the step's arrays must not live on in a slice.
             self._batches.append(batches[start:end].copy())
             self._deltas.append(deltas[used:upto].copy())
+            first_row, end_row = int(row_ends[start - 1]) if start else 0, int(row_ends[end - 1])
+            if encoders is None:
+                self._encoders.append(np.broadcast_to(np.int64(0), end_row - first_row))
+            else:
+                self._encoders.append(encoders[first_row:end_row].copy())
+                self._encoded = True
             self._pending += end - start
             self._pending_deltas += upto - used
             if self._pending == BLOCK_BATCHES_MAX or self._pending_deltas >= BLOCK_DELTAS:
@@ -78,7 +90,12 @@ class BlockWriter:
         batches = np.concatenate(self._batches)
         deltas = np.concatenate(self._deltas)
         packed, packed_raw = pack_batches(batches)
-        packed_deltas, deltas_raw = pack_deltas(deltas)
+        packed_deltas, deltas_raw = pack_integers(deltas)
+        packed_encoders, encoders_raw, listed = b"", 0, 0
+        if self._encoded:
+            encoders = np.concatenate(self._encoders)
+            packed_encoders, encoders_raw = pack_integers(encoders)
+            listed = len(encoders)
         entry = np.zeros(1, dtype=BLOCK_DTYPE)
         entry["first_batch"] = self._first_batch
         entry["batches"] = len(batches)
@@ -89,12 +106,16 @@ class BlockWriter:
         entry["rows"] = batches["row_count"].sum(dtype=np.int64)
         entry["deltas_start"] = self._deltas_start
         entry["deltas"] = len(deltas)
+        entry["encoders"] = listed
         entry["batches_length"], entry["batches_raw"] = len(packed), packed_raw
         entry["deltas_length"], entry["deltas_raw"] = len(packed_deltas), deltas_raw
+        entry["encoders_length"], entry["encoders_raw"] = len(packed_encoders), encoders_raw
         self._entries.append(entry)
-        self._parts.append(packed + packed_deltas)
+        self._parts.append(packed + packed_deltas + packed_encoders)
         self._first_batch += len(batches)
         self._deltas_start += len(deltas)
         self._batches.clear()
         self._deltas.clear()
+        self._encoders.clear()
+        self._encoded = False
         self._pending = self._pending_deltas = 0

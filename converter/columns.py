@@ -7,7 +7,8 @@ consumer sees; `_kafka_value_size` is null for a tombstone, so that a null `_kaf
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
 
 import pyarrow as pa
 
@@ -23,6 +24,10 @@ HEADERS = "_kafka_headers"
 RAW_VALUE = "_kafka_value"
 VALUE_SIZE = "_kafka_value_size"
 ERROR = "_kafka_error"
+#: The column of a typed key.
+KEY_COLUMN: Final = "_key"
+
+Zone = Literal["value", "key", "kafka"]
 
 HEADER_KEY_LEAF = f"{HEADERS}.list.element.key"
 HEADER_VALUE_LEAF = f"{HEADERS}.list.element.value"
@@ -43,8 +48,24 @@ LEAF_COLUMNS: tuple[str, ...] = (
     ERROR,
 )
 
+#: Page tables number the leaves of a typed value's columns from here on, in the order of the file's schema.
+VALUE_LEAVES: Final = 100
+
 #: Value of `_kafka_error` for a value that the string rule could not take.
 ERROR_INVALID_UTF8 = "invalid_utf8"
+
+
+def zone(column: str) -> Zone:
+    """Where a top-level column belongs: the value's, the key's, or Kafka's own. They stand in this order."""
+    small = column.lower()
+    if small.startswith("_kafka_"):
+        return "kafka"
+    return "key" if small == KEY_COLUMN or small.startswith(f"{KEY_COLUMN}__") else "value"
+
+
+def value_fields(fields: Iterable[pa.Field]) -> pa.Schema:
+    """The columns of a typed value."""
+    return pa.schema([field for field in fields if zone(field.name) == "value"])
 
 
 def leaf_columns(value_format: ValueFormat) -> tuple[str, ...]:

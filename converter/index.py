@@ -20,7 +20,7 @@ import zstandard
 from crc32c import crc32c
 
 from converter.errors import SegmentError
-from converter.index_columns import inflate, unpack_batches, unpack_deltas, unpack_pages
+from converter.index_columns import inflate, unpack_batches, unpack_integers, unpack_pages
 from converter.index_json import directory_from_json, directory_to_json
 from converter.index_model import BLOCK_DTYPE, Block, Directory, Section
 from converter.limits import DIRECTORY_BYTES_MAX, FOOTER_BYTES_MAX
@@ -52,7 +52,7 @@ def encode_index(
             are filled in here.
         files: bytes of Kafka's indexes, and our own sparse one under OFFSET.
         footer: the data file's footer, or None without a data file.
-        blocks: stored bytes of each block, its three parts joined. The list is emptied, so that memory holds the
+        blocks: stored bytes of each block, its four parts joined. The list is emptied, so that memory holds the
             index once.
         tail_footer: the tail's footer, or None without a tail.
 
@@ -167,7 +167,7 @@ def footer_bytes(directory: Directory, data: Buffer, *, tail: bool = False) -> b
 def block_section(directory: Directory, number: int) -> Section:
     """The byte range of a block in the index object."""
     entry = directory.blocks[number]
-    size = int(entry["batches_length"]) + int(entry["deltas_length"]) + int(entry["pages_length"])
+    size = sum(int(entry[f"{part}_length"]) for part in ("batches", "deltas", "encoders", "pages"))
     return Section(int(entry["offset"]), size, int(entry["crc32c"]))
 
 
@@ -182,12 +182,14 @@ def decode_block(directory: Directory, number: int, data: Buffer) -> Block:
     view = memoryview(data).cast("B")
     batches_end = int(entry["batches_length"])
     deltas_end = batches_end + int(entry["deltas_length"])
+    encoders_end = deltas_end + int(entry["encoders_length"])
     return Block(
         number=number,
         first_batch=int(entry["first_batch"]),
         batches=unpack_batches(view[:batches_end], int(entry["batches_raw"]), int(entry["batches"])),
-        deltas=unpack_deltas(view[batches_end:deltas_end], int(entry["deltas_raw"]), int(entry["deltas"])),
-        pages=unpack_pages(view[deltas_end:], int(entry["pages_raw"]), int(entry["pages"])),
+        deltas=unpack_integers(view[batches_end:deltas_end], int(entry["deltas_raw"]), int(entry["deltas"])),
+        encoders=unpack_integers(view[deltas_end:encoders_end], int(entry["encoders_raw"]), int(entry["encoders"])),
+        pages=unpack_pages(view[encoders_end:], int(entry["pages_raw"]), int(entry["pages"])),
         deltas_start=int(entry["deltas_start"]),
     )
 

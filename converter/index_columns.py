@@ -174,11 +174,11 @@ def unpack_pages(data: bytes | memoryview, raw_size: int, count: int) -> PageTab
     )
 
 
-def pack_deltas(deltas: Int64Array) -> tuple[bytes, int]:
-    """Store timestamp deltas."""
-    return pack([deltas])
+def pack_integers(integers: Int64Array) -> tuple[bytes, int]:
+    """Store timestamp deltas, or numbers of encoders."""
+    return pack([integers])
 
 
-def unpack_deltas(data: bytes | memoryview, raw_size: int, count: int) -> Int64Array:
-    """The inverse of :func:`pack_deltas`; raises SegmentError("corrupt_object")."""
+def unpack_integers(data: bytes | memoryview, raw_size: int, count: int) -> Int64Array:
+    """The inverse of :func:`pack_integers`; raises SegmentError("corrupt_object")."""
     return unpack(data, raw_size, 1, count)[0]

@@ -1,7 +1,8 @@
-"""The JSON part of the index directory. Bytes are hex; places of sections are relative to the end of the directory."""
+"""The JSON part of the index directory. Bytes are hex, long ones base64; places of sections are relative to its end."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -40,6 +41,7 @@ def directory_to_json(directory: Directory) -> dict[str, Any]:
         "tail_footer": None if directory.tail_footer is None else asdict(directory.tail_footer),
         "tail_footer_raw_size": directory.tail_footer_raw_size,
         "summary": _summary_to_json(directory.summary),
+        "proven": base64.b64encode(directory.proven).decode("ascii"),
     }
 
 
@@ -71,6 +73,7 @@ def directory_from_json(
         tail=None if text["tail"] is None else StoredObject(**text["tail"]),
         tail_footer=None if text["tail_footer"] is None else section(text["tail_footer"]),
         tail_footer_raw_size=int(text["tail_footer_raw_size"]),
+        proven=base64.b64decode(text["proven"], validate=True),
         checksum=checksum,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -32,14 +32,17 @@ BLOCK_DTYPE = np.dtype(
         ("deltas_start", "<i8"),  # first of its timestamp deltas
         ("deltas", "<i8"),
         ("pages", "<i4"),
+        ("encoders", "<i8"),  # rows whose encoders are listed: all of them, or none
         ("offset", "<i8"),  # where its bytes begin in the index object
-        ("batches_length", "<i4"),  # stored bytes of its three parts, which follow one another
+        ("batches_length", "<i4"),  # stored bytes of its four parts, which follow one another
         ("deltas_length", "<i4"),
+        ("encoders_length", "<i4"),
         ("pages_length", "<i4"),
         ("batches_raw", "<i4"),  # what they decompress to
         ("deltas_raw", "<i4"),
+        ("encoders_raw", "<i4"),
         ("pages_raw", "<i4"),
-        ("crc32c", "<u4"),  # of the stored bytes of all three parts
+        ("crc32c", "<u4"),  # of the stored bytes of all four parts
     ]
 )
 
@@ -145,6 +148,9 @@ class Directory:
     sparse one; TRANSACTION is missing when the segment had none. `checksum` is the header's: it differs between two
     versions of one segment's index.
 
+    `proven`: how values that are stored as columns alone become bytes again (values/proven.py); empty where every
+    value's bytes are in the data file.
+
     A segment whose data files were merged with others' names the merged file, and has no footer: that file's is not its
     own.
     """
@@ -164,6 +170,7 @@ class Directory:
     tail: StoredObject | None = None
     tail_footer: Section | None = None
     tail_footer_raw_size: int = 0
+    proven: bytes = b""
     checksum: int = 0
 
     @property
@@ -184,9 +191,10 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One decoded block: its batches, the pages that hold their rows, their timestamp deltas.
+    """One decoded block: its batches, the pages that hold their rows, their timestamp deltas, the rows' encoders.
 
-    `deltas[0]` is the delta number `deltas_start` of the segment.
+    `deltas[0]` is the delta number `deltas_start` of the segment. `encoders` has for each row of the block the number
+    of the encoding, from 1, that gives its value back from columns; 0: its bytes are stored. Empty where all are.
     """
 
     number: int
@@ -195,3 +203,4 @@ class Block:
     pages: PageTable
     deltas: Int64Array
     deltas_start: int
+    encoders: Int64Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))

@@ -49,6 +49,9 @@ ROW_GROUP_ROWS: Final = 1024 * 1024
 #: Aimed-at uncompressed size of a page: what a random read decompresses too much.
 PAGE_BYTES: Final = 256 * KIB
 
+#: Value bytes per page of files that keep values as columns alone: all columns have their pages' ends at the same rows.
+PROVEN_PAGE_BYTES: Final = 512 * KIB
+
 #: zstd levels of data pages and of index blocks.
 ZSTD_LEVEL_DATA: Final = 1
 ZSTD_LEVEL_INDEX: Final = 3
@@ -78,6 +81,9 @@ FOOTER_BYTES_MAX: Final = 256 * MIB
 #: A page of the data file, decompressed, and the values it may claim. One value may be as large as a batch.
 PAGE_BYTES_MAX: Final = 1024 * MIB + 16 * MIB
 PAGE_VALUES_MAX: Final = 2**28
+
+#: What the index says of encoded values, decompressed: schemas as large as a registry has them.
+PROVEN_BYTES_MAX: Final = 64 * MIB
 
 #: Nesting of a Thrift struct.
 THRIFT_DEPTH_MAX: Final = 16

@@ -17,7 +17,17 @@ import numpy as np
 import zstandard
 
 from converter import pages_header as header
-from converter.columns import HEADER_KEY_LEAF, HEADER_VALUE_LEAF, KEY, LEAF_COLUMNS, OFFSET, RAW_VALUE, TIMESTAMP, VALUE
+from converter.columns import (
+    HEADER_KEY_LEAF,
+    HEADER_VALUE_LEAF,
+    KEY,
+    LEAF_COLUMNS,
+    OFFSET,
+    RAW_VALUE,
+    TIMESTAMP,
+    VALUE,
+    VALUE_SIZE,
+)
 from converter.errors import SegmentError
 from converter.limits import PAGE_BYTES_MAX, PAGE_VALUES_MAX
 from converter.pages_values import (
@@ -88,6 +98,10 @@ class PageReader:
             header_values=header_values,
         )
 
+    def sizes(self, row_start: int, row_end: int) -> tuple[Int64Array, BoolArray]:
+        """`_kafka_value_size` of rows `[row_start, row_end)`, and where it is not null. Raises as :meth:`read`."""
+        return self._integers(VALUE_SIZE, row_start, row_end, optional=True)
+
     def _integers(self, leaf: str, row_start: int, row_end: int, *, optional: bool) -> tuple[Int64Array, BoolArray]:
         out = np.zeros(row_end - row_start, dtype=np.int64)
         valid = np.ones(len(out), dtype=np.bool_)
@@ -118,7 +132,7 @@ class PageReader:
         """Entries per row, and the entries."""
         counts = np.zeros(row_end - row_start, dtype=np.int64)
         pages = self._open(leaf, row_start, row_end, header.PLAIN)
-        found: list[tuple[_Page, UInt8Array, int, int, int]] = []
+        found: list[tuple[Page, UInt8Array, int, int, int]] = []
         total = 0
         for page in pages:
             repetition, at = page.levels(1)
@@ -141,17 +155,25 @@ class PageReader:
             done += inside
         return counts, column
 
-    def _open(self, leaf: str, row_start: int, row_end: int, encoding: int) -> list[_Page]:
-        """The decompressed pages of a leaf that hold rows of the range, without a gap."""
+    def _open(self, leaf: str, row_start: int, row_end: int, encoding: int) -> list[Page]:
+        nested = leaf in (HEADER_KEY_LEAF, HEADER_VALUE_LEAF)
+        return self.open(LEAF_COLUMNS.index(leaf), leaf, row_start, row_end, encoding, nested=nested)
+
+    def open(self, number: int, leaf: str, row_start: int, row_end: int, encoding: int, *, nested: bool) -> list[Page]:
+        """The decompressed pages of leaf `number` of the page table that hold rows of the range, without a gap.
+
+        leaf: its name, for errors. nested: it lies in a list, so that a row may have many values.
+
+        Raises:
+            SegmentError: `corrupt_object`.
+        """
         if row_end <= row_start:
             return []
         pages = self._pages
         mine = np.flatnonzero(
-            (pages.column == LEAF_COLUMNS.index(leaf))
-            & (pages.first_row < row_end)
-            & (pages.first_row + pages.row_count > row_start)
+            (pages.column == number) & (pages.first_row < row_end) & (pages.first_row + pages.row_count > row_start)
         )
-        opened: list[_Page] = []
+        opened: list[Page] = []
         row = row_start
         for i in mine.tolist():
             first, count = int(pages.first_row[i]), int(pages.row_count[i])
@@ -159,7 +181,8 @@ class PageReader:
                 raise SegmentError("corrupt_object", f"page table has a gap in {leaf}")
             take = min(first + count, row_end) - row
             raw = self._raw(int(pages.offset[i]), int(pages.length[i]))
-            opened.append(self._decompress(raw, leaf, encoding, count, skip=row - first, take=take, at=row - row_start))
+            place = (row - first, take, row - row_start)
+            opened.append(self._decompress(raw, leaf, encoding, count, nested=nested, place=place))
             row += take
         if row != row_end:
             raise SegmentError("corrupt_object", f"page table lacks rows of {leaf}")
@@ -173,13 +196,13 @@ class PageReader:
         return self._data[number][start : start + length]
 
     def _decompress(
-        self, raw: UInt8Array, leaf: str, encoding: int, rows: int, *, skip: int, take: int, at: int
-    ) -> _Page:
+        self, raw: UInt8Array, leaf: str, encoding: int, rows: int, *, nested: bool, place: tuple[int, int, int]
+    ) -> Page:
+        """place: what `skip`, `take` and `at` of the page are to be."""
         fields = np.empty(header.FIELDS, dtype=np.int64)
         size = header.read_page_header(raw, fields)
         values = int(fields[header.NUM_VALUES])
         uncompressed = int(fields[header.UNCOMPRESSED_SIZE])
-        flat = leaf not in (HEADER_KEY_LEAF, HEADER_VALUE_LEAF)
         if (
             size < 0
             or fields[header.TYPE] != header.DATA_PAGE
@@ -188,7 +211,7 @@ class PageReader:
             or fields[header.ENCODING] != encoding
             or fields[header.DEFINITION_ENCODING] != header.RLE
             or fields[header.REPETITION_ENCODING] != header.RLE
-            or not rows <= values <= (rows if flat else PAGE_VALUES_MAX)
+            or not rows <= values <= (PAGE_VALUES_MAX if nested else rows)
         ):
             raise SegmentError("corrupt_object", f"page header of {leaf} is not what was written")
         frame = raw[size:].data
@@ -199,11 +222,11 @@ class PageReader:
             data = self._zstd.decompress(frame, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise SegmentError("corrupt_object", f"a page of {leaf} does not decompress: {error}") from error
-        return _Page(leaf, _bytes_array(data), values, skip, take, at)
+        return Page(leaf, _bytes_array(data), values, *place)
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class Page:
     """A decompressed page: of its rows, [skip, skip + take) go to place `at` of the result."""
 
     leaf: str
@@ -214,7 +237,9 @@ class _Page:
     at: int
 
     def levels(self, level_max: int, at: int = 0) -> tuple[UInt8Array, int]:
-        """The levels that begin at byte `at`, one per value, and the position after them."""
+        """The levels that begin at byte `at`, one per value, and the position after them; none where all are 0."""
+        if level_max == 0:
+            return np.zeros(self.values, dtype=np.uint8), at
         out = np.empty(self.values, dtype=np.uint8)
         at = read_levels(self.data, at, level_max.bit_length(), level_max, out)
         if at < 0:
@@ -222,6 +247,7 @@ class _Page:
         return out, at
 
     def broken(self, what: str) -> SegmentError:
+        """What is raised for a page that is not what was written."""
         return SegmentError("corrupt_object", f"{what} of a page of {self.leaf} run out of bounds")
 
 
@@ -232,7 +258,7 @@ def _bytes_array(data: Buffer) -> UInt8Array:
     return array
 
 
-def _empty_column(values: int, pages: Sequence[_Page]) -> VarBytes:
+def _empty_column(values: int, pages: Sequence[Page]) -> VarBytes:
     return VarBytes(
         offsets=np.zeros(values + 1, dtype=np.int64),
         data=np.empty(sum(len(page.data) for page in pages), dtype=np.uint8),

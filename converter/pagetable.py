@@ -7,11 +7,23 @@ and footer. Only leaves that a fetch reads get into the table. The same function
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from converter.columns import HEADER_KEY_LEAF, HEADER_VALUE_LEAF, KEY, LEAF_COLUMNS, OFFSET, RAW_VALUE, TIMESTAMP, VALUE
+from converter.columns import (
+    HEADER_KEY_LEAF,
+    HEADER_VALUE_LEAF,
+    KEY,
+    LEAF_COLUMNS,
+    OFFSET,
+    RAW_VALUE,
+    TIMESTAMP,
+    VALUE,
+    VALUE_LEAVES,
+    VALUE_SIZE,
+)
 from converter.errors import SegmentError
 from converter.pages_header import read_page_locations
 from converter.thrift import ThriftStruct, read_struct
@@ -52,20 +64,25 @@ def footer_metadata(footer: bytes) -> pq.FileMetaData:
         raise SegmentError("corrupt_object", f"Parquet footer does not parse: {error}") from error
 
 
-def page_table(tail: bytes, tail_start: int, value_format: ValueFormat) -> PageTable:
+def page_table(tail: bytes, tail_start: int, value_format: ValueFormat, value_leaves: Sequence[str] = ()) -> PageTable:
     """The page table of a data file.
 
     Args:
         tail: the last bytes of the file, from before the first offset index on.
         tail_start: where in the file they begin.
         value_format: under `raw` a column `value` is not Kafka's.
+        value_leaves: Parquet paths of the leaves of typed columns that values are rebuilt from, in file order; with
+            them the sizes of values get into the table, too.
 
     Raises:
         SegmentError: `corrupt_object` when footer or offset indexes do not parse or contradict each other.
     """
     footer, _ = read_struct(footer_of(tail))
     columns: dict[int, list[tuple[Int64Array, int, int]]] = {}
-    wanted = READ_LEAVES if value_format == "string" else READ_LEAVES[1:]
+    wanted = {leaf: LEAF_COLUMNS.index(leaf) for leaf in READ_LEAVES if leaf != VALUE or value_format == "string"}
+    if value_leaves:
+        wanted |= {leaf: VALUE_LEAVES + number for number, leaf in enumerate(value_leaves)}
+        wanted[VALUE_SIZE] = LEAF_COLUMNS.index(VALUE_SIZE)
     row_start = 0
     try:
         for group in footer[_ROW_GROUPS]:
@@ -73,7 +90,7 @@ def page_table(tail: bytes, tail_start: int, value_format: ValueFormat) -> PageT
                 leaf = b".".join(chunk[_META_DATA][_PATH]).decode()
                 if leaf in wanted:
                     pages = _locations(chunk, tail, tail_start)
-                    columns.setdefault(LEAF_COLUMNS.index(leaf), []).append((pages, row_start, group[_NUM_ROWS]))
+                    columns.setdefault(wanted[leaf], []).append((pages, row_start, group[_NUM_ROWS]))
             row_start += group[_NUM_ROWS]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SegmentError("corrupt_object", f"Parquet footer lacks what the page table needs: {error!r}") from error
@@ -134,9 +151,11 @@ def appended(pages: PageTable, tail: PageTable, *, rows: int, size: int) -> Page
     )
 
 
-def page_slice(pages: PageTable, row_start: int, row_end: int) -> PageTable:
-    """The pages that hold rows of `[row_start, row_end)`."""
+def page_slice(pages: PageTable, row_start: int, row_end: int, *, values: bool = True) -> PageTable:
+    """The pages that hold rows of `[row_start, row_end)`; `values`: those of typed columns, too."""
     hit = (pages.first_row < row_end) & (pages.first_row + pages.row_count > row_start)
+    if not values:
+        hit &= (pages.column < VALUE_LEAVES) & (pages.column != LEAF_COLUMNS.index(VALUE_SIZE))
     return PageTable(
         column=pages.column[hit],
         first_row=pages.first_row[hit],

@@ -3,6 +3,9 @@
 Byte-string columns are PLAIN without dictionary, offset and timestamp DELTA_BINARY_PACKED, pages about 256 KiB. Arrow's
 writer looks at a page's size only after a fixed number of rows, which would make pages of 1 MB values a gigabyte
 large; but it also looks at the end of every chunk of a column, so columns are handed over in chunks of about a page.
+
+Where values are kept as columns alone, a fetch reads those, too, however many they are: they have no dictionaries, and
+the pages of all columns end at the same rows, or, where Arrow sees nothing but nulls, later.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import pyarrow.parquet as pq
 from converter.columns import (
     ERROR,
     HEADERS,
+    KEY,
     OFFSET,
     PARTITION,
     TIMESTAMP,
@@ -24,8 +28,9 @@ from converter.columns import (
     VALUE_SIZE,
     leaf_columns,
     leaf_paths,
+    value_fields,
 )
-from converter.limits import PAGE_BYTES, ROW_GROUP_BYTES, ROW_GROUP_ROWS, ZSTD_LEVEL_DATA
+from converter.limits import PAGE_BYTES, PROVEN_PAGE_BYTES, ROW_GROUP_BYTES, ROW_GROUP_ROWS, ZSTD_LEVEL_DATA
 from converter.pagetable import footer_of, page_table
 from converter.parquet_sink import CountingSink
 from converter.types import Int64Array, PageTable, ValueFormat
@@ -39,11 +44,15 @@ class RowFile:
             rows.
         target: where the file goes. Nothing is written before the first row.
         value_format: whether the column `value` holds the bytes that Kafka is served.
+        proven: values may be in their columns alone.
     """
 
-    def __init__(self, schema: pa.Schema | None, target: BinaryIO, value_format: ValueFormat) -> None:
+    def __init__(
+        self, schema: pa.Schema | None, target: BinaryIO, value_format: ValueFormat, *, proven: bool = False
+    ) -> None:
         self._schema = schema
         self._format = value_format
+        self._proven = proven
         self._sink = CountingSink(target)
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.RecordBatch] = []
@@ -79,7 +88,9 @@ class RowFile:
         self._writer.close()
         tail = bytes(self._sink.tail)
         self.footer = footer_of(tail)
-        return page_table(tail, self._sink.tail_start, self._format)
+        fields = value_fields(self._schema) if self._proven and self._schema is not None else ()
+        leaves = [leaf for field in fields for leaf in leaf_paths(field)]
+        return page_table(tail, self._sink.tail_start, self._format, leaves)
 
     def abort(self) -> None:
         """Write nothing more. What is already written is no complete Parquet file."""
@@ -91,12 +102,18 @@ class RowFile:
     def _flush(self) -> None:
         if not self._pending_rows:
             return
-        schema = self._pending[0].schema if self._schema is None else self._schema
+        schema = self._schema = self._pending[0].schema if self._schema is None else self._schema
         if self._writer is None:
-            self._writer = _open(schema, self._sink, self._format)
+            self._writer = _open(schema, self._sink, self._format, proven=self._proven)
+        chunks = [part for batch in self._pending for part in (_even_chunks(batch) if self._proven else [batch])]
         columns = [
             pa.chunked_array(
-                [part for batch in self._pending for part in _chunks(field.name, batch.column(i))], type=field.type
+                [
+                    part
+                    for batch in chunks
+                    for part in ([batch.column(i)] if self._proven else _chunks(field.name, batch.column(i)))
+                ],
+                type=field.type,
             )
             for i, field in enumerate(schema)
         ]
@@ -106,7 +123,7 @@ class RowFile:
         self._pending_bytes = self._pending_rows = 0
 
 
-def _open(schema: pa.Schema, sink: CountingSink, value_format: ValueFormat) -> pq.ParquetWriter:
+def _open(schema: pa.Schema, sink: CountingSink, value_format: ValueFormat, *, proven: bool) -> pq.ParquetWriter:
     own = {leaf.partition(".")[0] for leaf in leaf_columns(value_format)} | {ERROR}
     values = [leaf for field in schema if field.name not in own for leaf in leaf_paths(field)]
     writer = pq.ParquetWriter(
@@ -116,10 +133,12 @@ def _open(schema: pa.Schema, sink: CountingSink, value_format: ValueFormat) -> p
         data_page_version="1.0",
         compression="zstd",
         compression_level=ZSTD_LEVEL_DATA,
-        use_dictionary=[PARTITION, TIMESTAMP_TYPE, ERROR, *values],
+        use_dictionary=[PARTITION, TIMESTAMP_TYPE, ERROR, *([] if proven else values)],
         column_encoding=dict.fromkeys((OFFSET, TIMESTAMP, VALUE_SIZE), "DELTA_BINARY_PACKED"),
         write_statistics=[PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, VALUE_SIZE, ERROR, *values],
-        data_page_size=PAGE_BYTES,
+        # Where all columns are to end their pages alike, at the end of each chunk.
+        data_page_size=1 if proven else PAGE_BYTES,
+        write_batch_size=ROW_GROUP_ROWS if proven else None,
         write_page_index=True,
         store_schema=False,
     )
@@ -133,16 +152,28 @@ def _chunks(name: str, column: pa.Array) -> list[pa.Array]:
     return [column] if pa.types.is_nested(column.type) and name != HEADERS else page_chunks(column)
 
 
+def _even_chunks(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """Slices of rows, each with about PROVEN_PAGE_BYTES of values, keys and headers, or a single row."""
+    sizes = rows.column(VALUE_SIZE).fill_null(0).to_numpy().astype(np.int64)
+    total = np.cumsum(sizes)
+    for name in (KEY, HEADERS):
+        ends = _row_ends(rows.column(name))
+        total = total if ends is None else total + ends
+    return [rows.slice(start, end - start) for start, end in pairwise(_edges(total, PROVEN_PAGE_BYTES))]
+
+
 def page_chunks(column: pa.Array) -> list[pa.Array]:
     """Slices of a column, each about a page of bytes or a single row above that."""
     ends = _row_ends(column)
     if ends is None or not len(ends) or ends[-1] <= PAGE_BYTES:
         return [column]
-    # A row that ends in another page-sized stretch than the row before begins a chunk.
-    stretch = ends // PAGE_BYTES
-    cuts = np.flatnonzero(np.diff(stretch)) + 1
-    edges = [0, *cuts.tolist(), len(column)]
-    return [column.slice(start, end - start) for start, end in pairwise(edges) if end > start]
+    return [column.slice(start, end - start) for start, end in pairwise(_edges(ends, PAGE_BYTES))]
+
+
+def _edges(ends: Int64Array, size: int) -> list[int]:
+    """First rows of chunks, and the number of rows. A row that ends in another stretch of `size` bytes begins one."""
+    cuts = np.flatnonzero(np.diff(ends // size)) + 1
+    return [0, *cuts.tolist(), len(ends)]
 
 
 def _row_ends(column: pa.Array) -> Int64Array | None:

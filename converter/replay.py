@@ -18,10 +18,14 @@ from converter.errors import SegmentError
 from converter.index_model import Block, Directory
 from converter.limits import READ_GAP_BYTES
 from converter.pages import Buffer, ByteRange, PageReader
+from converter.pages_columns import read_columns
 from converter.pagetable import page_slice
 from converter.position import last_offsets
 from converter.rebuild import rebuild
-from converter.types import BatchFlag, BatchTable, PageTable, RowBuffers, UInt8Array, VarBytes
+from converter.types import BatchFlag, BatchTable, Int64Array, PageTable, RowBuffers, UInt8Array, VarBytes
+from converter.values.proven import ProvenValues, unpack_proven
+from converter.values.restore import restored
+from converter.values.rows import bound_by_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,7 @@ class ReadPlan:
 
     `[row_start, row_end)` are the rows to decode. `served_bytes` is what :func:`replay` will return. A range of `data`
     that begins at `Directory.data.size` or above lies in the tail, by so much further to the front; none crosses.
+    `encoders` are those rows', as in Block; empty where the bytes of all values are stored.
     """
 
     first_batch: int
@@ -38,6 +43,7 @@ class ReadPlan:
     row_end: int
     data: tuple[ByteRange, ...]
     kept: tuple[ByteRange, ...]
+    encoders: Int64Array
     served_bytes: int
 
 
@@ -87,14 +93,16 @@ def plan_read(directory: Directory, block: Block, first_batch: int, last_batch: 
     batches = _batches(block, first_batch, last_batch)
     kept = batches[(batches["flags"] & BatchFlag.KEPT) != 0]
     row_start, row_end = _rows(batches)
+    encoders = _encoders(directory, block, row_start, row_end)
     return ReadPlan(
         first_batch=first_batch,
         last_batch=last_batch,
         row_start=row_start,
         row_end=row_end,
-        data=_page_ranges(directory, block.pages, row_start, row_end),
+        data=_page_ranges(directory, block.pages, row_start, row_end, values=len(encoders) > 0),
         kept=_kept_ranges(directory, kept),
         served_bytes=int(batches["served_size"].sum(dtype=np.int64)),
+        encoders=encoders,
     )
 
 
@@ -119,6 +127,8 @@ def replay(
         raise SegmentError("corrupt_object", "the store returned other kept bytes than were asked for")
     reader = PageReader(block.pages, plan.data, data)
     rows = reader.read(plan.row_start, plan.row_end) if plan.row_end > plan.row_start else _no_rows()
+    if len(plan.encoders):
+        rows.values = _with_columns(directory, reader, plan, rows.values)
     # rebuild() takes rows and kept bytes from where the first batch says its own begin.
     batches["row_start"][0] = plan.row_start
     if plan.kept:
@@ -138,6 +148,35 @@ def replay(
         raise SegmentError(error.kind, f"a stored batch of {where} does not come back", batch=number) from error
 
 
+def _encoders(directory: Directory, block: Block, row_start: int, row_end: int) -> Int64Array:
+    """Of rows `[row_start, row_end)`; empty where none of them is columns alone."""
+    first = int(block.batches["row_start"][0])
+    found = block.encoders[row_start - first : row_end - first]
+    if not found.any():
+        return found[:0]
+    if len(found) != row_end - row_start or found.min() < 0 or not directory.proven:
+        raise SegmentError("corrupt_object", "the index does not say how all values are encoded")
+    return found
+
+
+def _with_columns(directory: Directory, reader: PageReader, plan: ReadPlan, stored: VarBytes) -> VarBytes:
+    """All values, those that are columns alone among them."""
+    proven = unpack_proven(directory.proven)
+    columns = read_columns(reader, proven.schema, _columns_of(proven, plan.encoders), plan.row_start, plan.row_end)
+    sizes, _ = reader.sizes(plan.row_start, plan.row_end)
+    return restored(stored, plan.encoders, sizes, columns, proven)
+
+
+def _columns_of(proven: ProvenValues, encoders: Int64Array) -> set[str]:
+    """Names of the columns that rows with these encoders are made from."""
+    numbers = np.unique(encoders[encoders > 0]).tolist()
+    if numbers[-1] > len(proven.encodings):
+        raise SegmentError("corrupt_object", f"there is no encoding {numbers[-1]}")
+    fields = [field for number in numbers for field in proven.encodings[number - 1].columns]
+    bound = bound_by_id(proven.schema, fields)
+    return {proven.schema.names[item.source] for item in bound if item.source is not None}
+
+
 def _batches(block: Block, first_batch: int, last_batch: int) -> BatchTable:
     first, end = first_batch - block.first_batch, last_batch + 1 - block.first_batch
     if not 0 <= first < end <= len(block.batches):
@@ -154,13 +193,15 @@ def _rows(batches: BatchTable) -> tuple[int, int]:
     return int(rebuilt["row_start"][0]), int(rebuilt["row_start"][-1]) + int(rebuilt["row_count"][-1])
 
 
-def _page_ranges(directory: Directory, pages: PageTable, row_start: int, row_end: int) -> tuple[ByteRange, ...]:
+def _page_ranges(
+    directory: Directory, pages: PageTable, row_start: int, row_end: int, *, values: bool
+) -> tuple[ByteRange, ...]:
     if row_end == row_start:
         return ()
     if directory.data is None:
         raise SegmentError("corrupt_object", "segment index has rows but no data file")
     border = directory.data.size
-    chosen = page_slice(pages, row_start, row_end)
+    chosen = page_slice(pages, row_start, row_end, values=values)
     order = np.argsort(chosen.offset, kind="stable")
     starts = chosen.offset[order]
     ends = starts + chosen.length[order]

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from converter.block_writer import BlockWriter
 from converter.errors import SegmentError
 from converter.index import Buffer, block_section, decode_block, decode_directory, encode_index, section_bytes
 from converter.index_model import Block, Directory, StoredObject
 from converter.types import PageTable
+from converter.values.proven import moved
 
 
 def decode_index(index: Buffer) -> tuple[Directory, list[Block]]:
@@ -42,13 +44,14 @@ def first_row_of(blocks: Sequence[Block]) -> int | None:
     return None
 
 
-def repoint(index: Buffer, data: StoredObject, pages: PageTable, first_row: int) -> bytes:
+def repoint(index: Buffer, data: StoredObject, pages: PageTable, rows: pa.Schema, first_row: int) -> bytes:
     """The segment's index, naming another data file.
 
     Args:
         index: the whole index object.
         data: the file that holds the segment's rows next to each other, in their order; others beside them.
         pages: that file's page table.
+        rows: its schema.
         first_row: number of the segment's first row in it.
 
     Raises:
@@ -62,7 +65,7 @@ def repoint(index: Buffer, data: StoredObject, pages: PageTable, first_row: int)
     for block in blocks:
         batches = block.batches.copy()
         batches["row_start"] += first_row - old
-        writer.add(batches, block.deltas)
+        writer.add(batches, block.deltas, block.encoders if len(block.encoders) else None)
         writer.end_block()
     table, parts = writer.finish(pages)
     view = memoryview(index).cast("B")
@@ -70,4 +73,6 @@ def repoint(index: Buffer, data: StoredObject, pages: PageTable, first_row: int)
         kind: section_bytes(section, view[section.offset : section.offset + section.size])
         for kind, section in directory.files.items()
     }
-    return encode_index(replace(directory, data=data, tail=None, blocks=table), files, None, parts)[0]
+    proven = moved(directory.proven, rows) if directory.proven else b""
+    renewed = replace(directory, data=data, tail=None, blocks=table, proven=proven)
+    return encode_index(renewed, files, None, parts)[0]

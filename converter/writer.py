@@ -25,7 +25,16 @@ from converter.parquet_writer import RowFile
 from converter.position import PositionAssigner
 from converter.summary import SummaryBuilder
 from converter.transactions import Transactions
-from converter.types import BatchFlag, BatchTable, ConvertOptions, IndexType, PageTable, ParsedStep, SegmentMetadata
+from converter.types import (
+    BatchFlag,
+    BatchTable,
+    ConvertOptions,
+    IndexType,
+    Int64Array,
+    PageTable,
+    ParsedStep,
+    SegmentMetadata,
+)
 
 _ENDS: dict[int, bool | None] = {-1: None, 0: False, 1: True}
 
@@ -49,6 +58,14 @@ class WrittenSegment:
     kept_crc32c: int
 
 
+@dataclass(frozen=True, slots=True)
+class TypedPiece:
+    """Rows as they are written, and where columns are all there is of a value: `encoders` as in index_model.Block."""
+
+    rows: pa.RecordBatch
+    encoders: Int64Array | None = None
+
+
 class SegmentWriter:
     """Writes one segment.
 
@@ -61,6 +78,7 @@ class SegmentWriter:
         tail: where the tail goes, likewise; None: it stays in the data file.
         columns: makes of rows, once in their order, those that are written: as many, in pieces. None: they are as they
             are.
+        proven: values may be in their columns alone.
     """
 
     def __init__(
@@ -71,14 +89,17 @@ class SegmentWriter:
         data: BinaryIO,
         kept: BinaryIO,
         tail: BinaryIO | None = None,
-        columns: Callable[[pa.RecordBatch], Iterable[pa.RecordBatch]] | None = None,
+        columns: Callable[[pa.RecordBatch], Iterable[TypedPiece]] | None = None,
+        *,
+        proven: bool = False,
     ) -> None:
         self._metadata = metadata
         self._options = options
-        self._file = RowFile(schema, data, options.value_format)
-        self._tail = None if tail is None else RowFile(schema, tail, options.value_format)
+        self._file = RowFile(schema, data, options.value_format, proven=proven)
+        self._tail = None if tail is None else RowFile(schema, tail, options.value_format, proven=proven)
         self._target = self._file
         self._columns = columns
+        self._step: list[TypedPiece] = []
         self._data_pages: PageTable | None = None
         self._rows = 0
         self._kept = kept
@@ -112,7 +133,7 @@ class SegmentWriter:
         if step.rows.num_rows:
             self._add_rows(batches, step.rows)
         self._summary.add(batches)
-        self._blocks.add(batches, step.timestamp_deltas)
+        self._blocks.add(batches, step.timestamp_deltas, self._encoders_of_step())
 
     def finish(
         self,
@@ -122,6 +143,7 @@ class SegmentWriter:
         *,
         transaction_conflicts: int = 0,
         pending: str | None = None,
+        proven: bytes = b"",
     ) -> WrittenSegment:
         """Complete the data file and build the index.
 
@@ -132,6 +154,7 @@ class SegmentWriter:
             objects: the keys data and kept bytes are stored under.
             transaction_conflicts: SegmentParser.transaction_conflicts, once its last step was taken.
             pending: why the rows lack value columns that the table has or is to have.
+            proven: of the directory.
         """
         tail = None if self._target is self._file else self._target
         pages = self._file.close() if tail is None else self._data_pages
@@ -152,6 +175,7 @@ class SegmentWriter:
             directory_size=0,
             total_size=0,
             tail=None if tail is None else StoredObject(objects.tail_key, tail.size, tail.crc32c),
+            proven=proven,
         )
         stored: dict[IndexType, bytes] = {kind: bytes(data) for kind, data in files.items() if kind != IndexType.OFFSET}
         stored[IndexType.OFFSET] = self._positions.offset_index()
@@ -195,8 +219,18 @@ class SegmentWriter:
         self._rows += rows.num_rows
 
     def _put(self, rows: pa.RecordBatch) -> None:
-        for piece in (rows,) if self._columns is None else self._columns(rows):
-            self._target.add(piece)
+        for piece in (TypedPiece(rows),) if self._columns is None else self._columns(rows):
+            self._target.add(piece.rows)
+            self._step.append(piece)
+
+    def _encoders_of_step(self) -> Int64Array | None:
+        """One per row of the step's pieces; None where the bytes of all their values are stored."""
+        pieces, self._step = self._step, []
+        if all(piece.encoders is None for piece in pieces):
+            return None
+        return np.concatenate(
+            [np.zeros(piece.rows.num_rows, np.int64) if piece.encoders is None else piece.encoders for piece in pieces]
+        )
 
     def _summarize(self, transactions: Transactions, conflicts: int, pending: str | None) -> Summary:
         opened = tuple(

@@ -14,7 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, NestedField, StringType
 
 from converter import columns
-from iceberg_catalog.evolution_names import zone
+from converter.columns import zone
 from iceberg_catalog.limits import METRICS_COLUMNS_MAX
 
 _DEFAULT: Final = "write.metadata.metrics.default"

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Final, Literal
+from typing import Final
 
+from converter.columns import zone
 from iceberg_catalog.limits import COLUMN_NAME_CHARS_MAX
-
-#: The column of a typed key.
-KEY_COLUMN: Final = "_key"
-
-Zone = Literal["value", "key", "kafka"]
 
 #: Spark's and Trino's own columns of every Iceberg table: a table that has one of the name cannot be read, or hides it.
 _ENGINES: Final = frozenset(
@@ -27,14 +23,6 @@ _ENGINES: Final = frozenset(
 #: Dots separate nested names; backquotes and quotes end a quoted name; nobody can type control characters.
 _UNSAFE: Final = re.compile(r"[.`\"\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 _EMPTY: Final = "x_empty"
-
-
-def zone(column: str) -> Zone:
-    """Where a top-level column belongs: the value's, the key's, or Kafka's own. They stand in this order."""
-    small = column.lower()
-    if small.startswith("_kafka_"):
-        return "kafka"
-    return "key" if small == KEY_COLUMN or small.startswith(f"{KEY_COLUMN}__") else "value"
 
 
 def folded(column: str) -> str:

@@ -27,7 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from iceberg_catalog.evolution_names import zone
+from converter.columns import zone
 
 _ID: Final = b"PARQUET:field_id"
 _PRIMITIVES: Final[tuple[tuple[pa.DataType, PrimitiveType], ...]] = (

@@ -22,7 +22,7 @@ from converter.later_indexes import LaterAborts
 from converter.parser import SegmentParser
 from converter.transactions import Transactions
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
-from converter.writer import SegmentWriter, WrittenSegment
+from converter.writer import SegmentWriter, TypedPiece, WrittenSegment
 from iceberg_catalog import failpoints
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.custom_metadata import CustomMetadata
@@ -45,7 +45,17 @@ class ValueColumns(Protocol):
     pending: str | None
     failed: Counter[str]
 
-    def rows(self, rows: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+    @property
+    def proven(self) -> bool:
+        """Whether values may be in their columns alone."""
+        ...
+
+    @property
+    def encodings(self) -> bytes:
+        """Of the rows so far: Directory.proven."""
+        ...
+
+    def rows(self, rows: pa.RecordBatch) -> Iterable[TypedPiece]:
         """Rows of columns.row_schema("raw"), in pieces, with field ids and, unless `pending`, value columns.
 
         Never raises for them. Every piece of one copy has the same schema.
@@ -142,6 +152,7 @@ def _write_objects(
             cast(BinaryIO, kept),
             cast(BinaryIO, tail),
             None if columns is None else columns.rows,
+            proven=columns is not None and columns.proven,
         )
         try:
             attempt.give_way()
@@ -162,6 +173,7 @@ def _write_objects(
                 objects,
                 transaction_conflicts=parser.transaction_conflicts,
                 pending=None if columns is None else columns.pending,
+                proven=b"" if columns is None else columns.encodings,
             )
         except BaseException:
             writer.abort()

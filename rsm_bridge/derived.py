@@ -49,14 +49,16 @@ class Shape:
     Attributes:
         schema: of its rows, with field ids.
         value_format: whether the column `value` holds the bytes that Kafka is served.
-        typed: gives rows without value columns, in the schema of columns.row_schema("raw"), those of `schema`.
+        typed: gives rows of pending files the columns of `schema`.
         revised: gives rows of `schema`, not pending ones, other contents: as many rows, in their order.
+        proven: Kafka is served from the file, and values may be in their columns alone.
     """
 
     schema: pa.Schema
     value_format: ValueFormat
     typed: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
     revised: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    proven: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def copy_rows(
     """
     total = 0
     with store.open_upload(key) as upload:
-        file = RowFile(shape.schema, cast(BinaryIO, upload), shape.value_format)
+        file = RowFile(shape.schema, cast(BinaryIO, upload), shape.value_format, proven=shape.proven)
         try:
             for cut in cuts:
                 source = pq.ParquetFile(ObjectFile(store, cut.data_key))
@@ -200,7 +202,7 @@ def of_another(file: pq.FileMetaData, schema: pa.Schema) -> bool:
 
 def _shaped(rows: pa.RecordBatch, shape: Shape, *, pending: bool) -> pa.RecordBatch:
     if pending and shape.typed is not None:
-        return shape.typed(as_written_now(rows, _RAW))
+        return shape.typed(rows)
     made = as_written_now(rows, shape.schema)
     return made if shape.revised is None else shape.revised(made)
 

@@ -71,6 +71,7 @@ class KnownSegment:
     `data`, `tail`, `kept`: what the segment stored beside its index (converter.index_model.Directory).
     withheld: it is stored verbatim and has no rows, which `tierberg requeue` may change; requeued: it has done so.
     pending: why its rows were stored without typed columns; they come into the table by a derived file that has them.
+    proven: some of its values are columns alone.
     """
 
     key: IndexKey
@@ -86,6 +87,7 @@ class KnownSegment:
     withheld: bool = False
     requeued: bool = False
     pending: str | None = None
+    proven: bool = False
 
     @property
     def live(self) -> bool:
@@ -253,6 +255,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         withheld=summary.verbatim and directory.data is None,
         requeued=has_added_rows(directory),
         pending=None if directory.merged else summary.pending,
+        proven=bool(directory.proven),
     )
 
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
 from converter.errors import SegmentError
@@ -60,6 +61,7 @@ class _Merged:
 
     stored: StoredObject
     rows: CopiedRows
+    schema: pa.Schema
     offsets: Int64Array
 
 
@@ -160,11 +162,13 @@ class Merger:
     ) -> Head:
         deadline = time.monotonic() + MERGE_SECONDS_MAX
         state = recorded_parts(self.store, head).get(partition, PartState())
+        mine = [known for known in segments if known.live and known.key.partition == partition]
         # Of any segment of the topic: a table may keep rows after Kafka has deleted all of their partition.
-        merged = self._write(partition, merge, Shape(TableColumns.of(head.table).rows, owner_of(segments)[1]))
+        value_format = owner_of(segments)[1]
+        proven = any(known.proven for known in mine)
+        merged = self._write(partition, merge, Shape(TableColumns.of(head.table).rows, value_format, proven=proven))
         failpoints.hit("merge-written", merged.stored.key)
         reader = SegmentReader(self.store, helpers)
-        mine = [known for known in segments if known.live and known.key.partition == partition]
         pointers = list(self._proven(reader, merged, _whole(mine, merge, state)))
         for pointer in pointers:
             in_time(deadline)
@@ -188,7 +192,7 @@ class Merger:
         offsets = np.concatenate(parts)
         if rows.left_out or len(offsets) != rows.footer.num_rows or bool((np.diff(offsets) <= 0).any()):
             raise BridgeError("corrupt_object", f"files of offsets {merge.first} to {merge.last} are not what they say")
-        return _Merged(StoredObject(key, rows.size, rows.crc32c), rows, offsets)
+        return _Merged(StoredObject(key, rows.size, rows.crc32c), rows, shape.schema, offsets)
 
     def _key(self, path: str) -> str:
         key = stored_key(self.store, path)
@@ -209,7 +213,7 @@ class Merger:
                 continue  # some of its rows are not in the table: aborted, or below the floor
             current = self._index(known.listed.key)
             if current is not None:
-                prove(reader, repoint(current.data, merged.stored, merged.rows.pages, first))
+                prove(reader, repoint(current.data, merged.stored, merged.rows.pages, merged.schema, first))
                 yield _Pointer(known.listed.key, current.version, first)
 
     def _index(self, key: str) -> VersionedBytes | None:
@@ -224,7 +228,7 @@ class Merger:
         """Swaps one pointer, unless the index was deleted, or written by another merge, since it was proven."""
         current = self._index(pointer.key)
         if current is not None and current.version == pointer.version:
-            index = repoint(current.data, merged.stored, merged.rows.pages, pointer.first_row)
+            index = repoint(current.data, merged.stored, merged.rows.pages, merged.schema, pointer.first_row)
             self.store.replace(pointer.key, index, current.version)
 
     def _commit(

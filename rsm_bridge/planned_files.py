@@ -5,13 +5,14 @@ Kept for as long as a run works on one head, so that planning again writes nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
+from converter.index_model import StoredObject
 from converter.types import ValueFormat
 from converter.values.rows import TABLE
 from iceberg_catalog.datafile import data_file
@@ -129,11 +130,18 @@ class PlannedFiles:
             known = self.segments[segment_id]
             if known.data is not None and known.segment is not None:
                 between = known.rows_between(first, last)
-                waits = known.pending is not None
+                waits = known.pending is not None or self._waits(known, between)
                 cuts.extend(Cut(stored.key, start, end, waits) for stored, start, end in between)
                 runs.extend(run for run in known.segment.runs if run not in runs)
                 pending = segment_id if waits else pending
         return self._write(partition, cuts, tuple(sorted(runs)), pending) if cuts else []
+
+    def _waits(self, known: KnownSegment, between: Sequence[tuple[StoredObject, int, int]]) -> bool:
+        """Whether one of a segment's own files lacks columns; a merged file has what the table had."""
+        return not known.shares and any(
+            self._lacks_columns(read_footer(self.store, known, tail=stored == known.tail), known.listed.key)
+            for stored, _, _ in between
+        )
 
     def _write(self, partition: int, cuts: list[Cut], runs: Runs, pending: str | None) -> list[DataFile]:
         try:

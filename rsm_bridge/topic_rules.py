@@ -20,6 +20,7 @@ from rsm_bridge.settings_section import Section
 RuleFormat = Literal["raw", "string", "json", "avro", "protobuf", "auto"]
 SchemaOrigin = Literal["registry-id", "subject", "inline", "inferred"]
 Incompatible = Literal["new-column", "dead-letter"]
+ValueBytes = Literal["always", "proven"]
 #: The two parts of a record that may be typed, as the names of a rule's keys begin.
 Part = Literal["value", "key"]
 
@@ -124,6 +125,12 @@ class TopicRule(Section):
         description="What becomes of a field whose new type its column cannot take. `new-column`: a column `name__v2`. "
         "`dead-letter`: records of that schema have no columns, and `_kafka_error` says why.",
     )
+    value_bytes: ValueBytes = Field(
+        default="always",
+        description="`always`: `_kafka_value` has the bytes of every value. `proven`: of a typed value only where its "
+        "columns do not give exactly these bytes back; Kafka is served what they give back, compared with the batch's "
+        "checksum.",
+    )
     decode_budget: float = Field(
         default=1.0,
         ge=0,
@@ -163,6 +170,8 @@ class TopicRule(Section):
         parts: tuple[Part, ...] = ("value", "key")
         for part in parts:
             _require_fit(part, self.format_of(part), self.value_schema if part == "value" else self.key_schema)
+        if self.value_bytes == "proven" and self.value_format not in TYPED:
+            raise ValueError(f"value_bytes: proven goes by columns, and value_format {self.value_format} has none")
         if self.mode == "verbatim":
             typed = [f"{part}_format" for part in parts if self.format_of(part) in TYPED]
             if self.table is not None or typed:

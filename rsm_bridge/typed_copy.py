@@ -14,10 +14,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from converter.columns import ERROR, row_schema
+from converter.columns import ERROR, OFFSET, RAW_VALUE, VALUE_SIZE, row_schema
 from converter.values.model import error_codes
+from converter.values.prover import ValueProver
 from converter.values.rows import as_written_now, pieces, typed_rows
+from converter.writer import TypedPiece
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.cpu_budget import CpuBudget
 from rsm_bridge.typed_table import TableColumns, TypedTable
@@ -34,17 +37,29 @@ class TypedCopy:
 
     Attributes:
         budget: CPU seconds that decoding may take; None: as much as it does.
+        prover: takes the bytes from values that their columns give back; None: all keep them.
         failed: rows that did not decode, by code.
     """
 
     table: TypedTable
     budget: CpuBudget | None = None
+    prover: ValueProver | None = None
     pending: str | None = None
     failed: Counter[str] = field(default_factory=Counter)
     _columns: TableColumns | None = None
     _begun: bool = False
 
-    def rows(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    @property
+    def proven(self) -> bool:
+        """Whether values may be in their columns alone."""
+        return self.prover is not None
+
+    @property
+    def encodings(self) -> bytes:
+        """How values that are become bytes again: Directory.proven."""
+        return b"" if self.prover is None or self._columns is None else self.prover.packed(self._columns.rows)
+
+    def rows(self, rows: pa.RecordBatch) -> Iterator[TypedPiece]:
         """Rows with value columns, or with null ones when pending; Kafka's alone when the copy began so."""
         if not self._begun:
             self._begun = True
@@ -52,7 +67,7 @@ class TypedCopy:
         schema = RAW_ROWS if self._columns is None else self._columns.rows
         for piece in pieces(rows, schema):
             made = self._spend(self._with_columns, piece)
-            yield typed_rows(piece, schema, {}, None) if made is None else made
+            yield TypedPiece(typed_rows(piece, schema, {}, None)) if made is None else made
 
     def _spend(self, work: Callable[[pa.RecordBatch], T], rows: pa.RecordBatch) -> T | None:
         """What the work gives; None where the copy is pending, or becomes so."""
@@ -76,7 +91,7 @@ class TypedCopy:
         if self.table.applies(given):
             self._columns = self.table.routes(given).columns
 
-    def _with_columns(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+    def _with_columns(self, rows: pa.RecordBatch) -> TypedPiece | None:
         given = self.table.given(rows)
         if self._columns is None:
             if self.table.applies(given):
@@ -88,15 +103,27 @@ class TypedCopy:
             return None
         made = routes.rows(rows, given)
         self.failed += error_codes(made.column(ERROR))
-        return made
+        if self.prover is None or "value" not in given.parts:
+            return TypedPiece(made)
+        of_value = {writer: route for (part, writer), route in routes.of.items() if part == "value"}
+        return TypedPiece(*self.prover.prove(made, given.parts["value"], of_value, routes.columns.types["value"]))
 
 
 def derived_rows(table: TypedTable, columns: TableColumns, rows: pa.RecordBatch) -> pa.RecordBatch | None:
     """Rows of a pending file with their columns; None: the table has got other columns meanwhile.
 
+    A value that is in its columns alone has no bytes to decode: it keeps them.
+
     Raises:
         ColumnsWaitError: schema or table cannot be had now.
     """
+    bare = pc.and_(rows.column(RAW_VALUE).is_null(), rows.column(VALUE_SIZE).is_valid())
+    if pc.any(bare).as_py():
+        decoded = derived_rows(table, columns, rows.filter(pc.invert(bare)))
+        if decoded is None:
+            return None
+        both = pa.concat_batches([as_written_now(rows.filter(bare), columns.rows), decoded])
+        return both.take(pc.sort_indices(both.column(OFFSET)))
     plain = as_written_now(rows, RAW_ROWS)
     given = table.given(plain)
     if not table.applies(given):

@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from converter.types import SegmentMetadata
+from converter.values.prover import ValueProver
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolve_table import Writer, evolved, foreseen
 from iceberg_catalog.names import Owner
@@ -75,12 +76,14 @@ class TypedTopics:
         table = self.table(owner)
         if table is None:
             return None
+        rule = self.settings.rule(owner.topic)
         with self._lock:
             budget = self._budgets.get(owner.topic_id)
             if budget is None:
-                budget = CpuBudget(self.settings.rule(owner.topic).decode_budget)
+                budget = CpuBudget(rule.decode_budget)
                 self._budgets[owner.topic_id] = budget
-        return TypedCopy(table, budget)
+        proven = rule.value_bytes == "proven"
+        return TypedCopy(table, budget, ValueProver() if proven else None)
 
     def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted], fixed: Mapping[str, str]) -> Table:
         catalog, given = self.open_catalog(), self.settings.catalog

@@ -6,13 +6,16 @@ a null struct's children or a null list's range hold) is never seen in the resul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from converter.values.model import Bound
+
+#: Values of one leaf as another type.
+Cast = Callable[[pa.Array, pa.DataType], pa.Array]
 
 
 def project(columns: pa.StructArray, bound: Sequence[Bound], target: pa.StructType) -> pa.StructArray:
@@ -31,25 +34,44 @@ def project(columns: pa.StructArray, bound: Sequence[Bound], target: pa.StructTy
         ValueError: the binding does not fit: it names a field the writer has not, has another shape than `target`, or
             asks for a cast that could lose something. Never because of a value.
     """
-    return _struct(columns, bound, target)
+    return _struct(columns, bound, target, _widened)
 
 
-def _cast(values: pa.Array, bound: Bound, target: pa.DataType) -> pa.Array:
+def project_back(columns: pa.StructArray, bound: Sequence[Bound], target: pa.StructType) -> pa.StructArray:
+    """A writer's columns from the table's, as :func:`project` would have got them.
+
+    Raises:
+        ValueError: the binding does not fit. A value that the writer's type cannot hold becomes another.
+    """
+    return _struct(columns, bound, target, _narrowed)
+
+
+def _cast(values: pa.Array, bound: Bound, target: pa.DataType, leaf: Cast) -> pa.Array:
     source = values.type
     if pa.types.is_struct(target) and pa.types.is_struct(source):
-        return _struct(values, bound.children, target)
+        return _struct(values, bound.children, target, leaf)
     if pa.types.is_map(target) and pa.types.is_map(source):
-        return _map(values, bound, target)
+        return _map(values, bound, target, leaf)
     if pa.types.is_list(target) and pa.types.is_list(source):
-        return _list(values, bound, target)
-    if source == target:
-        return values
-    if _is_wider_decimal(source, target):
+        return _list(values, bound, target, leaf)
+    return values if source == target else leaf(values, target)
+
+
+def _widened(values: pa.Array, target: pa.DataType) -> pa.Array:
+    if _is_wider_decimal(values.type, target):
         # The same digits in the same 16 bytes. A checked cast could fail over what lies under a null.
         return values.view(target)
-    if (pa.types.is_int64(target) or pa.types.is_float64(target)) and pa.types.is_int32(source):
+    if _is_wider_number(values.type, target):
         return values.cast(target)
-    raise ValueError(f"a column of type {target} cannot be filled from {source}")
+    raise ValueError(f"a column of type {target} cannot be filled from {values.type}")
+
+
+def _narrowed(values: pa.Array, target: pa.DataType) -> pa.Array:
+    if _is_wider_decimal(target, values.type):
+        return values.view(target)
+    if _is_wider_number(target, values.type):
+        return values.cast(target, safe=False)
+    raise ValueError(f"a column of type {target} was never widened to {values.type}")
 
 
 def _is_wider_decimal(source: pa.DataType, target: pa.DataType) -> bool:
@@ -57,7 +79,11 @@ def _is_wider_decimal(source: pa.DataType, target: pa.DataType) -> bool:
     return bool(both and source.scale == target.scale and source.precision <= target.precision)
 
 
-def _struct(values: pa.StructArray, bound: Sequence[Bound], target: pa.StructType) -> pa.StructArray:
+def _is_wider_number(source: pa.DataType, target: pa.DataType) -> bool:
+    return bool(pa.types.is_int32(source) and (pa.types.is_int64(target) or pa.types.is_float64(target)))
+
+
+def _struct(values: pa.StructArray, bound: Sequence[Bound], target: pa.StructType, leaf: Cast) -> pa.StructArray:
     if len(bound) != target.num_fields:
         raise ValueError(f"{len(bound)} bindings for the {target.num_fields} fields of {target}")
     children = []
@@ -65,25 +91,25 @@ def _struct(values: pa.StructArray, bound: Sequence[Bound], target: pa.StructTyp
         if item.source is None:
             children.append(pa.nulls(len(values), wanted.type))
         elif 0 <= item.source < values.type.num_fields:
-            children.append(_cast(values.field(item.source), item, wanted.type))
+            children.append(_cast(values.field(item.source), item, wanted.type, leaf))
         else:
             raise ValueError(f"column {wanted.name} is bound to field {item.source} of {values.type}")
     return _assembled(target, values, [], children)
 
 
-def _list(values: pa.ListArray, bound: Bound, target: pa.ListType) -> pa.ListArray:
+def _list(values: pa.ListArray, bound: Bound, target: pa.ListType, leaf: Cast) -> pa.ListArray:
     element = _only_child(bound, target)
     offsets, (held,) = _window(values, [values.values])
-    return _assembled(target, values, [offsets], [_cast(held, element, target.value_type)])
+    return _assembled(target, values, [offsets], [_cast(held, element, target.value_type, leaf)])
 
 
-def _map(values: pa.MapArray, bound: Bound, target: pa.MapType) -> pa.MapArray:
+def _map(values: pa.MapArray, bound: Bound, target: pa.MapType, leaf: Cast) -> pa.MapArray:
     value = _only_child(bound, target)
     if values.type.key_type != target.key_type:
         raise ValueError(f"a map with keys of type {target.key_type} cannot be filled from {values.type}")
     offsets, (keys, items) = _window(values, [values.keys, values.items])
     fields = [target.key_field, target.item_field]
-    entries = pa.StructArray.from_arrays([keys, _cast(items, value, target.item_type)], fields=fields)
+    entries = pa.StructArray.from_arrays([keys, _cast(items, value, target.item_type, leaf)], fields=fields)
     return _assembled(target, values, [offsets], [entries])
 
 

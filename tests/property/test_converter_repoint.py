@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from converter import parquet_writer
+from converter.columns import row_schema
 from converter.errors import SegmentError
 from converter.index import decode_directory, section_bytes
 from converter.index_model import Directory, StoredObject
@@ -37,7 +38,7 @@ def merged(parts: Sequence[Stored], value_format: ValueFormat = "raw") -> tuple[
 
 def pointed(part: Stored, data: bytes, named: StoredObject, pages: PageTable, first_row: int) -> Stored:
     """The segment, read through its new index."""
-    index = repoint(part.written.index, named, pages, first_row)
+    index = repoint(part.written.index, named, pages, row_schema("raw"), first_row)
     written = replace(part.written, index=index, directory=decode_directory(index))
     return Stored(written, data, part.kept, part.served)
 
@@ -140,4 +141,4 @@ def test_an_index_without_rows_names_no_data_file() -> None:
     bare = write([[Batch(0, [], kept=True, cause=Cause.NO_ROWS)]])
     _, named, pages = merged([write([simple_batches(3)])])
     with pytest.raises(SegmentError, match="without rows"):
-        repoint(bare.written.index, named, pages, 0)
+        repoint(bare.written.index, named, pages, row_schema("raw"), 0)

@@ -10,10 +10,11 @@ import pyarrow as pa
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import DecimalType, IcebergType, IntegerType, ListType, LongType, MapType, NestedField, StructType
 
+from converter.columns import zone
 from converter.values.model import Bound
 from converter.values.project import project
 from iceberg_catalog.evolution import Evolution, bind, bind_key, evolve, key_writer
-from iceberg_catalog.evolution_names import folded, zone
+from iceberg_catalog.evolution_names import folded
 from iceberg_catalog.evolution_sources import Sources
 from iceberg_catalog.evolution_types import key_columns, value_columns
 from iceberg_catalog.evolution_walk import Incompatible

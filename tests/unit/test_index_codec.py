@@ -17,11 +17,11 @@ from converter.index_columns import (
     inflate,
     pack,
     pack_batches,
-    pack_deltas,
+    pack_integers,
     pack_pages,
     unpack,
     unpack_batches,
-    unpack_deltas,
+    unpack_integers,
     unpack_pages,
 )
 from converter.types import BATCH_DTYPE, PageTable
@@ -48,8 +48,8 @@ def test_batch_tables_of_random_bytes_come_back(count: int, random: object) -> N
 
 @given(hnp.arrays(np.int64, st.integers(0, 60), elements=int64s))
 def test_deltas_come_back(deltas: np.ndarray) -> None:
-    packed, raw = pack_deltas(deltas)
-    assert np.array_equal(unpack_deltas(packed, raw, len(deltas)), deltas)
+    packed, raw = pack_integers(deltas)
+    assert np.array_equal(unpack_integers(packed, raw, len(deltas)), deltas)
 
 
 @given(hnp.arrays(np.int64, st.tuples(st.just(5), st.integers(0, 30)), elements=int64s))
