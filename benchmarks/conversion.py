@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import BinaryIO, cast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol, cast
 
 import pyarrow as pa
 import zstandard
@@ -20,8 +20,8 @@ from converter.limits import STEP_BYTES
 from converter.parser import SegmentParser
 from converter.replay import plan_read, replay
 from converter.transactions import Transactions
-from converter.types import ConvertOptions, ParsedStep, UInt8Array
-from converter.writer import SegmentWriter
+from converter.types import ConvertOptions, UInt8Array
+from converter.writer import SegmentWriter, TypedPiece
 from rsm_bridge.chunks import cut
 from rsm_bridge.limits import FRAME_BYTES_MAX
 
@@ -68,8 +68,26 @@ class Memory(io.RawIOBase):
         return len(view)
 
 
-#: Gives rows value columns, as a typed topic's copy does.
-Columns = Callable[[pa.RecordBatch], pa.RecordBatch]
+class CopyColumns(Protocol):
+    """Gives the rows of one copy value columns, as a typed topic's copy does."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether values may be in their columns alone."""
+        ...
+
+    @property
+    def encodings(self) -> bytes:
+        """Of the rows so far: Directory.proven."""
+        ...
+
+    def rows(self, rows: pa.RecordBatch) -> Iterable[TypedPiece]:
+        """Rows with their columns, in pieces."""
+        ...
+
+
+#: Begins a copy.
+Columns = Callable[[], CopyColumns]
 
 
 def convert(segment: Segment, data: Memory | None = None, columns: Columns | None = None) -> Stored:
@@ -83,19 +101,24 @@ def convert(segment: Segment, data: Memory | None = None, columns: Columns | Non
     data, kept = data or Memory(), io.BytesIO()
     data.rewind()
     schema = row_schema(options.value_format) if columns is None else None
-    writer = SegmentWriter(segment.metadata, options, schema, cast(BinaryIO, data), kept)
+    typed = None if columns is None else columns()
+    writer = SegmentWriter(
+        segment.metadata,
+        options,
+        schema,
+        cast(BinaryIO, data),
+        kept,
+        columns=None if typed is None else typed.rows,
+        proven=typed is not None and typed.proven,
+    )
     view = memoryview(segment.data)
     for start in range(0, len(view), _FRAME_BYTES):
         for step in parser.feed(view[start : start + _FRAME_BYTES]):
-            writer.add(_with_columns(step, columns))
+            writer.add(step)
     for step in parser.finish():
-        writer.add(_with_columns(step, columns))
-    written = writer.finish({}, transactions, _OBJECTS)
+        writer.add(step)
+    written = writer.finish({}, transactions, _OBJECTS, proven=b"" if typed is None else typed.encodings)
     return Stored(data.contents(), kept.getvalue(), written.index, written.directory)
-
-
-def _with_columns(step: ParsedStep, columns: Columns | None) -> ParsedStep:
-    return step if columns is None or not step.rows.num_rows else replace(step, rows=columns(step.rows))
 
 
 def blocks(stored: Stored) -> Iterator[Block]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,9 @@ from converter.values.avro import avro_decoder
 from converter.values.json_decode import json_decoder
 from converter.values.model import Decoder
 from converter.values.protobuf import protobuf_decoder
+from converter.values.prover import ValueProver
 from converter.values.typed import Route, Writer, parted_by_id
+from converter.writer import TypedPiece
 from iceberg_catalog.evolution import bind, evolve
 from iceberg_catalog.evolution_sources import Sources
 from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
@@ -63,8 +66,37 @@ def typed_segment(payload: str, values: Sequence[bytes], codec: str = "none", ba
     return build_segment(payload, framed(values, form), codec, BATCH_BYTES[batch])
 
 
-def columns_for(payload: str, made: Decoder) -> Columns:
-    """What a copy does with the rows of a step: values by schema id, decoded, in the columns of the topic's table.
+@dataclass(slots=True)
+class TypedColumns:
+    """What a copy does with its rows: values by schema id, decoded, in the columns of the topic's table, and proven."""
+
+    routes: Routes
+    is_protobuf: bool
+    prover: ValueProver | None
+
+    @property
+    def proven(self) -> bool:
+        """See CopyColumns."""
+        return self.prover is not None
+
+    @property
+    def encodings(self) -> bytes:
+        """See CopyColumns."""
+        return b"" if self.prover is None else self.prover.packed(self.routes.columns.rows)
+
+    def rows(self, rows: pa.RecordBatch) -> Iterator[TypedPiece]:
+        """See CopyColumns."""
+        values = parted_by_id(rows.column(RAW_VALUE), lambda _: self.is_protobuf)
+        made = self.routes.rows(rows, Given({"value": values}))
+        if self.prover is None:
+            yield TypedPiece(made)
+            return
+        routes = {writer: route for (_, writer), route in self.routes.of.items()}
+        yield TypedPiece(*self.prover.prove(made, values, routes, self.routes.columns.types["value"]))
+
+
+def columns_for(payload: str, made: Decoder, *, proven: bool = False) -> Columns:
+    """What gives a copy its columns; `proven`: values are in them alone where they give them back.
 
     Raises:
         ValueError: no table can have these columns.
@@ -76,12 +108,7 @@ def columns_for(payload: str, made: Decoder) -> Columns:
     is_protobuf = split_name(payload)[0] == "protobuf"
     writer = Writer(_SCHEMA_ID, _PROTOBUF_PATH if is_protobuf else ())
     routes = Routes(table, {("value", writer): Route(made, bound)})
-
-    def columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-        given = Given({"value": parted_by_id(rows.column(RAW_VALUE), lambda _: is_protobuf)})
-        return routes.rows(rows, given)
-
-    return columns
+    return lambda: TypedColumns(routes, is_protobuf, ValueProver() if proven else None)
 
 
 def _table(made: Decoder) -> TableColumns:

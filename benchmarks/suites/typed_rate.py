@@ -1,4 +1,4 @@
-"""Typed values: decoded alone, and from the segment to Parquet with columns; beside per-record libraries and zstd-1.
+"""Typed values: decoded alone, from the segment to Parquet with columns, and back; beside other libraries and zstd-1.
 
 Rates are per CPU second of all threads; MB are those of the values without wire-format header; a nested record is one
 field.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from benchmarks.conversion import Memory, convert, zstd_floor
+from benchmarks.conversion import Memory, convert, replay_all, zstd_floor
 from benchmarks.meters import Spent, interleaved, median, spent
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
@@ -41,7 +41,7 @@ class _Amount:
 
 
 def measure(plan: Plan) -> Cases:
-    """Cases of typed_decode_rate, typed_copy_rate and their twins in fields and for Avro."""
+    """Cases of typed_decode_rate, typed_copy_rate, typed_proven_rate, their twins in fields, and typed_replay_proven."""
     bytes_max, rounds = (4_000_000, 1) if plan.quick else (32_000_000, 5)
     cases: Cases = {name: [] for name in plan.measures}
     for payload in plan.payloads(*plan.measures):
@@ -58,16 +58,21 @@ def _measured(payload: str, bytes_max: int, rounds: int) -> dict[str, Case]:
     some = values[: len(values) // _BASELINE_SHARE]
     made, read, memory = decoder(payload), reader(payload), Memory()
     arrays, one, columns = steps(values), typed_segment(payload, values), columns_for(payload, made)
+    prover, proven_memory = columns_for(payload, made, proven=True), Memory()
+    always, proven = convert(one, columns=columns), convert(one, columns=prover)
     work: list[Callable[[], object]] = [
         lambda: [made.decode(array) for array in arrays],
         lambda: convert(one, memory, columns),
+        lambda: convert(one, proven_memory, prover),
         lambda: convert(one, memory),
+        lambda: replay_all(always),
+        lambda: replay_all(proven),
         lambda: [read(value) for value in some],
         lambda: per_record(some, read),
     ]
     for each in work:  # compiles and loads what the first call does
         each()
-    decode, copy, raw, library, baseline, floor = interleaved(
+    decode, copy, prove, raw, fetch, restore, library, baseline, floor = interleaved(
         [*(partial(_spent, each) for each in work), partial(zstd_floor, b"".join(values))], rounds
     )
     whole, part = _amount(values, fields), _amount(some, fields)
@@ -86,6 +91,9 @@ def _measured(payload: str, bytes_max: int, rounds: int) -> dict[str, Case]:
         "typed_decode_rate_fields": _case(payload, whole.fields_rate(decode), per_record_fields, {}),
         f"typed_copy_rate{tail}": _case(payload, whole.mb_rate(copy), zstd_mb, beside | whole.wall(copy)),
         f"typed_copy_rate{tail}_fields": _case(payload, whole.fields_rate(copy), zstd_fields, {}),
+        "typed_proven_rate": _case(payload, whole.mb_rate(prove), zstd_mb, beside | whole.wall(prove)),
+        "typed_proven_rate_fields": _case(payload, whole.fields_rate(prove), zstd_fields, {}),
+        "typed_replay_proven": _case(payload, whole.mb_rate(restore), whole.mb_rate(fetch), whole.wall(restore)),
     }
 
 

@@ -82,6 +82,19 @@ def test_a_typed_copy_has_columns_and_serves_the_same_bytes(payload: str) -> Non
         assert rows[name].to_pylist() == alone.field(name).to_pylist(), name
 
 
+@pytest.mark.parametrize("payload", TYPED_PAYLOADS)
+def test_a_proven_copy_has_columns_alone_and_serves_the_same_bytes(payload: str) -> None:
+    values = typed_values(payload, _ROWS)
+    one = typed_segment(payload, values)
+    made = decoder(payload)
+    always = convert(one, columns=columns_for(payload, made))
+    stored = convert(one, columns=columns_for(payload, made, proven=True))
+    assert b"".join(bytes(chunk(stored, block, 0, len(block.batches))) for block in blocks(stored)) == one.data
+    rows = pq.read_table(io.BytesIO(stored.data))
+    assert rows[RAW_VALUE].null_count == len(values)
+    assert rows.drop_columns(RAW_VALUE) == pq.read_table(io.BytesIO(always.data)).drop_columns(RAW_VALUE)
+
+
 def test_steps_hold_all_values_in_order() -> None:
     values = typed_values("avro-50", 5_000)
     arrays = steps(values)
