@@ -24,19 +24,19 @@ def row_buffers(rows: pa.RecordBatch) -> RowBuffers:
     # Offsets of a sliced list start anywhere; entries before the first are cut off below.
     list_offsets = np.asarray(headers.offsets, dtype=np.int64)
     entries = headers.values.slice(int(list_offsets[0]), int(list_offsets[-1] - list_offsets[0]))
-    values = _var_bytes(rows.column(columns.RAW_VALUE))
+    values = var_bytes(rows.column(columns.RAW_VALUE))
     if columns.VALUE in rows.schema.names:
-        values = merge_values(_var_bytes(rows.column(columns.VALUE)), values)
+        values = merge_values(var_bytes(rows.column(columns.VALUE)), values)
     timestamps = rows.column(columns.TIMESTAMP)
     return RowBuffers(
         offsets=_numbers(rows.column(columns.OFFSET)),
         timestamps_us=_numbers(timestamps.cast(pa.timestamp("us")).view(pa.int64())),
         timestamps_valid=_valid(timestamps),
-        keys=_var_bytes(rows.column(columns.KEY)),
+        keys=var_bytes(rows.column(columns.KEY)),
         values=values,
         header_offsets=list_offsets - list_offsets[0],
-        header_keys=_var_bytes(entries.field(0)),
-        header_values=_var_bytes(entries.field(1)),
+        header_keys=var_bytes(entries.field(0)),
+        header_values=var_bytes(entries.field(1)),
     )
 
 
@@ -48,7 +48,8 @@ def _valid(array: pa.Array) -> BoolArray:
     return np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
 
 
-def _var_bytes(array: pa.Array) -> VarBytes:
+def var_bytes(array: pa.Array) -> VarBytes:
+    """A column of byte strings or strings; buffers are shared where they can be."""
     binary = array.cast(pa.large_binary())
     _, offsets_buffer, data = binary.buffers()
     offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[binary.offset : binary.offset + len(binary) + 1]

@@ -65,15 +65,15 @@ class StepRows:
             columns.OFFSET: _fixed(pa.int64(), rows.offsets),
             columns.TIMESTAMP: _fixed(pa.timestamp("us", tz="UTC"), rows.timestamps_us, rows.timestamps_valid),
             columns.TIMESTAMP_TYPE: _fixed(pa.int32(), self.timestamp_types),
-            columns.KEY: _bytes(pa.binary(), rows.keys),
+            columns.KEY: binary_array(pa.binary(), rows.keys),
             columns.HEADERS: headers,
-            columns.RAW_VALUE: _bytes(pa.binary(), values),
+            columns.RAW_VALUE: binary_array(pa.binary(), values),
             columns.VALUE_SIZE: _fixed(pa.int32(), sizes, values.valid),
         }
         if value_format == "string":
             text, other, error = split_values(values)
-            arrays[columns.VALUE] = _bytes(pa.string(), text)
-            arrays[columns.RAW_VALUE] = _bytes(pa.binary(), other)
+            arrays[columns.VALUE] = binary_array(pa.string(), text)
+            arrays[columns.RAW_VALUE] = binary_array(pa.binary(), other)
             arrays[columns.ERROR] = error
         schema = row_schema(value_format)
         return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
@@ -89,7 +89,7 @@ def split_values(values: VarBytes) -> tuple[VarBytes, VarBytes, pa.Array]:
     offsets = np.zeros(len(values) + 1, dtype=np.int64)
     np.cumsum(np.where(bad, len(word), 0), out=offsets[1:])
     # Not pa.array(): given numpy arrays it imports pandas, which takes seconds.
-    error = _bytes(pa.string(), VarBytes(offsets, np.tile(word, int(bad.sum())), bad))
+    error = binary_array(pa.string(), VarBytes(offsets, np.tile(word, int(bad.sum())), bad))
     return _masked(values, ok), _masked(values, bad), error
 
 
@@ -136,7 +136,8 @@ def _fixed(kind: pa.DataType, values: npt.NDArray[Any], valid: BoolArray | None 
     return pa.Array.from_buffers(kind, len(values), [_validity(valid), pa.py_buffer(values)])
 
 
-def _bytes(kind: pa.DataType, column: VarBytes) -> pa.Array:
+def binary_array(kind: pa.DataType, column: VarBytes) -> pa.Array:
+    """A column as an array of strings or byte strings; bytes are shared."""
     offsets = pa.py_buffer(column.offsets.astype(np.int32))
     buffers = [_validity(column.valid), offsets, pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind, len(column), buffers)
@@ -146,7 +147,7 @@ def _list(offsets: Int64Array, names: VarBytes, values: VarBytes) -> pa.Array:
     """Headers; a record without headers has an empty list, never null."""
     kind = row_schema("raw").field(columns.HEADERS).type
     struct = pa.StructArray.from_arrays(
-        [_bytes(pa.string(), names), _bytes(pa.binary(), values)], fields=list(kind.value_type)
+        [binary_array(pa.string(), names), binary_array(pa.binary(), values)], fields=list(kind.value_type)
     )
     return pa.Array.from_buffers(
         kind, len(offsets) - 1, [None, pa.py_buffer(offsets.astype(np.int32))], children=[struct]

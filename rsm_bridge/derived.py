@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -24,6 +25,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog.plan_types import Runs
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.layout import DATA_ROOT, new_attempt_id
+from rsm_bridge.restored_values import RestoredValues
 from rsm_bridge.store import ObjectStore
 
 _RAW = row_schema("raw", expected_field_ids("raw"))
@@ -33,13 +35,17 @@ _RAW = row_schema("raw", expected_field_ids("raw"))
 class Cut:
     """Rows with offsets in [first, last] (inclusive) of one data file.
 
-    pending: its values are to be decoded; it has none of their columns.
+    pending: its values are to be decoded; it has none of their columns, or not all.
+    values: gives back the bytes of those that are in their columns alone; None: none of them is.
+    first_row: number that `values` has for the file's first row.
     """
 
     data_key: str
     first: int
     last: int
     pending: bool = False
+    values: RestoredValues | None = None
+    first_row: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +184,7 @@ def copy_rows(
                 source = pq.ParquetFile(ObjectFile(store, cut.data_key))
                 total += source.metadata.num_rows
                 pending = cut.pending or of_another(source.metadata, shape.schema)
-                for batch in _rows(source, cut):
+                for batch in _rows(source, cut, cut.values if pending else None):
                     for piece in pieces(batch, shape.schema):
                         file.add(_shaped(piece, shape, pending=pending))
                     if offsets is not None:
@@ -207,14 +213,22 @@ def _shaped(rows: pa.RecordBatch, shape: Shape, *, pending: bool) -> pa.RecordBa
     return made if shape.revised is None else shape.revised(made)
 
 
-def _rows(source: pq.ParquetFile, cut: Cut) -> Iterator[pa.RecordBatch]:
+def _rows(source: pq.ParquetFile, cut: Cut, values: RestoredValues | None) -> Iterator[pa.RecordBatch]:
     """The cut's rows, one row group in memory at a time; groups outside the offsets are not read."""
+    first_row = cut.first_row
     column = [source.schema.column(leaf).path for leaf in range(source.metadata.num_columns)].index(OFFSET)
     for number in range(source.num_row_groups):
-        statistics = source.metadata.row_group(number).column(column).statistics
+        group = source.metadata.row_group(number)
+        start, first_row = first_row, first_row + group.num_rows
+        statistics = group.column(column).statistics
         if statistics is not None and (statistics.max < cut.first or statistics.min > cut.last):
             continue
         table = source.read_row_group(number)
         offsets = table.column(OFFSET)
-        wanted = table.filter(pc.and_(pc.greater_equal(offsets, cut.first), pc.less_equal(offsets, cut.last)))
-        yield from wanted.combine_chunks().to_batches()
+        wanted = pc.and_(pc.greater_equal(offsets, cut.first), pc.less_equal(offsets, cut.last))
+        rows = table.filter(wanted).combine_chunks()
+        if values is None:
+            yield from rows.to_batches()
+        elif rows.num_rows:
+            numbers = start + np.flatnonzero(wanted.to_numpy())
+            yield values.of(rows.to_batches()[0], numbers)

@@ -191,13 +191,18 @@ def as_planned(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
     return replace(segment, state=SegmentState.DELETED)
 
 
+def read_index(store: ObjectStore, known: KnownSegment) -> bytes:
+    """A segment's whole index, out of its tombstone when it was deleted."""
+    found = store.read(known.listed.key).data
+    return decode_tombstone(found).index if is_tombstone(found) else bytes(found)
+
+
 def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) -> pq.FileMetaData:
     """The footer of a segment's data file, or of its tail, out of its index, or of the one inside its tombstone.
 
     A table that keeps rows takes them from deleted segments too (R6).
     """
-    found = store.read(known.listed.key).data
-    index = decode_tombstone(found).index if is_tombstone(found) else found
+    index = read_index(store, known)
     return _footer(decode_directory(index), lambda start, length: index[start : start + length], tail=tail)
 
 

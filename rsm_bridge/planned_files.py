@@ -22,7 +22,8 @@ from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import Derive, LiveFile, Runs, UseMain
 from rsm_bridge.derived import Cut, Shape, of_another, write_derived
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment, read_footer
+from rsm_bridge.known_segments import KnownSegment, read_footer, read_index
+from rsm_bridge.restored_values import restored_values
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.typed_copy import derived_rows
 from rsm_bridge.typed_table import TableColumns, TypedTable
@@ -95,7 +96,8 @@ class PlannedFiles:
         footer = read_footer(self.store, known, tail=piece.tail)
         file = None if known.segment is None else known.segment.tail if piece.tail else known.segment.main
         if file is not None and self._lacks_columns(footer, piece.segment_id):
-            return self._write(partition, [Cut(stored.key, file.first, file.last, True)], file.runs, piece.segment_id)
+            cut = self._cut(known, stored, file.first, file.last, pending=True)
+            return self._write(partition, [cut], file.runs, piece.segment_id)
         try:
             return [data_file(self.head.table, self.store.uri(stored.key), stored.size, footer, partition)]
         except CatalogError as error:
@@ -131,10 +133,16 @@ class PlannedFiles:
             if known.data is not None and known.segment is not None:
                 between = known.rows_between(first, last)
                 waits = known.pending is not None or self._waits(known, between)
-                cuts.extend(Cut(stored.key, start, end, waits) for stored, start, end in between)
+                cuts.extend(self._cut(known, stored, start, end, pending=waits) for stored, start, end in between)
                 runs.extend(run for run in known.segment.runs if run not in runs)
                 pending = segment_id if waits else pending
         return self._write(partition, cuts, tuple(sorted(runs)), pending) if cuts else []
+
+    def _cut(self, known: KnownSegment, stored: StoredObject, first: int, last: int, *, pending: bool) -> Cut:
+        values = restored_values(read_index(self.store, known)) if pending and known.proven else None
+        main = None if known.segment is None else known.segment.main
+        before = main.rows if main is not None and stored == known.tail else 0
+        return Cut(stored.key, first, last, pending, values, before)
 
     def _waits(self, known: KnownSegment, between: Sequence[tuple[StoredObject, int, int]]) -> bool:
         """Whether one of a segment's own files lacks columns; a merged file has what the table had."""

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from converter.columns import ERROR, OFFSET, RAW_VALUE, VALUE_SIZE, row_schema
+from converter.columns import ERROR, row_schema
 from converter.values.model import error_codes
 from converter.values.prover import ValueProver
 from converter.values.rows import as_written_now, pieces, typed_rows
@@ -112,18 +111,9 @@ class TypedCopy:
 def derived_rows(table: TypedTable, columns: TableColumns, rows: pa.RecordBatch) -> pa.RecordBatch | None:
     """Rows of a pending file with their columns; None: the table has got other columns meanwhile.
 
-    A value that is in its columns alone has no bytes to decode: it keeps them.
-
     Raises:
         ColumnsWaitError: schema or table cannot be had now.
     """
-    bare = pc.and_(rows.column(RAW_VALUE).is_null(), rows.column(VALUE_SIZE).is_valid())
-    if pc.any(bare).as_py():
-        decoded = derived_rows(table, columns, rows.filter(pc.invert(bare)))
-        if decoded is None:
-            return None
-        both = pa.concat_batches([as_written_now(rows.filter(bare), columns.rows), decoded])
-        return both.take(pc.sort_indices(both.column(OFFSET)))
     plain = as_written_now(rows, RAW_ROWS)
     given = table.given(plain)
     if not table.applies(given):

@@ -41,7 +41,7 @@ class _Amount:
 
 
 def measure(plan: Plan) -> Cases:
-    """Cases of typed_decode_rate, typed_copy_rate, typed_proven_rate, their twins in fields, and typed_replay_proven."""
+    """Cases of typed_decode_rate, typed_copy_rate, typed_proven_rate, their twins, and typed_replay_proven."""
     bytes_max, rounds = (4_000_000, 1) if plan.quick else (32_000_000, 5)
     cases: Cases = {name: [] for name in plan.measures}
     for payload in plan.payloads(*plan.measures):
