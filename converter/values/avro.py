@@ -17,6 +17,7 @@ import pyarrow as pa
 from converter.kernel import readonly
 from converter.types import UInt8Array
 from converter.values.avro_columns import Assembly, arrays, counters
+from converter.values.avro_encode import avro_encoding
 from converter.values.avro_errors import errors
 from converter.values.avro_json import Json
 from converter.values.avro_kernel import run
@@ -52,6 +53,7 @@ class AvroDecoder:
         self._layout = lay_out(root, names)
         self._json = Json(names)
         self._type: pa.StructType = self._layout.columns.settle()
+        self._encoding = avro_encoding(self._layout, schema, references)
 
     @property
     def type(self) -> pa.StructType:
@@ -80,8 +82,8 @@ class AvroDecoder:
         return Decoded(columns, errors(damage, seen_at, self._layout.places))
 
     def encoding(self, sample: pa.BinaryArray) -> Encoding | None:  # noqa: ARG002
-        """See :class:`converter.values.model.Decoder`."""
-        return None
+        """As the usual writers do, whatever the sample; None where a record lies within itself."""
+        return self._encoding
 
     def _fill(
         self, counted: Filled, data: UInt8Array, offsets: np.ndarray, damage: UInt8Array, seen_at: np.ndarray

@@ -7,9 +7,14 @@ from types import MappingProxyType
 from typing import Final
 
 from converter.errors import SegmentError
+from converter.values.avro_encode import avro_encoder
 from converter.values.model import Encoder, Encoding
 
-_MAKERS: Final[Mapping[tuple[str, int], Callable[[Mapping[str, str]], Encoder]]] = MappingProxyType({})
+_MAKERS: Final[Mapping[tuple[str, int], Callable[[Mapping[str, str]], Encoder]]] = MappingProxyType(
+    {
+        ("avro", 1): avro_encoder,
+    }
+)
 
 
 def encoder(encoding: Encoding) -> Encoder:

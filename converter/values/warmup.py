@@ -1,14 +1,17 @@
-"""Loads, or compiles, the kernels of the value decoders: tens of seconds where nothing is cached."""
+"""Loads, or compiles, the kernels of the value decoders and encoders: a minute where nothing is cached."""
 
 from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
 
 from converter.values.avro import avro_decoder
+from converter.values.encoders import encoder
 from converter.values.json_warmup import warm_json
+from converter.values.model import Decoder
 from converter.values.protobuf import protobuf_decoder
 from converter.values.typed import Route, Writer, columns_of, parted_by_id
 
@@ -26,15 +29,23 @@ _HEADER = b"\0\0\0\0\x01"
 
 
 def warm_values() -> None:
-    """Decodes a value of each format, one behind a registry's header."""
+    """Decodes a value of each format, one behind a registry's header, and encodes it where there is an encoder."""
     avro = avro_decoder(json.dumps(_AVRO))
     value = b"\x02\x02\x02a\x04\x02k\x02\x02l\x04\x00\x02\x01"
     framed = parted_by_id(pa.array([_HEADER + value], pa.binary()), lambda _: False)
     columns_of(framed, {Writer(1): Route(avro, ())}, pa.struct([]))
+    _encode_again(avro, value)
     warm_json()
     protobuf = protobuf_decoder(_protobuf_files(), (0,))
     parted_by_id(pa.array([_HEADER + b"\x00\x08\x01"], pa.binary()), lambda _: True)
     protobuf.decode(pa.array([b"\x08\x01\x12\x01a"], pa.binary()))
+
+
+def _encode_again(decoder: Decoder, value: bytes) -> None:
+    values = pa.array([value], pa.binary())
+    encoding = decoder.encoding(values)
+    if encoding is not None:
+        encoder(encoding).encode(decoder.decode(values).columns, np.array([len(value)], np.int64))
 
 
 def _protobuf_files() -> bytes:

@@ -37,10 +37,12 @@ def zigzag(value: int) -> bytes:
 
 def random_schema(rng: random.Random, fields: int = 4) -> Json:
     """A record of up to this many fields, of any construct."""
-    return _SchemaMaker(rng).record(fields, 0)
+    return SchemaMaker(rng).record(fields, 0)
 
 
-class _SchemaMaker:
+class SchemaMaker:
+    """Makes types, each a JSON value; `depth`: how many types they lie in."""
+
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.count = 0
