@@ -40,18 +40,29 @@ RULES = [
 ]
 
 
+@pytest.fixture(scope="module", params=["always", "proven"])
+def policy(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def schemas() -> Schemas:
+def bridge_folder(tmp_path_factory: pytest.TempPathFactory, policy: str) -> Path:
+    return tmp_path_factory.mktemp(policy)
+
+
+@pytest.fixture(scope="module")
+def schemas(policy: str) -> Schemas:
     return Schemas()
 
 
 @pytest.fixture(scope="module")
-def bridge(schemas: Schemas, bridge_folder: Path) -> Iterator[Running]:
+def bridge(schemas: Schemas, bridge_folder: Path, policy: str) -> Iterator[Running]:
+    rules = [{**rule, "value_bytes": policy} for rule in RULES]
     with answering() as server:
         server.answers = schemas.answer
         registry = {"url": server.uri, "request_timeout": "5s"}
         with bridge_thread(
-            test_settings(bridge_folder, publish_interval="1s", topics=RULES, schema_registry=registry)
+            test_settings(bridge_folder, publish_interval="1s", topics=rules, schema_registry=registry)
         ) as running:
             yield running
 
@@ -120,13 +131,17 @@ def brief(kind: IcebergType) -> str:
     return str(kind)
 
 
-def check(catalog: Catalog, topic: str, given: Scenario, written: Sequence[Version], values: Sequence[bytes]) -> None:
-    """Columns, rows and bytes; and no column ever went, narrowed or changed its id."""
+def check(
+    catalog: Catalog, topic: str, given: Scenario, written: Sequence[Version], values: Sequence[bytes], *, always: bool
+) -> None:
+    """Columns, rows and bytes, or `always` not; and no column ever went, narrowed or changed its id."""
     rows = rows_of(catalog, topic, len(written))
     assert [shown(row) for row in rows] == [
         version.row if isinstance(version.row, str) else without_nulls(version.row) for version in written
     ]
-    assert [row["_kafka_value"] for row in rows] == list(values)
+    for row, value in zip(rows, values, strict=True):
+        assert row["_kafka_value_size"] == len(value)
+        assert row["_kafka_value"] in ((value,) if always else (value, None))
     table = catalog.load_table(("kafka", topic))
     assert columns_of(table) == given.columns
     states = sorted(table.metadata.schemas, key=lambda schema: schema.schema_id)
@@ -163,10 +178,10 @@ def written(shim: ShimClient, schemas: Schemas) -> Iterator[dict[str, Future[Wri
 
 
 @pytest.mark.parametrize("given", [*AVRO, *OTHERS], ids=lambda given: given.name)
-def test_a_change(catalog: Catalog, written: dict[str, Future[Written]], given: Scenario) -> None:
-    sent = written[given.name].result(120)
-    check(catalog, sent.topic, given, sent.versions, sent.values)
-    check(catalog, f"{sent.topic}_mixed", given, sent.versions * 2, sent.values * 2)
+def test_a_change(catalog: Catalog, written: dict[str, Future[Written]], given: Scenario, policy: str) -> None:
+    sent, always = written[given.name].result(120), policy == "always"
+    check(catalog, sent.topic, given, sent.versions, sent.values, always=always)
+    check(catalog, f"{sent.topic}_mixed", given, sent.versions * 2, sent.values * 2, always=always)
 
 
 def test_there_are_thirty_and_each_is_another() -> None:

@@ -1,6 +1,6 @@
 """Typed topics through a real bridge and a registry's API: columns, dead letters, evolution, pending segments.
 
-Whatever becomes of the columns, Kafka gets its bytes back.
+Whatever becomes of the columns, Kafka gets its bytes back; all of it with bytes beside the columns, and without.
 """
 
 from __future__ import annotations
@@ -62,8 +62,18 @@ def framed(number: int, payload: bytes) -> bytes:
     return b"\0" + struct.pack(">I", number) + payload
 
 
+@pytest.fixture(scope="module", params=["always", "proven"])
+def policy(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def schemas() -> Schemas:
+def bridge_folder(tmp_path_factory: pytest.TempPathFactory, policy: str) -> Path:
+    return tmp_path_factory.mktemp(policy)
+
+
+@pytest.fixture(scope="module")
+def schemas(policy: str) -> Schemas:
     found = Schemas()
     for number, schema in ((1, ORDER), (2, WIDER), (3, OTHER)):
         found.add(number, "orders-value", {"schema": json.dumps(schema)}, version=number)
@@ -71,8 +81,8 @@ def schemas() -> Schemas:
 
 
 @pytest.fixture(scope="module")
-def bridge(schemas: Schemas, bridge_folder: Path) -> Iterator[Running]:
-    rules = [
+def bridge(schemas: Schemas, bridge_folder: Path, policy: str) -> Iterator[Running]:
+    rules: list[dict[str, Any]] = [
         {"pattern": "orders.*", "value_format": "avro"},
         {"pattern": "strict.*", "value_format": "avro", "incompatible": "dead-letter"},
         {"pattern": "later.*", "value_format": "avro", "decode_budget": 0},
@@ -85,10 +95,11 @@ def bridge(schemas: Schemas, bridge_folder: Path) -> Iterator[Running]:
             "value_schema": {"from": "inline", "text": json.dumps(ORDER)},
         },
     ]
+    topics = [{**rule, "value_bytes": policy} for rule in rules]
     with answering() as server:
         server.answers = schemas.answer
         registry = {"url": server.uri, "request_timeout": "1s"}
-        with bridge_thread(test_settings(bridge_folder, topics=rules, schema_registry=registry)) as running:
+        with bridge_thread(test_settings(bridge_folder, topics=topics, schema_registry=registry)) as running:
             yield running
 
 
@@ -109,6 +120,11 @@ def rows_of(catalog: Catalog, topic: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: int(row["_kafka_offset"]))
 
 
+def stored_bytes(rows: Sequence[dict[str, Any]]) -> list[bytes | None]:
+    """Tombstones have no size; a value without bytes has one."""
+    return [row["_kafka_value"] if row["_kafka_value_size"] is not None else b"tombstone" for row in rows]
+
+
 def columns_of(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if not name.startswith("_kafka_")}
 
@@ -124,7 +140,9 @@ def pending_of(bridge: Running, segment: Segment) -> str | None:
     return decode_directory(bridge.store.read(found.key).data).summary.pending
 
 
-def test_two_versions_in_one_batch_and_a_tombstone(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
+def test_two_versions_in_one_batch_and_a_tombstone(
+    shim: ShimClient, catalog: Catalog, bridge: Running, policy: str
+) -> None:
     values = [
         framed(1, avro(ORDER, {"id": 1, "who": "a"})),
         framed(2, avro(WIDER, {"id": 2**40, "paid": True, "at": {"city": "Ulm"}})),
@@ -140,7 +158,9 @@ def test_two_versions_in_one_batch_and_a_tombstone(shim: ShimClient, catalog: Ca
         {"id": None, "who": None, "paid": None, "at": None},
         {"id": 4, "who": None, "paid": None, "at": None},
     ]
-    assert [row["_kafka_value"] for row in rows] == values
+    left = [values[0], values[1], b"tombstone", values[3]] if policy == "always" else [None, None, b"tombstone", None]
+    assert stored_bytes(rows) == left
+    assert [row["_kafka_value_size"] for row in rows] == [None if value is None else len(value) for value in values]
     assert {row["_kafka_error"] for row in rows} == {None}
     names = catalog.load_table(("kafka", "orders_two")).schema().column_names
     top = [name for name in names if "." not in name]
@@ -148,7 +168,9 @@ def test_two_versions_in_one_batch_and_a_tombstone(shim: ShimClient, catalog: Ca
     assert top[-1] == "_kafka_error"
 
 
-def test_what_does_not_decode_is_a_dead_letter_and_its_neighbours_are_not(shim: ShimClient, catalog: Catalog) -> None:
+def test_what_does_not_decode_is_a_dead_letter_and_its_neighbours_are_not(
+    shim: ShimClient, catalog: Catalog, policy: str
+) -> None:
     good = framed(1, avro(ORDER, {"id": 7, "who": "x"}))
     values = [good, good + b"!", framed(1, b"\x0e\x02\x10"), framed(99, b"\x02"), b"bare", good]
     copied(shim, "orders_bad", values)
@@ -156,7 +178,16 @@ def test_what_does_not_decode_is_a_dead_letter_and_its_neighbours_are_not(shim: 
     codes = [row["_kafka_error"] and row["_kafka_error"].partition(":")[0] for row in rows]
     assert codes == [None, "undecodable", "undecodable", "unknown_schema", "not_wire_format", None]
     assert [row["id"] for row in rows] == [7, None, None, None, None, 7]
-    assert [row["_kafka_value"] for row in rows] == values
+    assert stored_bytes(rows) == (values if policy == "always" else [None, *values[1:5], None])
+
+
+def test_values_written_in_other_ways_keep_their_bytes(shim: ShimClient, catalog: Catalog, policy: str) -> None:
+    """The same number in two bytes where one does: Avro readers take it, and no encoder writes it."""
+    usual, padded = framed(1, b"\x0e\x02\x02a"), framed(1, b"\x8e\x00\x02\x02a")
+    copied(shim, "orders_padded", [usual, padded, usual])
+    rows = shown(catalog, "orders_padded", 3)
+    assert [columns_of(row) for row in rows] == [{"id": 7, "who": "a"}] * 3
+    assert stored_bytes(rows) == ([usual, padded, usual] if policy == "always" else [None, padded, None])
 
 
 def test_a_type_that_does_not_fit_gets_a_column_of_its_own(shim: ShimClient, catalog: Catalog) -> None:
@@ -301,8 +332,12 @@ def test_a_table_made_anew_gets_its_own_field_ids(shim: ShimClient, catalog: Cat
     assert [(row["id"], row["who"], row["paid"]) for row in rows] == [(1, "a", None), (2, None, True)]
 
 
-def test_small_files_of_several_schemas_become_one(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
-    """The last of them is pending; Kafka reads the merged file, which has every column, as it read the small ones."""
+@pytest.mark.parametrize("prefix", ["later", "orders"])
+def test_small_files_of_several_schemas_become_one(
+    shim: ShimClient, catalog: Catalog, bridge: Running, prefix: str
+) -> None:
+    """With `later` they are pending. Kafka reads the merged file, which has every column, as it read the small ones."""
+    topic = f"{prefix}_merged"
     values: list[list[bytes | None]] = [
         [framed(1, avro(ORDER, {"id": 1, "who": "a"})), b"bad"],
         [framed(2, avro(WIDER, {"id": 2, "paid": True, "at": {"city": "Ulm"}}))],
@@ -313,10 +348,10 @@ def test_small_files_of_several_schemas_become_one(shim: ShimClient, catalog: Ca
     for part in values:
         log = LogBuilder(next_offset=logs[-1].next_offset if logs else 0)
         log.batch(part)
-        segments.append(shim.copied(segment_of(log, topic="later_merged", topic_id=b"later_merged".ljust(16, b"."))))
+        segments.append(shim.copied(segment_of(log, topic=topic, topic_id=topic.encode().ljust(16, b"."))))
         logs.append(log)
-    before = shown(catalog, "later_merged", 5)
-    table = catalog.load_table(("kafka", "later_merged"))
+    before = shown(catalog, topic, 5)
+    table = catalog.load_table(("kafka", topic))
     topic_id, live = segments[0].topic_id, LiveFiles()
     head = live.read(table)
     listed = list(bridge.store.list_after(f"data/{topic_id.hex()}/"))
@@ -328,8 +363,8 @@ def test_small_files_of_several_schemas_become_one(shim: ShimClient, catalog: Ca
     tally = Tally()
     merger.run(live, head, planned, known, tally)
     assert tally.merged == len(head.files)
-    assert len(live.read(catalog.load_table(("kafka", "later_merged"))).files) == 1
-    assert rows_of(catalog, "later_merged") == before
+    assert len(live.read(catalog.load_table(("kafka", topic))).files) == 1
+    assert rows_of(catalog, topic) == before
     bridge.store.delete_many([item.key for item in listed])
     assert [shim.fetch(segment) for segment in segments] == [log.data for log in logs]
     assert [row["id"] for row in before] == [1, None, 2, 3, None]
