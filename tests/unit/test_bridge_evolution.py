@@ -32,7 +32,7 @@ from tests.support.kafka_log import LogBuilder
 from tests.support.registry_answers import Schemas
 from tests.support.shim_client import ShimClient, segment_of
 
-RULES = [
+RULES: list[dict[str, Any]] = [
     {"pattern": "avro_.*", "value_format": "avro"},
     {"pattern": "strict_.*", "value_format": "avro", "incompatible": "dead-letter"},
     {"pattern": "proto_.*", "value_format": "protobuf"},
