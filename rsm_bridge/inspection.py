@@ -8,6 +8,7 @@ from converter.index import block_section, decode_block, decode_directory
 from converter.index_model import Directory
 from converter.position import last_offsets
 from converter.types import BatchFlag, Cause
+from converter.values.proven import unpack_proven
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import INDEX_ROOT
 from rsm_bridge.open_store import open_store
@@ -94,6 +95,12 @@ def _directory_lines(directory: Directory) -> list[str]:
     )
     if summary.open_transactions is None:
         lines.append("open at end  unknown: the broker's producer snapshot or transaction index was absent or damaged")
+    if directory.proven:
+        lines.extend(
+            f"values       encoder {number}: {item.encoding.kind} {item.encoding.version}, header "
+            f"{item.header.hex() or 'none'}, {item.columns.num_fields} columns"
+            for number, item in enumerate(unpack_proven(directory.proven).encodings, start=1)
+        )
     if summary.pending is not None:
         lines.append(f"pending      stored without its typed columns, a derived file has them: {summary.pending}")
     if summary.transaction_conflict:
