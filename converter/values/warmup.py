@@ -8,11 +8,14 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
 
+from converter.types import VarBytes
 from converter.values.avro import avro_decoder
 from converter.values.encoders import encoder
 from converter.values.json_warmup import warm_json
 from converter.values.model import Decoder
 from converter.values.protobuf import protobuf_decoder
+from converter.values.proven import ProvenValues, ValueEncoding
+from converter.values.restore import equal_rows, restored, written
 from converter.values.typed import Route, Writer, columns_of, parted_by_id
 
 _AVRO = {
@@ -42,10 +45,15 @@ def warm_values() -> None:
 
 
 def _encode_again(decoder: Decoder, value: bytes) -> None:
-    values = pa.array([value], pa.binary())
-    encoding = decoder.encoding(values)
-    if encoding is not None:
-        encoder(encoding).encode(decoder.decode(values).columns, np.array([len(value)], np.int64))
+    """What a copy does that proves values, and a fetch of such a value."""
+    encoding = decoder.encoding(pa.array([value], pa.binary()))
+    if encoding is None:
+        return
+    made, columns = encoder(encoding), decoder.decode(pa.array([value], pa.binary())).columns
+    how, sizes = ValueEncoding(_HEADER, encoding, decoder.type), np.array([len(_HEADER) + len(value)], np.int64)
+    equal_rows(pa.array([_HEADER + value], pa.binary()), _HEADER, written(how, made, columns, sizes))
+    nothing = VarBytes(np.zeros(2, np.int64), np.empty(0, np.uint8), np.zeros(1, np.bool_))
+    restored(nothing, np.ones(1, np.int64), sizes, columns, ProvenValues(pa.schema([]), (how,), (made,)))
 
 
 def _protobuf_files() -> bytes:
