@@ -19,7 +19,8 @@ import pyarrow as pa
 from converter.kernel import kernel, readonly
 from converter.memory import same
 from converter.types import BoolArray, Int64Array, UInt8Array
-from converter.values.model import Decoded, Decoder, Encoding
+from converter.values.model import Decoded, Decoder, Encoder, Encoding
+from converter.values.protobuf_encode import protobuf_encoder, protobuf_encodings
 from converter.values.protobuf_lift import Findings, lift
 from converter.values.protobuf_lowered import lower
 from converter.values.protobuf_plan import make_plan
@@ -50,7 +51,9 @@ def protobuf_decoder(files: bytes, message: str | tuple[int, ...]) -> Decoder:
 
 class _ProtobufDecoder:
     def __init__(self, files: bytes, message: str | tuple[int, ...]) -> None:
-        self._root, self._type = make_plan(find_message(files, message))
+        self._files = files
+        self._message = find_message(files, message)
+        self._root, self._type = make_plan(self._message)
         lowered = lower(self._root)
         self._handler = lowered.handler
         self._table = scan_table(self._root)
@@ -73,9 +76,16 @@ class _ProtobufDecoder:
         columns = slowly if quick is None else _join(quick, slowly, numbers, errors)
         return Decoded(self._with_nulls(columns, errors), _error_array(len(values), errors))
 
-    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:  # noqa: ARG002
+    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:
         """See :class:`converter.values.model.Decoder`."""
-        return None
+        found = protobuf_encodings(self._files, self._message)
+        if len(found) < 2:
+            return found[0] if found else None
+        columns = self.decode(sample).columns
+        offsets, data = _parts(sample)
+        return max(
+            found, key=lambda encoding: _same_rows(protobuf_encoder(encoding.parameters), columns, offsets, data)
+        )
 
     def _quick(self, values: pa.BinaryArray) -> tuple[BoolArray, pa.StructArray]:
         """Which rows are not proven, and all rows in the lowered type; rows not proven hold anything."""
@@ -117,6 +127,14 @@ class _ProtobufDecoder:
             dead[list(errors)] = True
             mask = pa.array(dead)
         return pa.StructArray.from_arrays(children, fields=list(self._type), mask=mask)
+
+
+def _same_rows(encoder: Encoder, columns: pa.StructArray, offsets: Int64Array, data: UInt8Array) -> int:
+    """How many rows come back as the same bytes."""
+    back = encoder.encode(columns, np.diff(offsets))
+    other = np.zeros(len(columns), dtype=np.bool_)
+    _differ(offsets, data, readonly(back.offsets, np.int64), readonly(back.data, np.uint8), ~back.valid, other)
+    return int(np.count_nonzero(back.valid & ~other))
 
 
 def _join(quick: pa.StructArray, slowly: pa.StructArray, numbers: Int64Array, errors: dict[int, str]) -> pa.StructArray:

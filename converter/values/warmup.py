@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+from google.protobuf import duration_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
 
 from converter.types import VarBytes
@@ -41,7 +42,7 @@ def warm_values() -> None:
     warm_json()
     protobuf = protobuf_decoder(_protobuf_files(), (0,))
     parted_by_id(pa.array([_HEADER + b"\x00\x08\x01"], pa.binary()), lambda _: True)
-    protobuf.decode(pa.array([b"\x08\x01\x12\x01a"], pa.binary()))
+    _encode_again(protobuf, b"\x08\x01\x12\x01a")
 
 
 def _encode_again(decoder: Decoder, value: bytes) -> None:
@@ -57,11 +58,20 @@ def _encode_again(decoder: Decoder, value: bytes) -> None:
 
 
 def _protobuf_files() -> bytes:
+    """A number and a text, and what is written by kernels of its own: a duration, and keys of 64 bits without sign."""
     files = FileDescriptorSet()
-    file = files.file.add(name="warm.proto", syntax="proto3")
+    files.file.add().MergeFromString(duration_pb2.DESCRIPTOR.serialized_pb)
+    file = files.file.add(name="warm.proto", syntax="proto3", dependency=[duration_pb2.DESCRIPTOR.name])
     message = file.message_type.add(name="Warm")
     for number, (name, kind) in enumerate(
         (("n", FieldDescriptorProto.TYPE_INT32), ("text", FieldDescriptorProto.TYPE_STRING)), start=1
     ):
         message.field.add(name=name, number=number, type=kind, label=FieldDescriptorProto.LABEL_OPTIONAL)
+    took = message.field.add(name="took", number=3, label=FieldDescriptorProto.LABEL_OPTIONAL)
+    took.type_name = ".google.protobuf.Duration"
+    entry = message.nested_type.add(name="MapEntry")
+    entry.options.map_entry = True
+    for number, name in enumerate(("key", "value"), start=1):
+        entry.field.add(name=name, number=number, type=FieldDescriptorProto.TYPE_UINT64, label=took.label)
+    message.field.add(name="map", number=4, type_name=".Warm.MapEntry", label=FieldDescriptorProto.LABEL_REPEATED)
     return files.SerializeToString()
