@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fastavro
+import pyarrow.parquet as pq
 import pytest
 
 from converter.types import IndexType
@@ -27,6 +32,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("store")
 
 
+#: Values of this topic are in the data file's columns alone.
+SCHEMA = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "who", "type": ["null", "string"]},
+        {"name": "tags", "type": {"type": "map", "values": {"type": "array", "items": "int"}}},
+        {"name": "paid", "type": "boolean"},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+    ],
+}
+PROVEN = {
+    "pattern": "proven",
+    "value_format": "avro",
+    "value_schema": {"from": "inline", "text": json.dumps(SCHEMA)},
+    "value_bytes": "proven",
+}
+
 FETCHERS: list[Fetcher] = []
 
 
@@ -42,7 +66,7 @@ class RememberedFetcher(Fetcher):
 def bridge(folder: Path) -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rsm_bridge.service.Fetcher", RememberedFetcher)
-        with bridge_thread(test_settings(folder)) as running:
+        with bridge_thread(test_settings(folder, topics=[PROVEN])) as running:
             yield running
 
 
@@ -63,6 +87,23 @@ def mixed_log() -> LogBuilder:
             compressed=number % 7 == 3,
             attributes=8 if number % 5 == 2 else 0,
         )
+    return log
+
+
+def typed_log() -> LogBuilder:
+    """Values that their columns give back."""
+    pick, schema, log = random.Random(4), fastavro.parse_schema(SCHEMA), LogBuilder()
+
+    def value(number: int) -> bytes:
+        out = io.BytesIO()
+        tags = {f"t{n}": [pick.randrange(-9, 999) for _ in range(n)] for n in range(pick.randrange(4))}
+        who, price = pick.choice([None, "", "Zoë" * 20]), Decimal(pick.randrange(-9999, 9999)) / 100
+        order = {"id": number * 2**30, "who": who, "tags": tags, "paid": pick.random() < 0.5, "price": price}
+        fastavro.schemaless_writer(out, schema, order)
+        return out.getvalue()
+
+    for number in range(30):
+        log.batch([None if pick.random() < 0.1 else value(number) for _ in range(6)], compressed=number % 7 == 3)
     return log
 
 
@@ -91,6 +132,20 @@ def test_flips_in_every_object(shim: ShimClient, bridge: Running, folder: Path, 
     judge_flips(shim, bridge, folder, number, FLIPS // 3)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("number", [0, 1], ids=["index", "data"])
+def test_flips_where_values_are_columns_alone(shim: ShimClient, bridge: Running, folder: Path, number: int) -> None:
+    judge_flips(shim, bridge, folder, number, FLIPS // 2, proven=True)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["index", "data"])
+def test_some_flips_where_values_are_columns_alone(
+    shim: ShimClient, bridge: Running, folder: Path, number: int
+) -> None:
+    judge_flips(shim, bridge, folder, number, 60, proven=True)
+
+
 @pytest.mark.parametrize("number", [0, 1, 2], ids=["index", "data", "kept"])
 def test_some_flips_in_every_object(shim: ShimClient, bridge: Running, folder: Path, number: int) -> None:
     judge_flips(shim, bridge, folder, number, 40)
@@ -104,9 +159,16 @@ def outcome(call: Callable[[], bytes]) -> bytes | str:
         return str(error.kind)
 
 
-def judge_flips(shim: ShimClient, bridge: Running, folder: Path, number: int, flips: int) -> None:
-    segment = shim.copied(segment_of(mixed_log()))
+def judge_flips(
+    shim: ShimClient, bridge: Running, folder: Path, number: int, flips: int, *, proven: bool = False
+) -> None:
+    log = typed_log() if proven else mixed_log()
+    segment = shim.copied(segment_of(log, topic="proven") if proven else segment_of(log))
     right = shim.fetch(segment)
+    if proven:
+        (data,) = (path for path in objects(bridge, folder, segment) if path.suffix == ".parquet")
+        stored = pq.read_table(data, columns=["_kafka_value", "_kafka_value_size"])
+        assert stored["_kafka_value"].null_count == len(stored) > stored["_kafka_value_size"].null_count > 0
     files = {kind: shim.fetch_index(segment, kind) for kind in (IndexType.OFFSET, IndexType.LEADER_EPOCH)}
     path = objects(bridge, folder, segment)[number]
     whole = path.read_bytes()
