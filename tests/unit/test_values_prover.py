@@ -114,6 +114,17 @@ def test_only_the_exact_bytes_count() -> None:
     assert rows.column(RAW_VALUE).to_pylist() == [None, *odd]
 
 
+def test_as_many_bytes_are_not_the_same_bytes() -> None:
+    """A float that is no number loses its signalling bit on the way to a double and back."""
+    topic = Topic({"x": "float"})
+    head = b"\0\0\0\0\x01"
+    quiet, signalling = head + b"\x01\x00\xc0\x7f", head + b"\x01\x00\x80\x7f"
+    rows, encoders = topic.proved([quiet, signalling])
+    assert encoders is not None
+    assert encoders.tolist() == [1, 0]
+    assert topic.back(rows, encoders) == [quiet, signalling]
+
+
 def test_where_nothing_is_proven_nothing_is_said() -> None:
     topic = Topic(ORDER)
     rows, encoders = topic.proved([b"bare", None])
