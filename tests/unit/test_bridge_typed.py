@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import struct
 import time
 from collections.abc import Iterator, Sequence
@@ -188,6 +189,19 @@ def test_values_written_in_other_ways_keep_their_bytes(shim: ShimClient, catalog
     rows = shown(catalog, "orders_padded", 3)
     assert [columns_of(row) for row in rows] == [{"id": 7, "who": "a"}] * 3
     assert stored_bytes(rows) == ([usual, padded, usual] if policy == "always" else [None, padded, None])
+
+
+def test_values_of_every_kind_in_many_reads(shim: ShimClient, catalog: Catalog, policy: str) -> None:
+    """Two schemas, odd ways to write, damage and tombstones in turn, in more than a fetch decodes at once."""
+    chance = random.Random(11)
+    one = framed(1, avro(ORDER, {"id": 7, "who": "a" * 700}))
+    two = framed(2, avro(WIDER, {"id": 8, "paid": True, "at": {"city": "b" * 300}}))
+    kinds = [one, two, one[:5] + b"\x8e\x00" + one[6:], two[:-1], None]
+    values = [chance.choices(kinds, (60, 30, 5, 4, 1))[0] for _ in range(6000)]
+    copied(shim, "orders_many", values, batch=7)
+    rows = shown(catalog, "orders_many", 6000)
+    kept = [value if policy == "always" or value not in (one, two) else None for value in values]
+    assert [row["_kafka_value"] for row in rows] == kept
 
 
 def test_a_type_that_does_not_fit_gets_a_column_of_its_own(shim: ShimClient, catalog: Catalog) -> None:
