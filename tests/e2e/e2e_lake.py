@@ -72,13 +72,16 @@ def wait_published(catalog: Catalog, topic: str, senders: dict[int, Sender]) -> 
     wait_for(f"{expected} rows in {topic}", lambda: count(catalog, topic) == expected, PUBLISH_S, 0.5)
 
 
-def check(pair: Pair, catalog: Catalog, topic: str, senders: dict[int, Sender]) -> None:
-    """Table, consumer and producer agree on every row of every partition."""
+def check(pair: Pair, catalog: Catalog, topic: str, senders: dict[int, Sender], *, proven: bool = False) -> None:
+    """Table, consumer and producer agree on every row of every partition.
+
+    proven: values may be in typed columns alone, which are not looked at.
+    """
     wait_published(catalog, topic, senders)
     table = rows(catalog, topic)
     assert table is not None
     for partition, sender in senders.items():
         consumed = read(pair.broker, topic, partition)
         same(consumed, sender.log.committed)
-        same(rows_by_offset(table, partition), consumed)
+        same(rows_by_offset(table, partition, consumed if proven else {}), consumed)
         assert sender.log.aborted.keys().isdisjoint(consumed)

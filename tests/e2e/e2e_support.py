@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, cast
 
 import pyarrow as pa
@@ -256,8 +257,13 @@ def wait_rows(pair: Pair, table: str, count: int, timeout_s: float = PUBLISH_S) 
     return load_rows(pair.bridge.folder, table)
 
 
-def rows_by_offset(table: pa.Table, partition: int = 0) -> dict[int, Rec]:
-    """The rows of a partition as records; fails when an offset is there twice."""
+def rows_by_offset(
+    table: pa.Table, partition: int = 0, bare: Mapping[int, Rec] = MappingProxyType({})
+) -> dict[int, Rec]:
+    """The rows of a partition as records; fails when an offset is there twice.
+
+    bare: has, by offset, the value of rows whose value is in typed columns alone; only its size is compared then.
+    """
     found: dict[int, Rec] = {}
     # Of typed columns none: they may hold times that Python's types cannot.
     names = [name for name in table.column_names if name.startswith("_kafka_") or name == "value"]
@@ -271,6 +277,9 @@ def rows_by_offset(table: pa.Table, partition: int = 0) -> dict[int, Rec]:
         assert row["_kafka_offset"] not in found, f"offset {row['_kafka_offset']} is there twice"
         found[row["_kafka_offset"]] = Rec(row["_kafka_key"], value, headers, timestamp_ms)
         size = row["_kafka_value_size"]
+        if value is None and size is not None:
+            value = bare[row["_kafka_offset"]].value
+            found[row["_kafka_offset"]] = replace(found[row["_kafka_offset"]], value=value)
         assert size == (None if value is None else len(value))
     return dict(sorted(found.items()))
 

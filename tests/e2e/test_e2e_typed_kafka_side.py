@@ -35,8 +35,14 @@ KINDS: dict[str, Kind] = {"avro": AVRO, "json": JSON, "protobuf": protobuf(impor
 IDS = {name: number for number, name in enumerate(KINDS, start=1)}
 
 
+@pytest.fixture(scope="module", params=["always", "proven"])
+def policy(request: pytest.FixtureRequest) -> str:
+    """Whether the table has the bytes of all values, or of those that columns do not give back."""
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def typed_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def typed_pair(tmp_path_factory: pytest.TempPathFactory, policy: str) -> Iterator[Pair]:
     schemas = Schemas()
     for name, kind in KINDS.items():
         body: dict[str, Any] = {"schema": kind.schema}
@@ -45,7 +51,7 @@ def typed_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         server.answers = schemas.answer
         folder: Path = tmp_path_factory.mktemp("typed")
         settings = {
-            "topics": [kind.rule(f"{name}-.*", "wire") for name, kind in KINDS.items()],
+            "topics": [{**kind.rule(f"{name}-.*", "wire"), "value_bytes": policy} for name, kind in KINDS.items()],
             "schema_registry": {"url": server.uri},
         }
         started = start_pair(folder, bridge_settings=settings)
@@ -94,31 +100,34 @@ def produce_typed(monkeypatch: pytest.MonkeyPatch, pair: Pair, topic: str, name:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_content_comes_back_and_becomes_rows(
-    name: str, typed_pair: Pair, typed_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+    name: str, typed_pair: Pair, typed_catalog: Catalog, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
-    pair, topic = typed_pair, f"{name}-ledger"
+    pair, topic, proven = typed_pair, f"{name}-ledger", policy == "proven"
     pair.admin.create_topic(topic, partitions=len(PARTITIONS))
     sent = produce_typed(monkeypatch, pair, topic, name, 11)
     wait_tiered(pair, topic, PARTITIONS)
     assert all(sender.log.aborted for sender in sent.values())
-    check(pair, typed_catalog, topic, sent)
+    check(pair, typed_catalog, topic, sent, proven=proven)
 
     pair.bridge.kill()
     merge(sent, produce_typed(monkeypatch, pair, topic, name, 12))
     pair.bridge.start()
     wait_tiered(pair, topic, PARTITIONS)
-    check(pair, typed_catalog, topic, sent)
+    check(pair, typed_catalog, topic, sent, proven=proven)
     pair.broker.process.kill()
     pair.broker.start()
     # As in the main job: a broker that has just started fails remote reads until it knows its segments.
     merge(sent, produce_typed(monkeypatch, pair, topic, name, 13))
     wait_tiered(pair, topic, PARTITIONS)
-    check(pair, typed_catalog, topic, sent)
+    check(pair, typed_catalog, topic, sent, proven=proven)
 
     found = rows(typed_catalog, topic)
     assert found is not None
     dead = found.num_rows - found.column("_kafka_error").null_count
     assert 0.02 < dead / found.num_rows < 0.3
+    bare = found.column("_kafka_value").null_count - found.column("_kafka_value_size").null_count
+    print(f"{topic}: {bare / found.num_rows:.1%} of {found.num_rows} rows have their value in columns alone")
+    assert bare > 0.4 * found.num_rows if proven else bare == 0
     report = verify_store(pair.bridge.folder / "tierberg.yaml", None, topic)
     assert report.damages == []
     assert report.rows == found.num_rows
