@@ -24,14 +24,14 @@ from tests.e2e.e2e_stamped import SMALL_SEGMENTS, senders, stamped, transactions
 from tests.e2e.e2e_support import Pair, Rec, Sender, wait_tiered
 from tests.support.answering_server import answering
 from tests.support.registry_answers import Schemas
-from tests.support.typed_avro import AVRO
+from tests.support.typed_avro import AVRO_WRITTEN
 from tests.support.typed_case import Kind
 from tests.support.typed_json import JSON
 from tests.support.typed_protobuf import protobuf
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
-KINDS: dict[str, Kind] = {"avro": AVRO, "json": JSON, "protobuf": protobuf(importing=False)}
+KINDS: dict[str, Kind] = {"avro": AVRO_WRITTEN, "json": JSON, "protobuf": protobuf(importing=False)}
 IDS = {name: number for number, name in enumerate(KINDS, start=1)}
 
 
