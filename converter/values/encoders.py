@@ -8,12 +8,14 @@ from typing import Final
 
 from converter.errors import SegmentError
 from converter.values.avro_encode import avro_encoder
+from converter.values.json_encode import json_encoder
 from converter.values.model import Encoder, Encoding
 from converter.values.protobuf_encode import protobuf_encoder
 
 _MAKERS: Final[Mapping[tuple[str, int], Callable[[Mapping[str, str]], Encoder]]] = MappingProxyType(
     {
         ("avro", 1): avro_encoder,
+        ("json", 1): json_encoder,
         ("protobuf", 1): protobuf_encoder,
     }
 )

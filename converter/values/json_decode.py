@@ -18,6 +18,9 @@ from converter.utf8 import valid_utf8
 from converter.values import json_nodes as nodes
 from converter.values.json_columns import arrow_array
 from converter.values.json_document import BadValue
+from converter.values.json_encode import KIND, SCHEMA, STYLE, VERSION
+from converter.values.json_encode_sample import sample_style
+from converter.values.json_encode_style import style_text
 from converter.values.json_gather import gather
 from converter.values.json_nodes import Node
 from converter.values.json_plan import Plan, make_plan
@@ -42,12 +45,13 @@ def json_decoder(schema: str) -> Decoder:
     Raises:
         SchemaTextError: the schema cannot be used; the message names the place in it.
     """
-    return _JsonDecoder(parse_schema(schema))
+    return _JsonDecoder(parse_schema(schema), schema)
 
 
 class _JsonDecoder:
-    def __init__(self, root: Node) -> None:
+    def __init__(self, root: Node, schema: str) -> None:
         self._root = root
+        self._schema = schema
         self._plan: Plan = make_plan(root)
         self._bare = root.kind != nodes.STRUCT
         bare = pa.struct([pa.field(BARE_VALUE, root.type, metadata=root.field().metadata)])
@@ -65,9 +69,10 @@ class _JsonDecoder:
         columns = pa.concat_arrays([piece.columns for piece in pieces])
         return Decoded(columns, pa.concat_arrays([piece.errors for piece in pieces]))
 
-    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:  # noqa: ARG002
-        """See :class:`converter.values.model.Decoder`."""
-        return None
+    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:
+        """See :class:`converter.values.model.Decoder`. Each schema's columns can be written."""
+        style = style_text(sample_style(self._root, sample))
+        return Encoding(KIND, VERSION, {SCHEMA: self._schema, STYLE: style})
 
     def _piece(self, data: UInt8Array, offsets: np.ndarray) -> Decoded:
         rows = len(offsets) - 1
