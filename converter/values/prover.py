@@ -26,15 +26,24 @@ from converter.values.typed import Part, Parted, Route, Writer
 SAMPLE_VALUES: Final = 1000
 #: Encodings of one copy; values of further writers keep their bytes.
 ENCODINGS_MAX: Final = 255
+#: After so many values of a writer of which fewer than one in eight was proven its others are not tried.
+TRIED_VALUES: Final = 4000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Numbered:
-    """An encoding, its encoder, and its number in the index."""
+    """An encoding, its encoder, its number in the index, and how many values it was tried on, and fit."""
 
     number: int
     encoding: ValueEncoding
     encoder: Encoder
+    tried: int = 0
+    proven: int = 0
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether to try it on more."""
+        return self.tried < TRIED_VALUES or 8 * self.proven >= self.tried
 
 
 @dataclass(slots=True)
@@ -72,7 +81,7 @@ class ValueProver:
         for part in values.parts:
             route = routes[part.writer]
             known = None if isinstance(route, str) else self._numbered(part, stored, route, table)
-            if known is None:
+            if known is None or not known.is_worth_it:
                 continue
             mine = None if len(part.rows) == rows.num_rows else pa.array(part.rows)
             back = written(
@@ -80,6 +89,8 @@ class ValueProver:
             )
             equal = equal_rows(stored if mine is None else stored.take(mine), known.encoding.header, back)
             numbers[part.rows[equal]] = known.number
+            known.tried += len(equal)
+            known.proven += int(np.count_nonzero(equal))
         proven = numbers > 0
         count = int(np.count_nonzero(proven))
         if not count:

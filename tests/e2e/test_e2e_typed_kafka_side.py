@@ -32,6 +32,8 @@ from tests.support.typed_protobuf import protobuf
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 KINDS: dict[str, Kind] = {"avro": AVRO_WRITTEN, "json": JSON, "protobuf": protobuf(importing=False)}
+#: Of their values at least this share is written as usual; of JSON there are many ways.
+WRITTEN = {"avro": 0.4, "json": 0.1, "protobuf": 0.3}
 IDS = {name: number for number, name in enumerate(KINDS, start=1)}
 
 
@@ -127,7 +129,7 @@ def test_content_comes_back_and_becomes_rows(
     assert 0.02 < dead / found.num_rows < 0.3
     bare = found.column("_kafka_value").null_count - found.column("_kafka_value_size").null_count
     print(f"{topic}: {bare / found.num_rows:.1%} of {found.num_rows} rows have their value in columns alone")
-    assert bare > 0.4 * found.num_rows if proven else bare == 0
+    assert bare > WRITTEN[name] * found.num_rows if proven else bare == 0
     report = verify_store(pair.bridge.folder / "tierberg.yaml", None, topic)
     assert report.damages == []
     assert report.rows == found.num_rows

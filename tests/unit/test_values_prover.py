@@ -150,6 +150,20 @@ def test_there_is_an_end_to_encodings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert encoders.tolist() == [0, 1, 1]
 
 
+def test_a_writer_whose_values_never_come_back_is_tried_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prover_module, "TRIED_VALUES", 10)
+    topic = Topic({"id": "int"}, WIDER)
+    padded, usual, other = b"\0\0\0\0\x01\x82\x00", topic.value(1, {"id": 1}), topic.value(2, {"id": 1, "paid": True})
+    for values, wanted in (
+        ([padded] * 8 + [usual], [0] * 8 + [1]),
+        ([padded] * 9 + [other], [0] * 9 + [2]),
+        ([usual, other], [0, 2]),
+    ):
+        _, encoders = topic.proved(values)
+        assert encoders is not None
+        assert encoders.tolist() == wanted
+
+
 def test_a_file_with_other_columns_gives_the_same_values() -> None:
     """As after a merge: columns in another order, widened since, and others beside them."""
     topic = Topic(ORDER)
