@@ -23,6 +23,7 @@ from converter.values.json_encode_sample import sample_style
 from converter.values.json_encode_style import style_text
 from converter.values.json_gather import gather
 from converter.values.json_nodes import Node
+from converter.values.json_pieces import piece_bounds
 from converter.values.json_plan import Plan, make_plan
 from converter.values.json_proof import proved
 from converter.values.json_rows import decode_row
@@ -32,7 +33,6 @@ from converter.values.model import BARE_VALUE, Decoded, Decoder, Encoding, error
 
 #: Values are worked on in pieces of about this size, which a processor's cache holds with what becomes of them.
 _PIECE_BYTES: Final = 1024 * 1024
-_PIECE_ROWS: Final = 65_536
 
 
 def json_decoder(schema: str) -> Decoder:
@@ -65,7 +65,9 @@ class _JsonDecoder:
         if len(values) == 0:
             return Decoded(pa.array([], type=self._type), pa.array([], type=pa.string()))
         offsets, data = _buffers(values)
-        pieces = [self._piece(data, offsets[first : behind + 1]) for first, behind in _pieces(offsets)]
+        pieces = [
+            self._piece(data, offsets[first : behind + 1]) for first, behind in piece_bounds(offsets, _PIECE_BYTES)
+        ]
         columns = pa.concat_arrays([piece.columns for piece in pieces])
         return Decoded(columns, pa.concat_arrays([piece.errors for piece in pieces]))
 
@@ -118,18 +120,6 @@ def _buffers(values: pa.BinaryArray) -> tuple[np.ndarray, UInt8Array]:
     offsets = np.frombuffer(places, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
     content = np.empty(0, dtype=np.uint8) if data is None else np.frombuffer(data, dtype=np.uint8)
     return readonly(offsets, np.int32), readonly(content, np.uint8)
-
-
-def _pieces(offsets: np.ndarray) -> list[tuple[int, int]]:
-    """Runs of values, each of about _PIECE_BYTES."""
-    runs = []
-    first, count = 0, len(offsets) - 1
-    while first < count:
-        behind = int(np.searchsorted(offsets, int(offsets[first]) + _PIECE_BYTES, side="right")) - 1
-        behind = min(max(behind, first + 1), first + _PIECE_ROWS, count)
-        runs.append((first, behind))
-        first = behind
-    return runs
 
 
 def _utf8(data: UInt8Array, offsets: np.ndarray) -> BoolArray:

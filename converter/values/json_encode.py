@@ -25,6 +25,7 @@ from converter.values.json_encode_scalars import DIGITS_MAX
 from converter.values.json_encode_style import Style, parse_style
 from converter.values.json_encode_text import escape_table, write_string
 from converter.values.json_nodes import Node
+from converter.values.json_pieces import piece_bounds
 from converter.values.json_plan import make_plan
 from converter.values.json_schema import parse_schema
 from converter.values.model import BARE_VALUE, Encoder
@@ -36,7 +37,6 @@ SCHEMA: Final = "schema"
 STYLE: Final = "style"
 #: Rows are worked on in pieces of about this size.
 _PIECE_BYTES: Final = 4 * 1024 * 1024
-_PIECE_ROWS: Final = 65_536
 #: Bytes a character of a name takes at most, escaped as two units of UTF-16.
 _ESCAPED_MAX: Final = 12
 
@@ -73,7 +73,7 @@ class _JsonEncoder:
         good = sizes >= 0
         if columns.null_count:
             good &= columns.is_valid().to_numpy(zero_copy_only=False)
-        for first, behind in _pieces(offsets):
+        for first, behind in piece_bounds(offsets, _PIECE_BYTES):
             if good[first:behind].any():
                 self._piece(columns[first:behind], out, offsets[first : behind + 1], good[first:behind])
         return VarBytes(offsets, out, good)
@@ -104,15 +104,3 @@ class _JsonEncoder:
         out = np.empty(len(text) * _ESCAPED_MAX + 2, dtype=np.uint8)
         end = write_string(out, 0, len(out), text, 0, len(text), self._table)
         return out[:end].tobytes()
-
-
-def _pieces(offsets: Int64Array) -> list[tuple[int, int]]:
-    """Runs of rows, each of about _PIECE_BYTES."""
-    runs = []
-    first, count = 0, len(offsets) - 1
-    while first < count:
-        behind = int(np.searchsorted(offsets, int(offsets[first]) + _PIECE_BYTES, side="right")) - 1
-        behind = min(max(behind, first + 1), first + _PIECE_ROWS, count)
-        runs.append((first, behind))
-        first = behind
-    return runs
