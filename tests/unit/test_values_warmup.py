@@ -10,6 +10,9 @@ from converter.values import warmup
 from converter.values.encoders import encoder
 from converter.values.model import Decoded, Decoder, Encoder, Encoding
 
+#: Where nothing is cached all of them are compiled here.
+pytestmark = pytest.mark.timeout(900)
+
 
 def test_every_decoder_decodes_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str | None] = []
