@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from converter.types import IndexType
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from tests.oracle.transactions import producer_snapshot, transaction_index
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -64,6 +66,41 @@ def run(folder: Path, registry: str, rule: dict[str, Any], pairs: Sequence[tuple
     assert [row["_kafka_value"] for row in found[first:]] == [value for _, value in pairs]
     assert {row.get("_kafka_error") for row in found} == {None}
     return [{name: row[name] for name in row if not name.startswith("_kafka_")} for row in found]
+
+
+def test_what_is_published_in_parts_has_the_columns_of_what_is_published_whole(tmp_path: Path, registry: str) -> None:
+    """A segment came as bytes. Its tail waited for a transaction's end until the table was typed, then lost rows."""
+    topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, "turn").bytes
+    value = ORDER.framed(1)
+    txn: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
+
+    def life(rule: dict[str, Any], log: LogBuilder, files: dict[IndexType, bytes], count: int) -> list[dict[str, Any]]:
+        settings = test_settings(tmp_path, topics=[{"pattern": "turn", **rule}], schema_registry={"url": registry})
+        with bridge_thread(settings) as bridge, ShimClient(bridge.address) as shim:
+            segment = shim.copied(segment_of(log, topic="turn", topic_id=topic_id, files=files))
+            assert shim.fetch(segment) == log.data
+            with closing(open_catalog(embedded_settings(tmp_path))) as catalog:
+
+                def rows() -> list[dict[str, Any]]:
+                    known = catalog.table_exists("kafka.turn")
+                    found = catalog.load_table("kafka.turn").scan().to_arrow().to_pylist() if known else []
+                    return sorted(found, key=lambda row: int(row["_kafka_offset"]))
+
+                eventually(lambda: len(rows()) == count)
+                return rows()
+
+    log = LogBuilder()
+    log.batch([value])
+    log.batch([value] * 2, **txn)
+    log.batch([value])
+    opened = {IndexType.PRODUCER_SNAPSHOT: producer_snapshot([(5, 1)])}
+    assert len(life({"value_format": "raw"}, log, opened, 1)) == 1
+    rest = LogBuilder(next_offset=log.next_offset)
+    rest.control(5, commit=False)
+    rest.batch([value])
+    aborted = {IndexType.TRANSACTION: transaction_index([(5, 1, log.next_offset)])}
+    rows = life({"value_format": "avro"}, rest, aborted, 3)
+    assert [(row["_kafka_offset"], row["id"]) for row in rows] == [(0, None), (3, 1), (5, 1)]
 
 
 def test_bytes_become_typed_and_bytes_again(tmp_path: Path, registry: str) -> None:
