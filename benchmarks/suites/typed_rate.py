@@ -41,7 +41,7 @@ class _Amount:
 
 
 def measure(plan: Plan) -> Cases:
-    """Cases of typed_decode_rate, typed_copy_rate, typed_proven_rate, their twins, and typed_replay_proven."""
+    """Cases of typed_decode_rate, typed_copy_rate, typed_proven_rate, their twins, and typed_replay_rate_proven."""
     bytes_max, rounds = (4_000_000, 1) if plan.quick else (32_000_000, 5)
     cases: Cases = {name: [] for name in plan.measures}
     for payload in plan.payloads(*plan.measures):
@@ -93,7 +93,7 @@ def _measured(payload: str, bytes_max: int, rounds: int) -> dict[str, Case]:
         f"typed_copy_rate{tail}_fields": _case(payload, whole.fields_rate(copy), zstd_fields, {}),
         "typed_proven_rate": _case(payload, whole.mb_rate(prove), zstd_mb, beside | whole.wall(prove)),
         "typed_proven_rate_fields": _case(payload, whole.fields_rate(prove), zstd_fields, {}),
-        "typed_replay_proven": _case(payload, whole.mb_rate(restore), whole.mb_rate(fetch), whole.wall(restore)),
+        "typed_replay_rate_proven": _case(payload, whole.mb_rate(restore), whole.mb_rate(fetch), whole.wall(restore)),
     }
 
 

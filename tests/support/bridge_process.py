@@ -69,7 +69,7 @@ def bridge_thread(settings: Settings) -> Iterator[Running]:
         yield started[0]
     finally:
         stop[0].call_soon_threadsafe(stop[1].set)
-        thread.join(60)
+        thread.join(180)  # a kernel that is being compiled is finished
         assert not thread.is_alive()
 
 

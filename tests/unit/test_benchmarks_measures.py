@@ -59,6 +59,7 @@ def test_every_promise_of_the_project_has_an_id_with_its_target() -> None:
         "typed_copy_rate_avro": Target(value=60.0),
         "typed_copy_rate_avro_fields": Target(value=2.0),
         "typed_damage_loss": Target(value=10.0),
+        "typed_residual": Target(value=0.1),
     }
 
 

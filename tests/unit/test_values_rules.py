@@ -94,7 +94,7 @@ def test_inline_schemas_come_from_here_or_a_file(tmp_path: Path, monkeypatch: py
     ("rule", "said"),
     [
         ("value_format: xml", "topics.0.value_format: Input should be 'raw', 'string', 'json', 'avro', 'protobuf'"),
-        ("value_bytes: proven", "topics.0.value_bytes: Extra inputs are not permitted"),
+        ("value_bytes: proven", "value_bytes: proven goes by columns, and value_format raw has none"),
         ("value_format: avro, value_schema: {from: wire}", "topics.0.value_schema.from: Input should be 'registry-id'"),
         ("value_format: avro, value_schema: {subject: a}", "topics.0.value_schema.from: Field required"),
         ("value_format: avro, value_schema: {from: registry-id, subject: a}", "registry-id takes no subject"),
