@@ -241,7 +241,9 @@ def test_without_budget_columns_follow(shim: ShimClient, catalog: Catalog, bridg
     assert columns_of(row) == {"id": 5, "paid": False, "at": {"city": "Bonn"}}
 
 
-def test_a_schema_in_the_middle_of_a_segment(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
+def test_a_schema_in_the_middle_of_a_segment(
+    shim: ShimClient, catalog: Catalog, bridge: Running, bridge_folder: Path
+) -> None:
     """The first step of the conversion opens the data file; what comes later may need columns that it has not."""
     many = [framed(1, avro(ORDER, {"id": n, "who": "w" * 1000})) for n in range(6000)]
     late = [framed(2, avro(WIDER, {"id": n, "paid": True, "at": {"city": "Trier"}})) for n in range(5)]
@@ -250,6 +252,7 @@ def test_a_schema_in_the_middle_of_a_segment(shim: ShimClient, catalog: Catalog,
     rows = shown(catalog, "orders_mid", 6005)
     assert [row["id"] for row in rows] == [*range(6000), *range(5)]
     assert [row["paid"] for row in rows[-6:]] == [None, *[True] * 5]
+    assert verify_store(None, bridge_folder, "orders_mid").damages == []
 
 
 def test_what_got_its_columns_later_is_no_damage_and_what_differs_is(
