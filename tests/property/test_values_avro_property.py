@@ -85,8 +85,29 @@ def test_damage_stays_in_its_row_and_is_seen_where_fastavro_sees_it(seed: int) -
             assert matcher.matches(schema, column, read_all(parsed, value)), (schema, value, column)
         else:
             assert column is None
-            if not any(text in error for text in STRICTER):
+            if not any(text in error for text in STRICTER) and not counts_alone(schema):
                 assert refused(parsed, value), (schema, value, error)
+
+
+def counts_alone(schema: Any) -> bool:
+    """Whether there is an array of items that take no bytes: of a damaged count fastavro makes billions of them."""
+    if isinstance(schema, list):
+        return any(map(counts_alone, schema))
+    if not isinstance(schema, dict):
+        return False
+    if schema["type"] == "array" and is_empty(schema["items"]):
+        return True
+    inner = [schema.get("items"), schema.get("values"), *(field["type"] for field in schema.get("fields", ()))]
+    return any(map(counts_alone, inner))
+
+
+def is_empty(schema: Any) -> bool:
+    """Whether a value takes no bytes."""
+    if not isinstance(schema, dict):
+        return bool(schema == "null")
+    if schema["type"] == "record":
+        return all(is_empty(field["type"]) for field in schema["fields"])
+    return bool(schema["type"] == "fixed" and schema["size"] == 0)
 
 
 def refused(parsed: Any, value: bytes) -> bool:
