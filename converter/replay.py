@@ -170,9 +170,7 @@ def _with_columns(directory: Directory, reader: PageReader, plan: ReadPlan, stor
 def _columns_of(proven: ProvenValues, encoders: Int64Array) -> set[str]:
     """Names of the columns that rows with these encoders are made from."""
     numbers = np.unique(encoders[encoders > 0]).tolist()
-    if numbers[-1] > len(proven.encodings):
-        raise SegmentError("corrupt_object", f"there is no encoding {numbers[-1]}")
-    fields = [field for number in numbers for field in proven.encodings[number - 1].columns]
+    fields = [field for number in numbers for field in proven.numbered(number)[0].columns]
     bound = bound_by_id(proven.schema, fields)
     return {proven.schema.names[item.source] for item in bound if item.source is not None}
 

@@ -69,7 +69,8 @@ class OpenBlock:
     @property
     def size(self) -> int:
         """Bytes it takes in the cache, roughly."""
-        return int(self.block.batches.nbytes + self.block.deltas.nbytes + 40 * len(self.block.pages.column))
+        block = self.block
+        return int(block.batches.nbytes + block.deltas.nbytes + block.encoders.nbytes + 40 * len(block.pages.column))
 
 
 def _opened(block: Block) -> OpenBlock:

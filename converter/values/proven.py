@@ -53,6 +53,16 @@ class ProvenValues:
     encodings: tuple[ValueEncoding, ...]
     encoders: tuple[Encoder, ...]
 
+    def numbered(self, number: int) -> tuple[ValueEncoding, Encoder]:
+        """The encoding with this number, from 1, and its encoder.
+
+        Raises:
+            SegmentError: `corrupt_object`: there is none.
+        """
+        if not 1 <= number <= len(self.encodings):
+            raise SegmentError("corrupt_object", f"there is no encoding {number}")
+        return self.encodings[number - 1], self.encoders[number - 1]
+
 
 def pack_proven(rows: pa.Schema, encodings: Sequence[ValueEncoding]) -> bytes:
     """What unpack_proven() reads. rows: the schema of the data file."""

@@ -117,13 +117,11 @@ def restored(
     rows = np.flatnonzero(~lost)
     _place(out, rows, _NOTHING, stored.offsets[rows], stored.data, stored_sizes[rows])
     for number in np.unique(encoders[lost]).tolist():
-        if number > len(proven.encodings):
-            raise SegmentError("corrupt_object", f"there is no encoding {number}")
-        encoding = proven.encodings[number - 1]
+        encoding, encoder = proven.numbered(number)
         rows = np.flatnonzero(encoders == number)
         taken = columns if len(rows) == len(encoders) else columns.take(pa.array(rows))
         try:
-            back = written(encoding, proven.encoders[number - 1], taken, sizes[rows])
+            back = written(encoding, encoder, taken, sizes[rows])
         except (ValueError, pa.ArrowException) as error:
             raise SegmentError("corrupt_object", f"columns do not fit their encoding: {error}") from error
         came = np.flatnonzero(back.valid)
