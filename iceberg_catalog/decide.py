@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from converter.types import BoolArray, Int64Array, UInt8Array
 from iceberg_catalog.plan_types import Batches, BatchKind
@@ -42,6 +43,7 @@ class View:
 
     base: Int64Array
     last: Int64Array
+    epoch: npt.NDArray[np.int32]
     producer_id: Int64Array
     kind: UInt8Array
     stretch: Int64Array
@@ -54,15 +56,33 @@ class View:
         if not parts:
             empty = np.empty(0, dtype=np.int64)
             nothing = np.empty(0, dtype=np.uint8)
-            return View(empty, empty, empty, nothing, empty, _NO_ABORTS, nothing.astype(np.bool_))
+            no_epochs = np.empty(0, dtype=np.int32)
+            return View(empty, empty, no_epochs, empty, nothing, empty, _NO_ABORTS, nothing.astype(np.bool_))
         return View(
             np.concatenate([batches.base[mask] for batches, mask, _ in parts]),
             np.concatenate([batches.last[mask] for batches, mask, _ in parts]),
+            np.concatenate([batches.epoch[mask] for batches, mask, _ in parts]),
             np.concatenate([batches.producer_id[mask] for batches, mask, _ in parts]),
             np.concatenate([batches.kind[mask] for batches, mask, _ in parts]),
             np.concatenate([np.full(int(mask.sum()), stretch, dtype=np.int64) for _, mask, stretch in parts]),
             np.concatenate([_NO_ABORTS, *(_aborts(batches, mask) for batches, mask, _ in parts)]),
             np.concatenate([np.full(int(mask.sum()), batches.aborts is not None) for batches, mask, _ in parts]),
+        )
+
+    def without(self, dead: BoolArray) -> View:
+        """Without these batches, and what the transaction indexes say of them."""
+        if not dead.any():
+            return self
+        kept = ~dead
+        return View(
+            self.base[kept],
+            self.last[kept],
+            self.epoch[kept],
+            self.producer_id[kept],
+            self.kind[kept],
+            self.stretch[kept],
+            self.aborts[~np.isin(self.aborts[:, 2], self.base[dead])],
+            self.indexed[kept],
         )
 
 
@@ -75,10 +95,15 @@ def _aborts(batches: Batches, mask: BoolArray) -> Int64Array:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotEnd:
-    """What the producer snapshot at `end` (inclusive offset of the segment's end) lists as open."""
+    """What the producer snapshot at `end` (inclusive offset of the segment's end) lists as open.
+
+    The copy tells its leader's history from `told_from` on, where that was in epoch `told_epoch`.
+    """
 
     end: int
     open: tuple[tuple[int, int], ...]  # (producer id, first offset)
+    told_from: int = 0
+    told_epoch: int = 0
 
 
 def decide(view: View, ends: Sequence[SnapshotEnd]) -> UInt8Array:

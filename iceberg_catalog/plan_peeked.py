@@ -35,35 +35,35 @@ def applied(view: View, verdicts: UInt8Array, alive: Sequence[Input]) -> Applied
     waiting = np.flatnonzero(verdicts == Verdict.UNDECIDED)
     if not len(waiting) or not any(item.segment.peeked for item in alive):
         return Applied(verdicts)
-    # Undecided batches lie behind the last hole: what was peeked before it may be about an earlier transaction.
-    edge = int(view.base[view.stretch.searchsorted(view.stretch[-1])])
-    last_marker = _last_markers(view)
     verdicts = verdicts.copy()
     used: list[tuple[Peeked, int]] = []
-    for producer, first, committed in _known(alive, edge)[:PEEKED_MAX]:
-        if last_marker.get(producer, -1) > first:
-            continue
-        mine = waiting[(view.producer_id[waiting] == producer) & (view.base[waiting] >= first)]
-        if len(mine):
+    for (producer, first, committed), end in _known(alive):
+        told = (view.base[waiting] >= first) & (view.base[waiting] <= end)
+        mine = waiting[told & (view.producer_id[waiting] == producer)]
+        if len(mine) and len(used) < PEEKED_MAX:
             verdicts[mine] = Verdict.COMMITTED if committed else Verdict.ABORTED
             used.append(((producer, first, committed), int(view.base[mine[0]])))
     return Applied(verdicts, tuple(used))
 
 
-def _known(alive: Sequence[Input], edge: int) -> list[Peeked]:
-    """What wholly living segments that end at `edge` or above say; nothing where two of them differ."""
-    ends: dict[tuple[int, int], set[bool]] = {}
+def _known(alive: Sequence[Input]) -> list[tuple[Peeked, int]]:
+    """What wholly living segments say, and up to which offset; nothing where two of them differ.
+
+    Each speaks of its own batches and those below, all of which its leader had. Above its end the leader may have been
+    on another branch when it read how the transaction went on, and the next transaction may begin there.
+    """
+    known: dict[tuple[int, int], dict[bool, int]] = {}
     for item in alive:
-        if item.valid_end == item.segment.end + 1 and item.segment.end >= edge:
+        if item.valid_end == item.segment.end + 1:
             for producer, first, committed in item.segment.peeked:
-                ends.setdefault((producer, first), set()).add(committed)
-    return sorted((*key, committed.pop()) for key, committed in ends.items() if len(committed) == 1)
-
-
-def _last_markers(view: View) -> dict[int, int]:
-    """Offset of each producer's last marker."""
-    markers = np.flatnonzero((view.kind == BatchKind.COMMIT) | (view.kind == BatchKind.ABORT))
-    return dict(zip(view.producer_id[markers].tolist(), view.base[markers].tolist(), strict=True))
+                said = known.setdefault((producer, first), {})
+                said[committed] = max(item.segment.end, said.get(committed, 0))
+    return [
+        ((producer, first, committed), end)
+        for (producer, first), said in sorted(known.items())
+        for committed, end in said.items()
+        if len(said) == 1
+    ]
 
 
 @dataclass(frozen=True, slots=True)

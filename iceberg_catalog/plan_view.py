@@ -9,10 +9,12 @@ import numpy as np
 
 from converter.types import BoolArray, UInt8Array
 from iceberg_catalog.cross_check import contradiction
+from iceberg_catalog.dead_markers import dead_markers
 from iceberg_catalog.decide import NEVER, SnapshotEnd, Verdict, View, decide
+from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.plan_inputs import Cover, Input, Stretch
 from iceberg_catalog.plan_peeked import applied
-from iceberg_catalog.plan_types import Batches, Peeked
+from iceberg_catalog.plan_types import Batches, Peeked, Segment
 from iceberg_catalog.plan_walk import Walk
 
 Judged = tuple[Stretch, UInt8Array]
@@ -62,7 +64,7 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
     """The view, and the producer snapshots that lie in it.
 
     The view's coverage is that of all living segments, deleted and withdrawn ones too. It goes on beyond the walk
-    while there is no hole, and over holes only where the walk went over them.
+    while there is no hole, and over holes only where the walk went over them. Markers of a dead branch are not in it.
     """
     parts: list[tuple[Batches, BoolArray, int]] = []
     if not walk.stretches:
@@ -85,13 +87,20 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
         reach = higher
         stretch += 1
     ends = [
-        SnapshotEnd(item.segment.end, item.segment.open_end)
+        _snapshot_of(item.segment, item.segment.open_end)
         for item in alive
         if item.segment.open_end is not None
         and begin <= item.segment.end < reach
         and item.valid_end == item.segment.end + 1
     ]
-    return View.join(parts), ends
+    view = View.join(parts)
+    return view.without(dead_markers(view, ends)), ends
+
+
+def _snapshot_of(segment: Segment, opened: tuple[tuple[int, int], ...]) -> SnapshotEnd:
+    """The producer snapshot of a copy, beside where the history begins that it tells."""
+    told = of_segment(segment).entries
+    return SnapshotEnd(segment.end, opened, told[0][1], told[0][0]) if told else SnapshotEnd(segment.end, opened)
 
 
 def _verdicts_of(stretch: Stretch, view: View, verdicts: UInt8Array) -> UInt8Array:

@@ -76,3 +76,35 @@ def test_a_rewind_does_not_bring_back_a_file_that_is_being_reclaimed() -> None:
     state.settle(chance=0)
     state.nothing_is_wrong()
     assert state.world.head.rows[3] == 1
+
+
+def unclean(*, commit: bool, fault: str) -> Archive:
+    """A transaction ends twice; the leader that its end was tiered from loses to one that had not seen it."""
+    state = begun(narrow=False)
+    state.flow(kinds=["plain"], pid=1, ends=False, keep_up=0)
+    state.copy_in_smaller_parts(broker=1, again="")
+    state.end_twice(pid=1, commit=commit, broker=1, fault=fault)
+    state.elect(broker=0)
+    return state
+
+
+@pytest.mark.parametrize("fault", ["", "crash after listing"])
+def test_a_dead_marker_below_the_log_start_does_not_stop_the_partition(fault: str) -> None:
+    state = unclean(commit=False, fault=fault)
+    state.write(count=1, rows=True)
+    state.roll(broker=0)
+    state.delete_records(count=4)
+    state.end_twice(pid=1, commit=False, broker=0, fault="")
+    state.nothing_is_wrong()
+    state.delete_records(count=2)
+    state.settle(chance=0)
+
+
+def test_what_a_dead_leader_saw_committed_says_nothing_of_later_rows() -> None:
+    state = unclean(commit=True, fault="crash after listing")
+    state.write_in_transaction(count=1, pid=1)
+    state.flow(kinds=["plain"], pid=1, ends=True, keep_up=0)
+    state.copy_in_smaller_parts(broker=0, again="")
+    state.publish(fault="")
+    state.nothing_is_wrong()
+    state.settle(chance=0)

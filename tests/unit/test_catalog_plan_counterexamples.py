@@ -172,6 +172,27 @@ def test_c15_the_floor_sinks_to_where_an_unclean_leader_was_cut() -> None:
     assert model.rows == dict.fromkeys(range(7, 13), 2)
 
 
+def test_c16_a_dead_marker_below_the_log_start_decides_nothing() -> None:
+    """No checkpoint shows that offset 3 is another leader's by now; the producer snapshot of `c` does."""
+    model = Model(KEEP)
+    a = seg("a", [plain(0, 1), txn(2, 2, 7, 1)], checkpoint=((0, 0), (1, 2)))
+    dead = seg(
+        "b", [abort(3, 7, 1), plain(4, 4, 2)], checkpoint=((0, 0), (1, 2), (2, 4)), aborts=[(7, 2, 3)], opened=()
+    )
+    c = seg("c", [txn(4, 4, 7, 3)], checkpoint=((3, 4),), opened=((7, 2),))
+    d = seg("d", [commit(5, 7, 3), plain(6, 6, 4)], checkpoint=((3, 4), (4, 6)), aborts=[], opened=())
+    result = model.publish(a, dead, c, d)
+    assert (result.conflict, result.state.frontier) == (None, 7)
+    assert model.rows == {0: 0, 1: 0, 2: 1, 4: 3, 6: 4}
+
+
+def test_c16_a_marker_of_the_history_a_snapshot_tells_still_contradicts_it() -> None:
+    for told in ((1, 4), (3, 3)):  # the marker's own epoch; a newer one, from the marker on
+        a = seg("a", [txn(2, 2, 7, 1), abort(3, 7, told[0])], aborts=[(7, 2, 3)], opened=())
+        c = seg("c", [plain(4, 4, told[0])], checkpoint=(told,), opened=((7, 2),))
+        assert Model(KEEP).publish(a, c).conflict == 2
+
+
 @POLICIES
 def test_what_retention_deleted_is_needed_until_the_frontier_has_passed_it(policy: Policy) -> None:
     model = Model(policy)

@@ -69,10 +69,25 @@ def test_the_transaction_goes_on_in_the_next_segment() -> None:
     assert model.offsets == list(range(10))
 
 
-def test_both_at_once_need_only_one_to_say_it() -> None:
+def test_each_segment_speaks_of_its_own_batches_alone() -> None:
     model = Model()
     b = seg("b", [txn(7, 8, 7), plain(9, 9)], opened=OPEN)
-    assert model.publish(tail(committed=True), b).state.frontier == 10
+    assert model.publish(tail(committed=True), b).state.frontier == 7
+    told = seg("b", [txn(7, 8, 7), plain(9, 9)], opened=OPEN, peeked=((7, 2, True),))
+    assert model.publish(tail(committed=True), told).state.frontier == 10
+
+
+def test_rows_of_a_newer_epoch_were_not_what_an_older_leader_saw_committed() -> None:
+    """Its marker was cut off before it was tiered, and the transaction goes on in the next leader's log."""
+    model = Model(KEEP)
+    seen = seg("a", [plain(0, 1), txn(2, 2, 7, 1)], opened=OPEN, peeked=((7, 2, True),))
+    other = seg("b", [txn(3, 3, 7, 3), plain(4, 5, 3)], checkpoint=((0, 0), (1, 2), (3, 3)), opened=OPEN)
+    model.publish(seen, other)
+    assert model.rows == {0: 0, 1: 0, 2: 1}
+    end = seg("c", [abort(6, 7, 3)], checkpoint=((0, 0), (1, 2), (3, 3)), aborts=[(7, 2, 6)], opened=())
+    result = model.publish(seen, other, end)
+    assert (result.rewind, result.state.frontier) == (2, 7)
+    assert model.rows == {0: 0, 1: 0, 4: 3, 5: 3}
 
 
 def test_two_that_differ_prove_nothing() -> None:

@@ -24,7 +24,7 @@ from iceberg_catalog import (
 )
 from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.plan_inputs import Input
-from iceberg_catalog.plan_types import FileRef, PartState, Segment, SegmentState, UseMain
+from iceberg_catalog.plan_types import FileRef, PartState, Peeked, Segment, SegmentState, UseMain
 from rsm_bridge import reclaim_rules
 from rsm_bridge.reclaim_rules import Verdict, verdict
 from tests.unit import test_catalog_cross_check as checks
@@ -64,6 +64,10 @@ def completed_without_holes(newer: Lineage, older: Lineage) -> Lineage:
 
 def all_alive(segments: Iterable[Segment], *_: object) -> list[Input]:
     return [Input(segment, segment.end + 1) for segment in segments]
+
+
+def peeked_for_ever(alive: Sequence[Input]) -> list[tuple[Peeked, int]]:
+    return [(told, decide.NEVER) for item in alive for told in item.segment.peeked]
 
 
 def withdrawals_raise(floor: int, alive: Sequence[Input]) -> int:
@@ -190,9 +194,19 @@ SWITCHES = [
         peeks.test_what_is_known_to_be_committed_is_published_as_it_is,
     ),
     Switch(
+        "R8 what was peeked is about the segment's own batches",
+        {(plan_peeked, "_known"): peeked_for_ever},
+        peeks.test_rows_of_a_newer_epoch_were_not_what_an_older_leader_saw_committed,
+    ),
+    Switch(
         "R8 what was peeked is about one transaction only",
-        {(plan_peeked, "_last_markers"): lambda _view: {}},
+        {(plan_peeked, "_known"): peeked_for_ever},
         peeks.test_the_next_transaction_of_the_producer_waits,
+    ),
+    Switch(
+        "R8 a marker that a newer snapshot shows dead",
+        {(plan_view, "dead_markers"): lambda view, _ends: np.zeros(len(view.base), dtype=np.bool_)},
+        found.test_c16_a_dead_marker_below_the_log_start_decides_nothing,
     ),
     Switch(
         "R3 a marker that says otherwise than what was peeked",
