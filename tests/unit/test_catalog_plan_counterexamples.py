@@ -1,4 +1,4 @@
-"""C1–C15: the minimal histories that a model check found, each a way to lose, double or resurrect rows."""
+"""C1–C16: the minimal histories that a model check found, each a way to lose, double or resurrect rows."""
 
 from __future__ import annotations
 
