@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
+from stack.errors import StackError
 from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_follower import Follower
@@ -78,6 +80,14 @@ def test_a_bridge_killed_in_copies_and_fetches(own_pair: Pair) -> None:
         all_is_there(pair, sender, running)
 
 
+def start_to_die(pair: Pair) -> None:
+    """What is left to publish is published at once: the bridge may reach its point before anybody has seen it ready."""
+    try:
+        pair.bridge.start()
+    except StackError:
+        assert pair.bridge.process.returncode == -signal.SIGKILL
+
+
 @pytest.mark.parametrize("point", ["before-index", "after-index", "before-commit"])
 def test_a_bridge_that_dies_at_a_step(own_pair: Pair, point: str) -> None:
     pair = own_pair
@@ -89,7 +99,7 @@ def test_a_bridge_that_dies_at_a_step(own_pair: Pair, point: str) -> None:
     sender.send(some(1, 5000))
     for _ in range(2):
         wait_for(f"the bridge to die {point}", lambda: not pair.bridge.process.alive, 60)
-        pair.bridge.start()
+        start_to_die(pair)
     wait_for(f"the bridge to die {point}", lambda: not pair.bridge.process.alive, 60)
     del pair.bridge.process.env["TIERBERG_FAULT"]
     pair.bridge.start()
