@@ -35,9 +35,12 @@ def applied(view: View, verdicts: UInt8Array, alive: Sequence[Input]) -> Applied
     waiting = np.flatnonzero(verdicts == Verdict.UNDECIDED)
     if not len(waiting) or not any(item.segment.peeked for item in alive):
         return Applied(verdicts)
+    # Undecided batches lie behind the last hole. What ends below says nothing of them, and must not contradict either: a
+    # listing from the frontier on does not have it.
+    edge = int(view.base[view.stretch.searchsorted(view.stretch[-1])])
     verdicts = verdicts.copy()
     used: list[tuple[Peeked, int]] = []
-    for (producer, first, committed), end in _known(alive):
+    for (producer, first, committed), end in _known(alive, edge):
         told = (view.base[waiting] >= first) & (view.base[waiting] <= end)
         mine = waiting[told & (view.producer_id[waiting] == producer)]
         if len(mine) and len(used) < PEEKED_MAX:
@@ -46,15 +49,15 @@ def applied(view: View, verdicts: UInt8Array, alive: Sequence[Input]) -> Applied
     return Applied(verdicts, tuple(used))
 
 
-def _known(alive: Sequence[Input]) -> list[tuple[Peeked, int]]:
-    """What wholly living segments say, and up to which offset; nothing where two of them differ.
+def _known(alive: Sequence[Input], edge: int) -> list[tuple[Peeked, int]]:
+    """What wholly living segments that end at `edge` or above say, and up to where; nothing where two of them differ.
 
     Each speaks of its own batches and those below, all of which its leader had. Above its end the leader may have been
     on another branch when it read how the transaction went on, and the next transaction may begin there.
     """
     known: dict[tuple[int, int], dict[bool, int]] = {}
     for item in alive:
-        if item.valid_end == item.segment.end + 1:
+        if item.valid_end == item.segment.end + 1 and item.segment.end >= edge:
             for producer, first, committed in item.segment.peeked:
                 said = known.setdefault((producer, first), {})
                 said[committed] = max(item.segment.end, said.get(committed, 0))

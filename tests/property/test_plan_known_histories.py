@@ -108,3 +108,15 @@ def test_what_a_dead_leader_saw_committed_says_nothing_of_later_rows() -> None:
     state.publish(fault="")
     state.nothing_is_wrong()
     state.settle(chance=0)
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+def test_what_was_peeked_below_the_frontier_contradicts_nobody(narrow: bool) -> None:
+    """Two leaders saw the same transaction end differently; the older one's segment is below the frontier by now."""
+    state = begun(narrow=narrow)
+    state.elect(broker=0)
+    state.end_twice(pid=1, commit=True, broker=0, fault="")
+    state.elect(broker=1)
+    state.end_twice(pid=1, commit=False, broker=0, fault="reply lost")
+    state.nothing_is_wrong()
+    state.settle(chance=0)

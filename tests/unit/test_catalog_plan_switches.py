@@ -66,7 +66,7 @@ def all_alive(segments: Iterable[Segment], *_: object) -> list[Input]:
     return [Input(segment, segment.end + 1) for segment in segments]
 
 
-def peeked_for_ever(alive: Sequence[Input]) -> list[tuple[Peeked, int]]:
+def peeked_for_ever(alive: Sequence[Input], _edge: int) -> list[tuple[Peeked, int]]:
     return [(told, decide.NEVER) for item in alive for told in item.segment.peeked]
 
 
