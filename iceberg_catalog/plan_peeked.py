@@ -35,8 +35,8 @@ def applied(view: View, verdicts: UInt8Array, alive: Sequence[Input]) -> Applied
     waiting = np.flatnonzero(verdicts == Verdict.UNDECIDED)
     if not len(waiting) or not any(item.segment.peeked for item in alive):
         return Applied(verdicts)
-    # Undecided batches lie behind the last hole. What ends below says nothing of them, and must not contradict either: a
-    # listing from the frontier on does not have it.
+    # Undecided batches lie behind the last hole. What ends below says nothing of them, and must not contradict either:
+    # a listing from the frontier on does not have it.
     edge = int(view.base[view.stretch.searchsorted(view.stretch[-1])])
     verdicts = verdicts.copy()
     used: list[tuple[Peeked, int]] = []
