@@ -24,6 +24,8 @@ RELOAD_ATTEMPTS_MAX: Final = 3
 RELOAD_PAUSE_MS: Final = 200
 #: Open transactions of one partition that may be decided before their marker is tiered; the others wait for it.
 PEEKED_MAX: Final = 1000
+#: Rewinds, and repairs, of one partition that its state remembers; a reader that was away for more reads anew.
+EVENTS_KEPT: Final = 8
 #: Leader-epoch runs in the key of a merged file; keys are limited to 1,024 bytes.
 MERGED_RUNS_MAX: Final = 8
 #: Recorded state of one table: 100,000 partitions with long lineages stay below it.

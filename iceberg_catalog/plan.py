@@ -35,7 +35,7 @@ from iceberg_catalog.plan_files import first_waiting, incoming, outgoing
 from iceberg_catalog.plan_inputs import Input, living
 from iceberg_catalog.plan_peeked import checked
 from iceberg_catalog.plan_rewind import rewound
-from iceberg_catalog.plan_types import Follow, LiveFile, PartState, Peeked, Plan, Policy, Segment
+from iceberg_catalog.plan_types import Follow, LiveFile, PartState, Peeked, Plan, Policy, Segment, remembered
 from iceberg_catalog.plan_view import Judgement, judged
 from iceberg_catalog.plan_walk import Walk, raised, sources, walked
 
@@ -85,7 +85,15 @@ def plan(
         remove=tuple(remove),
         replace=tuple(replaced),
         trim=tuple(trim),
-        state=PartState(frontier, floor, lineage.entries, lineage.end, tuple(sorted(peeked))),
+        state=replace(
+            state,
+            frontier=frontier,
+            floor=floor,
+            lineage=lineage.entries,
+            known_end=lineage.end,
+            peeked=tuple(sorted(peeked)),
+            rewinds=state.rewinds if rewind is None else remembered(state.rewinds, rewind),
+        ),
         rewind=rewind,
         gaps=tuple(gap for gap in walk.gaps if gap[1] < frontier),
         lost=tuple(part for part in seen.lost if part[0] < frontier),

@@ -10,9 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from converter.types import BoolArray, Int64Array, UInt8Array
+from iceberg_catalog.limits import EVENTS_KEPT
 
 Peeked = tuple[int, int, bool]
 """A transaction whose end was read from transaction indexes of later segments: producer id, first offset, committed."""
+
+Events = tuple[tuple[int, int], ...]
+"""What happened below the frontier: (how many had happened by then, first offset of it), the newest EVENTS_KEPT."""
 
 Runs = tuple[tuple[int, int], ...]  # (leader epoch, first offset), ascending; taken from batches, not from rows
 
@@ -133,7 +137,7 @@ class Segment:
 class LiveFile:
     """A data file of the table's head, from manifest bounds and key; `first` and `last` are offsets of rows.
 
-    max_timestamp_ms: the newest row's, since the epoch; None when no row has one.
+    max_timestamp_ms: the newest row's, since the epoch; None when no row has one. size_bytes: of the object.
     """
 
     path: str
@@ -142,6 +146,7 @@ class LiveFile:
     runs: Runs
     partition: int
     max_timestamp_ms: int | None = None
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +155,8 @@ class PartState:
 
     frontier: the next offset to publish, -1 before the first publish. floor: offsets below are gone by retention.
     lineage: leader-epoch history as (epoch, start). known_end: offset after the last one the lineage speaks of.
-    peeked: transactions below the frontier that were decided without their marker, which is above it.
+    peeked: transactions below the frontier that were decided without their marker, which is above it. rewinds, repairs:
+    rows from that offset on were taken back, or came late; for readers that go by offsets.
     """
 
     frontier: int = -1
@@ -158,6 +164,13 @@ class PartState:
     lineage: Runs = ()
     known_end: int = 0
     peeked: tuple[Peeked, ...] = ()
+    rewinds: Events = ()
+    repairs: Events = ()
+
+
+def remembered(events: Events, offset: int) -> Events:
+    """With one more, at this offset."""
+    return (*events, (events[-1][0] + 1 if events else 1, offset))[-EVENTS_KEPT:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ It is not in the snapshot's summary itself: a thousand partitions over twenty ke
 metadata.json. The summary names the object and its SHA-256; the object is put before the commit that names it.
 
 JSON: `{"version": 1, "partitions": {"0": {"frontier": 10, "floor": 0, "lineage": [[0, 0]], "known_end": 10}}}`, with
-`"peeked": [[7, 4, true]]` where there is something to remember (producer id, first offset, committed); keys sorted, no
-spaces, so equal states give equal names.
+`"peeked": [[7, 4, true]]` (producer id, first offset, committed), `"rewinds": [[1, 7]]` and `"repairs": [[1, 7]]` (how
+many there had been, offset) where there is something to remember; keys sorted, no spaces, so equal states give equal
+names.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import STATE_BYTES_MAX
@@ -42,7 +44,11 @@ def encode_state(states: Mapping[int, PartState]) -> tuple[bytes, str]:
             "floor": state.floor,
             "lineage": [list(entry) for entry in state.lineage],
             "known_end": state.known_end,
-            **({"peeked": [list(entry) for entry in state.peeked]} if state.peeked else {}),
+            **{
+                name: [list(entry) for entry in entries]
+                for name, entries in (("peeked", state.peeked), ("rewinds", state.rewinds), ("repairs", state.repairs))
+                if entries
+            },
         }
         for partition, state in states.items()
     }
@@ -72,19 +78,28 @@ def decode_state(data: bytes, sha256: str) -> dict[int, PartState]:
 
 def _part_state(entry: Mapping[str, object]) -> PartState:
     frontier, floor, known_end = (_whole(entry[name]) for name in ("frontier", "floor", "known_end"))
-    lineage = entry["lineage"]
-    if not isinstance(lineage, list):
-        raise TypeError("lineage is no list")
-    peeked = entry.get("peeked", [])
-    if not isinstance(peeked, list):
-        raise TypeError("peeked is no list")
     return PartState(
         frontier,
         floor,
-        tuple((_whole(epoch), _whole(start)) for epoch, start in lineage),
+        _pairs(entry["lineage"]),
         known_end,
-        tuple((_whole(producer), _whole(first), _truth(committed)) for producer, first, committed in peeked),
+        tuple(
+            (_whole(producer), _whole(first), _truth(committed))
+            for producer, first, committed in _listed(entry.get("peeked", []))
+        ),
+        _pairs(entry.get("rewinds", [])),
+        _pairs(entry.get("repairs", [])),
     )
+
+
+def _pairs(value: object) -> tuple[tuple[int, int], ...]:
+    return tuple((_whole(one), _whole(two)) for one, two in _listed(value))
+
+
+def _listed(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return value
 
 
 def _truth(value: object) -> bool:

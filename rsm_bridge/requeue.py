@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
 
 from pyiceberg.manifest import DataFile
@@ -33,7 +33,7 @@ from iceberg_catalog.commit import Change, recorded_as_of
 from iceberg_catalog.commit_summary import REPAIR
 from iceberg_catalog.livefiles import by_partition, parse_file_name
 from iceberg_catalog.plan_repair import plan_repair
-from iceberg_catalog.plan_types import PartState
+from iceberg_catalog.plan_types import PartState, remembered
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
@@ -170,6 +170,7 @@ class RepairRun(TableRun):
         files_of_plan = self._planned_files(head, known)
         append: list[DataFile] = []
         summary: dict[str, str] = {}
+        repaired = dict(states)
         waiting = 0
         for partition in sorted({by_id[key].key.partition for key in converted}):
             inputs = [item.segment for item in groups[partition] if item.segment is not None]
@@ -179,15 +180,17 @@ class RepairRun(TableRun):
             made = [file for piece in repair.add for file in files_of_plan.added(partition, piece)]
             if made:
                 append += made
-                summary[f"{REPAIR}{partition}"] = _range(made)
+                first, last = _range(made)
+                summary[f"{REPAIR}{partition}"] = f"{first}-{last}"
+                repaired[partition] = replace(state, repairs=remembered(state.repairs, first))
         if append:
             failpoints.hit("requeue-repair", self.topic_id.hex())
-            self._commit(head, Change(tuple(append)), states, summary)
+            self._commit(head, Change(tuple(append)), repaired, summary)
         return Repaired(len(append), waiting)
 
 
-def _range(files: Sequence[DataFile]) -> str:
-    """`first-last`, the offsets the files may have rows of."""
+def _range(files: Sequence[DataFile]) -> tuple[int, int]:
+    """First and last offset the files may have rows of."""
     named = [parse_file_name(file.file_path.rpartition("/")[2]) for file in files]
     ranges = [(item[0], item[1]) for item in named if item is not None]
-    return f"{min(first for first, _ in ranges)}-{max(last for _, last in ranges)}"
+    return min(first for first, _ in ranges), max(last for _, last in ranges)

@@ -226,6 +226,23 @@ class KafkaSettings(Section):
     )
 
 
+class RepartitionSettings(Section):
+    """The Spark jobs of `tierberg repartition`, which keep the `copies` of topics."""
+
+    spark: dict[str, SecretStr] = Field(
+        default={},
+        description="Spark's configuration (`spark.…`). `spark.jars` or `spark.jars.packages` must bring "
+        "`iceberg-spark-runtime-4.1_2.13`, `iceberg-aws-bundle` for S3, and the JDBC driver of a database.",
+    )
+    max_mib: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="How much of a topic's data files one run reads, in MiB; at least one file. Default: all there is.",
+    )
+    interval: Seconds = Field(
+        default=60.0, gt=0, description="With `--continuous`: time from the start of one round to that of the next."
+    )
+
+
 class Settings(Section):
     """The whole file."""
 
@@ -250,6 +267,9 @@ class Settings(Section):
     kafka: KafkaSettings = Field(default=KafkaSettings(), description="The brokers, for commands.")
     merge: MergeSettings = Field(default=MergeSettings(), description="Merging of small data files.")
     limits: LimitSettings = Field(default=LimitSettings(), description="What the process may use.")
+    repartition: RepartitionSettings = Field(
+        default=RepartitionSettings(), description="The Spark jobs that keep copies of topics."
+    )
     reclaim_grace: Seconds = Field(
         default=600.0,
         description="How long the objects of a deleted segment stay in the store after the delete and after its rows "

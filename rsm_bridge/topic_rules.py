@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from converter.types import Mode, ValueFormat
 from iceberg_catalog.limits import TABLE_NAME_CHARS_MAX
 from iceberg_catalog.names import table_name
+from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import SCHEMA_BYTES_MAX
 from rsm_bridge.retention import TableRetention
@@ -145,6 +146,10 @@ class TopicRule(Section):
         "timestamp. Applies to what is deleted from then on, and to what is still in the table.",
     )
 
+    copies: tuple[CopyRule, ...] = Field(
+        default=(), description="Tables that `tierberg repartition` derives from the topic's table."
+    )
+
     @field_validator("pattern")
     @classmethod
     def _compiles(cls, value: str) -> str:
@@ -172,6 +177,8 @@ class TopicRule(Section):
             _require_fit(part, self.format_of(part), self.value_schema if part == "value" else self.key_schema)
         if self.value_bytes == "proven" and self.value_format not in TYPED:
             raise ValueError(f"value_bytes: proven goes by columns, and value_format {self.value_format} has none")
+        if self.mode == "verbatim" and self.copies:
+            raise ValueError("mode: verbatim stores no rows, so it takes no copies")
         if self.mode == "verbatim":
             typed = [f"{part}_format" for part in parts if self.format_of(part) in TYPED]
             if self.table is not None or typed:

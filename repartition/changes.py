@@ -1,0 +1,154 @@
+"""From records to rows of a copy: the rule's `select`, `where` and envelope, each record on its own.
+
+A row whose transform fails is not lost and stops nothing else: every expression runs inside Spark's `TryEval`, which is
+null where it raised. Such rows, and those that were undecodable in the topic's table already, are dead letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from converter import columns
+from rsm_bridge.copy_rules import CopyRule
+
+#: Names of ours beside the user's columns; the prefix keeps them apart.
+DELETED: Final = "__tierberg_deleted"
+STEP: Final = "__tierberg_step"
+REASON: Final = "error"
+_KAFKA: Final = "__tierberg_kafka"
+_SEEN: Final = "__tierberg_seen"
+_ROW: Final = "__tierberg_row"
+_KEEP: Final = "__tierberg_keep"
+_CHANGE: Final = "__tierberg_change"
+#: Kafka's columns that every row of a copy has.
+IDENTITY: Final = (columns.PARTITION, columns.OFFSET)
+#: What a dead letter has of its record, where the topic's table has it.
+_LETTER: Final = (
+    *IDENTITY,
+    columns.TIMESTAMP,
+    columns.KEY,
+    columns.HEADERS,
+    columns.RAW_VALUE,
+    columns.VALUE_SIZE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Lazy frames over the same records.
+
+    Attributes:
+        rows: the columns of the copy; under `upsert` DELETED (bool) and STEP (order within one record) too.
+        dead: of each record that has no row, what it was and REASON; once per record.
+    """
+
+    rows: Any
+    dead: Any
+
+
+def changes(session: Any, records: Any, rule: CopyRule) -> Changes:
+    """What `records`, a frame over the topic's table, become under `rule`."""
+    from pyspark.sql import functions
+
+    unwrapped = _unwrapped(records, rule)
+    names = _names(unwrapped, rule.select)
+    selected = [*rule.select, *(name for name in IDENTITY if name not in names)]
+    flat = unwrapped.select(_KAFKA, DELETED, STEP, f"{_SEEN}.*")
+    tried = flat.select(
+        _KAFKA,
+        DELETED,
+        STEP,
+        _tried(session, f"struct({', '.join(selected)})").alias(_ROW),
+        _tried(session, f"struct(coalesce(({rule.where or 'true'}), false) AS keep)").alias(_KEEP),
+    )
+    judged = tried.withColumn(REASON, _reason(records.columns, rule))
+    rows = judged.where(functions.col(REASON).isNull())
+    kept = functions.col(f"{_KEEP}.keep")
+    if rule.mode == "append":
+        rows = rows.where(kept).select(f"{_ROW}.*")
+    else:  # a row that has left the condition has left the copy
+        rows = rows.select(f"{_ROW}.*", (functions.col(DELETED) | ~kept).alias(DELETED), STEP)
+    letter = [functions.col(f"{_KAFKA}.`{name}`") for name in _LETTER if name in records.columns]
+    dead = judged.where(functions.col(REASON).isNotNull()).select(*letter, REASON).dropDuplicates(list(IDENTITY))
+    return Changes(rows, dead)
+
+
+def _unwrapped(records: Any, rule: CopyRule) -> Any:
+    """One row per change: the record itself, what `select` sees, whether it deletes, and its place in the record."""
+    from pyspark.sql import functions
+
+    record = functions.struct(*(functions.col(f"`{name}`") for name in records.columns))
+    tombstone = functions.col(columns.VALUE_SIZE).isNull()
+    if rule.envelope == "none":
+        deleted = tombstone if rule.mode == "upsert" else functions.lit(False)
+        return records.select(
+            record.alias(_KAFKA), record.alias(_SEEN), deleted.alias(DELETED), functions.lit(0).alias(STEP)
+        )
+    kafka = [functions.col(f"`{name}`") for name in records.columns if name.startswith("_kafka_")]
+
+    def side(name: str, *, gone: bool, step: int) -> Any:
+        fields = [functions.col(f"`{name}`.`{field}`") for field in records.schema[name].dataType.names]
+        return functions.struct(
+            functions.struct(*fields, *kafka).alias("seen"),
+            functions.lit(gone).alias("gone"),
+            functions.lit(step).alias("step"),
+        )
+
+    # A key that changes leaves its old row: `before` deletes first, and where it has the same key `after` comes next.
+    found = functions.array_compact(
+        functions.array(
+            functions.when(functions.col("before").isNotNull(), side("before", gone=True, step=0)),
+            functions.when(
+                functions.col("after").isNotNull() & (functions.col("op") != "d"), side("after", gone=False, step=1)
+            ),
+        )
+    )
+    undecodable = functions.col(columns.ERROR).isNotNull() if columns.ERROR in records.columns else functions.lit(False)
+    nothing = functions.array(side("after", gone=True, step=0))
+    told = records.where(~tombstone).select(
+        record.alias(_KAFKA), functions.explode(functions.when(undecodable, nothing).otherwise(found)).alias(_CHANGE)
+    )
+    return told.select(
+        _KAFKA,
+        functions.col(f"{_CHANGE}.seen").alias(_SEEN),
+        functions.col(f"{_CHANGE}.gone").alias(DELETED),
+        functions.col(f"{_CHANGE}.step").alias(STEP),
+    )
+
+
+def _names(unwrapped: Any, selected: Sequence[str]) -> list[str]:
+    """Names of the columns that `select` gives."""
+    plain = unwrapped.select(f"{_SEEN}.*").selectExpr(f"struct({', '.join(selected)}) AS row")
+    names: list[str] = plain.schema["row"].dataType.names
+    return names
+
+
+def _reason(names: Sequence[str], rule: CopyRule) -> Any:
+    """Why a change has no row; null where it has."""
+    from pyspark.sql import functions
+
+    undecodable = (
+        functions.col(f"{_KAFKA}.`{columns.ERROR}`") if columns.ERROR in names else functions.lit(None).cast("string")
+    )
+    nullable = [functions.col(f"{_ROW}.`{name}`").isNull() for name in rule.key]
+    no_key = functions.lit(False)
+    for condition in nullable:
+        no_key = no_key | condition
+    return (
+        functions.when(undecodable.isNotNull(), functions.concat(functions.lit("undecodable: "), undecodable))
+        .when(functions.col(_ROW).isNull(), functions.lit("select failed"))
+        .when(functions.col(_KEEP).isNull(), functions.lit("where failed"))
+        .when(no_key, functions.lit("the key is null"))
+    )
+
+
+def _tried(session: Any, text: str) -> Any:
+    """A column: the expression, or null where it raises. Spark's SQL has no name for this."""
+    from pyspark.sql.classic.column import Column
+
+    jvm = session._jvm
+    parsed = session._jsparkSession.sessionState().sqlParser().parseExpression(text)
+    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(tried))

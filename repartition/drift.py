@@ -1,0 +1,69 @@
+"""What the topic's table changed below a copy's frontier, from its recorded state alone. Pure.
+
+Two things happen there. A *rewind*: an unclean election, or a transaction that ended otherwise, took rows back that had
+been published. A *repair*: segments that had been stored as they are got their rows later. Retention is neither: what
+it took, the copy keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from iceberg_catalog.lineage import Lineage
+from iceberg_catalog.plan_types import PartState
+from repartition.frontier import NO_EPOCH, Frontier, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Of one copy. Offsets by Kafka partition.
+
+    Attributes:
+        rewound: first offset that was taken back, below the copy's frontier.
+        repaired: first offset below the frontier that has rows which it had not when it was read.
+        vanished: partitions that the copy has read and the table does not know.
+    """
+
+    rewound: Mapping[int, int]
+    repaired: Mapping[int, int]
+    vanished: tuple[int, ...] = ()
+
+
+def drift(frontier: Frontier, states: Mapping[int, PartState]) -> Drift:
+    """Compares. `states`: recorded with the snapshot that is to be read."""
+    rewound: dict[int, int] = {}
+    repaired: dict[int, int] = {}
+    known = {number: position for number, position in frontier.positions.items() if number in states}
+    for number, position in known.items():
+        state = states[number]
+        taken_back = [*_told(state.rewinds, position.rewinds), *_off_the_lineage(position, state)]
+        added = _told(state.repairs, position.repairs)
+        if min(taken_back, default=position.next) < position.next:
+            rewound[number] = min(taken_back)
+        if min(added, default=position.next) < position.next:
+            repaired[number] = min(added)
+    return Drift(rewound, repaired, tuple(sorted(set(frontier.positions) - set(known))))
+
+
+def counted(events: tuple[tuple[int, int], ...]) -> int:
+    """How many there have been."""
+    return events[-1][0] if events else 0
+
+
+def _told(events: tuple[tuple[int, int], ...], seen: int) -> list[int]:
+    """First offsets of the events after the first `seen` ones; 0 stands for those that are not remembered any more."""
+    new = [offset for number, offset in events if number > seen]
+    forgotten = bool(new) and events[0][0] > seen + 1
+    return [*new, *([0] if forgotten else [])]
+
+
+def _off_the_lineage(position: Position, state: PartState) -> list[int]:
+    """Where the living history left the one that the copy read; empty if it did not."""
+    if position.epoch == NO_EPOCH or not state.lineage:
+        return []
+    lineage = Lineage(state.lineage, state.known_end)
+    found = lineage.epoch_at(position.next - 1)
+    if found in (None, NO_EPOCH, position.epoch):
+        return []
+    return [min((start for epoch, start in lineage.entries if epoch > position.epoch), default=0)]

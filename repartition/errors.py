@@ -1,0 +1,28 @@
+"""The one error type of this room."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+RepartitionErrorKind = Literal[
+    "bad_rule",  # the rule does not fit the topic's table, or the target's
+    "no_source",  # the topic has no table yet, or several
+    "rewound",  # the topic's table took back rows that the copy has read
+    "no_frontier",  # the target has rows and nothing says how far they go
+    "not_ours",  # the target is somebody else's table, or a copy of another topic
+    "key_moved",  # a key was met in two Kafka partitions
+    "raced",  # another writer was faster: run again
+    "spark",  # Spark failed
+]
+
+
+class RepartitionError(Exception):
+    """What went wrong with one copy, and what to do.
+
+    Attributes:
+        kind: what went wrong.
+    """
+
+    def __init__(self, kind: RepartitionErrorKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind

@@ -1,0 +1,126 @@
+"""What one run reads of the topic's table: per Kafka partition a range of offsets, within a budget of bytes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from iceberg_catalog.lineage import Lineage
+from iceberg_catalog.livefiles import by_partition
+from iceberg_catalog.plan_types import LiveFile, PartState
+from repartition.drift import counted
+from repartition.frontier import NO_EPOCH, Frontier, Position
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets [start, end) of one Kafka partition."""
+
+    partition: int
+    start: int
+    end: int
+
+    def sql(self) -> str:
+        """As a condition on the topic's table; file statistics prune by it."""
+        return f"(_kafka_partition = {self.partition} AND _kafka_offset >= {self.start} AND _kafka_offset < {self.end})"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One run's input.
+
+    Attributes:
+        ranges: what to read; empty when there is nothing new.
+        after: the frontier once that is in the copy.
+        size_bytes: of the data files it lies in; one that is read in part counts whole.
+        complete: everything the snapshot has is read then.
+    """
+
+    ranges: tuple[Range, ...]
+    after: Frontier
+    size_bytes: int = 0
+    complete: bool = True
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to commit."""
+        return bool(self.ranges)
+
+    def condition(self) -> str:
+        """The ranges as one SQL condition."""
+        return "(" + " OR ".join(item.sql() for item in self.ranges) + ")" if self.ranges else "false"
+
+
+@dataclass(slots=True)
+class _Lag:
+    """One partition. `end`: the offset read up to so far."""
+
+    state: PartState
+    start: int
+    end: int
+    files: Sequence[LiveFile] = field(default_factory=list)
+    taken: int = 0
+
+
+def plan_reading(
+    before: Frontier,
+    states: Mapping[int, PartState],
+    files: Sequence[LiveFile],
+    max_bytes: int | None,
+    again_from: Mapping[int, int] | None = None,
+) -> Reading:
+    """What to read next. File after file, in turns between the partitions, so that none starves.
+
+    Args:
+        before: what was read already.
+        states: recorded with the snapshot that is to be read.
+        files: our live files of that snapshot.
+        max_bytes: how much one run may read; at least one file is. None: everything.
+        again_from: offsets below the frontier to begin at instead, by partition.
+    """
+    lags = _lags(before, states, files, again_from or {})
+    size, stopped = _take(lags, max_bytes)
+    positions = dict(before.positions)
+    ranges: list[Range] = []
+    for partition, lag in sorted(lags.items()):
+        end = lag.state.frontier if lag.taken == len(lag.files) else lag.end
+        if end > lag.start:
+            ranges.append(Range(partition, lag.start, end))
+            positions[partition] = position_at(end, lag.state)
+    return Reading(tuple(ranges), Frontier(before.topic_id, positions), size, not stopped)
+
+
+def position_at(offset: int, state: PartState) -> Position:
+    """The position of one who has read everything below `offset` of a table with this state."""
+    epoch = Lineage(state.lineage, state.known_end).epoch_at(offset - 1)
+    return Position(NO_EPOCH if epoch is None else epoch, offset, counted(state.rewinds), counted(state.repairs))
+
+
+def _lags(
+    before: Frontier, states: Mapping[int, PartState], files: Sequence[LiveFile], again_from: Mapping[int, int]
+) -> dict[int, _Lag]:
+    lags: dict[int, _Lag] = {}
+    grouped = by_partition(files)
+    for partition, state in states.items():
+        read = before.positions.get(partition, Position()).next
+        start = min(read, again_from.get(partition, read))
+        ahead = sorted((item for item in grouped[partition] if item.last >= start), key=lambda item: item.first)
+        if state.frontier > start:
+            lags[partition] = _Lag(state, start, start, [item for item in ahead if item.first < state.frontier])
+    return lags
+
+
+def _take(lags: Mapping[int, _Lag], max_bytes: int | None) -> tuple[int, bool]:
+    """Sets how far each partition is read; the bytes, and whether the budget ended it."""
+    size, turn = 0, True
+    while turn:
+        turn = False
+        for _, lag in sorted(lags.items()):
+            if lag.taken == len(lag.files):
+                continue
+            file = lag.files[lag.taken]
+            if max_bytes is not None and size and size + file.size_bytes > max_bytes:
+                return size, True
+            size, turn = size + file.size_bytes, True
+            lag.taken, lag.end = lag.taken + 1, max(lag.end, file.last + 1)
+    return size, False

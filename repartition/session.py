@@ -1,0 +1,51 @@
+"""The Spark session of the jobs.
+
+On its own it is `local[*]`; under `spark-submit` master, memory and jars are what the submitter said, and only the
+catalogs are added. What the settings' `repartition.spark` says wins over both.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+_EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+#: What the jobs rely on. Wrong values fail (ANSI) and are caught row by row; timestamps mean the same everywhere.
+_NEEDED: Final = {
+    "spark.sql.extensions": _EXTENSIONS,
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.caseSensitive": "true",
+}
+_ALONE: Final = {
+    "spark.ui.enabled": "false",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.log.level": "WARN",
+}
+
+
+@contextmanager
+def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iterator[Any]:
+    """A session with these catalogs; ended on leaving.
+
+    Args:
+        catalogs: `spark.sql.catalog.*`, with credentials.
+        given: of the settings.
+    """
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+    conf = SparkConf()
+    if not submitted:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        alone = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **_ALONE}
+        conf.setMaster("local[*]").setAppName("tierberg-repartition").setAll(list(alone.items()))
+    conf.setAll([*_NEEDED.items(), *catalogs.items(), *given.items()])
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()

@@ -1,0 +1,84 @@
+"""The topic's table as one run reads it: one snapshot, pinned, with the state recorded for it.
+
+Never an incremental scan: retention, rewinds and merges make delete and overwrite snapshots, over which incremental
+reads lose rows or fail. A pinned snapshot and a range of offsets survive all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.table import Table
+
+from iceberg_catalog.livefiles import LiveFiles
+from iceberg_catalog.names import Owner
+from iceberg_catalog.plan_types import LiveFile, PartState
+from iceberg_catalog.state import decode_state
+from iceberg_catalog.tables import owned_tables
+from repartition.errors import RepartitionError
+from rsm_bridge.maintain_command import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """One snapshot of a topic's table; `snapshot_id` is None while it has none, and then there is nothing to read."""
+
+    owner: Owner
+    table: Table
+    snapshot_id: int | None
+    states: Mapping[int, PartState]
+    files: tuple[LiveFile, ...]
+
+
+@dataclass(slots=True)
+class Source:
+    """A topic's table. Keep one per table: manifests are read once. Not for several threads."""
+
+    place: Place
+    owner: Owner
+    name: tuple[str, ...]
+    _live: LiveFiles = field(default_factory=LiveFiles, init=False)
+
+    def pin(self) -> Pinned:
+        """Its head.
+
+        Raises:
+            CatalogError, BridgeError: head or state cannot be read; what the catalog raises passes through.
+        """
+        table = self.place.catalog.load_table(self.name)
+        head = self._live.read(table)
+        states: dict[int, PartState] = {}
+        if head.state is not None:
+            states = decode_state(self.place.store.read(head.state.key).data, head.state.sha256)
+        return Pinned(self.owner, table, head.snapshot_id, states, head.files)
+
+
+def find_sources(place: Place) -> list[Source]:
+    """Every topic's table in the catalog, by topic."""
+    found = owned_tables(place.catalog, namespace=place.namespace)
+    return sorted(
+        (Source(place, owner, tuple(table.name())) for table, owner in found),
+        key=lambda source: (source.owner.topic, source.owner.topic_id),
+    )
+
+
+def find_source(place: Place, topic: str, topic_id: str | None = None) -> Source:
+    """The table of one topic.
+
+    Args:
+        place: where.
+        topic: its name.
+        topic_id: which one, 32 hex digits, when a topic was created again; None: the only one.
+
+    Raises:
+        RepartitionError: `no_source` when there is none, or several.
+    """
+    named = [source for source in find_sources(place) if source.owner.topic == topic]
+    found = [source for source in named if topic_id in (None, source.owner.topic_id.hex())]
+    if not found:
+        raise RepartitionError("no_source", f"topic {topic} has no table in {place.namespace}: nothing was tiered yet")
+    if len(found) > 1:
+        ids = ", ".join(source.owner.topic_id.hex() for source in found)
+        raise RepartitionError("no_source", f"topic {topic} was created several times: choose one by --topic-id: {ids}")
+    return found[0]

@@ -1,0 +1,50 @@
+"""The MERGE of an upsert, as text. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from converter import columns
+from repartition.changes import DELETED
+from rsm_bridge.copy_rules import KeyOrder
+
+_LATER = {
+    "partition": f"s.{columns.OFFSET} > t.{columns.OFFSET}",
+    "timestamp": (
+        f"(coalesce(s.{columns.TIMESTAMP}, timestamp'0001-01-01'), s.{columns.PARTITION}, s.{columns.OFFSET}) > "
+        f"(coalesce(t.{columns.TIMESTAMP}, timestamp'0001-01-01'), t.{columns.PARTITION}, t.{columns.OFFSET})"
+    ),
+}
+
+
+def merge_statement(
+    target: str, source: str, key: Sequence[str], names: Sequence[str], order: KeyOrder, moved: str
+) -> str:
+    """Applies the latest change of each key.
+
+    Every clause asks for a later record, so a change that comes again does nothing.
+
+    Args:
+        target: the table, or a branch of it, quoted.
+        source: a view with the table's columns and DELETED, at most one row per key, no key null.
+        key: columns of the key.
+        names: all columns of the table that a row of `source` has.
+        order: which of two records is later.
+        moved: text of the error for a key that is met in another partition, without quotes.
+    """
+    on = " AND ".join(f"t.`{name}` = s.`{name}`" for name in key)
+    assigned = ", ".join(f"t.`{name}` = s.`{name}`" for name in names)
+    clauses = [
+        f"WHEN MATCHED AND {_LATER[order]} AND s.`{DELETED}` THEN DELETE",
+        f"WHEN MATCHED AND {_LATER[order]} THEN UPDATE SET {assigned}",
+        f"WHEN NOT MATCHED AND NOT s.`{DELETED}` THEN INSERT ({_listed(names)}) VALUES ({_listed(names, 's.')})",
+    ]
+    if order == "partition":
+        refused = f"CAST(raise_error(concat('{moved} ', to_json(struct({_listed(key, 's.')})))) AS BIGINT)"
+        met = f"WHEN MATCHED AND t.{columns.PARTITION} <> s.{columns.PARTITION}"
+        clauses.insert(0, f"{met} THEN UPDATE SET t.{columns.OFFSET} = {refused}")
+    return f"MERGE INTO {target} t USING {source} s ON {on}\n" + "\n".join(clauses)
+
+
+def _listed(names: Sequence[str], prefix: str = "") -> str:
+    return ", ".join(f"{prefix}`{name}`" for name in names)

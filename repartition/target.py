@@ -1,0 +1,150 @@
+"""The table of a copy: who it belongs to, how far it has read, and how one run's commits become visible at once.
+
+A run writes to a branch of its own, begun at the table's head, and then moves `main` there by `fast_forward`. The
+catalog refuses that when `main` has moved meanwhile, so of two jobs at once one wins and the other starts over, and
+what a killed job left on its branch was never visible.
+
+The frontier is a property of the snapshots that a run writes. Compaction, `DELETE`s of others and expiry follow in the
+snapshots after; it is the one of the newest ancestor of `main` that has one. Where expiry has cut the ancestry, it is
+the one of the tag :data:`TAG`, which maintenance sets before it expires anything, and which is only believed if the
+table has no row beyond it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from iceberg_catalog.names import Owner
+from repartition.errors import RepartitionError
+from repartition.frontier import FRONTIER, Frontier, decode_frontier
+
+TAG: Final = "tierberg_frontier"
+BRANCH: Final = "tierberg_run_"
+COPY_TOPIC: Final = "tierberg.copy.topic"
+COPY_TOPIC_ID: Final = "tierberg.copy.topic-id"
+COPY_KIND: Final = "tierberg.copy.kind"  # append, upsert, dead-letters
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the head of a copy says. `snapshot_id`: of the head; None: the table has no snapshot yet."""
+
+    snapshot_id: int | None
+    frontier: Frontier
+
+
+def owner_stamp(owner: Owner, kind: str) -> dict[str, str]:
+    """Table properties that say whose copy it is."""
+    return {COPY_TOPIC: owner.topic, COPY_TOPIC_ID: owner.topic_id.hex(), COPY_KIND: kind}
+
+
+def load_copy(catalog: Catalog, name: tuple[str, ...], owner: Owner, kind: str) -> Table | None:
+    """The table, None if there is none.
+
+    Raises:
+        RepartitionError: `not_ours` if it is no copy of this topic id, or of another kind.
+    """
+    try:
+        table = catalog.load_table(name)
+    except NoSuchTableError:
+        return None
+    wanted = owner_stamp(owner, kind)
+    found = {key: table.properties.get(key) for key in wanted}
+    if found != wanted:
+        raise RepartitionError(
+            "not_ours",
+            f"table {'.'.join(name)} is {found}, not {wanted}; choose another `table`, or drop it. A topic that was "
+            "deleted and created again has other records under the same offsets, and needs a copy of its own",
+        )
+    return table
+
+
+def recorded(table: Table, owner: Owner) -> Recorded:
+    """How far the copy has read.
+
+    Raises:
+        RepartitionError: `no_frontier` if it has snapshots and none says it: never taken for the beginning.
+    """
+    head = table.current_snapshot()
+    if head is None:
+        return Recorded(None, Frontier(owner.topic_id))
+    current: Snapshot | None = head
+    while current is not None:
+        text = _property(current)
+        if text is not None:
+            return Recorded(head.snapshot_id, decode_frontier(text, f"{'.'.join(table.name())}@{current.snapshot_id}"))
+        current = _parent(table, current)
+    tagged = table.metadata.refs.get(TAG)
+    snapshot = None if tagged is None else table.metadata.snapshot_by_id(tagged.snapshot_id)
+    text = None if snapshot is None else _property(snapshot)
+    if text is None:
+        raise RepartitionError(
+            "no_frontier",
+            f"table {'.'.join(table.name())} has rows, but no snapshot says how far it has read: somebody expired the "
+            f"snapshots that did. `tierberg repartition --from-rows` reads it off the rows, for `append`; otherwise "
+            "drop the table and let it be filled again",
+        )
+    return Recorded(head.snapshot_id, decode_frontier(text, f"{'.'.join(table.name())}, tag {TAG}"))
+
+
+def _parent(table: Table, snapshot: Snapshot) -> Snapshot | None:
+    parent = snapshot.parent_snapshot_id
+    return None if parent is None else table.metadata.snapshot_by_id(parent)
+
+
+def _property(snapshot: Snapshot) -> str | None:
+    return snapshot.summary.additional_properties.get(FRONTIER) if snapshot.summary is not None else None
+
+
+def quoted(*names: str) -> str:
+    """An identifier for Spark's SQL."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A branch of one run. `branch`: the table's name for reads and writes of it."""
+
+    name: str
+    branch: str
+
+
+@contextmanager
+def staged(
+    session: Any, catalog: str, name: tuple[str, ...], head: int | None
+) -> Iterator[tuple[Stage, Callable[[], None]]]:
+    """A branch begun at `head`, and what makes it `main`; the branch is gone afterwards, whatever happens.
+
+    Args:
+        session: Spark's.
+        catalog: its name there.
+        name: of the table, namespaces first.
+        head: snapshot id the run was planned on; None: the table has none.
+
+    Raises:
+        RepartitionError: `raced`, by the second value, if `main` is not at `head` any more.
+    """
+    table = quoted(catalog, *name)
+    ref = f"{BRANCH}{uuid.uuid4().hex[:16]}"
+    begin = "" if head is None else f" AS OF VERSION {head}"
+    session.sql(f"ALTER TABLE {table} CREATE BRANCH `{ref}`{begin}")
+
+    def publish() -> None:
+        try:
+            session.sql(f"CALL {quoted(catalog)}.system.fast_forward('{'.'.join(name)}', 'main', '{ref}')")
+        except Exception as error:
+            raise RepartitionError("raced", f"{'.'.join(name)} has moved on meanwhile: {error}") from error
+
+    try:
+        yield Stage(ref, f"{table}.`branch_{ref}`"), publish
+    finally:
+        session.sql(f"ALTER TABLE {table} DROP BRANCH IF EXISTS `{ref}`")

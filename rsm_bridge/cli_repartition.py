@@ -1,0 +1,46 @@
+"""The command `repartition`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rsm_bridge.cli_options import ConfigOption, DataDirOption
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(repartition)
+
+
+def repartition(
+    topic: Annotated[str | None, typer.Argument(help="The Kafka topic whose copies to bring up to date.")] = None,
+    all_topics: Annotated[bool, typer.Option("--all", help="Every topic that has `copies`.")] = False,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    topic_id: Annotated[
+        str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
+    ] = None,
+    continuous: Annotated[
+        bool, typer.Option("--continuous/--once", help="Go on until interrupted, or end when all is read.")
+    ] = False,
+    max_mib: Annotated[
+        int | None, typer.Option("--max-mib", min=1, help="How much of a topic one run reads, in MiB.")
+    ] = None,
+) -> None:
+    """Bring the copies of topics up to date with Spark. Exits 1 when one failed."""
+    from converter.errors import SegmentError
+    from iceberg_catalog.errors import CatalogError
+    from repartition.command import repartition as run
+    from repartition.errors import RepartitionError
+    from rsm_bridge.errors import BridgeError, SettingsError
+
+    if (topic is None) != all_topics:
+        raise typer.BadParameter("name a topic, or say --all")
+    try:
+        failed = run(config, data_dir, topic, topic_id, continuous=continuous, max_mib=max_mib, say=typer.echo)
+    except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
+        typer.echo(f"tierberg: {error}", err=True)
+        raise typer.Exit(1) from error
+    raise typer.Exit(1 if failed else 0)

@@ -1,0 +1,90 @@
+"""`partition_by` and `sort_by` of a second copy: texts to terms.
+
+Iceberg spec, "Partition transforms" and "Sort orders". A column is a path of names with dots (`customer.address.city`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+_PATH = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+_PARTITION: Final = re.compile(
+    rf"(?:(?P<time>year|month|day|hour)s?\(\s*(?P<timed>{_PATH})\s*\)"
+    rf"|(?P<sized>bucket|truncate)\(\s*(?P<size>[0-9]{{1,9}})\s*,\s*(?P<cut>{_PATH})\s*\)"
+    rf"|(?P<plain>{_PATH}))"
+)
+_SORT: Final = re.compile(
+    rf"(?P<column>{_PATH})(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTerm:
+    """One field of a partition spec. `transform` as the Iceberg spec writes it: `day`, `bucket[16]`, `identity`."""
+
+    column: str
+    transform: str
+
+    def ddl(self) -> str:
+        """As Spark's `PARTITIONED BY` and `ADD PARTITION FIELD` take it."""
+        column = quoted_path(self.column)
+        if self.transform == "identity":
+            return column
+        name, _, size = self.transform.rstrip("]").partition("[")
+        return f"{name}({size}, {column})" if size else f"{name}s({column})"
+
+
+@dataclass(frozen=True, slots=True)
+class SortTerm:
+    """One field of a sort order; nulls come first where it ascends, unless said otherwise."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+    def ddl(self) -> str:
+        """As Spark's `ORDERED BY` takes it."""
+        way = "DESC" if self.descending else "ASC"
+        return f"{quoted_path(self.column)} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+
+
+def partition_term(text: str) -> PartitionTerm:
+    """`day(ts)`, `bucket(16, customer.id)`, `truncate(4, code)`, `region`.
+
+    Raises:
+        ValueError: it is none of these, or a size is 0.
+    """
+    found = _PARTITION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(
+            f"{text!r} is no partition transform: use year, month, day or hour(column), bucket(n, column), "
+            "truncate(n, column) or a column"
+        )
+    if found["time"]:
+        return PartitionTerm(found["timed"], found["time"])
+    if found["sized"]:
+        if int(found["size"]) == 0:
+            raise ValueError(f"{text!r}: the size is 0")
+        return PartitionTerm(found["cut"], f"{found['sized']}[{int(found['size'])}]")
+    return PartitionTerm(found["plain"], "identity")
+
+
+def sort_term(text: str) -> SortTerm:
+    """`amount`, `amount desc`, `amount desc nulls last`.
+
+    Raises:
+        ValueError: it is none of these.
+    """
+    found = _SORT.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no sort field: use column [asc|desc] [nulls first|last]")
+    descending = (found["way"] or "asc").lower() == "desc"
+    nulls = (found["nulls"] or ("last" if descending else "first")).lower()
+    return SortTerm(found["column"], descending, nulls == "first")
+
+
+def quoted_path(path: str) -> str:
+    """A column path with each name in back-quotes, as Spark's SQL takes it."""
+    return ".".join(f"`{name}`" for name in path.split("."))

@@ -1,0 +1,140 @@
+"""What one run reads: everything once, in any portions; and what a table may change below a copy's frontier."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iceberg_catalog.limits import EVENTS_KEPT
+from iceberg_catalog.plan_types import LiveFile, PartState, remembered
+from repartition.drift import drift
+from repartition.frontier import Frontier, Position
+from repartition.reading import Range, plan_reading, position_at
+
+TOPIC_ID = b"\7" * 16
+NOTHING = Frontier(TOPIC_ID)
+
+
+def file(partition: int, first: int, last: int, size: int = 100) -> LiveFile:
+    return LiveFile(f"p{partition}-{first}", first, last, ((0, first),), partition, None, size)
+
+
+def state(frontier: int, *lineage: tuple[int, int]) -> PartState:
+    return PartState(frontier, 0, lineage or ((0, 0),), frontier)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[dict[int, PartState], list[LiveFile]]:
+    states: dict[int, PartState] = {}
+    files: list[LiveFile] = []
+    for partition in draw(st.sets(st.integers(0, 9), max_size=4)):
+        edges = sorted(draw(st.sets(st.integers(0, 60), min_size=1, max_size=8)))
+        files += [
+            file(partition, low, high - 1, draw(st.integers(0, 500)))
+            for low, high in pairwise(edges)
+            if draw(st.booleans())
+        ]
+        states[partition] = state(edges[-1] + draw(st.integers(0, 3)))
+    return states, files
+
+
+@given(tables(), st.integers(0, 700) | st.none())
+def test_every_offset_is_read_once_in_whatever_portions(
+    table: tuple[dict[int, PartState], list[LiveFile]], max_bytes: int | None
+) -> None:
+    states, files = table
+    frontier, read = NOTHING, dict.fromkeys(states, 0)
+    for _ in range(200):
+        made = plan_reading(frontier, states, files, max_bytes)
+        for item in made.ranges:
+            assert item.start == read[item.partition] < item.end
+            read[item.partition] = item.end
+            inside = [f for f in files if f.partition == item.partition and f.last >= item.start and f.first < item.end]
+            assert all(item.start <= f.first and f.last < item.end for f in inside), "a file is never read in part"
+        assert made.changes == bool(made.ranges)
+        if max_bytes is not None and made.size_bytes > max_bytes:
+            assert sum(f.size_bytes > 0 for f in files for r in made.ranges if _within(f, r)) == 1
+        frontier = made.after
+        if made.complete:
+            break
+    assert read == {number: max(item.frontier, 0) for number, item in states.items()}
+    assert not plan_reading(frontier, states, files, max_bytes).changes
+
+
+def _within(item: LiveFile, where: Range) -> bool:
+    return item.partition == where.partition and where.start <= item.first < where.end
+
+
+def test_partitions_take_turns() -> None:
+    files = [file(p, n * 10, n * 10 + 9) for p in (0, 1) for n in range(5)]
+    made = plan_reading(NOTHING, {0: state(50), 1: state(50)}, files, 400)
+    assert made.ranges == (Range(0, 0, 20), Range(1, 0, 20))
+    assert (made.size_bytes, made.complete) == (400, False)
+
+
+def test_offsets_without_rows_are_passed() -> None:
+    made = plan_reading(NOTHING, {0: state(50)}, [], None)
+    assert made.ranges == (Range(0, 0, 50),)
+    assert made.after.positions[0].next == 50
+
+
+def test_a_condition_that_statistics_can_prune_by() -> None:
+    made = plan_reading(NOTHING, {0: state(5), 3: state(7)}, [], None)
+    assert made.condition() == (
+        "((_kafka_partition = 0 AND _kafka_offset >= 0 AND _kafka_offset < 5)"
+        " OR (_kafka_partition = 3 AND _kafka_offset >= 0 AND _kafka_offset < 7))"
+    )
+    assert plan_reading(NOTHING, {}, [], None).condition() == "false"
+
+
+def test_the_position_names_the_epoch_of_the_last_offset_read() -> None:
+    told = state(10, (2, 0), (5, 7))
+    assert position_at(7, told) == Position(2, 7)
+    assert position_at(8, told) == Position(5, 8)
+    assert position_at(0, told) == Position(-1, 0)
+
+
+# What the table changes below
+
+
+def at(next_offset: int, epoch: int = 0, rewinds: int = 0, repairs: int = 0) -> Frontier:
+    return Frontier(TOPIC_ID, {0: Position(epoch, next_offset, rewinds, repairs)})
+
+
+def test_a_table_that_only_grew_has_not_drifted() -> None:
+    found = drift(at(10), {0: state(50, (0, 0), (1, 10)), 1: state(3)})
+    assert (found.rewound, found.repaired, found.vanished) == ({}, {}, ())
+
+
+def test_another_epoch_below_the_frontier_is_a_rewind_to_where_it_began() -> None:
+    assert drift(at(10), {0: state(50, (0, 0), (1, 6))}).rewound == {0: 6}
+
+
+def test_a_rewind_that_no_epoch_shows_is_known_by_its_record() -> None:
+    """A transaction ended otherwise after an unclean election: the rows before the election go too."""
+    told = PartState(50, 0, ((0, 0), (1, 10)), 50, rewinds=((1, 4),))
+    assert drift(at(10), {0: told}).rewound == {0: 4}
+    assert drift(at(10, rewinds=1), {0: told}).rewound == {}
+    assert drift(at(4), {0: told}).rewound == {}
+
+
+def test_rows_that_came_late_are_repaired_from_there() -> None:
+    told = PartState(50, 0, ((0, 0),), 50, repairs=((1, 4), (2, 30)))
+    assert drift(at(10), {0: told}).repaired == {0: 4}
+    assert drift(at(40, repairs=1), {0: told}).repaired == {0: 30}
+    assert drift(at(10, repairs=2), {0: told}).repaired == {}
+
+
+def test_what_is_not_remembered_any_more_may_have_been_anywhere() -> None:
+    events: tuple[tuple[int, int], ...] = ()
+    for offset in range(EVENTS_KEPT + 2):
+        events = remembered(events, 20 + offset)
+    told = PartState(50, 0, ((0, 0),), 50, rewinds=events)
+    assert drift(at(40, rewinds=1), {0: told}).rewound == {0: 0}
+    assert drift(at(40, rewinds=2), {0: told}).rewound == {0: 22}
+
+
+def test_a_partition_that_is_gone_is_said() -> None:
+    assert drift(at(10), {}).vanished == (0,)
