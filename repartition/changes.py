@@ -53,8 +53,10 @@ def changes(session: Any, records: Any, rule: CopyRule) -> Changes:
     from pyspark.sql import functions
 
     unwrapped = _unwrapped(records, rule)
-    names = _names(unwrapped, rule.select)
-    selected = [*rule.select, *(name for name in IDENTITY if name not in names)]
+    seen = unwrapped.schema[_SEEN].dataType.names
+    selected = [text for item in rule.select for text in ([f"`{name}`" for name in seen] if item == "*" else [item])]
+    names = _names(unwrapped, selected)
+    selected += [name for name in IDENTITY if name not in names]
     flat = unwrapped.select(_KAFKA, DELETED, STEP, f"{_SEEN}.*")
     tried = flat.select(
         _KAFKA,

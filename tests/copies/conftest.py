@@ -1,0 +1,26 @@
+"""One Spark session for the tests of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from repartition.session import spark_session
+from stack.jars import spark_jars
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    folder = tmp_path_factory.mktemp("spark")
+    given = {
+        "spark.jars": ",".join(str(jar) for jar in sorted(spark_jars().glob("*.jar"))),
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "1g",
+    }
+    with spark_session({}, given) as session:
+        session.sparkContext.setLogLevel("ERROR")
+        yield session

@@ -1,0 +1,114 @@
+"""A topic with a real bridge, and copies of it by Spark: the world of the tests of the second copy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyiceberg.catalog import Catalog
+
+from iceberg_catalog.catalogs import open_catalog
+from repartition.job import CopyJob, Ran
+from repartition.job import Place as Target
+from repartition.source import find_source
+from repartition.spark_catalog import spark_catalog
+from rsm_bridge.maintain_command import Place
+from rsm_bridge.open_store import open_store
+from rsm_bridge.publisher import catalog_properties
+from rsm_bridge.settings import Settings
+from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.eventually import eventually
+from tests.support.kafka_log import LogBuilder, Record, encode_batch
+from tests.support.shim_client import Segment, ShimClient, segment_of
+
+TOPIC = "orders"
+TOPIC_ID = b"orders".ljust(16, b".")
+COPY = ("kafka", "orders_copy")
+#: Key and value; None is a tombstone.
+Sent = tuple[bytes | None, bytes | None]
+
+
+def sent(key: object, value: object) -> Sent:
+    """JSON of both; None stays None."""
+    return tuple(None if item is None else json.dumps(item).encode() for item in (key, value))  # type: ignore[return-value]
+
+
+@dataclass
+class CopyWorld:
+    """One topic `orders`, tiered through a real bridge, in a catalog of its own name.
+
+    Attributes:
+        spark: a session, shared by the tests of a process.
+        settings: of bridge and copies.
+        catalog: PyIceberg's, for looking.
+        shim: what a broker would be.
+    """
+
+    spark: Any
+    settings: Settings
+    catalog: Catalog
+    shim: ShimClient
+    ends: dict[int, int] = field(default_factory=dict)
+    segments: list[Segment] = field(default_factory=list)
+
+    def send(self, records: Sequence[Sent], partition: int = 0, *, epoch: int = 0) -> Segment:
+        """One segment with these records, in the table when this returns."""
+        first = self.ends.get(partition, 0)
+        log = LogBuilder(next_offset=first, epoch=epoch)
+        made = [Record(first + n, 1_700_000_000_000 + first + n, key, value) for n, (key, value) in enumerate(records)]
+        log._append(encode_batch(made, epoch=epoch), first)
+        log.next_offset = self.ends[partition] = first + len(made)
+        segment = self.shim.copied(segment_of(log, topic=TOPIC, topic_id=TOPIC_ID, partition=partition))
+        self.segments.append(segment)
+        total = sum(self.ends.values())
+        eventually(lambda: self.count(("kafka", TOPIC)) == total)
+        return segment
+
+    def count(self, name: tuple[str, ...]) -> int:
+        if not self.catalog.table_exists(name):
+            return 0
+        return int(self.catalog.load_table(name).scan(selected_fields=("_kafka_offset",)).to_arrow().num_rows)
+
+    def rows(self, name: tuple[str, ...] = COPY) -> list[dict[str, Any]]:
+        """Of a copy, by partition and offset, without the record's own bytes."""
+        if not self.catalog.table_exists(name):
+            return []
+        found: list[dict[str, Any]] = self.catalog.load_table(name).scan().to_arrow().to_pylist()
+        return sorted(found, key=lambda row: (row["_kafka_partition"], row["_kafka_offset"]))
+
+    def job(self, number: int = 0, *, max_bytes: int | None = None) -> CopyJob:
+        """The copy of the rule's `copies[number]`, as a new process would begin it."""
+        place = Place(self.settings, open_store(self.settings), self.catalog)
+        rule = self.settings.rule(TOPIC).copies[number]
+        name = self.settings.catalog.name
+        own = rule.table_of(TOPIC, place.namespace)
+        return CopyJob(self.spark, find_source(place, TOPIC), name, rule, Target(self.catalog, name), own, max_bytes)
+
+    def run(self, number: int = 0) -> Ran:
+        return self.job(number).run()
+
+
+@contextmanager
+def copy_world(spark: Any, folder: Path, *copies: dict[str, Any], **topic: Any) -> Iterator[CopyWorld]:
+    """A bridge on an empty folder. `topic`: more keys of the topic's rule; JSON unless it says otherwise."""
+    rule = {
+        "pattern": TOPIC,
+        "value_format": "json",
+        "copies": [{"table": COPY[1], **item} for item in copies],
+        **topic,
+    }
+    name = f"w{abs(hash(str(folder)))}"
+    properties = {
+        "type": "sql",
+        "uri": f"sqlite:///{folder}/catalog.db",
+        "warehouse": f"file://{folder}/warehouse",
+    }
+    settings = test_settings(folder, topics=[rule], catalog={"name": name, "properties": properties})
+    for key, value in spark_catalog(name, properties).items():
+        spark.conf.set(key, value)
+    with bridge_thread(settings) as running, ShimClient(running.address) as shim:
+        yield CopyWorld(spark, settings, open_catalog(catalog_properties(settings)), shim)
