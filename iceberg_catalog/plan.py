@@ -14,11 +14,11 @@ from an old listing and a new head.
 | R3 rewind | where the recorded lineage is left, published rows go; from the first offset of a transaction open there | its marker was on the dead branch |
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again) | taking one for the other loses rows for ever |
 | R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
-| R6 inputs | new rows come from LIVE, and unless the policy is `Follow` from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
+| R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no copy waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
 | R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated | Kafka copies in order; one paged listing may miss a segment |
 | R8 decide | the next marker of the same producer id decides (decide.py), until it is tiered what was peeked at copy time (plan_peeked.py); a hole or a producer snapshot ends what no marker will; a newer one shows which markers are dead (dead_markers.py) | a marker may never come, or not be there any more |
 | R9 frontier | the first row nothing decides yet, or the end of the walk; never below the (rewound) old one; where markers contradict the broker's files (in one segment: the copy saw it; across segments: cross_check.py) the partition stops | row-exact waiting |
-| R10 remove | files of a dead branch go, files wholly below the floor as the policy says; files that stick out are cut | rows leave by floor a file at a time |
+| R10 remove | files of a dead branch go, files wholly below the floor as the policy says, once no copy of the table waits for them (plan_hold.py); files that stick out are cut | rows leave by floor a file at a time |
 | R11 add | exactly the committed rows from the old frontier to the new; a segment's own file if all its rows are wanted, else a derived one | every offset once |
 
 R12 and R13 (what may be deleted from the store) are rsm_bridge/reclaim_rules.py and reclaim.py. R15: the topic id is part of every key, and a
@@ -32,6 +32,7 @@ from dataclasses import dataclass, replace
 
 from iceberg_catalog.lineage import Lineage, fold
 from iceberg_catalog.plan_files import first_waiting, incoming, outgoing
+from iceberg_catalog.plan_hold import NO_HOLD, Hold, holding
 from iceberg_catalog.plan_inputs import Input, living
 from iceberg_catalog.plan_peeked import checked
 from iceberg_catalog.plan_rewind import rewound
@@ -47,6 +48,7 @@ def plan(
     policy: Policy,
     *,
     relisted: bool,
+    hold: Hold = NO_HOLD,
 ) -> Plan:
     """What one commit must do to this partition.
 
@@ -56,6 +58,7 @@ def plan(
         state: recorded with the head; the default if there is none.
         policy: what becomes of rows that Kafka's retention deleted.
         relisted: the listing was made again after a first one had ended, so a hole in it is real.
+        hold: which of those rows stay because copies of the table have not read them.
 
     Returns:
         A plan. With `need_relist` nothing else in it may be applied.
@@ -67,13 +70,15 @@ def plan(
     alive = living(ordered, lineage, state)
     rewind, frontier, floor = rewound(Lineage(state.lineage, state.known_end), lineage, alive, state)
     floor = raised(floor, alive)
-    read = _read(alive, frontier, floor, policy, state.peeked, relisted=relisted)
+    stays = holding(policy, hold, lineage, state, floor, rewind)
+    read = _read(alive, frontier, floor, stays, state.peeked, relisted=relisted)
     if read is None:
         return Plan(state=state, need_relist=True)
     walk, seen = read.walk, read.seen
     if read.frontier < frontier:
         rewind = frontier = read.frontier
-    remove, replaced, trim = outgoing(files, lineage, frontier, floor, policy)
+        stays = holding(policy, hold, lineage, state, floor, rewind)
+    remove, replaced, trim = outgoing(files, lineage, frontier, floor, stays)
     leaving = {*remove, *replaced}
     cut = {item.path: item.keep_below - 1 for item in trim}
     kept = sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)
@@ -81,7 +86,7 @@ def plan(
     frontier = max(frontier, end)
     peeked = {*read.peeked, *(item for item, base in seen.peeked if base < frontier)}
     return Plan(
-        add=tuple(incoming(seen.stretches, end, kept, floor, policy)),
+        add=tuple(incoming(seen.stretches, end, kept, floor, stays)),
         remove=tuple(remove),
         replace=tuple(replaced),
         trim=tuple(trim),

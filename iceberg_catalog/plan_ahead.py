@@ -17,11 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from iceberg_catalog.plan import plan
+from iceberg_catalog.plan_hold import NO_HOLD, Hold
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
 
 
 def plan_ahead(
-    segments: Sequence[Segment], files: Callable[[], Sequence[LiveFile]], state: PartState, policy: Policy
+    segments: Sequence[Segment],
+    files: Callable[[], Sequence[LiveFile]],
+    state: PartState,
+    policy: Policy,
+    hold: Hold = NO_HOLD,
 ) -> Plan | None:
     """What one commit must do to this partition, or None when its whole listing is needed to tell.
 
@@ -29,8 +34,10 @@ def plan_ahead(
         segments: every index whose last offset is the frontier or above; any others, deletions most of all.
         files: gives our live files of the partition in the head. Asked only when some may have to go by retention.
         state: recorded with the head.
-        policy: what becomes of rows that Kafka's retention deleted. Rows that leave by their age alone are left to the
-            next plan from a whole listing.
+        policy: what becomes of rows that Kafka's retention deleted. Rows that leave by their age alone, or because no
+            copy waits for them any more, are left to the next plan from a whole listing.
+        hold: which of those rows stay because copies have not read them. Without all tombstones of the partition its
+            deletions are not known.
 
     Returns:
         What `plan` says of all indexes of the partition, given that those left out are the ones it knew when `state`
@@ -38,9 +45,9 @@ def plan_ahead(
     """
     if state.frontier < 0:
         return None
-    made = plan(segments, (), state, policy, relisted=False)
+    made = plan(segments, (), state, policy, relisted=False, hold=hold)
     if made.need_relist or made.rewind is not None or made.state.lineage != state.lineage:
         return None
     if made.state.floor == state.floor:
         return made
-    return plan(segments, files(), state, policy, relisted=False) if made.state.floor > state.floor else None
+    return plan(segments, files(), state, policy, relisted=False, hold=hold) if made.state.floor > state.floor else None

@@ -19,6 +19,7 @@ from iceberg_catalog.plan_types import (
     Derive,
     FileRef,
     Follow,
+    Holding,
     Keep,
     LiveFile,
     Policy,
@@ -45,11 +46,15 @@ def first_waiting(judged: Sequence[Judged], end: int) -> int:
     return end
 
 
-def expired(last: int, max_timestamp_ms: int | None, floor: int, policy: Policy) -> bool:
-    """Whether rows up to `last` leave by retention: Kafka's, and under a duration by their age as well.
+def expired(first: int, last: int, max_timestamp_ms: int | None, floor: int, policy: Policy) -> bool:
+    """Whether rows of [first, last] leave by retention: Kafka's, under a duration by their age as well.
 
     max_timestamp_ms: the newest timestamp among them; None: they have none, and never get old.
     """
+    if isinstance(policy, Holding):
+        if first < policy.end and last >= policy.start:
+            return False
+        policy = policy.policy
     if isinstance(policy, Keep) or last >= floor:
         return False
     return isinstance(policy, Follow) or (max_timestamp_ms is not None and max_timestamp_ms < policy.horizon_ms)
@@ -64,9 +69,11 @@ def outgoing(
     trim: list[Trim] = []
     for item in sorted(files, key=lambda file: (file.first, file.path)):
         limit = min(valid_end(item.runs, item.first, item.last + 1, lineage), max(frontier, 0))
-        if expired(item.last, item.max_timestamp_ms, floor, policy):
+        if expired(item.first, item.last, item.max_timestamp_ms, floor, policy):
             remove.append(item.path)
-        elif limit <= item.first or (limit <= item.last and expired(limit - 1, item.max_timestamp_ms, floor, policy)):
+        elif limit <= item.first or (
+            limit <= item.last and expired(item.first, limit - 1, item.max_timestamp_ms, floor, policy)
+        ):
             replaced.append(item.path)
         elif limit <= item.last:
             trim.append(Trim(item.path, limit))
@@ -98,7 +105,7 @@ def _too_late(piece: UseMain | Derive, source: Input, wanted: BoolArray, floor: 
     batches = source.batches
     held = wanted & (batches.last >= first) & (batches.base <= last)
     newest = int(batches.max_timestamp_ms[held].max(initial=-1))
-    return expired(last, newest if newest >= 0 else None, floor, policy)
+    return expired(first, last, newest if newest >= 0 else None, floor, policy)
 
 
 def span(piece: UseMain | Derive, segment: Segment) -> tuple[int, int]:

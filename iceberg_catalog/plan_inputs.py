@@ -46,8 +46,11 @@ def spent(segment: Segment, recorded: PartState) -> bool:
     """R12: whether a deletion has been taken in by the recorded state.
 
     Its objects may be gone then, or go at any moment, the tombstone last (rsm_bridge/reclaim_rules.py lets no others
-    go). A rewind would have its rows come once more: a plan of the same head must not name them.
+    go). A rewind would have its rows come once more: a plan of the same head must not name them. An undelete puts the
+    state back that it was taken in by; then its tombstone says so.
     """
+    if segment.leaving:
+        return True
     lineage = Lineage(recorded.lineage, recorded.known_end)
     if segment.state is not SegmentState.DELETED or of_segment(segment).rank > lineage.rank:
         return False

@@ -43,7 +43,16 @@ class KeepUntil:
     horizon_ms: int
 
 
-Policy = Follow | Keep | KeepUntil
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """As `policy` says, but files with offsets of [start, end) stay: copies wait for them. Made by plan_hold.py."""
+
+    policy: Follow | KeepUntil
+    start: int
+    end: int
+
+
+Policy = Follow | Keep | KeepUntil | Holding
 
 
 class BatchKind(IntEnum):
@@ -111,7 +120,7 @@ class Segment:
     of its own batches. Rows from the first undecided one on may lie in a data file of their own, `tail`; all others,
     and all where there is none, in `main`. `peeked`: which of `open_end` are known to have ended, and how. `load` gives
     the batches; the plan calls it at most once, and only for segments that reach to the frontier or above. `main` is
-    None when the segment has no rows or is stored verbatim.
+    None when the segment has no rows or is stored verbatim. `leaving`: deleted, and its objects are being removed.
     """
 
     id: str
@@ -126,6 +135,7 @@ class Segment:
     conflict: bool = False
     tail: FileRef | None = None
     peeked: tuple[Peeked, ...] = ()
+    leaving: bool = False
 
     @property
     def files(self) -> tuple[FileRef, ...]:

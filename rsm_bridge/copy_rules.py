@@ -75,6 +75,13 @@ class CopyRule(Section):
         description="Rows whose `_kafka_timestamp` is older leave the copy with its maintenance. Kafka's retention "
         "does not delete from it. Default: they stay.",
     )
+    hold: Seconds = Field(
+        default=7 * 86400.0,
+        ge=0,
+        description="How long rows that Kafka's retention deleted, or the topic's deletion, stay in the topic's table "
+        "because this copy has not read them, counted from the delete. `tierberg status` warns from half of it on. "
+        "`0s`: not at all. Nothing to a table with `table_retention: keep`.",
+    )
     format_version: Literal[2, 3] = Field(
         default=2, description="Of the Iceberg table. `3` has deletion vectors, which fewer engines read."
     )

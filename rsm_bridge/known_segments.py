@@ -219,7 +219,7 @@ def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> Kn
     known = _from_index(key, listed, read, read)
     if known.segment is None:
         return replace(known, deletion=deletion)
-    return replace(known, deletion=deletion, segment=replace(known.segment, state=state))
+    return replace(known, deletion=deletion, segment=replace(known.segment, state=state, leaving=stone.reclaiming))
 
 
 def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: ReadRange) -> KnownSegment:

@@ -20,6 +20,7 @@ STATE_ROOT = "state/"
 LEASE_ROOT = "lease/"
 UNDELETE_ROOT = "undelete/"
 DROP_ROOT = "drop/"
+COPIES_ROOT = "copies/"
 
 _INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/(\d{1,10})/(\d{20})-(\d{20})-([0-9a-f]{32})")
 _STORED = re.compile(r"(?:data|kept)/[0-9a-f]{32}/(\d{1,10})/(\d{20})-(\d{20})-[^/]*[0-9a-f]{32}\.(?:parquet|kept)")
@@ -62,6 +63,11 @@ def index_prefix(topic_id: bytes, partition: int | None = None) -> str:
     """Prefix of all indexes of a topic id, or of one of its partitions."""
     prefix = f"{INDEX_ROOT}{topic_id.hex()}/"
     return prefix if partition is None else f"{prefix}{partition}/"
+
+
+def copies_prefix(topic_id: bytes) -> str:
+    """Prefix of what the copies of a topic's table say of themselves."""
+    return f"{COPIES_ROOT}{topic_id.hex()}/"
 
 
 def table_folder(topic_id: bytes) -> str:

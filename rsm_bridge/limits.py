@@ -81,6 +81,11 @@ PUBLISH_WORKERS = 4  # tables published at once
 PUBLISH_RETRY_WORKERS = 2  # tables tried again at once after a failure
 INDEX_BYTES_MAX = 1024 * MIB
 
+# Progress of copies.
+COPY_PROGRESS_BYTES_MAX = 8 * MIB  # 100,000 partitions stay below it
+COPY_PROGRESS_TEXT_CHARS_MAX = 2000  # of a failure's message, and of its advice
+COPY_PROGRESS_FRESH_SECONDS = 5.0  # what a publisher has read of it serves its runs so long
+
 # The schema registry.
 REGISTRY_WORKERS = 4  # look-ups at once
 REGISTRY_SCHEMAS_MAX = 10_000  # cached; ids never change

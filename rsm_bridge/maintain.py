@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 
@@ -19,13 +19,14 @@ from iceberg_catalog.metadata_files import delete_metadata
 from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.retained import RetainedFiles
 from iceberg_catalog.tables import find_table, owned_tables
+from rsm_bridge.copy_hold import WaitingCopies, no_copies
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.known_segments import read_known, read_segments
 from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.merge import Merger
-from rsm_bridge.publish_table import RunResult
+from rsm_bridge.publish_table import RunResult, waiting_files
 from rsm_bridge.state_objects import StateObjects, recorded_parts
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.sweep import Leftovers, Sweeper
@@ -137,9 +138,16 @@ class TableMaintenance:
 
 
 def observe(
-    store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str, plain: PlainName = table_name
+    store: ObjectStore,
+    catalog: Catalog,
+    topic_id: bytes,
+    namespace: str,
+    plain: PlainName = table_name,
+    copies: WaitingCopies = no_copies,
 ) -> RunResult:
     """What a publisher run would start from, without running it: head and state first, listing after.
+
+    `copies`: declared ones that rows may wait for.
 
     Raises:
         BridgeError, SegmentError, CatalogError: and what else catalog and storage raise.
@@ -148,7 +156,9 @@ def observe(
     table = None if owner is None else find_table(catalog, owner, namespace=namespace, plain=plain)
     head = None if table is None else LiveFiles().read(table)
     states = {} if head is None else recorded_parts(store, head)
-    return RunResult(head, states, read_segments(store, topic_id))
+    found = RunResult(head, states, read_segments(store, topic_id))
+    declared = () if owner is None or table is None else copies(owner, table.name()[-1])
+    return replace(found, waiting=waiting_files(found, declared, int(time.time() * 1000)))
 
 
 def topic_ids(store: ObjectStore) -> list[bytes]:

@@ -12,6 +12,7 @@ from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.tables import find_table
+from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import read_known
 from rsm_bridge.layout import index_prefix, parse_index_key
@@ -92,7 +93,9 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
 def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool) -> None:
     graces = Graces(place.settings.reclaim_grace, place.settings.mass_delete_grace)
     reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run)
-    reclaimer.reclaim(observe(place.store, place.catalog, topic_id, place.namespace, place.settings.table_of), tally)
+    copies = CopyReaders(place.settings, place.store).waiting
+    found = observe(place.store, place.catalog, topic_id, place.namespace, place.settings.table_of, copies)
+    reclaimer.reclaim(found, tally)
     open_maintenance(place.settings, place.store, place.catalog, topic_id).run(tally, dry_run=dry_run)
 
 
@@ -149,6 +152,7 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
         place.namespace,
         lambda name: place.settings.rule(name).table_retention,
         place.settings.table_of,
+        CopyReaders(place.settings, place.store).waiting,
     )
     lines = [f"{done.segments} segments with {done.rows} rows are back"]
     lines += [f"  partition {number}: from offset {offset}" for number, offset in sorted(done.lowest.items())]

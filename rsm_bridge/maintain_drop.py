@@ -21,7 +21,15 @@ from iceberg_catalog.tables import owned_tables, stamped_owner
 from rsm_bridge.drop_record import DropRecord, unfinished
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import read_segments
-from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, LEASE_ROOT, UNDELETE_ROOT, is_stored_object, state_prefix
+from rsm_bridge.layout import (
+    DATA_ROOT,
+    KEPT_ROOT,
+    LEASE_ROOT,
+    UNDELETE_ROOT,
+    copies_prefix,
+    is_stored_object,
+    state_prefix,
+)
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.store import ObjectStore
 
@@ -83,6 +91,7 @@ def _remove(store: ObjectStore, io: FileIO, record: DropRecord, tally: Tally) ->
             io.delete(location)
             tally.add("metadata", size)
     store.delete_many([f"{root}{record.topic_id}.json" for root in (LEASE_ROOT, UNDELETE_ROOT)])
+    store.delete_many([listed.key for listed in store.list_after(copies_prefix(bytes.fromhex(record.topic_id)))])
     record.forget(store)
 
 

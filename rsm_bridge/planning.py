@@ -14,6 +14,7 @@ from iceberg_catalog.livefiles import Head, by_partition
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
+from rsm_bridge.copy_hold import WaitingCopy, hold_of
 from rsm_bridge.known_segments import KnownSegment, as_planned, segments_by_partition
 from rsm_bridge.limits import INDEX_READS_MAX, PENDING_RUN_MAX
 from rsm_bridge.segment_listing import Notices, SegmentListing
@@ -38,6 +39,7 @@ class Planning:
 
     `states`: recorded with it. `now_ms`: since the epoch. `held`: index keys of pending segments that cannot have their
     columns now; the plan stops before them, as it does before one whose markers contradict the broker's files.
+    `copies`: that rows wait for which Kafka's retention deleted.
     """
 
     listing: SegmentListing
@@ -46,6 +48,7 @@ class Planning:
     policy: Policy
     now_ms: int
     held: Container[str] = ()
+    copies: Sequence[WaitingCopy] = ()
     _more: bool = field(default=False, init=False)
     _files: dict[int, list[LiveFile]] | None = field(default=None, init=False)
 
@@ -86,7 +89,8 @@ class Planning:
 
     def _ahead(self, number: int, found: dict[int, list[KnownSegment]]) -> Plan:
         state = self.states.get(number, PartState())
-        made = plan_ahead(self._inputs(found[number]), lambda: self._of(number), state, self.policy)
+        hold = hold_of(self.copies, number, None, self.now_ms)
+        made = plan_ahead(self._inputs(found[number]), lambda: self._of(number), state, self.policy, hold)
         if made is None:
             found[number] = _agreed(found[number], self.listing.partition(number))
             made = self._one(number, found[number], relisted=True)
@@ -94,7 +98,8 @@ class Planning:
 
     def _one(self, number: int, segments: Sequence[KnownSegment], *, relisted: bool) -> Plan:
         state = self.states.get(number, PartState())
-        return plan(self._inputs(segments), self._of(number), state, self.policy, relisted=relisted)
+        hold = hold_of(self.copies, number, segments, self.now_ms)
+        return plan(self._inputs(segments), self._of(number), state, self.policy, relisted=relisted, hold=hold)
 
     def _inputs(self, segments: Sequence[KnownSegment]) -> list[Segment]:
         left = PENDING_RUN_MAX

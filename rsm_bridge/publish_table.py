@@ -29,6 +29,7 @@ from iceberg_catalog.plan_types import (
 )
 from iceberg_catalog.state import StateRef, decode_state
 from iceberg_catalog.tables import check_layout, find_table
+from rsm_bridge.copy_hold import WaitingCopies, WaitingCopy, held_files, no_copies
 from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.layout import derived_head
 from rsm_bridge.limits import PLANS_PER_RUN_MAX, RUNS_TO_LAND_MAX
@@ -69,7 +70,8 @@ class RunResult:
     `rewinds` partitions, `gaps` stretches of offsets never uploaded, `lost` batches of transactions without a marker.
     `complete`: `segments` are all of the topic id, else those the run looked at. `listing_seconds`: what the latest
     whole listing took. `held`: index keys of pending segments that cannot have their columns now, and why. `more`:
-    others are left to the next run.
+    others are left to the next run. `waiting`: by partition, the first offset below the floor that copies of the table
+    have not read, and the bytes of the files that stay for them; known where the run is complete.
     """
 
     head: Head | None
@@ -85,6 +87,7 @@ class RunResult:
     listing_seconds: float = 0.0
     held: Mapping[str, str] = field(default_factory=dict)
     more: bool = False
+    waiting: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -92,7 +95,8 @@ class TableRun:
     """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time.
 
     retention: `table_retention` of a topic name, in seconds if it is a duration. readers: read indexes at once. typed:
-    the columns of a topic's values; None where it has none. plain: topic → name of its table.
+    the columns of a topic's values; None where it has none. plain: topic → name of its table. copies: declared ones
+    that rows may wait for.
     """
 
     store: ObjectStore
@@ -105,6 +109,7 @@ class TableRun:
     typed: Callable[[Owner], TypedTable | None] = untyped
     plain: PlainName = table_name
     generation: int = 0
+    copies: WaitingCopies = no_copies
     _held: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)
@@ -143,7 +148,8 @@ class TableRun:
         states = self._states(head)
         self._as_of_ms = int(time.time() * 1000)
         failpoints.hit("head-read", self.topic_id.hex())
-        planning = Planning(self._listing, head, states, self._policy(), self._as_of_ms, self._held)
+        copies = self._copies(table)
+        planning = Planning(self._listing, head, states, self._policy(), self._as_of_ms, self._held, copies)
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
         if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):
             result = RunResult(head, states, found.segments)
@@ -155,6 +161,7 @@ class TableRun:
             listing_seconds=self._listing.whole_seconds,
             held=dict(self._held),
             more=found.more,
+            waiting=waiting_files(result, copies, self._as_of_ms) if found.complete else {},
         )
 
     def until_landed(self, attempt: Callable[[], T], missing: str) -> T:
@@ -194,6 +201,9 @@ class TableRun:
         if self._whose is None or not _has_rows(self._whose):
             return None
         return topic_table(self.store, self.catalog, owner, value_format, self.namespace, self.layout, self.plain)
+
+    def _copies(self, table: Table) -> Sequence[WaitingCopy]:
+        return () if self._whose is None else self.copies(self._whose.owner, table.name()[-1])
 
     def _policy(self) -> Policy:
         if self._whose is None:
@@ -293,6 +303,13 @@ class TableRun:
         self._recorded = recorded, dict(states)
         self._state_objects.after_commit(outcome.table, swept)
         return self._live.read(outcome.table, outcome.manifests)
+
+
+def waiting_files(result: RunResult, copies: Sequence[WaitingCopy], now_ms: int) -> dict[int, tuple[int, int]]:
+    """`RunResult.waiting` of a result with all segments of the topic id."""
+    files = () if result.head is None else result.head.files
+    held = held_files(files, result.states, result.segments, copies, now_ms)
+    return {number: (start, sum(file.size_bytes for file in found)) for number, (start, found) in held.items()}
 
 
 def _has_rows(known: KnownSegment) -> bool:

@@ -29,6 +29,7 @@ from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.foreign import foreign_commits
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.rest_sessions import Timeouts
+from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.layout import INDEX_ROOT, IndexKey
 from rsm_bridge.limits import (
     HELD_SECONDS,
@@ -316,6 +317,7 @@ class Publisher:
             untyped if self.typed is None else self.typed.table,
             self.settings.table_of,
             self.settings.generation,
+            CopyReaders(self.settings, self.store, log=self.log).waiting,
         )
 
     def open_catalog(self) -> Catalog:

@@ -157,7 +157,9 @@ class Reclaimer:
             if retained.head is not None and any(retained.head.names(normal_path(path)) for path in paths):
                 return
             state = result.states.get(known.key.partition, PartState())
-            needed = verdict(as_planned(known, known.segment, found.now_ms), state)
+            waiting = result.waiting.get(known.key.partition)
+            planned = as_planned(known, known.segment, found.now_ms)
+            needed = verdict(planned, state, None if waiting is None else waiting[0])
             left = [self._left(path, retained, left_ms) for path in paths]
             if needed is Verdict.NEEDED or None in left:
                 return

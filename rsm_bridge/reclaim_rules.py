@@ -4,7 +4,8 @@ Its index is an input of the plan until the head's state has taken everything in
 
 * lineage: the state's history is as new as the segment's, or the plan could later follow a dead branch;
 * rows: the frontier, and for a deletion the floor too, has passed its valid end, so no plan adds them any more;
-* markers: none at or above the frontier, where it may still decide a transaction.
+* markers: none at or above the frontier, where it may still decide a transaction;
+* copies: it reaches above no row of the head that waits for one, for it tells since when that does (plan_hold.py).
 
 Where the state has passed its history and its markers but not its rows (a withdrawn copy that was never published, a
 dead branch), no plan made from now on uses it, since the tombstone is there. One made before it was may. So one more
@@ -29,18 +30,22 @@ class Verdict(Enum):
     FREE = 2
 
 
-def verdict(segment: Segment, state: PartState) -> Verdict:
+def verdict(segment: Segment, state: PartState, waiting: int | None = None) -> Verdict:
     """Whether the plan still needs a tombstoned segment.
 
     Args:
         segment: DELETED or WITHDRAWN, as the plan sees it (a withdrawal of more than a day ago is a deletion, R4).
         state: of its partition, recorded with the table's current head.
+        waiting: the first offset below the floor that the head has for copies of the table; None: none does.
     """
     lineage = Lineage(state.lineage, state.known_end)
     if of_segment(segment).rank > lineage.rank or _decides(segment, state.frontier):
         return Verdict.NEEDED
     end = valid_end(segment.runs, segment.base, segment.end + 1, lineage)
-    # Under `follow` the frontier is never below the floor; under `keep` a deleted segment still is to be published.
+    if segment.state is SegmentState.DELETED and waiting is not None and end > waiting:
+        return Verdict.NEEDED
+    # Under `follow` the frontier is never below the floor, unless copies wait; under `keep` a deleted segment still is
+    # to be published.
     passed = min(state.floor, state.frontier) if segment.state is SegmentState.DELETED else state.frontier
     if passed >= end:
         return Verdict.FREE

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from converter.types import ConvertOptions
+from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
 from rsm_bridge.limits import MIB
@@ -73,6 +74,7 @@ def _one(
             typed=topics.table,
             plain=place.settings.table_of,
             generation=place.settings.generation,
+            copies=CopyReaders(place.settings, place.store).waiting,
         )
         repaired = run.repair()
     undecided = f", {done.undecided} of them in transactions their segment leaves open" if done.undecided else ""

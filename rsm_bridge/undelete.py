@@ -28,6 +28,7 @@ from iceberg_catalog.commit_summary import REWIND
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.names import PlainName, table_name
 from iceberg_catalog.plan_types import PartState, Plan, SegmentState
+from rsm_bridge.copy_hold import WaitingCopies, no_copies
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, read_segments
 from rsm_bridge.publish_table import RunResult, TableRun
@@ -56,10 +57,11 @@ def undelete(
     namespace: str,
     retention: Callable[[str], str | float] = follow_kafka,
     plain: PlainName = table_name,
+    copies: WaitingCopies = no_copies,
 ) -> Restored:
     """Restores everything of one topic id that can be.
 
-    `retention`: `table_retention` of a topic name; `plain`: the name of its table.
+    `retention`: `table_retention` of a topic name; `plain`: the name of its table; `copies`: that rows wait for.
 
     Raises:
         BridgeError: `not_found` when nothing can be brought back; `bad_request` when the table has rows that no segment
@@ -75,7 +77,7 @@ def undelete(
     failpoints.hit("undelete-recorded", topic_id.hex())
     back = [known for known in deleted if turn_back(store, known.listed.key)]
     failpoints.hit("undelete-turned", topic_id.hex())
-    states = RestoringRun(store, catalog, topic_id, namespace, retention, plain).restore(lowest).states
+    states = RestoringRun(store, catalog, topic_id, namespace, retention, plain, copies).restore(lowest).states
     failpoints.hit("undelete-committed", topic_id.hex())
     record.finish()
     reached = {partition: max(offset, states.get(partition, PartState()).floor) for partition, offset in lowest.items()}
@@ -125,8 +127,9 @@ class RestoringRun(TableRun):
         namespace: str,
         retention: Callable[[str], str | float],
         plain: PlainName,
+        copies: WaitingCopies,
     ) -> None:
-        super().__init__(store, catalog, topic_id, namespace, retention=retention, plain=plain)
+        super().__init__(store, catalog, topic_id, namespace, retention=retention, plain=plain, copies=copies)
         self._lowest: Mapping[int, int] = {}
 
     def restore(self, lowest: Mapping[int, int]) -> RunResult:

@@ -50,8 +50,8 @@ class Table(Model):
         return f"d{self.parent}-{self.serial}"
 
     def following(self, number: int, pointers: dict[str, str]) -> Table:
-        made = Table(self.policy, self.state, dict(self.files), self.serial + 100, [], number, self.version, pointers)
-        made.taken = self.taken
+        made = Table(self.policy, self.state, dict(self.files), self.serial + 100, [], self.hold, number, self.version)
+        made.pointers, made.taken = pointers, self.taken
         return made
 
     def plan_ahead(self, segments: list[Segment]) -> Plan | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from iceberg_catalog.plan import plan
+from iceberg_catalog.plan_hold import NO_HOLD, Hold
 from iceberg_catalog.plan_types import (
     Batches,
     BatchKind,
@@ -163,6 +164,7 @@ class Model:
     files: dict[str, tuple[LiveFile, Rows]] = field(default_factory=dict)
     serial: int = 0
     plans: list[Plan] = field(default_factory=list)
+    hold: Hold = NO_HOLD
 
     def publish(self, *segments: Segment, relisted: bool | None = None) -> Plan:
         """One run: plan, list again if asked to (unless `relisted` is given), apply, and check it is then quiet."""
@@ -179,7 +181,7 @@ class Model:
 
     def plan(self, segments: Iterable[Segment], *, relisted: bool = True) -> Plan:
         files = [item for item, _ in self.files.values()]
-        return plan(list(segments), files, self.state, self.policy, relisted=relisted)
+        return plan(list(segments), files, self.state, self.policy, relisted=relisted, hold=self.hold)
 
     def apply(self, result: Plan, segments: Iterable[Segment]) -> None:
         by_id = {segment.id: segment for segment in segments}

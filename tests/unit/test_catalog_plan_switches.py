@@ -16,6 +16,7 @@ from iceberg_catalog import (
     lineage,
     plan,
     plan_files,
+    plan_hold,
     plan_inputs,
     plan_peeked,
     plan_rewind,
@@ -29,6 +30,7 @@ from rsm_bridge import reclaim_rules
 from rsm_bridge.reclaim_rules import Verdict, verdict
 from tests.unit import test_catalog_cross_check as checks
 from tests.unit import test_catalog_plan_counterexamples as found
+from tests.unit import test_catalog_plan_hold as holds
 from tests.unit import test_catalog_plan_lineage as lineages
 from tests.unit import test_catalog_plan_peeked as peeks
 from tests.unit import test_catalog_plan_retention as retention
@@ -112,6 +114,28 @@ def fits_though_merged(fits: Callable[..., bool], file: FileRef, *rest: Any) -> 
     return fits(replace(file, shared=False), *rest)
 
 
+def live_only_sources(alive: Sequence[Input], _policy: object) -> list[Input]:
+    return live_only([item for item in alive if not item.spent])
+
+
+def ends_dead_or_alive(deletions: Sequence[plan_hold.Deletion], _lineage: Lineage) -> list[tuple[int, int]]:
+    return [(item.end + 1, item.time_ms) for item in deletions]
+
+
+def waits_for_ever(policy: Any, hold: plan_hold.Hold, *rest: Any) -> Any:
+    return plan_hold.holding(policy, replace(hold, deletions=None), *rest)
+
+
+def by_own_deletion(limit_ms: int, ends: Sequence[tuple[int, int]], now_ms: int) -> int:
+    """Each deletion tells of its own offsets only: what is lost ends below the first that may still wait."""
+    still = [end for end, time_ms in ends if time_ms + limit_ms > now_ms]
+    return max((end for end, _ in ends if end < min(still, default=decide.NEVER)), default=0)
+
+
+def spent_by_the_state(spent: Callable[..., bool], segment: Segment, state: PartState) -> bool:
+    return spent(replace(segment, leaving=False), state)
+
+
 SWITCHES = [
     Switch(
         "R1 lineage, not the highest epoch per offset",
@@ -162,6 +186,11 @@ SWITCHES = [
         "R6 deleted segments decide",
         {(plan, "judged"): lambda alive, walk: plan_view.judged(live_only(alive), walk)},
         partial(found.test_c5_a_marker_in_a_deleted_segment_still_decides, KEEP),
+    ),
+    Switch(
+        "R6 what waits for a copy comes from deleted segments too",
+        {(plan_walk, "sources"): live_only_sources},
+        holds.test_what_was_deleted_before_it_was_published_comes_while_a_copy_waits,
     ),
     Switch(
         "R7 one listing is not believed",
@@ -239,6 +268,51 @@ SWITCHES = [
         lineages.test_an_unclean_election_replaces_published_rows,
     ),
     Switch(
+        "R10 rows wait for copies",
+        {(plan, "holding"): lambda policy, *_: policy},
+        holds.test_rows_that_a_copy_has_not_read_stay,
+    ),
+    Switch(
+        "R10 rows wait for copies until they are read",
+        {(plan_hold, "first_unread"): lambda *_: 0},
+        holds.test_rows_that_it_has_read_leave,
+    ),
+    Switch(
+        "R10 rows wait for copies as long as the limit says",
+        {(plan_hold, "lost_below"): lambda *_: 0},
+        holds.test_nothing_waits_longer_than_the_limit,
+    ),
+    Switch(
+        "R10 rows wait from the first deletion above them on",
+        {(plan_hold, "lost_below"): by_own_deletion},
+        holds.test_a_deletion_further_up_tells_since_when_those_below_are_gone,
+    ),
+    Switch(
+        "R10 the dead part of a deletion tells nothing",
+        {(plan_hold, "living_ends"): ends_dead_or_alive},
+        holds.test_the_dead_part_of_a_deleted_segment_tells_nothing,
+    ),
+    Switch(
+        "R10 what no deletion tells of does not wait",
+        {(plan, "holding"): waits_for_ever},
+        holds.test_what_no_deletion_tells_of_does_not_wait,
+    ),
+    Switch(
+        "R10 a copy reads again what was taken back",
+        {(plan_hold, "first_unread"): lambda read, *_: read.next},
+        partial(holds.test_what_was_taken_back_or_came_late_is_to_be_read_again, "rewinds"),
+    ),
+    Switch(
+        "R10 a copy reads again what came late",
+        {(plan_hold, "first_unread"): lambda read, *_: read.next},
+        partial(holds.test_what_was_taken_back_or_came_late_is_to_be_read_again, "repairs"),
+    ),
+    Switch(
+        "R10 a copy reads again what this plan takes back",
+        {(plan, "holding"): lambda *given: plan_hold.holding(*given[:5])},
+        holds.test_rows_of_the_new_branch_wait_in_the_very_plan_that_rewinds,
+    ),
+    Switch(
         "R11 never below the frontier",
         {(plan, "walked"): walked_from_the_floor},
         found.test_c12_a_late_upload_below_the_frontier_is_never_added,
@@ -257,6 +331,16 @@ SWITCHES = [
         "R12 no row from what may be gone",
         {(plan_inputs, "spent"): lambda *_: False},
         retention.test_a_rewind_takes_no_row_from_a_deletion_that_was_taken_in,
+    ),
+    Switch(
+        "R12 no row from what is being removed",
+        {(plan_inputs, "spent"): partial(spent_by_the_state, plan_inputs.spent)},
+        holds.test_no_row_comes_from_a_deletion_whose_objects_are_being_removed,
+    ),
+    Switch(
+        "R12 tombstones that tell since when rows wait",
+        {(holds, "verdict"): lambda segment, state, waiting=None: verdict(segment, state)},
+        holds.test_a_tombstone_above_rows_that_wait_tells_since_when,
     ),
     Switch(
         "R12 the fence",
