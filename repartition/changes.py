@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from converter import columns
+from repartition.errors import RepartitionError
 from rsm_bridge.copy_rules import CopyRule
 
 #: Names of ours beside the user's columns; the prefix keeps them apart.
@@ -88,36 +89,43 @@ def _unwrapped(records: Any, rule: CopyRule) -> Any:
         return records.select(
             record.alias(_KAFKA), record.alias(_SEEN), deleted.alias(DELETED), functions.lit(0).alias(STEP)
         )
+    if not _is_struct(records, "after") or "op" not in records.columns:
+        raise RepartitionError("bad_rule", "envelope: debezium needs the columns `after`, a struct, and `op`")
     kafka = [functions.col(f"`{name}`") for name in records.columns if name.startswith("_kafka_")]
+    fields = records.schema["after"].dataType.fields
 
     def side(name: str, *, gone: bool, step: int) -> Any:
-        fields = [functions.col(f"`{name}`.`{field}`") for field in records.schema[name].dataType.names]
+        there = set(records.schema[name].dataType.names)
+        given = (functions.col(f"{name}.`{f.name}`") if f.name in there else functions.lit(None) for f in fields)
+        cast = (column.cast(f.dataType).alias(f.name) for column, f in zip(given, fields, strict=True))
         return functions.struct(
-            functions.struct(*fields, *kafka).alias("seen"),
+            functions.struct(*cast, *kafka).alias("seen"),
             functions.lit(gone).alias("gone"),
             functions.lit(step).alias("step"),
         )
 
-    # A key that changes leaves its old row: `before` deletes first, and where it has the same key `after` comes next.
-    found = functions.array_compact(
-        functions.array(
-            functions.when(functions.col("before").isNotNull(), side("before", gone=True, step=0)),
-            functions.when(
-                functions.col("after").isNotNull() & (functions.col("op") != "d"), side("after", gone=False, step=1)
-            ),
-        )
+    after = functions.when(
+        functions.col("after").isNotNull() & (functions.col("op") != "d"), side("after", gone=False, step=1)
     )
-    undecodable = functions.col(columns.ERROR).isNotNull() if columns.ERROR in records.columns else functions.lit(False)
+    sides = [after]
+    if _is_struct(records, "before"):
+        # A key that changes leaves its old row: `before` deletes first, and where it has the same key `after` is next.
+        sides.insert(0, functions.when(functions.col("before").isNotNull(), side("before", gone=True, step=0)))
+    found = functions.array_compact(functions.array(*sides))
+    # What has neither side, or did not decode, goes on as a row of nulls, and is a dead letter for its key.
     nothing = functions.array(side("after", gone=True, step=0))
-    told = records.where(~tombstone).select(
-        record.alias(_KAFKA), functions.explode(functions.when(undecodable, nothing).otherwise(found)).alias(_CHANGE)
-    )
+    either = functions.when(functions.size(found) == 0, nothing).otherwise(found)
+    told = records.where(~tombstone).select(record.alias(_KAFKA), functions.explode(either).alias(_CHANGE))
     return told.select(
         _KAFKA,
         functions.col(f"{_CHANGE}.seen").alias(_SEEN),
         functions.col(f"{_CHANGE}.gone").alias(DELETED),
         functions.col(f"{_CHANGE}.step").alias(STEP),
     )
+
+
+def _is_struct(records: Any, name: str) -> bool:
+    return name in records.columns and hasattr(records.schema[name].dataType, "names")
 
 
 def _names(unwrapped: Any, selected: Sequence[str]) -> list[str]:

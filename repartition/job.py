@@ -17,8 +17,8 @@ from repartition.frontier import FRONTIER, Frontier
 from repartition.layout import create_table, evolve_table
 from repartition.reading import Reading, plan_reading
 from repartition.source import Pinned, Source
-from repartition.statements import merge_statement
-from repartition.target import Recorded, load_copy, owner_stamp, quoted, recorded, staged
+from repartition.statements import KEY_MOVED, merge_statement
+from repartition.target import Recorded, keep_frontier, load_copy, owner_stamp, quoted, recorded, staged
 from rsm_bridge.copy_rules import CopyRule
 
 _PROPERTY = f"spark.sql.iceberg.snapshot-property.{FRONTIER}"
@@ -75,7 +75,7 @@ class CopyJob:
             return Ran(0, 0, 0, complete=True)
         made = changes(self.session, self._records(pinned, "false"), self.rule)
         self._bring_to_rule(owner, made)
-        before = self._recorded(owner, self.name, self.rule.mode)
+        before = self._keep_frontier(owner)
         reading = self._reading(pinned, before)
         if not reading.changes:
             return Ran(0, 0, 0, complete=True)
@@ -84,6 +84,7 @@ class CopyJob:
             self._write(stage.branch, made, reading)
             letters = self._bury(owner, made, reading)
             publish()
+        self._keep_frontier(owner)
         return Ran(len(reading.ranges), reading.size_bytes, letters, reading.complete)
 
     def _records(self, pinned: Pinned, condition: str) -> Any:
@@ -105,6 +106,14 @@ class CopyJob:
             raise RepartitionError("raced", f"table {'.'.join(name)} was dropped meanwhile")
         return recorded(table, owner)
 
+    def _keep_frontier(self, owner: Owner) -> Recorded:
+        """What the copy records, safe from expiry."""
+        found = self._recorded(owner, self.name, self.rule.mode)
+        if found.told_by is not None:
+            table = self.target.catalog.load_table(self.name)
+            keep_frontier(self.session, self.target.spark_name, table, found.told_by)
+        return found
+
     def _reading(self, pinned: Pinned, before: Recorded) -> Reading:
         found = drift(before.frontier, pinned.states)
         if found.rewound:
@@ -118,9 +127,8 @@ class CopyJob:
         latest = _latest(made.rows, self.rule)
         latest.createOrReplaceTempView(_CHANGES)
         names = [name for name in latest.columns if name != DELETED]
-        moved = f"copy {'.'.join(self.name)}: key_order is `partition`, and this key is in several partitions:"
-        with _recording(self.session, reading.after):
-            self.session.sql(merge_statement(branch, _CHANGES, self.rule.key, names, self.rule.key_order, moved))
+        with _recording(self.session, reading.after), _moved_keys():
+            self.session.sql(merge_statement(branch, _CHANGES, self.rule.key, names, self.rule.key_order))
 
     def _bury(self, owner: Owner, made: Changes, reading: Reading) -> int:
         """Dead letters, once: their table has a frontier of its own, and comes first."""
@@ -161,9 +169,7 @@ def _latest(rows: Any, rule: CopyRule) -> Any:
     if rule.key_order == "partition":
         several = functions.min(partition).over(by_key) != functions.max(partition).over(by_key)
         named = functions.to_json(functions.struct(*(functions.col(f"`{name}`") for name in rule.key)))
-        text = functions.concat(
-            functions.lit("key_order is `partition`, and this key is in several partitions: "), named
-        )
+        text = functions.concat(functions.lit(f"{KEY_MOVED}: "), named)
         checked = functions.when(several, functions.raise_error(text).cast("long")).otherwise(functions.col(offset))
         numbered = numbered.withColumn(offset, checked)
     return numbered.where("__tierberg_rank = 1").drop("__tierberg_rank", STEP)
@@ -177,6 +183,18 @@ def _recording(session: Any, after: Frontier) -> Iterator[None]:
         yield
     finally:
         session.conf.unset(_PROPERTY)
+
+
+@contextlib.contextmanager
+def _moved_keys() -> Iterator[None]:
+    """The error that a statement of ours raises, as an error of ours."""
+    try:
+        yield
+    except Exception as error:
+        if KEY_MOVED not in str(error):
+            raise
+        text = str(error)[str(error).index(KEY_MOVED) :].partition("\n")[0]
+        raise RepartitionError("key_moved", text) from error
 
 
 def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from converter import columns
 from repartition.changes import DELETED
 from rsm_bridge.copy_rules import KeyOrder
 
-_LATER = {
+#: How the error for a key that is met in another partition begins.
+KEY_MOVED: Final = "key_order is partition, and this key is in several partitions"
+_LATER: Final = {
     "partition": f"s.{columns.OFFSET} > t.{columns.OFFSET}",
     "timestamp": (
         f"(coalesce(s.{columns.TIMESTAMP}, timestamp'0001-01-01'), s.{columns.PARTITION}, s.{columns.OFFSET}) > "
@@ -17,9 +20,7 @@ _LATER = {
 }
 
 
-def merge_statement(
-    target: str, source: str, key: Sequence[str], names: Sequence[str], order: KeyOrder, moved: str
-) -> str:
+def merge_statement(target: str, source: str, key: Sequence[str], names: Sequence[str], order: KeyOrder) -> str:
     """Applies the latest change of each key.
 
     Every clause asks for a later record, so a change that comes again does nothing.
@@ -30,7 +31,6 @@ def merge_statement(
         key: columns of the key.
         names: all columns of the table that a row of `source` has.
         order: which of two records is later.
-        moved: text of the error for a key that is met in another partition, without quotes.
     """
     on = " AND ".join(f"t.`{name}` = s.`{name}`" for name in key)
     assigned = ", ".join(f"t.`{name}` = s.`{name}`" for name in names)
@@ -40,7 +40,7 @@ def merge_statement(
         f"WHEN NOT MATCHED AND NOT s.`{DELETED}` THEN INSERT ({_listed(names)}) VALUES ({_listed(names, 's.')})",
     ]
     if order == "partition":
-        refused = f"CAST(raise_error(concat('{moved} ', to_json(struct({_listed(key, 's.')})))) AS BIGINT)"
+        refused = f"CAST(raise_error(concat('{KEY_MOVED}: ', to_json(struct({_listed(key, 's.')})))) AS BIGINT)"
         met = f"WHEN MATCHED AND t.{columns.PARTITION} <> s.{columns.PARTITION}"
         clauses.insert(0, f"{met} THEN UPDATE SET t.{columns.OFFSET} = {refused}")
     return f"MERGE INTO {target} t USING {source} s ON {on}\n" + "\n".join(clauses)

@@ -4,10 +4,9 @@ A run writes to a branch of its own, begun at the table's head, and then moves `
 catalog refuses that when `main` has moved meanwhile, so of two jobs at once one wins and the other starts over, and
 what a killed job left on its branch was never visible.
 
-The frontier is a property of the snapshots that a run writes. Compaction, `DELETE`s of others and expiry follow in the
-snapshots after; it is the one of the newest ancestor of `main` that has one. Where expiry has cut the ancestry, it is
-the one of the tag :data:`TAG`, which maintenance sets before it expires anything, and which is only believed if the
-table has no row beyond it.
+The frontier is a property of the snapshots that a run writes. Compaction and others' commits come in the
+snapshots after; it is that of the newest ancestor of `main` that has one. Where expiry has cut the ancestry, it is that
+of the tag :data:`TAG`, which is put on the run's own snapshot and keeps it from expiring.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from converter import columns
 from iceberg_catalog.names import Owner
 from repartition.errors import RepartitionError
 from repartition.frontier import FRONTIER, Frontier, decode_frontier
@@ -36,9 +36,16 @@ COPY_KIND: Final = "tierberg.copy.kind"  # append, upsert, dead-letters
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the head of a copy says. `snapshot_id`: of the head; None: the table has no snapshot yet."""
+    """What the head of a copy says.
+
+    Attributes:
+        snapshot_id: of the head; None: the table has no snapshot yet.
+        told_by: the snapshot that says how far it has read; None: the tag's, or none.
+        frontier: how far it has read.
+    """
 
     snapshot_id: int | None
+    told_by: int | None
     frontier: Frontier
 
 
@@ -76,24 +83,43 @@ def recorded(table: Table, owner: Owner) -> Recorded:
     """
     head = table.current_snapshot()
     if head is None:
-        return Recorded(None, Frontier(owner.topic_id))
+        return Recorded(None, None, Frontier(owner.topic_id))
     current: Snapshot | None = head
     while current is not None:
         text = _property(current)
         if text is not None:
-            return Recorded(head.snapshot_id, decode_frontier(text, f"{'.'.join(table.name())}@{current.snapshot_id}"))
+            where = f"{'.'.join(table.name())}@{current.snapshot_id}"
+            return Recorded(head.snapshot_id, current.snapshot_id, decode_frontier(text, where))
         current = _parent(table, current)
+    return Recorded(head.snapshot_id, None, _tagged(table))
+
+
+def _tagged(table: Table) -> Frontier:
+    name = ".".join(table.name())
     tagged = table.metadata.refs.get(TAG)
     snapshot = None if tagged is None else table.metadata.snapshot_by_id(tagged.snapshot_id)
     text = None if snapshot is None else _property(snapshot)
+    lost = "drop the table and let it be filled again: nothing in it says how far it has read"
     if text is None:
         raise RepartitionError(
-            "no_frontier",
-            f"table {'.'.join(table.name())} has rows, but no snapshot says how far it has read: somebody expired the "
-            f"snapshots that did. `tierberg repartition --from-rows` reads it off the rows, for `append`; otherwise "
-            "drop the table and let it be filled again",
+            "no_frontier", f"table {name} has rows, but no snapshot says how far it has read; {lost}"
         )
-    return Recorded(head.snapshot_id, decode_frontier(text, f"{'.'.join(table.name())}, tag {TAG}"))
+    frontier = decode_frontier(text, f"{name}, tag {TAG}")
+    for number, position in frontier.positions.items():
+        beyond = f"{columns.PARTITION} = {number} AND {columns.OFFSET} >= {position.next}"
+        if table.scan(row_filter=beyond, selected_fields=(columns.OFFSET,), limit=1).to_arrow().num_rows:
+            raise RepartitionError(
+                "no_frontier", f"table {name}: the snapshots after tag {TAG} were expired with what they said; {lost}"
+            )
+    return frontier
+
+
+def keep_frontier(session: Any, catalog: str, table: Table, told_by: int) -> None:
+    """Puts the tag on the snapshot that says how far the copy has read, unless it is there already."""
+    tagged = table.metadata.refs.get(TAG)
+    if tagged is None or tagged.snapshot_id != told_by:
+        name = quoted(catalog, *table.name())
+        session.sql(f"ALTER TABLE {name} CREATE OR REPLACE TAG `{TAG}` AS OF VERSION {told_by}")
 
 
 def _parent(table: Table, snapshot: Snapshot) -> Snapshot | None:

@@ -16,6 +16,7 @@ from repartition.job import CopyJob, Ran
 from repartition.job import Place as Target
 from repartition.source import find_source
 from repartition.spark_catalog import spark_catalog
+from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.maintain_command import Place
 from rsm_bridge.open_store import open_store
 from rsm_bridge.publisher import catalog_properties
@@ -87,6 +88,12 @@ class CopyWorld:
         name = self.settings.catalog.name
         own = rule.table_of(TOPIC, place.namespace)
         return CopyJob(self.spark, find_source(place, TOPIC), name, rule, Target(self.catalog, name), own, max_bytes)
+
+    def change(self, rule: dict[str, Any]) -> None:
+        """Another rule for the copy, as in a settings file that was edited."""
+        topic = self.settings.rule(TOPIC)
+        copies = (CopyRule(table=COPY[1], **rule),)
+        self.settings = self.settings.model_copy(update={"topics": (topic.model_copy(update={"copies": copies}),)})
 
     def run(self, number: int = 0) -> Ran:
         return self.job(number).run()

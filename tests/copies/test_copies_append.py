@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from repartition.errors import RepartitionError
+from repartition.target import TAG
 from tests.copies.copy_support import COPY, copy_world, sent
 
 
@@ -23,7 +27,7 @@ def test_every_record_once_in_several_runs(spark: Any, tmp_path: Path) -> None:
         table = world.catalog.load_table(COPY)
         assert [str(field.transform) for field in table.spec().fields] == ["bucket[4]"]
         assert "main" in table.metadata.refs
-        assert len(table.metadata.refs) == 1, "branches of runs are gone"
+        assert set(table.metadata.refs) == {"main", TAG}, "branches of runs are gone"
 
 
 def test_what_cannot_be_transformed_is_a_dead_letter_once(spark: Any, tmp_path: Path) -> None:
@@ -58,3 +62,53 @@ def test_new_columns_of_the_topic_come_before_their_rows(spark: Any, tmp_path: P
         rows = [(row["id"], row["at"], row.get("who")) for row in world.rows()]
         source = world.rows(("kafka", "orders"))
         assert rows == [(row["id"], row["at"], row.get("who")) for row in source]
+
+
+def test_partition_fields_and_sort_order_change_in_place(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"partition_by": ["bucket(4, id)"], "sort_by": ["who"]}) as world:
+        world.send([sent(n, {"id": n, "who": "a"}) for n in range(5)])
+        world.run()
+        world.change({"partition_by": ["day(_kafka_timestamp)", "truncate(1, who)"], "sort_by": ["id desc nulls last"]})
+        world.send([sent(n, {"id": n, "who": "b"}) for n in range(5, 10)])
+        world.run()
+        table = world.catalog.load_table(COPY)
+        found = [str(field.transform) for field in table.spec().fields if str(field.transform) != "void"]
+        assert found == ["day", "truncate[1]"]
+        assert [row["id"] for row in world.rows()] == list(range(10))
+        snapshots = len(table.metadata.snapshots)
+        world.run()
+        again = world.catalog.load_table(COPY)
+        assert (again.metadata_location, len(again.metadata.snapshots)) == (table.metadata_location, snapshots)
+
+
+def test_a_column_that_cannot_become_another_type_is_refused(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"select": ["id"]}) as world:
+        world.send([sent(1, {"id": 1})])
+        world.run()
+        world.change({"select": ["cast(id AS string) AS id"]})
+        with pytest.raises(RepartitionError, match="another name in `select`") as raised:
+            world.run()
+        assert raised.value.kind == "bad_rule"
+
+
+def test_a_column_that_the_rule_gives_no_more_stays(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"select": ["id", "who"]}) as world:
+        world.send([sent(1, {"id": 1, "who": "x"})])
+        world.run()
+        world.change({"select": ["id"]})
+        world.send([sent(2, {"id": 2, "who": "y"})])
+        world.run()
+        assert [(row["id"], row["who"]) for row in world.rows()] == [(1, "x"), (2, None)]
+
+
+def test_backfill_in_portions(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {}) as world:
+        for n in range(4):
+            world.send([sent(m, {"id": m}) for m in range(n * 5, n * 5 + 5)])
+        reads = []
+        while True:
+            ran = world.job(max_bytes=1).run()
+            reads.append(world.count(COPY))
+            if ran.complete:
+                break
+        assert reads == [5, 10, 15, 20]

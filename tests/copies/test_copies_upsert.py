@@ -34,3 +34,62 @@ def test_the_latest_row_of_each_key(spark: Any, tmp_path: Path, writes: str) -> 
         world.send([sent("nobody", None)])
         world.run()
         assert world.run().ranges == 0, "a run that changes no row has read all the same"
+
+
+ROW = {"id": 1, "name": "a", "city": None}
+
+
+def change(op: str, before: object, after: object) -> dict[str, Any]:
+    return {"before": before, "after": after, "op": op, "ts_ms": 1}
+
+
+def test_debezium_envelopes(spark: Any, tmp_path: Path) -> None:
+    """Inserts, updates, a key that changes, deletes with and without tombstones, delete then insert in one run."""
+    with copy_world(spark, tmp_path, {"mode": "upsert", "key": ["id"], "envelope": "debezium"}) as world:
+        world.send(
+            [
+                sent(1, change("c", None, {**ROW, "id": 1})),
+                sent(2, change("r", None, {**ROW, "id": 2, "city": "Ulm"})),
+                sent(1, change("u", {**ROW, "id": 1}, {**ROW, "id": 1, "name": "b"})),
+                sent(2, change("u", {**ROW, "id": 2}, {**ROW, "id": 20, "name": "moved"})),
+                sent(3, change("c", None, {**ROW, "id": 3})),
+                sent(3, change("d", {**ROW, "id": 3}, None)),
+                sent(3, None),
+                sent(4, change("c", None, {**ROW, "id": 4})),
+                sent(4, change("d", {**ROW, "id": 4}, None)),
+                sent(4, change("c", None, {**ROW, "id": 4, "name": "again"})),
+            ]
+        )
+        world.run()
+        assert {row["id"]: row["name"] for row in world.rows()} == {1: "b", 20: "moved", 4: "again"}
+        assert {"id", "name", "city", "_kafka_partition", "_kafka_offset"} <= set(world.rows()[0])
+        assert not {"before", "after", "op"} & set(world.rows()[0])
+        world.send(
+            [sent(1, change("d", {**ROW, "id": 1}, None)), sent(1, None), sent(5, change("c", None, ROW | {"id": 5}))]
+        )
+        world.run()
+        assert sorted(row["id"] for row in world.rows()) == [4, 5, 20]
+
+
+def test_rows_without_a_key_and_undecodable_ones_are_dead_letters(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"mode": "upsert", "key": ["id"], "envelope": "debezium"}) as world:
+        world.send([sent(1, change("c", None, ROW)), sent(2, change("c", None, {**ROW, "id": None})), (b"3", b"{")])
+        world.send([sent(9, change("d", None, None))])
+        assert world.run().dead_letters == 3
+        letters = world.rows(("kafka", "orders_copy__dead_letters"))
+        assert [row["error"].partition(":")[0] for row in letters] == [
+            "the key is null",
+            "undecodable",
+            "the key is null",
+        ]
+        assert [row["id"] for row in world.rows()] == [1]
+
+
+def test_a_row_that_leaves_the_condition_leaves_the_copy(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {**RULE, "where": "who <> 'gone'"}) as world:
+        world.send([sent("a", {"id": 1, "who": "x"}), sent("b", {"id": 2, "who": "gone"})])
+        world.run()
+        assert set(state(world.rows())) == {'"a"'}
+        world.send([sent("a", {"id": 1, "who": "gone"}), sent("b", {"id": 2, "who": "back"})])
+        world.run()
+        assert set(state(world.rows())) == {'"b"'}

@@ -1,0 +1,161 @@
+"""Several jobs of one copy, jobs that die, and tables that change from underneath: exact, or a clear error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repartition.errors import RepartitionError
+from repartition.job import CopyJob
+from repartition.target import BRANCH, TAG, quoted
+from tests.copies.copy_support import COPY, CopyWorld, copy_world, sent
+
+MODES: list[dict[str, Any]] = [{}, {"mode": "upsert", "key": ["id"]}]
+BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
+
+
+class DiedError(Exception):
+    """Stands for SIGKILL: nothing after it runs."""
+
+
+def interrupted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
+    """`act` happens once, when a job has written everything and nothing is visible yet."""
+    own = CopyJob._bury
+
+    def once(*args: Any) -> int:
+        monkeypatch.undo()
+        act()
+        return own(*args)
+
+    monkeypatch.setattr(CopyJob, "_bury", once)
+
+
+def some(world: CopyWorld, first: int, count: int, partition: int = 0) -> None:
+    world.send([sent(n, {"id": n, "who": f"w{n}"}) for n in range(first, first + count)], partition)
+
+
+def ids(world: CopyWorld) -> list[int]:
+    return sorted(row["id"] for row in world.rows())
+
+
+def branches(world: CopyWorld) -> list[str]:
+    return [name for name in world.catalog.load_table(COPY).metadata.refs if name.startswith(BRANCH)]
+
+
+@BOTH
+def test_of_two_jobs_at_once_one_starts_over(
+    spark: Any, tmp_path: Path, rule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with copy_world(spark, tmp_path, rule) as world:
+        some(world, 0, 10)
+        interrupted(monkeypatch, world.run)
+        with pytest.raises(RepartitionError) as raised:
+            world.run()
+        assert raised.value.kind == "raced"
+        assert ids(world) == list(range(10))
+        some(world, 10, 5)
+        assert world.run().ranges == 1
+        assert ids(world) == list(range(15))
+        assert branches(world) == []
+
+
+@BOTH
+def test_a_job_that_dies_before_its_commit_is_visible_leaves_nothing(
+    spark: Any, tmp_path: Path, rule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with copy_world(spark, tmp_path, rule) as world:
+        some(world, 0, 10)
+        world.run()
+        some(world, 10, 10)
+
+        def die() -> None:
+            raise DiedError
+
+        interrupted(monkeypatch, die)
+        with pytest.raises(DiedError):
+            world.run()
+        assert ids(world) == list(range(10))
+        world.run()
+        assert ids(world) == list(range(20))
+
+
+def test_compaction_and_expiry_by_others_do_not_lose_the_frontier(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {}) as world:
+        for n in range(3):
+            some(world, n * 5, 5)
+            world.run()
+        name, catalog = ".".join(COPY), quoted(world.settings.catalog.name)
+        spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))")
+        some(world, 15, 5)
+        world.run()
+        assert ids(world) == list(range(20))
+        spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))")
+        spark.sql(
+            f"CALL {catalog}.system.expire_snapshots(table => '{name}', retain_last => 1, "
+            "older_than => timestamp'2999-01-01')"
+        )
+        assert len(world.catalog.load_table(COPY).metadata.snapshots) == 2, "the tagged one stays"
+        assert TAG in world.catalog.load_table(COPY).metadata.refs
+        some(world, 20, 5)
+        world.run()
+        assert ids(world) == list(range(25))
+
+
+def test_rows_without_a_frontier_are_an_error(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {}) as world:
+        some(world, 0, 5)
+        world.run()
+        full, catalog = quoted(world.settings.catalog.name, *COPY), quoted(world.settings.catalog.name)
+        spark.sql(f"ALTER TABLE {full} DROP TAG {TAG}")
+        spark.sql(f"INSERT OVERWRITE {full} SELECT * FROM {full}")
+        spark.sql(
+            f"CALL {catalog}.system.expire_snapshots(table => '{'.'.join(COPY)}', retain_last => 1, "
+            "older_than => timestamp'2999-01-01')"
+        )
+        with pytest.raises(RepartitionError, match="no snapshot says how far") as raised:
+            world.run()
+        assert raised.value.kind == "no_frontier"
+
+
+def test_somebody_elses_table_is_not_touched(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {}) as world:
+        some(world, 0, 5)
+        full = quoted(world.settings.catalog.name, *COPY)
+        spark.sql(f"CREATE TABLE {full} (id int) USING iceberg")
+        with pytest.raises(RepartitionError, match="choose another `table`") as raised:
+            world.run()
+        assert raised.value.kind == "not_ours"
+
+
+def test_a_key_in_two_partitions_stops_the_copy(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"mode": "upsert", "key": ["id"]}) as world:
+        some(world, 0, 3)
+        some(world, 2, 2, partition=1)
+        with pytest.raises(RepartitionError, match=r'several partitions.*"id":2') as raised:
+            world.run()
+        assert raised.value.kind == "key_moved"
+
+
+def test_a_key_that_moves_between_runs_stops_the_copy_too(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"mode": "upsert", "key": ["id"]}) as world:
+        some(world, 0, 3)
+        world.run()
+        some(world, 2, 2, partition=1)
+        with pytest.raises(RepartitionError, match=r'several partitions.*"id":2') as raised:
+            world.run()
+        assert raised.value.kind == "key_moved"
+        assert ids(world) == [0, 1, 2]
+
+
+def test_keys_may_move_where_timestamps_order_them(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"mode": "upsert", "key": ["id"], "key_order": "timestamp"}) as world:
+        some(world, 0, 3)  # timestamps follow offsets
+        world.run()
+        world.send([sent(n, {"id": n, "who": "moved"}) for n in (7, 8, 9, 1, 0)], partition=1)
+        world.run()
+        assert {row["id"]: row["who"] for row in world.rows()} == {
+            0: "moved", 1: "moved", 2: "w2", 7: "moved", 8: "moved", 9: "moved",
+        }  # fmt: skip
