@@ -11,8 +11,7 @@ from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.catalogs import CatalogSettings, open_catalog
 from repartition.errors import RepartitionError
-from repartition.job import CopyJob, Ran
-from repartition.job import Place as Target
+from repartition.job import CopyJob, Ran, Target
 from repartition.session import spark_session
 from repartition.source import Source, find_source, find_sources
 from repartition.spark_catalog import spark_catalog

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.names import Owner
-from repartition.changes import DELETED, IDENTITY, STEP, Changes, changes
-from repartition.drift import drift
+from repartition.changes import DELETED, STEP, Changes, changes
+from repartition.drift import Drift, drift
 from repartition.errors import RepartitionError
-from repartition.frontier import FRONTIER, Frontier
+from repartition.frontier import Frontier
 from repartition.layout import create_table, evolve_table
 from repartition.reading import Reading, plan_reading
 from repartition.source import Pinned, Source
-from repartition.statements import KEY_MOVED, merge_statement
 from repartition.target import Recorded, keep_frontier, load_copy, owner_stamp, quoted, recorded, staged
+from repartition.writing import append, cut, upsert
 from rsm_bridge.copy_rules import CopyRule
 
-_PROPERTY = f"spark.sql.iceberg.snapshot-property.{FRONTIER}"
-_CHANGES = "tierberg_changes"
+DEAD_LETTERS = "__dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Target:
     """Where copies go: a catalog as PyIceberg and as Spark call it."""
 
     catalog: Catalog
@@ -35,11 +33,22 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What one run did. `complete`: the copy has all that the topic's table had then."""
+    """What one run did.
+
+    Attributes:
+        ranges: how many partitions had something new.
+        size_bytes: of the data files that was in.
+        dead_letters: records that have no row.
+        frontier: of the copy after it.
+        snapshot_id: of the topic's table, that was read; None: it has none yet.
+        complete: the copy has all that this snapshot has.
+    """
 
     ranges: int
     size_bytes: int
     dead_letters: int
+    frontier: Frontier
+    snapshot_id: int | None
     complete: bool
 
 
@@ -51,17 +60,20 @@ class CopyJob:
         session: Spark's.
         source: the topic's table; `source_catalog` is its catalog's name in Spark.
         rule: what the copy is.
+        target: its catalog.
         name: of its table.
         max_bytes: how much one run reads; None: all there is.
+        repair: read again what the topic's table took back, instead of stopping.
     """
 
     session: Any
     source: Source
     source_catalog: str
     rule: CopyRule
-    target: Place
+    target: Target
     name: tuple[str, ...]
     max_bytes: int | None = None
+    repair: bool = False
 
     def run(self) -> Ran:
         """Reads what is new, once.
@@ -70,22 +82,37 @@ class CopyJob:
             RepartitionError: `raced` if another job was faster: run again; and the others of errors.py.
         """
         pinned = self.source.pin()
-        owner = pinned.owner
-        if pinned.snapshot_id is None:
-            return Ran(0, 0, 0, complete=True)
-        made = changes(self.session, self._records(pinned, "false"), self.rule)
-        self._bring_to_rule(owner, made)
-        before = self._keep_frontier(owner)
-        reading = self._reading(pinned, before)
-        if not reading.changes:
-            return Ran(0, 0, 0, complete=True)
+        before = self._recorded(pinned.owner, self.name, self.rule.mode)
+        found = drift(before.frontier, pinned.states)
+        again = self._again(pinned, found)
+        reading = plan_reading(before.frontier, pinned.states, pinned.files, self.max_bytes, again)
+        if pinned.snapshot_id is None or reading.after == before.frontier:
+            return Ran(0, 0, 0, before.frontier, pinned.snapshot_id, complete=True)
         made = changes(self.session, self._records(pinned, reading.condition()), self.rule)
-        with staged(self.session, self.target.spark_name, self.name, before.snapshot_id) as (stage, publish):
-            self._write(stage.branch, made, reading)
-            letters = self._bury(owner, made, reading)
+        self._bring_to_rule(pinned.owner, made)
+        with staged(self.session, self.target.spark_name, self.name, before.snapshot_id) as (branch, publish):
+            # Rows of an append could come twice, and of rows that were taken back nothing else is known.
+            if again and (found.rewound or self.rule.mode == "append"):
+                cut(self.session, branch, again)
+            self._write(branch, made, reading.after)
+            letters = self._bury(pinned.owner, made, reading)
             publish()
-        self._keep_frontier(owner)
-        return Ran(len(reading.ranges), reading.size_bytes, letters, reading.complete)
+        self._recorded(pinned.owner, self.name, self.rule.mode)
+        size = reading.size_bytes
+        return Ran(len(reading.ranges), size, letters, reading.after, pinned.snapshot_id, reading.complete)
+
+    def _again(self, pinned: Pinned, found: Drift) -> Mapping[int, int]:
+        """Offsets below the frontier to begin at, by partition."""
+        if not found.rewound:
+            return found.repaired
+        if not self.repair:
+            raise RepartitionError("rewound", _rewound(self.name, pinned.owner.topic, found.rewound))
+        if self.rule.mode == "append":
+            both = (*found.rewound.items(), *found.repaired.items())
+            return {number: min(offset for n, offset in both if n == number) for number, _ in both}
+        # What a key was before the record that was taken back is nowhere but in the topic's table.
+        floors = {number: pinned.states[number].floor for number in found.rewound}
+        return {**found.repaired, **floors}
 
     def _records(self, pinned: Pinned, condition: str) -> Any:
         name = quoted(self.source_catalog, *self.source.name)
@@ -101,100 +128,39 @@ class CopyJob:
             evolve_table(self.session, self.target.spark_name, self.name, table, frame, self.rule)
 
     def _recorded(self, owner: Owner, name: tuple[str, ...], kind: str) -> Recorded:
+        """What the table records, which is then safe from expiry; nothing where there is no table yet."""
         table = load_copy(self.target.catalog, name, owner, kind)
         if table is None:
-            raise RepartitionError("raced", f"table {'.'.join(name)} was dropped meanwhile")
-        return recorded(table, owner)
-
-    def _keep_frontier(self, owner: Owner) -> Recorded:
-        """What the copy records, safe from expiry."""
-        found = self._recorded(owner, self.name, self.rule.mode)
+            return Recorded(None, None, Frontier(owner.topic_id))
+        found = recorded(table, owner)
         if found.told_by is not None:
-            table = self.target.catalog.load_table(self.name)
             keep_frontier(self.session, self.target.spark_name, table, found.told_by)
         return found
 
-    def _reading(self, pinned: Pinned, before: Recorded) -> Reading:
-        found = drift(before.frontier, pinned.states)
-        if found.rewound:
-            raise RepartitionError("rewound", _rewound(self.name, pinned.owner.topic, found.rewound))
-        return plan_reading(before.frontier, pinned.states, pinned.files, self.max_bytes, found.repaired)
-
-    def _write(self, branch: str, made: Changes, reading: Reading) -> None:
+    def _write(self, branch: str, made: Changes, after: Frontier) -> None:
         if self.rule.mode == "append":
-            _append(made.rows, branch, reading.after)
-            return
-        latest = _latest(made.rows, self.rule)
-        latest.createOrReplaceTempView(_CHANGES)
-        names = [name for name in latest.columns if name != DELETED]
-        with _recording(self.session, reading.after), _moved_keys():
-            self.session.sql(merge_statement(branch, _CHANGES, self.rule.key, names, self.rule.key_order))
+            append(self.session, made.rows, branch, after)
+        else:
+            upsert(self.session, made.rows, branch, after, self.rule)
 
     def _bury(self, owner: Owner, made: Changes, reading: Reading) -> int:
         """Dead letters, once: their table has a frontier of its own, and comes first."""
         count = int(made.dead.count())
         if not count:
             return 0
-        name = (*self.name[:-1], f"{self.name[-1]}__dead_letters")
-        if load_copy(self.target.catalog, name, owner, "dead-letters") is None:
-            rule = CopyRule(table=self.rule.table)
-            stamp = owner_stamp(owner, "dead-letters")
-            create_table(self.session, self.target.spark_name, name, made.dead, rule, stamp)
+        name = (*self.name[:-1], f"{self.name[-1]}{DEAD_LETTERS}")
         there = self._recorded(owner, name, "dead-letters")
+        if there.snapshot_id is None:
+            plain = CopyRule(table=self.rule.table)
+            stamp = owner_stamp(owner, "dead-letters")
+            create_table(self.session, self.target.spark_name, name, made.dead, plain, stamp)
         fresh = made.dead
         for number, position in there.frontier.positions.items():
             fresh = fresh.where(f"NOT (_kafka_partition = {number} AND _kafka_offset < {position.next})")
-        with staged(self.session, self.target.spark_name, name, there.snapshot_id) as (stage, publish):
-            _append(fresh, stage.branch, reading.after)
+        with staged(self.session, self.target.spark_name, name, there.snapshot_id) as (branch, publish):
+            append(self.session, fresh, branch, reading.after)
             publish()
         return count
-
-
-def _append(frame: Any, branch: str, after: Frontier) -> None:
-    frame.writeTo(branch).option(f"snapshot-property.{FRONTIER}", after.encode()).append()
-
-
-def _latest(rows: Any, rule: CopyRule) -> Any:
-    """The last change of each key."""
-    from pyspark.sql import Window, functions
-
-    by_key = Window.partitionBy(*(functions.col(f"`{name}`") for name in rule.key))
-    partition, offset = IDENTITY
-    order = [functions.col(partition), functions.col(offset), functions.col(STEP)]
-    if rule.key_order == "timestamp":
-        order = [functions.col("_kafka_timestamp"), *order]
-    numbered = rows.withColumn(
-        "__tierberg_rank", functions.row_number().over(by_key.orderBy(*(c.desc() for c in order)))
-    )
-    if rule.key_order == "partition":
-        several = functions.min(partition).over(by_key) != functions.max(partition).over(by_key)
-        named = functions.to_json(functions.struct(*(functions.col(f"`{name}`") for name in rule.key)))
-        text = functions.concat(functions.lit(f"{KEY_MOVED}: "), named)
-        checked = functions.when(several, functions.raise_error(text).cast("long")).otherwise(functions.col(offset))
-        numbered = numbered.withColumn(offset, checked)
-    return numbered.where("__tierberg_rank = 1").drop("__tierberg_rank", STEP)
-
-
-@contextlib.contextmanager
-def _recording(session: Any, after: Frontier) -> Iterator[None]:
-    """SQL commits of the block write the frontier."""
-    session.conf.set(_PROPERTY, after.encode())
-    try:
-        yield
-    finally:
-        session.conf.unset(_PROPERTY)
-
-
-@contextlib.contextmanager
-def _moved_keys() -> Iterator[None]:
-    """The error that a statement of ours raises, as an error of ours."""
-    try:
-        yield
-    except Exception as error:
-        if KEY_MOVED not in str(error):
-            raise
-        text = str(error)[str(error).index(KEY_MOVED) :].partition("\n")[0]
-        raise RepartitionError("key_moved", text) from error
 
 
 def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:

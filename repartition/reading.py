@@ -30,8 +30,8 @@ class Reading:
     """One run's input.
 
     Attributes:
-        ranges: what to read; empty when there is nothing new.
-        after: the frontier once that is in the copy.
+        ranges: what to read; none where offsets have no rows.
+        after: the frontier once that is in the copy; as before when there is nothing new.
         size_bytes: of the data files it lies in; one that is read in part counts whole.
         complete: everything the snapshot has is read then.
     """
@@ -40,11 +40,6 @@ class Reading:
     after: Frontier
     size_bytes: int = 0
     complete: bool = True
-
-    @property
-    def changes(self) -> bool:
-        """Whether there is anything to commit."""
-        return bool(self.ranges)
 
     def condition(self) -> str:
         """The ranges as one SQL condition."""
@@ -83,10 +78,10 @@ def plan_reading(
     positions = dict(before.positions)
     ranges: list[Range] = []
     for partition, lag in sorted(lags.items()):
-        end = lag.state.frontier if lag.taken == len(lag.files) else lag.end
+        end = max(lag.start, lag.state.frontier) if lag.taken == len(lag.files) else lag.end
         if end > lag.start:
             ranges.append(Range(partition, lag.start, end))
-            positions[partition] = position_at(end, lag.state)
+        positions[partition] = position_at(end, lag.state)
     return Reading(tuple(ranges), Frontier(before.topic_id, positions), size, not stopped)
 
 
@@ -105,7 +100,7 @@ def _lags(
         read = before.positions.get(partition, Position()).next
         start = min(read, again_from.get(partition, read))
         ahead = sorted((item for item in grouped[partition] if item.last >= start), key=lambda item: item.first)
-        if state.frontier > start:
+        if state.frontier > start or start < read:
             lags[partition] = _Lag(state, start, start, [item for item in ahead if item.first < state.frontier])
     return lags
 

@@ -136,19 +136,11 @@ def quoted(*names: str) -> str:
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """A branch of one run. `branch`: the table's name for reads and writes of it."""
-
-    name: str
-    branch: str
-
-
 @contextmanager
 def staged(
     session: Any, catalog: str, name: tuple[str, ...], head: int | None
-) -> Iterator[tuple[Stage, Callable[[], None]]]:
-    """A branch begun at `head`, and what makes it `main`; the branch is gone afterwards, whatever happens.
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A branch begun at `head`, as a table to read and write, and what makes it `main`; it is gone afterwards.
 
     Args:
         session: Spark's.
@@ -171,6 +163,6 @@ def staged(
             raise RepartitionError("raced", f"{'.'.join(name)} has moved on meanwhile: {error}") from error
 
     try:
-        yield Stage(ref, f"{table}.`branch_{ref}`"), publish
+        yield f"{table}.`branch_{ref}`", publish
     finally:
         session.sql(f"ALTER TABLE {table} DROP BRANCH IF EXISTS `{ref}`")

@@ -11,9 +11,10 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 
+from converter.types import IndexType
+from iceberg_catalog import failpoints
 from iceberg_catalog.catalogs import open_catalog
-from repartition.job import CopyJob, Ran
-from repartition.job import Place as Target
+from repartition.job import CopyJob, Ran, Target
 from repartition.source import find_source
 from repartition.spark_catalog import spark_catalog
 from rsm_bridge.copy_rules import CopyRule
@@ -23,7 +24,7 @@ from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import Settings
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
-from tests.support.kafka_log import LogBuilder, Record, encode_batch
+from tests.support.kafka_log import LogBuilder, Record, checkpoint, encode_batch
 from tests.support.shim_client import Segment, ShimClient, segment_of
 
 TOPIC = "orders"
@@ -54,19 +55,35 @@ class CopyWorld:
     catalog: Catalog
     shim: ShimClient
     ends: dict[int, int] = field(default_factory=dict)
-    segments: list[Segment] = field(default_factory=list)
+    hidden: int = 0
 
-    def send(self, records: Sequence[Sent], partition: int = 0, *, epoch: int = 0) -> Segment:
-        """One segment with these records, in the table when this returns."""
-        first = self.ends.get(partition, 0)
+    def send(
+        self, records: Sequence[Sent], partition: int = 0, *, at: int | None = None, epoch: int = 0, shown: bool = True
+    ) -> Segment:
+        """One segment with these records, in the table when this returns.
+
+        Args:
+            records: keys and values.
+            partition: Kafka's.
+            at: offset of the first one, by a new leader that has cut off what was there; None: the next.
+            epoch: of the leader; it began at the first record if that is not 0.
+            shown: whether they become rows; False: the bridge is made to fail, and stores the segment as it is.
+        """
+        first = self.ends.get(partition, 0) if at is None else at
         log = LogBuilder(next_offset=first, epoch=epoch)
         made = [Record(first + n, 1_700_000_000_000 + first + n, key, value) for n, (key, value) in enumerate(records)]
         log._append(encode_batch(made, epoch=epoch), first)
         log.next_offset = self.ends[partition] = first + len(made)
-        segment = self.shim.copied(segment_of(log, topic=TOPIC, topic_id=TOPIC_ID, partition=partition))
-        self.segments.append(segment)
-        total = sum(self.ends.values())
-        eventually(lambda: self.count(("kafka", TOPIC)) == total)
+        told = [(0, 0), (epoch, first)] if epoch else [(0, 0)]
+        changed = {"epochs": (told[-1],), "files": {IndexType.LEADER_EPOCH: checkpoint(told)}}
+        given = segment_of(log, topic=TOPIC, topic_id=TOPIC_ID, partition=partition, **changed)
+        failpoints._faults.update({} if shown else failpoints.parse("convert=raise"))
+        try:
+            segment = self.shim.copied(given)
+        finally:
+            failpoints._faults.clear()
+        self.hidden += 0 if shown else len(made)
+        eventually(lambda: self.count(("kafka", TOPIC)) == sum(self.ends.values()) - self.hidden)
         return segment
 
     def count(self, name: tuple[str, ...]) -> int:
@@ -81,13 +98,15 @@ class CopyWorld:
         found: list[dict[str, Any]] = self.catalog.load_table(name).scan().to_arrow().to_pylist()
         return sorted(found, key=lambda row: (row["_kafka_partition"], row["_kafka_offset"]))
 
-    def job(self, number: int = 0, *, max_bytes: int | None = None) -> CopyJob:
+    def job(self, number: int = 0, *, max_bytes: int | None = None, repair: bool = False) -> CopyJob:
         """The copy of the rule's `copies[number]`, as a new process would begin it."""
         place = Place(self.settings, open_store(self.settings), self.catalog)
         rule = self.settings.rule(TOPIC).copies[number]
         name = self.settings.catalog.name
         own = rule.table_of(TOPIC, place.namespace)
-        return CopyJob(self.spark, find_source(place, TOPIC), name, rule, Target(self.catalog, name), own, max_bytes)
+        return CopyJob(
+            self.spark, find_source(place, TOPIC), name, rule, Target(self.catalog, name), own, max_bytes, repair
+        )
 
     def change(self, rule: dict[str, Any]) -> None:
         """Another rule for the copy, as in a settings file that was edited."""

@@ -53,14 +53,14 @@ def test_every_offset_is_read_once_in_whatever_portions(
             read[item.partition] = item.end
             inside = [f for f in files if f.partition == item.partition and f.last >= item.start and f.first < item.end]
             assert all(item.start <= f.first and f.last < item.end for f in inside), "a file is never read in part"
-        assert made.changes == bool(made.ranges)
+        assert (made.after != frontier) == bool(made.ranges)
         if max_bytes is not None and made.size_bytes > max_bytes:
             assert sum(f.size_bytes > 0 for f in files for r in made.ranges if _within(f, r)) == 1
         frontier = made.after
         if made.complete:
             break
     assert read == {number: max(item.frontier, 0) for number, item in states.items()}
-    assert not plan_reading(frontier, states, files, max_bytes).changes
+    assert plan_reading(frontier, states, files, max_bytes).after == frontier
 
 
 def _within(item: LiveFile, where: Range) -> bool:
@@ -138,3 +138,10 @@ def test_what_is_not_remembered_any_more_may_have_been_anywhere() -> None:
 
 def test_a_partition_that_is_gone_is_said() -> None:
     assert drift(at(10), {}).vanished == (0,)
+
+
+def test_reading_again_goes_back_even_where_nothing_is_left() -> None:
+    made = plan_reading(at(10), {0: state(4)}, [], None, {0: 4})
+    assert (made.ranges, made.after.positions[0]) == ((), Position(0, 4))
+    made = plan_reading(at(10), {0: state(30)}, [file(0, 0, 19), file(0, 20, 29)], 100, {0: 4})
+    assert (made.ranges, made.after.positions[0]) == ((Range(0, 4, 20),), Position(0, 20))

@@ -1,0 +1,71 @@
+"""What the topic's table changes below a copy's frontier: retention, merges, rewinds, rows that come late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repartition.errors import RepartitionError
+from rsm_bridge.maintain_command import Place
+from rsm_bridge.open_store import open_store
+from rsm_bridge.requeue_command import requeue
+from tests.copies.copy_support import TOPIC, CopyWorld, copy_world, sent
+from tests.support.eventually import eventually
+
+MODES: list[dict[str, Any]] = [{"select": ["id"]}, {"select": ["id"], "mode": "upsert", "key": ["id"]}]
+BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
+
+
+def some(world: CopyWorld, first: int, count: int, **where: Any) -> Any:
+    return world.send([sent(n, {"id": n}) for n in range(first, first + count)], **where)
+
+
+def ids(world: CopyWorld) -> list[int]:
+    return [row["id"] for row in world.rows()]
+
+
+@BOTH
+def test_an_unclean_election_is_an_error_and_a_repair_makes_it_exact(
+    spark: Any, tmp_path: Path, rule: dict[str, Any]
+) -> None:
+    with copy_world(spark, tmp_path, rule) as world:
+        some(world, 0, 10)
+        world.run()
+        some(world, 100, 6, at=5, epoch=1)
+        with pytest.raises(RepartitionError, match=r"partition 0 from offset 5.*--repair") as raised:
+            world.run()
+        assert raised.value.kind == "rewound"
+        assert ids(world) == list(range(10))
+        world.job(repair=True).run()
+        assert ids(world) == [*range(5), *range(100, 106)]
+        assert world.run().ranges == 0
+
+
+@BOTH
+def test_kafka_s_retention_takes_nothing_from_a_copy(spark: Any, tmp_path: Path, rule: dict[str, Any]) -> None:
+    with copy_world(spark, tmp_path, rule) as world:
+        gone = some(world, 0, 10)
+        some(world, 10, 5)
+        world.run()
+        world.shim.delete(gone)
+        eventually(lambda: world.count(("kafka", TOPIC)) == 5)
+        world.run()
+        assert ids(world) == list(range(15))
+
+
+@BOTH
+def test_rows_that_come_late_are_read_late(spark: Any, tmp_path: Path, rule: dict[str, Any]) -> None:
+    """A segment was stored as it is, the copy went on, and a requeue gave it rows."""
+    with copy_world(spark, tmp_path, rule) as world:
+        some(world, 0, 5)
+        some(world, 5, 5, shown=False)
+        some(world, 10, 5)
+        world.run()
+        assert ids(world) == [*range(5), *range(10, 15)]
+        requeue(Place(world.settings, open_store(world.settings), world.catalog), None, dry_run=False, say=print)
+        assert world.count(("kafka", TOPIC)) == 15
+        world.run()
+        assert ids(world) == list(range(15))
+        assert world.run().ranges == 0
