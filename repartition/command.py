@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.catalogs import CatalogSettings, open_catalog
 from repartition.errors import RepartitionError
@@ -15,7 +14,7 @@ from repartition.job import CopyJob, Ran, Target
 from repartition.session import spark_session
 from repartition.source import Source, find_source, find_sources
 from repartition.spark_catalog import spark_catalog
-from rsm_bridge.copy_rules import CopyRule
+from rsm_bridge.copy_hold import declared_copies
 from rsm_bridge.limits import MIB
 from rsm_bridge.maintain_command import Place, open_place
 from rsm_bridge.publisher import catalog_properties
@@ -25,25 +24,24 @@ from rsm_bridge.secret_settings import revealed
 RACES_MAX = 5
 
 
-def repartition(
-    config: Path | None,
-    data_dir: Path | None,
-    topic: str | None,
-    topic_id: str | None,
-    *,
-    continuous: bool,
-    max_mib: int | None,
-    say: Callable[[str], None],
-) -> int:
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Of the command. `max_bytes`: as CopyJob's; None: as the settings say."""
+
+    topic: str | None = None
+    topic_id: str | None = None
+    continuous: bool = False
+    max_bytes: int | None = None
+    repair: bool = False
+
+
+def repartition(config: Path | None, data_dir: Path | None, options: Options, say: Callable[[str], None]) -> int:
     """Runs every copy of one topic, or of all, until there is nothing new; returns how many failed in the last round.
 
     Args:
         config: the settings file, None: defaults.
         data_dir: over that of the settings.
-        topic: its name; None: every topic with `copies`.
-        topic_id: which one, 32 hex digits, when a topic was created again.
-        continuous: go on until interrupted.
-        max_mib: how much one run reads; None: as the settings say.
+        options: what to do.
         say: receives one line per run.
 
     Raises:
@@ -51,12 +49,16 @@ def repartition(
         RepartitionError: `no_source`, `bad_rule`.
     """
     place = open_place(config, data_dir)
-    limit = max_mib or place.settings.repartition.max_mib
-    with _jobs(place, topic, topic_id, None if limit is None else limit * MIB) as jobs:
+    limit = place.settings.repartition.max_mib
+    if options.max_bytes is None and limit is not None:
+        options = replace(options, max_bytes=limit * MIB)
+    chosen = find_sources(place) if options.topic is None else [find_source(place, options.topic, options.topic_id)]
+    declared = [source for source in chosen if options.topic or place.settings.rule(source.owner.topic).copies]
+    with _jobs(place, declared, options) as jobs:
         while True:
             began = time.monotonic()
             failed = sum(not _caught_up(job, say) for job in jobs)
-            if not continuous:
+            if not options.continuous:
                 return failed
             time.sleep(max(0.0, began + place.settings.repartition.interval - time.monotonic()))
 
@@ -87,34 +89,26 @@ def _said(ran: Ran, seconds: float) -> str:
 
 
 @contextmanager
-def _jobs(place: Place, topic: str | None, topic_id: str | None, max_bytes: int | None) -> Iterator[list[CopyJob]]:
-    sources = [find_source(place, topic, topic_id)] if topic is not None else find_sources(place)
-    pairs = [(source, rule) for source in sources for rule in place.settings.rule(source.owner.topic).copies]
+def _jobs(place: Place, chosen: Sequence[Source], options: Options) -> Iterator[list[CopyJob]]:
+    """One job per declared copy, on one session."""
+    pairs = [
+        (source, copy)
+        for source in chosen
+        for copy in declared_copies(place.settings, source.owner.topic, source.name[-1])
+    ]
     if not pairs:
-        raise RepartitionError(
-            "bad_rule", f"{'no topic' if topic is None else f'topic {topic}'} has `copies` in the settings"
-        )
+        topics = ", ".join(source.owner.topic for source in chosen) or "no topic"
+        raise RepartitionError("bad_rule", f"no `copies` in the rules of these topics: {topics}")
     own = catalog_properties(place.settings)
     conf = spark_catalog(own.name, own.properties)
-    targets: dict[str, tuple[Catalog, str]] = {own.name: (place.catalog, own.name)}
-    for _, rule in pairs:
-        if rule.catalog is not None and rule.catalog.name not in targets:
-            properties = revealed(rule.catalog.properties)
-            opened = open_catalog(CatalogSettings(rule.catalog.name, properties))
-            targets[rule.catalog.name] = opened, rule.catalog.name
-            conf |= spark_catalog(rule.catalog.name, properties)
+    targets = {place.settings.catalog.name: Target(place.catalog, own.name)}
+    for _, copy in pairs:
+        if copy.rule.catalog is not None and copy.catalog not in targets:
+            properties = revealed(copy.rule.catalog.properties)
+            targets[copy.catalog] = Target(open_catalog(CatalogSettings(copy.catalog, properties)), copy.catalog)
+            conf |= spark_catalog(copy.catalog, properties)
     with spark_session(conf, revealed(place.settings.repartition.spark)) as session:
         yield [
-            CopyJob(
-                session, source, own.name, rule, _target(targets, own.name, rule), _name(place, source, rule), max_bytes
-            )
-            for source, rule in pairs
+            CopyJob(session, source, own.name, copy, targets[copy.catalog], options.max_bytes, options.repair)
+            for source, copy in pairs
         ]
-
-
-def _target(targets: dict[str, tuple[Catalog, str]], own: str, rule: CopyRule) -> Target:
-    return Target(*targets[own if rule.catalog is None else rule.catalog.name])
-
-
-def _name(place: Place, source: Source, rule: CopyRule) -> tuple[str, ...]:
-    return rule.table_of(source.name[-1], place.namespace)

@@ -15,9 +15,11 @@ from repartition.errors import RepartitionError
 from repartition.frontier import Frontier
 from repartition.layout import create_table, evolve_table
 from repartition.reading import Reading, plan_reading
+from repartition.reporting import report_failure, report_run
 from repartition.source import Pinned, Source
 from repartition.target import Recorded, keep_frontier, load_copy, owner_stamp, quoted, recorded, staged
 from repartition.writing import append, cut, upsert
+from rsm_bridge.copy_hold import DeclaredCopy
 from rsm_bridge.copy_rules import CopyRule
 
 DEAD_LETTERS = "__dead_letters"
@@ -59,9 +61,8 @@ class CopyJob:
     Attributes:
         session: Spark's.
         source: the topic's table; `source_catalog` is its catalog's name in Spark.
-        rule: what the copy is.
+        copy: what it is to be.
         target: its catalog.
-        name: of its table.
         max_bytes: how much one run reads; None: all there is.
         repair: read again what the topic's table took back, instead of stopping.
     """
@@ -69,18 +70,42 @@ class CopyJob:
     session: Any
     source: Source
     source_catalog: str
-    rule: CopyRule
+    copy: DeclaredCopy
     target: Target
-    name: tuple[str, ...]
     max_bytes: int | None = None
     repair: bool = False
 
+    @property
+    def rule(self) -> CopyRule:
+        """As declared."""
+        return self.copy.rule
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        """Of the copy's table, namespaces first."""
+        return tuple(self.copy.table.split("."))
+
     def run(self) -> Ran:
-        """Reads what is new, once.
+        """Reads what is new, once, and leaves word of it in the store.
 
         Raises:
             RepartitionError: `raced` if another job was faster: run again; and the others of errors.py.
         """
+        store, topic_id = self.source.place.store, self.source.owner.topic_id
+        try:
+            ran = self._run()
+            table = load_copy(self.target.catalog, self.name, self.source.owner, self.rule.mode)
+        except Exception as error:
+            said = error if isinstance(error, RepartitionError) else RepartitionError("spark", _first_line(error))
+            if said.kind != "raced":
+                report_failure(store, topic_id, self.copy, said)
+            raise said from error
+        report_run(
+            store, topic_id, self.copy, ran.frontier, snapshot_id=ran.snapshot_id, complete=ran.complete, table=table
+        )
+        return ran
+
+    def _run(self) -> Ran:
         pinned = self.source.pin()
         before = self._recorded(pinned.owner, self.name, self.rule.mode)
         found = drift(before.frontier, pinned.states)
@@ -161,6 +186,11 @@ class CopyJob:
             append(self.session, fresh, branch, reading.after)
             publish()
         return count
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:

@@ -28,18 +28,24 @@ def repartition(
     max_mib: Annotated[
         int | None, typer.Option("--max-mib", min=1, help="How much of a topic one run reads, in MiB.")
     ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Read again what an unclean election took back from a topic's table.")
+    ] = False,
 ) -> None:
     """Bring the copies of topics up to date with Spark. Exits 1 when one failed."""
     from converter.errors import SegmentError
     from iceberg_catalog.errors import CatalogError
+    from repartition.command import Options
     from repartition.command import repartition as run
     from repartition.errors import RepartitionError
     from rsm_bridge.errors import BridgeError, SettingsError
+    from rsm_bridge.limits import MIB
 
     if (topic is None) != all_topics:
         raise typer.BadParameter("name a topic, or say --all")
     try:
-        failed = run(config, data_dir, topic, topic_id, continuous=continuous, max_mib=max_mib, say=typer.echo)
+        options = Options(topic, topic_id, continuous, None if max_mib is None else max_mib * MIB, repair)
+        failed = run(config, data_dir, options, typer.echo)
     except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
         typer.echo(f"tierberg: {error}", err=True)
         raise typer.Exit(1) from error

@@ -17,6 +17,7 @@ from iceberg_catalog.catalogs import open_catalog
 from repartition.job import CopyJob, Ran, Target
 from repartition.source import find_source
 from repartition.spark_catalog import spark_catalog
+from rsm_bridge.copy_hold import declared_copies
 from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.maintain_command import Place
 from rsm_bridge.open_store import open_store
@@ -101,12 +102,9 @@ class CopyWorld:
     def job(self, number: int = 0, *, max_bytes: int | None = None, repair: bool = False) -> CopyJob:
         """The copy of the rule's `copies[number]`, as a new process would begin it."""
         place = Place(self.settings, open_store(self.settings), self.catalog)
-        rule = self.settings.rule(TOPIC).copies[number]
         name = self.settings.catalog.name
-        own = rule.table_of(TOPIC, place.namespace)
-        return CopyJob(
-            self.spark, find_source(place, TOPIC), name, rule, Target(self.catalog, name), own, max_bytes, repair
-        )
+        copy = declared_copies(self.settings, TOPIC, TOPIC)[number]
+        return CopyJob(self.spark, find_source(place, TOPIC), name, copy, Target(self.catalog, name), max_bytes, repair)
 
     def change(self, rule: dict[str, Any]) -> None:
         """Another rule for the copy, as in a settings file that was edited."""

@@ -9,9 +9,9 @@ import pytest
 from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_hold import NO_HOLD, Deletion, Hold, Reader, ReadTo, first_unread, waiting
-from iceberg_catalog.plan_types import FileRef, KeepUntil, PartState, Segment, UseMain
+from iceberg_catalog.plan_types import FileRef, KeepUntil, PartState, Policy, Segment, UseMain
 from rsm_bridge.reclaim_rules import Verdict, verdict
-from tests.unit.plan_support import FOLLOW, KEEP, Model, Policy, commit, gone, plain, seg, txn
+from tests.unit.plan_support import FOLLOW, KEEP, Model, commit, gone, plain, seg, txn
 
 LIMIT = 100
 NOW = 1_000

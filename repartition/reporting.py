@@ -1,0 +1,104 @@
+"""What a run leaves in the store for the bridge and for `tierberg status`: how far the copy is, and what went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from pyiceberg.table import Table
+
+from iceberg_catalog.plan_hold import ReadTo
+from repartition.errors import RepartitionError
+from repartition.frontier import Frontier
+from rsm_bridge.copy_hold import DeclaredCopy
+from rsm_bridge.copy_progress import CopyFailure, CopyProgress, CopySize, read_one, write_progress
+from rsm_bridge.errors import BridgeError, StoreError
+from rsm_bridge.store import ObjectStore
+
+_ADVICE: Final = {
+    "rewound": "run `tierberg repartition TOPIC --repair`",
+    "no_frontier": "drop the copy's table, and let it be filled again",
+    "not_ours": "choose another `table` for the copy",
+    "key_moved": "take a key that stays in its partition, or set key_order: timestamp",
+    "bad_rule": "correct the copy's rule",
+}
+
+
+def now_ms() -> int:
+    """Since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def report_run(
+    store: ObjectStore,
+    topic_id: bytes,
+    copy: DeclaredCopy,
+    frontier: Frontier,
+    *,
+    snapshot_id: int | None,
+    complete: bool,
+    table: Table | None,
+    clock: Callable[[], int] = now_ms,
+) -> None:
+    """Says that a run has read up to `frontier` of a snapshot of the topic's table.
+
+    Args:
+        store: the topic's.
+        topic_id: 16 bytes.
+        copy: which one.
+        frontier: of the copy now.
+        snapshot_id: of the topic's table.
+        complete: nothing of it is left unread.
+        table: the copy's, as it is now; None while there is none.
+        clock: milliseconds since the epoch.
+
+    Raises:
+        StoreError: the store does not take it. The copy itself has its rows.
+    """
+    before, at = _known(store, topic_id, copy), clock()
+    read = {number: ReadTo(item.next, item.rewinds, item.repairs) for number, item in frontier.positions.items()}
+    write_progress(
+        store,
+        replace(
+            before,
+            read=read,
+            snapshot_id=snapshot_id,
+            succeeded_ms=at,
+            caught_up_ms=at if complete else before.caught_up_ms,
+            size=None if table is None else _size(table),
+            failure=None,
+        ),
+    )
+
+
+def report_failure(
+    store: ObjectStore, topic_id: bytes, copy: DeclaredCopy, error: RepartitionError, clock: Callable[[], int] = now_ms
+) -> None:
+    """Says why the last run failed; what was read before stays. A store that does not answer is let be."""
+    with contextlib.suppress(StoreError):
+        before = _known(store, topic_id, copy)
+        write_progress(store, replace(before, failure=CopyFailure(clock(), str(error), _ADVICE.get(error.kind, ""))))
+
+
+def _known(store: ObjectStore, topic_id: bytes, copy: DeclaredCopy) -> CopyProgress:
+    nothing = CopyProgress(topic_id, copy.catalog, copy.table)
+    try:
+        return read_one(store, copy.key(topic_id)) or nothing
+    except StoreError:
+        raise
+    except BridgeError:  # damaged: it is written anew
+        return nothing
+
+
+def _size(table: Table) -> CopySize | None:
+    """By the totals of the head's summary, which every commit carries on."""
+    head = table.current_snapshot()
+    summary = None if head is None else head.summary
+    if summary is None:
+        return None
+    names = ("total-records", "total-data-files", "total-files-size")
+    found = [summary.additional_properties.get(name, "") for name in names]
+    return CopySize(*map(int, found)) if all(item.isdecimal() for item in found) else None
