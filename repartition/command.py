@@ -9,30 +9,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from iceberg_catalog.catalogs import CatalogSettings, open_catalog
+from repartition.chores import Budget
 from repartition.errors import RepartitionError
 from repartition.job import CopyJob, Ran, Target
+from repartition.limits import RACES_MAX
+from repartition.maintenance import maintain
 from repartition.session import spark_session
 from repartition.source import Source, find_source, find_sources
 from repartition.spark_catalog import spark_catalog
 from rsm_bridge.copy_hold import declared_copies
+from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import MIB
 from rsm_bridge.maintain_command import Place, open_place
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.secret_settings import revealed
 
-#: Runs of one copy that another job may beat before it is left to the next round.
-RACES_MAX = 5
-
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Of the command. `max_bytes`: as CopyJob's; None: as the settings say."""
+    """Of the command. `max_bytes`: None: as the settings say. `maintenance`: its share of the running time."""
 
     topic: str | None = None
     topic_id: str | None = None
     continuous: bool = False
     max_bytes: int | None = None
     repair: bool = False
+    maintenance: float = 0.2
 
 
 def repartition(config: Path | None, data_dir: Path | None, options: Options, say: Callable[[str], None]) -> int:
@@ -55,30 +57,39 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sa
     chosen = find_sources(place) if options.topic is None else [find_source(place, options.topic, options.topic_id)]
     declared = [source for source in chosen if options.topic or place.settings.rule(source.owner.topic).copies]
     with _jobs(place, declared, options) as jobs:
+        budgets = [Budget(options.maintenance) for _ in jobs]
         while True:
             began = time.monotonic()
-            failed = sum(not _caught_up(job, say) for job in jobs)
+            failed = sum(not _round(job, budget, say) for job, budget in zip(jobs, budgets, strict=True))
             if not options.continuous:
                 return failed
             time.sleep(max(0.0, began + place.settings.repartition.interval - time.monotonic()))
 
 
-def _caught_up(job: CopyJob, say: Callable[[str], None]) -> bool:
-    """Runs a copy until it has everything; False when it failed, and why is said."""
-    name, races = ".".join(job.name), 0
-    while True:
-        began = time.monotonic()
-        try:
-            ran = job.run()
-        except RepartitionError as error:
-            races += error.kind == "raced"
-            if error.kind != "raced" or races > RACES_MAX:
-                say(f"{name}: failed: {error}")
-                return False
-            continue
-        say(f"{name}: {_said(ran, time.monotonic() - began)}")
-        if ran.complete:
-            return True
+def _round(job: CopyJob, budget: Budget, say: Callable[[str], None]) -> bool:
+    """Runs a copy until it has everything, then maintains it; False when it failed, and why is said."""
+    name, races = job.copy.table, 0
+    try:
+        while True:
+            began = time.monotonic()
+            try:
+                ran = job.run()
+            except RepartitionError as error:
+                races += 1
+                if error.kind != "raced" or races > RACES_MAX:
+                    raise
+                continue
+            budget.working_s += time.monotonic() - began
+            say(f"{name}: {_said(ran, time.monotonic() - began)}")
+            if ran.complete:
+                break
+        for done in maintain(job, budget):
+            cost = f"{budget.per_hour():.0f} s of maintenance per hour"
+            say(f"{name}: {done.chore} in {done.seconds:.1f} s: {done.said}; {cost}")
+    except (RepartitionError, BridgeError) as error:
+        say(f"{name}: failed: {error}")
+        return False
+    return True
 
 
 def _said(ran: Ran, seconds: float) -> str:

@@ -126,6 +126,25 @@ class CopyJob:
         size = reading.size_bytes
         return Ran(len(reading.ranges), size, letters, reading.after, pinned.snapshot_id, reading.complete)
 
+    def call(self, procedure: str, arguments: str) -> Any:
+        """The one row that a procedure of the copy's catalog answers for its table."""
+        return self.call_rows(procedure, arguments)[0]
+
+    def call_rows(self, procedure: str, arguments: str) -> list[Any]:
+        """All rows of that."""
+        system = quoted(self.target.spark_name)
+        found = self.session.sql(f"CALL {system}.system.{procedure}(table => '{self.copy.table}', {arguments})")
+        rows: list[Any] = found.collect()
+        return rows
+
+    def record_again(self) -> None:
+        """Writes the frontier to the head, so that the snapshot which said it may expire with what it names."""
+        found = self._recorded(self.source.owner, self.name, self.rule.mode)
+        branch = quoted(self.target.spark_name, *self.name)
+        nothing = self.session.table(branch).where("false")
+        append(self.session, nothing, branch, found.frontier)
+        self._recorded(self.source.owner, self.name, self.rule.mode)
+
     def _again(self, pinned: Pinned, found: Drift) -> Mapping[int, int]:
         """Offsets below the frontier to begin at, by partition."""
         if not found.rewound:

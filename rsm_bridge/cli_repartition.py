@@ -28,6 +28,9 @@ def repartition(
     max_mib: Annotated[
         int | None, typer.Option("--max-mib", min=1, help="How much of a topic one run reads, in MiB.")
     ] = None,
+    maintenance_budget: Annotated[
+        float, typer.Option("--maintenance-budget", min=0, max=0.9, help="Share of the running time that it may take.")
+    ] = 0.2,
     repair: Annotated[
         bool, typer.Option("--repair", help="Read again what an unclean election took back from a topic's table.")
     ] = False,
@@ -44,7 +47,8 @@ def repartition(
     if (topic is None) != all_topics:
         raise typer.BadParameter("name a topic, or say --all")
     try:
-        options = Options(topic, topic_id, continuous, None if max_mib is None else max_mib * MIB, repair)
+        limit = None if max_mib is None else max_mib * MIB
+        options = Options(topic, topic_id, continuous, limit, repair, maintenance_budget)
         failed = run(config, data_dir, options, typer.echo)
     except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
         typer.echo(f"tierberg: {error}", err=True)

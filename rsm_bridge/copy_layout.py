@@ -46,8 +46,14 @@ class SortTerm:
 
     def ddl(self) -> str:
         """As Spark's `ORDERED BY` takes it."""
-        way = "DESC" if self.descending else "ASC"
-        return f"{quoted_path(self.column)} {way} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        return f"{quoted_path(self.column)} {self._way()}"
+
+    def sql(self) -> str:
+        """As the argument `sort_order` of `rewrite_data_files` takes it."""
+        return f"{self.column} {self._way()}"
+
+    def _way(self) -> str:
+        return f"{'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
 def partition_term(text: str) -> PartitionTerm:

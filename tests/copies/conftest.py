@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from repartition.session import spark_session
 from stack.jars import spark_jars
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spark's client leaves the sockets of `collect` to the garbage collector."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
 @pytest.fixture(scope="session")

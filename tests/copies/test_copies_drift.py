@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from repartition.errors import RepartitionError
+from rsm_bridge import copy_hold
 from rsm_bridge.maintain_command import Place
 from rsm_bridge.open_store import open_store
 from rsm_bridge.requeue_command import requeue
@@ -44,7 +45,10 @@ def test_an_unclean_election_is_an_error_and_a_repair_makes_it_exact(
 
 
 @BOTH
-def test_kafka_s_retention_takes_nothing_from_a_copy(spark: Any, tmp_path: Path, rule: dict[str, Any]) -> None:
+def test_kafka_s_retention_takes_nothing_from_a_copy(
+    spark: Any, tmp_path: Path, rule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_hold, "COPY_PROGRESS_FRESH_SECONDS", 0.0)
     with copy_world(spark, tmp_path, rule) as world:
         gone = some(world, 0, 10)
         some(world, 10, 5)

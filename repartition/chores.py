@@ -1,0 +1,109 @@
+"""Which maintenance a copy's table needs, from its metadata alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, Snapshot
+
+from repartition.limits import (
+    COMPACTION_DELETE_FILES_MIN,
+    COMPACTION_FILES_MIN,
+    MANIFESTS_MAX,
+    ORPHANS_EVERY_MS,
+    RETENTION_EVERY_MS,
+    SNAPSHOT_AGE_MS,
+    SNAPSHOTS_KEPT,
+)
+
+Chore = Literal["retention", "compaction", "manifests", "expiry", "orphans"]
+
+#: When a chore was last done that leaves no trace of its own, milliseconds since the epoch.
+LAST_ORPHANS: Final = "tierberg.copy.orphans-removed-ms"
+LAST_RETENTION: Final = "tierberg.copy.retention-applied-ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Of one table. Times in milliseconds since the epoch.
+
+    Attributes:
+        files_added: data files that commits have added since the last compaction.
+        delete_files: position delete files or deletion vectors in the head.
+        manifests: of the head.
+        snapshots: when each was made, ascending.
+        orphans_ms: when orphans were last removed; 0: never.
+        retention_ms: when old rows were last deleted; 0: never.
+    """
+
+    files_added: int
+    delete_files: int
+    manifests: int
+    snapshots: tuple[int, ...]
+    orphans_ms: int = 0
+    retention_ms: int = 0
+
+
+def facts_of(metadata: TableMetadata, manifests: Callable[[Snapshot], int]) -> Facts:
+    """What the metadata says. `manifests`: counts those of a snapshot."""
+    head = metadata.current_snapshot()
+    if head is None:
+        return Facts(0, 0, 0, ())
+    added, current = 0, head
+    while current.summary is not None and current.summary.operation is not Operation.REPLACE:
+        added += int(current.summary.additional_properties.get("added-data-files", "0"))
+        parent = current.parent_snapshot_id
+        found = None if parent is None else metadata.snapshot_by_id(parent)
+        if found is None:
+            break
+        current = found
+    totals = {} if head.summary is None else head.summary.additional_properties
+    return Facts(
+        added,
+        int(totals.get("total-delete-files", "0")),
+        manifests(head),
+        tuple(sorted(snapshot.timestamp_ms for snapshot in metadata.snapshots)),
+        int(metadata.properties.get(LAST_ORPHANS, "0")),
+        int(metadata.properties.get(LAST_RETENTION, "0")),
+    )
+
+
+def due(facts: Facts, now_ms: int, *, retention: bool) -> tuple[Chore, ...]:
+    """What is to be done, most useful first. `retention`: the rule has one."""
+    if not facts.snapshots:
+        return ()
+    chores: list[tuple[Chore, bool]] = [
+        ("retention", retention and now_ms - facts.retention_ms >= RETENTION_EVERY_MS),
+        (
+            "compaction",
+            facts.files_added >= COMPACTION_FILES_MIN or facts.delete_files >= COMPACTION_DELETE_FILES_MIN,
+        ),
+        ("manifests", facts.manifests > MANIFESTS_MAX),
+        (
+            "expiry",
+            len(facts.snapshots) > SNAPSHOTS_KEPT and facts.snapshots[0] < now_ms - SNAPSHOT_AGE_MS,
+        ),
+        ("orphans", now_ms - facts.orphans_ms >= ORPHANS_EVERY_MS),
+    ]
+    return tuple(chore for chore, wanted in chores if wanted)
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much of the running time maintenance may take. `share`: 0 to 1, exclusive."""
+
+    share: float
+    working_s: float = 0.0
+    maintaining_s: float = 0.0
+
+    def left(self) -> bool:
+        """Whether one more chore may begin; how long it takes is only known afterwards."""
+        return self.maintaining_s < self.share * (self.working_s + self.maintaining_s)
+
+    def per_hour(self) -> float:
+        """Seconds of maintenance in an hour of running."""
+        whole = self.working_s + self.maintaining_s
+        return 3600 * self.maintaining_s / whole if whole else 0.0

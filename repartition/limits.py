@@ -1,0 +1,24 @@
+"""Every limit of this room."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Runs of one copy that another job may beat before it is left to the next round.
+RACES_MAX: Final = 5
+#: Data files that runs have added since the last compaction, before there is another.
+COMPACTION_FILES_MIN: Final = 20
+#: Delete files of a table before they are merged into its data files.
+COMPACTION_DELETE_FILES_MIN: Final = 5
+#: Files of one partition that are worth to be made one.
+COMPACTION_INPUT_FILES_MIN: Final = 5
+#: Manifests of a table before they are folded.
+MANIFESTS_MAX: Final = 50
+#: Snapshots stay so long, for queries that run on them, and so many in any case.
+SNAPSHOT_AGE_MS: Final = 24 * 3_600_000
+SNAPSHOTS_KEPT: Final = 5
+#: Files that no snapshot names, before they count as left over; and how often they are looked for.
+ORPHAN_AGE_MS: Final = 3 * 24 * 3_600_000
+ORPHANS_EVERY_MS: Final = 24 * 3_600_000
+#: How often rows are looked for that are older than the rule's `retention`.
+RETENTION_EVERY_MS: Final = 3_600_000

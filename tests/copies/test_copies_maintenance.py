@@ -1,0 +1,86 @@
+"""Maintenance between runs: few files, sorted, old snapshots gone, every row still there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from repartition import chores, limits, maintenance
+from repartition.chores import Budget
+from tests.copies.copy_support import COPY, CopyWorld, copy_world, sent
+
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if much more had been written."""
+    monkeypatch.setattr(chores, "COMPACTION_FILES_MIN", 4)
+    monkeypatch.setattr(chores, "MANIFESTS_MAX", 1)
+    monkeypatch.setattr(maintenance, "COMPACTION_INPUT_FILES_MIN", 2)
+    monkeypatch.setattr(maintenance, "SNAPSHOT_AGE_MS", -DAY_MS)
+    monkeypatch.setattr(chores, "SNAPSHOT_AGE_MS", -DAY_MS)
+
+
+def rich() -> Budget:
+    return Budget(0.5, working_s=3600)
+
+
+def totals(world: CopyWorld) -> dict[str, str]:
+    head = world.catalog.load_table(COPY).current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return head.summary.additional_properties
+
+
+def test_small_files_become_one_sorted_one_and_the_frontier_stays(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"sort_by": ["id desc"]}) as world:
+        for n in range(6):
+            world.send([sent(m, {"id": m}) for m in range(n * 5, n * 5 + 5)])
+            world.run()
+        done = [item.chore for item in maintenance.maintain(world.job(), rich())]
+        assert done[:1] == ["compaction"]
+        assert {"expiry", "orphans"} <= set(done)
+        table = world.catalog.load_table(COPY)
+        (task,) = table.scan().plan_files()
+        stored = pq.read_table(task.file.file_path.removeprefix("file:")).column("id").to_pylist()
+        assert stored == list(range(29, -1, -1))
+        assert len(table.metadata.snapshots) == limits.SNAPSHOTS_KEPT
+        assert world.run().ranges == 0
+        world.send([sent(30, {"id": 30})])
+        world.run()
+        assert [row["id"] for row in world.rows()] == list(range(31))
+
+
+def test_delete_files_of_an_upsert_are_merged_in(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"mode": "upsert", "key": ["id"]}) as world:
+        for n in range(6):
+            world.send([sent(m, {"id": m, "n": n}) for m in range(3)])
+            world.run()
+        assert int(totals(world)["total-delete-files"]) >= 5
+        assert "compaction" in [item.chore for item in maintenance.maintain(world.job(), rich())]
+        after = totals(world)
+        assert (after["total-delete-files"], after["total-records"]) == ("0", "3")
+        assert [(row["id"], row["n"]) for row in world.rows()] == [(0, 5), (1, 5), (2, 5)]
+
+
+def test_rows_older_than_the_rule_s_retention_leave(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {"retention": "1d"}) as world:
+        world.send([sent(m, {"id": m}) for m in range(5)])  # of 2023
+        world.run()
+        at = 1_700_000_000_000 + DAY_MS + 3
+        maintenance.maintain(world.job(), rich(), lambda: at)
+        assert [row["id"] for row in world.rows()] == [3, 4]
+        assert world.run().ranges == 0
+
+
+def test_nothing_is_done_without_budget_or_without_need(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {}) as world:
+        world.send([sent(1, {"id": 1})])
+        world.run()
+        assert maintenance.maintain(world.job(), Budget(0.2)) == []
+        assert [item.chore for item in maintenance.maintain(world.job(), rich())] == ["orphans"]
+        assert maintenance.maintain(world.job(), rich()) == []
