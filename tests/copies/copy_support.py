@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
+import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fastavro
 from pyiceberg.catalog import Catalog
 
 from converter.types import IndexType
@@ -23,9 +26,11 @@ from rsm_bridge.maintain_command import Place
 from rsm_bridge.open_store import open_store
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import Settings
+from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, Record, checkpoint, encode_batch
+from tests.support.registry_answers import Schemas
 from tests.support.shim_client import Segment, ShimClient, segment_of
 
 TOPIC = "orders"
@@ -99,12 +104,18 @@ class CopyWorld:
         found: list[dict[str, Any]] = self.catalog.load_table(name).scan().to_arrow().to_pylist()
         return sorted(found, key=lambda row: (row["_kafka_partition"], row["_kafka_offset"]))
 
+    @property
+    def place(self) -> Place:
+        """As commands open it."""
+        return Place(self.settings, open_store(self.settings), self.catalog)
+
     def job(self, number: int = 0, *, max_bytes: int | None = None, repair: bool = False) -> CopyJob:
         """The copy of the rule's `copies[number]`, as a new process would begin it."""
-        place = Place(self.settings, open_store(self.settings), self.catalog)
         name = self.settings.catalog.name
         copy = declared_copies(self.settings, TOPIC, TOPIC)[number]
-        return CopyJob(self.spark, find_source(place, TOPIC), name, copy, Target(self.catalog, name), max_bytes, repair)
+        return CopyJob(
+            self.spark, find_source(self.place, TOPIC), name, copy, Target(self.catalog, name), max_bytes, repair
+        )
 
     def change(self, rule: dict[str, Any]) -> None:
         """Another rule for the copy, as in a settings file that was edited."""
@@ -116,12 +127,29 @@ class CopyWorld:
         return self.job(number).run()
 
 
+def framed(number: int, schema: dict[str, Any], value: dict[str, Any]) -> bytes:
+    """Avro in the registry's wire format."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+    return b"\0" + struct.pack(">I", number) + out.getvalue()
+
+
 @contextmanager
-def copy_world(spark: Any, folder: Path, *copies: dict[str, Any], **topic: Any) -> Iterator[CopyWorld]:
-    """A bridge on an empty folder. `topic`: more keys of the topic's rule; JSON unless it says otherwise."""
-    rule = {
+def copy_world(
+    spark: Any, folder: Path, *copies: dict[str, Any], schemas: Sequence[dict[str, Any]] = (), **topic: Any
+) -> Iterator[CopyWorld]:
+    """A bridge on an empty folder.
+
+    Args:
+        spark: a session.
+        folder: of bridge and catalog.
+        copies: rules of the topic's copies.
+        schemas: Avro schemas that a registry knows, as versions 1, 2, …; without any, values are JSON.
+        topic: more keys of the topic's rule.
+    """
+    rule: dict[str, Any] = {
         "pattern": TOPIC,
-        "value_format": "json",
+        "value_format": "avro" if schemas else "json",
         "copies": [{"table": COPY[1], **item} for item in copies],
         **topic,
     }
@@ -131,8 +159,18 @@ def copy_world(spark: Any, folder: Path, *copies: dict[str, Any], **topic: Any) 
         "uri": f"sqlite:///{folder}/catalog.db",
         "warehouse": f"file://{folder}/warehouse",
     }
-    settings = test_settings(folder, topics=[rule], catalog={"name": name, "properties": properties})
+    known = Schemas()
+    for number, schema in enumerate(schemas, start=1):
+        known.add(number, f"{TOPIC}-value", {"schema": json.dumps(schema)}, version=number)
     for key, value in spark_catalog(name, properties).items():
         spark.conf.set(key, value)
-    with bridge_thread(settings) as running, ShimClient(running.address) as shim:
+    with ExitStack() as stack:
+        server = stack.enter_context(answering())
+        server.answers = known.answer
+        given: dict[str, Any] = {"topics": [rule], "catalog": {"name": name, "properties": properties}}
+        if schemas:
+            given["schema_registry"] = {"url": server.uri}
+        settings = test_settings(folder, **given)
+        running = stack.enter_context(bridge_thread(settings))
+        shim = stack.enter_context(ShimClient(running.address))
         yield CopyWorld(spark, settings, open_catalog(catalog_properties(settings)), shim)

@@ -9,8 +9,6 @@ import pytest
 
 from repartition.errors import RepartitionError
 from rsm_bridge import copy_hold
-from rsm_bridge.maintain_command import Place
-from rsm_bridge.open_store import open_store
 from rsm_bridge.requeue_command import requeue
 from tests.copies.copy_support import TOPIC, CopyWorld, copy_world, sent
 from tests.support.eventually import eventually
@@ -68,7 +66,7 @@ def test_rows_that_come_late_are_read_late(spark: Any, tmp_path: Path, rule: dic
         some(world, 10, 5)
         world.run()
         assert ids(world) == [*range(5), *range(10, 15)]
-        requeue(Place(world.settings, open_store(world.settings), world.catalog), None, dry_run=False, say=print)
+        requeue(world.place, None, dry_run=False, say=print)
         assert world.count(("kafka", TOPIC)) == 15
         world.run()
         assert ids(world) == list(range(15))
