@@ -22,6 +22,7 @@ NESSIE_START_S: Final = 120.0
 REGISTRY_START_S: Final = 120.0
 #: Trino from start to its first answer: 10 to 16 s on an idle machine.
 TRINO_START_S: Final = 180.0
+SPARK_START_S: Final = 60.0
 #: Making a PostgreSQL database, and from start to its first answer.
 POSTGRES_INIT_S: Final = 60.0
 POSTGRES_START_S: Final = 30.0

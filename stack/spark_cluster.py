@@ -1,0 +1,75 @@
+"""Spark standalone as local processes: a master and workers, for jobs that `spark-submit` brings."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from stack.errors import StackError
+from stack.limits import SPARK_START_S
+from stack.ports import LOOPBACK, free_ports
+from stack.process import ServerProcess
+from stack.waiting import wait_for
+
+
+def spark_home() -> Path:
+    """Where PySpark lies with its jars and scripts. Raises StackError when it is not installed."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise StackError("the package pyspark is not installed")
+    return Path(spec.origin).parent
+
+
+class SparkCluster:
+    """One master, and workers of one core each."""
+
+    def __init__(self, folder: Path, workers: int = 2, memory_mib: int = 900) -> None:
+        """Nothing is started yet."""
+        self._folder = folder.resolve()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._port,) = free_ports(1)
+        self.master = self._process("master", ["--host", LOOPBACK, "--port", str(self._port), "--webui-port", "0"])
+        common = ["--host", LOOPBACK, "--cores", "1", "--memory", f"{memory_mib}m", "--webui-port", "0"]
+        self.workers = [
+            self._process(f"worker-{number}", [*common, "--work-dir", str(self._folder / f"work-{number}"), self.url])
+            for number in range(workers)
+        ]
+
+    @property
+    def url(self) -> str:
+        """For `spark-submit --master`."""
+        return f"spark://{LOOPBACK}:{self._port}"
+
+    def start(self) -> None:
+        """Starts all; when it returns, every worker is registered.
+
+        Raises:
+            StackError: one did not start. None is left running.
+        """
+        try:
+            self.master.start()
+            self._wait_said(self.master, "I have been elected leader", 1)
+            for worker in self.workers:
+                worker.start()
+            self._wait_said(self.master, "Registering worker", len(self.workers))
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Ends all."""
+        for process in [*self.workers, self.master]:
+            process.stop()
+
+    def _wait_said(self, process: ServerProcess, text: str, times: int) -> None:
+        def said() -> bool:
+            return process.log.read_text(errors="replace").count(text) >= times
+
+        wait_for(f"Spark's master to say {text!r}", said, SPARK_START_S)
+
+    def _process(self, name: str, arguments: list[str]) -> ServerProcess:
+        role = "master.Master" if name == "master" else "worker.Worker"
+        argv = ["java", "-Xmx256m", "-cp", f"{spark_home()}/jars/*", f"org.apache.spark.deploy.{role}", *arguments]
+        environment = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_HOME": str(spark_home())}
+        log = self._folder / f"{name}.log"
+        return ServerProcess(f"spark-{name}", argv, log, cwd=self._folder, env=environment)

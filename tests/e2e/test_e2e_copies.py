@@ -1,0 +1,249 @@
+"""Stock Kafka → the topic's table → copies of it, over S3 and a REST catalog, by the command as users run it.
+
+What the copies must hold is computed from what a consumer reads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyiceberg.catalog import Catalog
+
+from demo.events import PARTITION, flights
+from stack.jars import spark_jars, spark_s3_jars
+from stack.lake import Lake
+from stack.ports import LOOPBACK
+from stack.spark_cluster import SparkCluster, spark_home
+from stack.waiting import wait_for
+from tests.e2e.conftest import start_pair
+from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, current_rows, read, wait_tiered
+from tests.e2e.engines import Trino, trino_on
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+
+FLIGHTS = 30_000
+COMMAND_S = 420
+COPIES = {
+    "flights": [
+        {
+            "table": "flights_by_day",
+            "partition_by": ["day(_kafka_timestamp)", "bucket(4, carrier)"],
+            "sort_by": ["dest", "flight desc"],
+            "select": ["*", "air_time / 60.0 AS hours"],
+        }
+    ],
+    "orders": [
+        {
+            "table": "orders_now",
+            "mode": "upsert",
+            "key": ["id"],
+            "envelope": "debezium",
+            "partition_by": ["bucket(4, id)"],
+        },
+        {
+            "table": "orders_v3",
+            "mode": "upsert",
+            "key": ["id"],
+            "envelope": "debezium",
+            "format_version": 3,
+        },
+    ],
+}
+
+
+def spark_conf(folder: Path) -> dict[str, str]:
+    jars = [*spark_jars().glob("*.jar"), *spark_s3_jars().glob("*.jar")]
+    return {
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.driver.memory": "1g",
+        "spark.executor.memory": "700m",
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.shuffle.partitions": "4",
+    }
+
+
+@pytest.fixture(scope="module")
+def pair(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    folder = tmp_path_factory.mktemp("pair")
+    settings = lake.bridge_settings()
+    settings["store"]["fetch_timeout"] = "10s"
+    settings["topics"] = [
+        {"pattern": topic, "value_format": "json", "copies": copies} for topic, copies in COPIES.items()
+    ]
+    settings["repartition"] = {"spark": spark_conf(folder)}
+    started = start_pair(folder, bridge_settings=settings)
+    yield started
+    started.broker.stop()
+    started.bridge.stop()
+
+
+def tiered(pair: Pair, catalog: Catalog, topic: str, records: dict[int, list[Rec]]) -> dict[int, dict[int, Rec]]:
+    """Sends, waits until all of it is in the topic's table, and returns what a consumer reads."""
+    for partition, given in records.items():
+        Sender(pair.broker, topic, partition).send(given)
+    wait_tiered(pair, topic, sorted(PARTITION.values()))
+    found = {number: read(pair.broker, topic, number) for number in PARTITION.values()}
+    total = sum(len(item) for item in found.values())
+
+    def published() -> bool:
+        table = current_rows(catalog, f"kafka.{topic}")
+        return table is not None and table.num_rows == total
+
+    wait_for(f"{total} rows of {topic}", published, PUBLISH_S, 1.0)
+    return found
+
+
+def repartition(pair: Pair, *arguments: str) -> str:
+    config = str(pair.bridge.folder / "tierberg.yaml")
+    return ended([sys.executable, "-m", "rsm_bridge.cli", "repartition", *arguments, "--config", config])
+
+
+def ended(argv: Sequence[str]) -> str:
+    environment = {**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "TZ": "America/New_York"}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND_S, env=environment, check=False)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout
+
+
+def some_flights() -> dict[int, list[Rec]]:
+    records: dict[int, list[Rec]] = {number: [] for number in PARTITION.values()}
+    for flight in islice(flights(), FLIGHTS):
+        records[flight.partition].append(Rec(flight.key, flight.json(), (), flight.timestamp_ms))
+    return records
+
+
+def flight_rows(consumed: dict[int, dict[int, Rec]]) -> set[tuple[Any, ...]]:
+    rows = set()
+    for partition, found in consumed.items():
+        for offset, record in found.items():
+            value = json.loads(record.value or b"")
+            hours = None if value["air_time"] is None else round(value["air_time"] / 60.0, 6)
+            at = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+            rows.add((partition, offset, at, value["carrier"], value["flight"], value["dest"], hours))
+    return rows
+
+
+def copied_flights(catalog: Catalog) -> set[tuple[Any, ...]]:
+    table = current_rows(catalog, "kafka.flights_by_day")
+    assert table is not None
+    rows = set()
+    for row in table.to_pylist():
+        hours = None if row["hours"] is None else round(float(row["hours"]), 6)
+        place = (row["_kafka_partition"], row["_kafka_offset"], row["_kafka_timestamp"])
+        rows.add((*place, row["carrier"], row["flight"], row["dest"], hours))
+    assert len(rows) == table.num_rows
+    return rows
+
+
+def test_flights_by_day_and_carrier(pair: Pair, catalog: Catalog) -> None:
+    pair.admin.create_topic("flights", partitions=3)
+    records = some_flights()
+    halves = [{number: given[part::2] for number, given in records.items()} for part in (0, 1)]
+    consumed = tiered(pair, catalog, "flights", halves[0])
+    assert "partitions" in repartition(pair, "flights")
+    assert copied_flights(catalog) == flight_rows(consumed)
+    consumed = tiered(pair, catalog, "flights", halves[1])
+    repartition(pair, "flights", "--max-mib", "1")
+    assert copied_flights(catalog) == flight_rows(consumed)
+    assert "nothing new" in repartition(pair, "flights")
+    files = list(catalog.load_table("kafka.flights_by_day").scan("carrier = 'UA'").plan_files())
+    everything = list(catalog.load_table("kafka.flights_by_day").scan().plan_files())
+    assert 0 < len(files) <= len(everything) / 2, "the layout lets a query skip files"
+
+
+def order_stream(seed: int, count: int) -> dict[int, list[Rec]]:
+    """Change events with tombstones; each key in one partition."""
+    draw = random.Random(seed)
+    rows: dict[int, dict[str, Any]] = {}
+    records: dict[int, list[Rec]] = {number: [] for number in PARTITION.values()}
+    for serial in range(count):
+        key = draw.randrange(400)
+        before = rows.get(key)
+        gone = before is not None and draw.random() < 0.25
+        after = None if gone else {"id": key, "amount": serial, "note": draw.choice([None, "größe", "x" * 50])}
+        op = "d" if gone else "c" if before is None else "u"
+        event = {"before": before if draw.random() < 0.8 or gone else None, "after": after, "op": op, "ts_ms": serial}
+        target, name = records[key % 3], json.dumps({"id": key}).encode()
+        target.append(Rec(name, json.dumps(event).encode()))
+        if gone:
+            del rows[key]
+            target.append(Rec(name, None))
+        elif after is not None:
+            rows[key] = after
+    return records
+
+
+def latest(consumed: dict[int, dict[int, Rec]]) -> dict[int, tuple[Any, ...]]:
+    state: dict[int, tuple[Any, ...]] = {}
+    for found in consumed.values():
+        for _, record in sorted(found.items()):
+            if record.value is None:
+                continue
+            event = json.loads(record.value)
+            if event["after"] is None:
+                state.pop(event["before"]["id"], None)
+            else:
+                state[event["after"]["id"]] = (event["after"]["amount"], event["after"]["note"])
+    return state
+
+
+def copied_orders(catalog: Catalog, name: str) -> dict[int, tuple[Any, ...]]:
+    table = current_rows(catalog, f"kafka.{name}")
+    assert table is not None
+    rows = table.to_pylist()
+    found = {row["id"]: (row["amount"], row["note"]) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+@pytest.fixture(scope="module")
+def trino(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trino]:
+    with trino_on(lake, tmp_path_factory.mktemp("trino")) as connection:
+        yield connection
+
+
+def test_the_latest_state_of_orders(pair: Pair, catalog: Catalog) -> None:
+    pair.admin.create_topic("orders", partitions=3)
+    for part in range(3):
+        consumed = tiered(pair, catalog, "orders", order_stream(part, 3_000))
+        repartition(pair, "orders")
+        assert copied_orders(catalog, "orders_now") == latest(consumed)
+
+
+def test_engines_read_both_copies(trino: Trino, catalog: Catalog) -> None:
+    count, total = trino.sql("SELECT count(*), sum(amount) FROM kafka.orders_now")[0]
+    expected = copied_orders(catalog, "orders_now")
+    assert (int(count), int(total)) == (len(expected), sum(int(amount) for amount, _ in expected.values()))
+    assert int(trino.sql("SELECT count(*) FROM kafka.flights_by_day")[0][0]) == FLIGHTS
+
+
+def test_the_same_job_on_a_spark_cluster(pair: Pair, catalog: Catalog, tmp_path: Path) -> None:
+    """Master and two workers as processes; the job is what it was, and `spark-submit` says where it runs."""
+    consumed = tiered(pair, catalog, "orders", order_stream(7, 2_000))
+    settings = yaml.safe_load((pair.bridge.folder / "tierberg.yaml").read_text())
+    conf = settings["repartition"].pop("spark")
+    config = tmp_path / "tierberg.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    cluster = SparkCluster(tmp_path / "cluster")
+    cluster.start()
+    try:
+        submit = [str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url]
+        for name, value in {**conf, "spark.driver.host": LOOPBACK, "spark.cores.max": "2"}.items():
+            submit += ["--conf", f"{name}={value}"]
+        job = Path(__file__).parents[2] / "repartition" / "submit.py"
+        said = ended([*submit, str(job), "orders", "--config", str(config)])
+    finally:
+        cluster.stop()
+    assert "orders_now" in said
+    assert copied_orders(catalog, "orders_now") == latest(consumed)
