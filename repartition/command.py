@@ -69,6 +69,7 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sa
 def _round(job: CopyJob, budget: Budget, say: Callable[[str], None]) -> bool:
     """Runs a copy until it has everything, then maintains it; False when it failed, and why is said."""
     name, races = job.copy.table, 0
+    job.step = lambda step: say(f"{name}: {step}")
     try:
         while True:
             began = time.monotonic()

@@ -26,3 +26,9 @@ class RepartitionError(Exception):
     def __init__(self, kind: RepartitionErrorKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+def first_line(error: Exception) -> str:
+    """Kind and first line of an error of a library: Spark's go on with a stack trace of Java's."""
+    text = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

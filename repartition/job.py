@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog.names import Owner
 from repartition.changes import DELETED, STEP, Changes, changes
 from repartition.drift import Drift, drift
-from repartition.errors import RepartitionError
+from repartition.errors import RepartitionError, first_line
 from repartition.frontier import Frontier
 from repartition.layout import create_table, evolve_table
 from repartition.reading import Reading, plan_reading
@@ -65,6 +65,7 @@ class CopyJob:
         target: its catalog.
         max_bytes: how much one run reads; None: all there is.
         repair: read again what the topic's table took back, instead of stopping.
+        step: told what comes next: `read`, `write`, `dead letters`, `publish`, `record`, and chores of maintenance.
     """
 
     session: Any
@@ -74,6 +75,7 @@ class CopyJob:
     target: Target
     max_bytes: int | None = None
     repair: bool = False
+    step: Callable[[str], None] = lambda _step: None
 
     @property
     def rule(self) -> CopyRule:
@@ -96,7 +98,7 @@ class CopyJob:
             ran = self._run()
             table = load_copy(self.target.catalog, self.name, self.source.owner, self.rule.mode)
         except Exception as error:
-            said = error if isinstance(error, RepartitionError) else RepartitionError("spark", _first_line(error))
+            said = error if isinstance(error, RepartitionError) else RepartitionError("spark", first_line(error))
             if said.kind != "raced":
                 report_failure(store, topic_id, self.copy, said)
             raise said from error
@@ -113,15 +115,20 @@ class CopyJob:
         reading = plan_reading(before.frontier, pinned.states, pinned.files, self.max_bytes, again)
         if pinned.snapshot_id is None or reading.after == before.frontier:
             return Ran(0, 0, 0, before.frontier, pinned.snapshot_id, complete=True)
+        self.step("read")
         made = changes(self.session, self._records(pinned, reading.condition()), self.rule)
         self._bring_to_rule(pinned.owner, made)
         with staged(self.session, self.target.spark_name, self.name, before.snapshot_id) as (branch, publish):
             # Rows of an append could come twice, and of rows that were taken back nothing else is known.
             if again and (found.rewound or self.rule.mode == "append"):
                 cut(self.session, branch, again)
+            self.step("write")
             self._write(branch, made, reading.after)
+            self.step("dead letters")
             letters = self._bury(pinned.owner, made, reading)
+            self.step("publish")
             publish()
+        self.step("record")
         self._recorded(pinned.owner, self.name, self.rule.mode)
         size = reading.size_bytes
         return Ran(len(reading.ranges), size, letters, reading.after, pinned.snapshot_id, reading.complete)
@@ -205,11 +212,6 @@ class CopyJob:
             append(self.session, fresh, branch, reading.after)
             publish()
         return count
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 
 from converter import columns
 from repartition.chores import LAST_ORPHANS, LAST_RETENTION, Budget, Chore, Facts, due, facts_of
+from repartition.errors import RepartitionError, first_line
 from repartition.job import CopyJob
 from repartition.limits import (
     COMPACTION_INPUT_FILES_MIN,
@@ -43,7 +44,8 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
     """Does what is due while the budget lasts, unless another job is at it.
 
     Raises:
-        RepartitionError, StoreError: and what Spark raises; nothing is half done, the next pass goes on.
+        RepartitionError: `spark`: a chore failed; nothing is half done, the next pass goes on.
+        StoreError: the store does not answer.
     """
     digest = job.copy.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
     lease = Lease(job.source.place.store, lease_key(f"copy-{digest}"), holder_name())
@@ -57,8 +59,14 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
         for chore in due(_facts(table), clock(), retention=_has_retention(job)):
             if not budget.left():
                 break
+            job.step(chore)
             began = time.monotonic()
-            said = _CHORES[chore](job, clock())
+            try:
+                said = _CHORES[chore](job, clock())
+            except Exception as error:
+                raise RepartitionError(
+                    "spark", f"{chore} failed, the next round tries again: {first_line(error)}"
+                ) from error
             done.append(Done(chore, time.monotonic() - began, said))
             budget.maintaining_s += done[-1].seconds
     return done
@@ -104,7 +112,9 @@ def _expiry(job: CopyJob, at_ms: int) -> str:
 
 
 def _orphans(job: CopyJob, at_ms: int) -> str:
-    rows = job.call_rows("remove_orphan_files", f"older_than => {_timestamp(at_ms - ORPHAN_AGE_MS)}")
+    # Listed by the table's own client, which is set up for its store.
+    given = f"older_than => {_timestamp(at_ms - ORPHAN_AGE_MS)}, prefix_listing => true"
+    rows = job.call_rows("remove_orphan_files", given)
     _note(job, LAST_ORPHANS, at_ms)
     return f"{len(rows)} files of nobody removed"
 
