@@ -169,4 +169,5 @@ def _live_file(entry: DataFile, root: str, offset_id: int, timestamp_id: int) ->
     first, last = struct.unpack("<q", low)[0], struct.unpack("<q", high)[0]
     newest = (entry.upper_bounds or {}).get(timestamp_id)  # microseconds; absent when no row has a timestamp
     newest_ms = struct.unpack("<q", newest)[0] // 1000 if newest is not None and len(newest) == 8 else None
-    return LiveFile(path, first, last, named[2], entry.partition[0], newest_ms, entry.file_size_in_bytes)
+    size, rows = entry.file_size_in_bytes, entry.record_count
+    return LiveFile(path, first, last, named[2], entry.partition[0], newest_ms, size, rows)

@@ -147,7 +147,7 @@ class Segment:
 class LiveFile:
     """A data file of the table's head, from manifest bounds and key; `first` and `last` are offsets of rows.
 
-    max_timestamp_ms: the newest row's, since the epoch; None when no row has one. size_bytes: of the object.
+    max_timestamp_ms: the newest row's, since the epoch; None when no row has one. size_bytes, rows: of the object.
     """
 
     path: str
@@ -157,6 +157,7 @@ class LiveFile:
     partition: int
     max_timestamp_ms: int | None = None
     size_bytes: int = 0
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)

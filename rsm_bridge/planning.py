@@ -74,16 +74,19 @@ class Planning:
         return not self.listing.begun and bool(self.states) and not self.listing.small()
 
     def _whole(self, segments: Sequence[KnownSegment]) -> Planned:
-        plans = self._all(segments, relisted=False)
+        plans = self._all(segments, segments, relisted=False)
         if any(item.need_relist for item in plans.values()):
-            segments = _agreed(segments, self.listing.whole() or ())
-            plans = self._all(segments, relisted=True)
+            known = self.listing.whole() or ()
+            segments = _agreed(segments, known)
+            plans = self._all(segments, known, relisted=True)
         return Planned(segments, plans, complete=True)
 
-    def _all(self, segments: Sequence[KnownSegment], *, relisted: bool) -> dict[int, Plan]:
-        groups = segments_by_partition(segments)
+    def _all(
+        self, segments: Sequence[KnownSegment], known: Sequence[KnownSegment], *, relisted: bool
+    ) -> dict[int, Plan]:
+        groups, listed = segments_by_partition(segments), segments_by_partition(known)
         return {
-            number: self._one(number, groups[number], relisted=relisted)
+            number: self._one(number, groups[number], listed[number], relisted=relisted)
             for number in sorted(groups.keys() | self._files_by_partition().keys() | self.states.keys())
         }
 
@@ -92,13 +95,17 @@ class Planning:
         hold = hold_of(self.copies, number, None, self.now_ms)
         made = plan_ahead(self._inputs(found[number]), lambda: self._of(number), state, self.policy, hold)
         if made is None:
-            found[number] = _agreed(found[number], self.listing.partition(number))
-            made = self._one(number, found[number], relisted=True)
+            known = self.listing.partition(number)
+            found[number] = _agreed(found[number], known)
+            made = self._one(number, found[number], known, relisted=True)
         return made
 
-    def _one(self, number: int, segments: Sequence[KnownSegment], *, relisted: bool) -> Plan:
+    def _one(
+        self, number: int, segments: Sequence[KnownSegment], known: Sequence[KnownSegment], *, relisted: bool
+    ) -> Plan:
+        """From `segments`; `known` are all of the partition, for some of those that were deleted may not be agreed."""
         state = self.states.get(number, PartState())
-        hold = hold_of(self.copies, number, segments, self.now_ms)
+        hold = hold_of(self.copies, number, known, self.now_ms)
         return plan(self._inputs(segments), self._of(number), state, self.policy, relisted=relisted, hold=hold)
 
     def _inputs(self, segments: Sequence[KnownSegment]) -> list[Segment]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
+from rsm_bridge.progress_copy_report import copy_findings, copy_reports
 from rsm_bridge.progress_facts import Facts, KafkaTopic, Problem, StoredTopic
 from rsm_bridge.progress_partition import Place, judge
 from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
@@ -111,6 +112,7 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
         quarantined=sum(stored.quarantined.values()) if stored is not None else 0,
         findings=tuple(worst_first(findings)),
         partitions=tuple(_partitions(facts, name, kafka, stored, has_table=has_table, copies=copies)),
+        copies=copy_reports(stored.copies if stored is not None else (), facts.now_ms),
     )
 
 
@@ -171,6 +173,7 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.verbatim:
         said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
         add(CauseCode.STORED_VERBATIM, said)
+    found.extend(copy_findings(stored.copies, name, facts.now_ms))
     if stored.indexes_read < stored.indexes:
         add(CauseCode.PARTLY_READ, f"{stored.indexes_read:,} of {stored.indexes:,} indexes were read")
     return found

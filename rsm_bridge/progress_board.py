@@ -39,6 +39,7 @@ class _Topic:
     foreign: int = 0
     spoiled: bool = False
     quarantined: int = 0
+    held_bytes: int = 0
 
 
 class ProgressBoard(Collector):
@@ -64,9 +65,10 @@ class ProgressBoard(Collector):
         partitions: Mapping[int, StoredPartition],
         table: TableFacts | None,
         quarantined: Mapping[str, int],
+        held_bytes: int = 0,
     ) -> None:
         """What a run of the publisher found and left behind; replaces what was known of the topic id."""
-        found = _Topic(topic, quarantined=sum(quarantined.values()))
+        found = _Topic(topic, quarantined=sum(quarantined.values()), held_bytes=held_bytes)
         found.foreign = len(table.foreign) if table is not None else 0
         found.spoiled = table is not None and table.foreign_commits is not None
         found.rows = _rows(partitions, table)
@@ -111,7 +113,7 @@ def _copy(topic: _Topic) -> _Topic:
         number: _Row(row.tiered_end, row.frontier, row.unpublished_ms, row.waiting_ms)
         for number, row in topic.rows.items()
     }
-    return _Topic(topic.name, rows, topic.foreign, topic.spoiled, topic.quarantined)
+    return _Topic(topic.name, rows, topic.foreign, topic.spoiled, topic.quarantined, topic.held_bytes)
 
 
 def _seconds(since_ms: int | None, now_ms: int) -> float:
@@ -126,6 +128,7 @@ def _tables(topics: Mapping[bytes, _Topic], now_ms: int) -> Iterable[GaugeMetric
     foreign = family("foreign_files", "Files in the table that Tierberg did not write")
     spoiled = family("foreign_commits", "1 while the table's head holds what others committed, else 0")
     quarantined = family("quarantined_batches", "Batches of live segments whose records are withheld from the table")
+    held = family("held_bytes", "Bytes of data files that stay for copies of the table though Kafka deleted their rows")
     unpublished = family(
         "unpublished_seconds", "Age of the oldest tiered segment that is not published, worst partition"
     )
@@ -136,9 +139,10 @@ def _tables(topics: Mapping[bytes, _Topic], now_ms: int) -> Iterable[GaugeMetric
         foreign.add_metric(labels, topic.foreign)
         spoiled.add_metric(labels, int(topic.spoiled))
         quarantined.add_metric(labels, topic.quarantined)
+        held.add_metric(labels, topic.held_bytes)
         unpublished.add_metric(labels, max((_seconds(row.unpublished_ms, now_ms) for row in rows), default=0.0))
         waiting.add_metric(labels, max((_seconds(row.waiting_ms, now_ms) for row in rows), default=0.0))
-    return (foreign, spoiled, quarantined, unpublished, waiting)
+    return (foreign, spoiled, quarantined, held, unpublished, waiting)
 
 
 def _partitions(topics: Mapping[bytes, _Topic], now_ms: int) -> Iterable[GaugeMetricFamily]:

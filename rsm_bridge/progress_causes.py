@@ -48,6 +48,12 @@ class CauseCode(StrEnum):
     FOREIGN_COMMITS = "foreign_commits"
     QUARANTINED = "quarantined"
     STORED_VERBATIM = "stored_verbatim"
+    COPY_LOSES_ROWS = "copy_loses_rows"
+    COPY_FAILED = "copy_failed"
+    COPY_PROGRESS_DAMAGED = "copy_progress_damaged"
+    COPY_HOLDS_ROWS = "copy_holds_rows"
+    COPY_NEVER_RAN = "copy_never_ran"
+    COPY_BEHIND = "copy_behind"
     DATA_INSIDE_TABLE = "data_inside_table"
     PARTLY_READ = "partly_read"
 
@@ -218,6 +224,35 @@ CAUSES: dict[CauseCode, Cause] = {
         "segments that could not be converted: their rows are missing from the table, Kafka serves them",
         "Report the reason that the bridge's log gives; after an upgrade `tierberg requeue TOPIC`. Once known: "
         "`--accept stored_verbatim`.",
+    ),
+    _C.COPY_LOSES_ROWS: Cause(
+        _PERSON,
+        "rows that Kafka deleted have waited for a copy for over half of its `hold`; then they go unread",
+        "Run `tierberg repartition TOPIC`, or find why it does not run. More time: a longer `hold` of the copy. To let "
+        "them go: `hold: 0s`, or no such copy.",
+    ),
+    _C.COPY_FAILED: Cause(
+        _PERSON,
+        "the last run of a copy failed",
+        "Do what the message says; the next run begins where the last good one ended.",
+    ),
+    _C.COPY_PROGRESS_DAMAGED: Cause(
+        _PERSON,
+        "what a copy says of its progress cannot be read: nothing counts as read, so rows may stay for all of its hold",
+        "`tierberg repartition TOPIC` writes it anew. `unsupported_version`: upgrade this release.",
+    ),
+    _C.COPY_HOLDS_ROWS: Cause(
+        _WAITS,
+        "rows that Kafka deleted stay in the table until a copy has read them",
+        "Nothing while `tierberg repartition` runs; it takes them with its next run.",
+    ),
+    _C.COPY_NEVER_RAN: Cause(
+        _WAITS,
+        "a copy is declared and has never run: it counts as having read nothing",
+        "Start `tierberg repartition TOPIC`, or take the copy out of the rule.",
+    ),
+    _C.COPY_BEHIND: Cause(
+        _WAITS, "a copy has not read all that is in the table", "Nothing while `tierberg repartition` runs."
     ),
     _C.DATA_INSIDE_TABLE: Cause(
         _NOTE,

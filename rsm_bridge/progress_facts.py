@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from iceberg_catalog.foreign import ForeignCommits
+from rsm_bridge.copy_progress import CopyProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,39 @@ class HeldDelete:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldRows:
+    """What stays in a table for one copy though Kafka has deleted it; from `ends_ms` on the first of it may go."""
+
+    rows: int
+    files: int
+    bytes: int
+    ends_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyFacts:
+    """A declared copy of a topic's table.
+
+    Attributes:
+        table: its name, namespaces first; `catalog`: of its catalog.
+        hold_s: how long rows that Kafka deleted may wait for it, seconds.
+        progress: what it says of itself; None: it never ran, or `damage` says why that cannot be read.
+        snapshot_id: of the topic's table now.
+        lag_offsets: of all partitions, from what it has read to the table's frontier.
+        held: what waits for it; None: nothing.
+    """
+
+    table: str
+    catalog: str
+    hold_s: float
+    progress: CopyProgress | None
+    damage: Problem | None
+    snapshot_id: int | None
+    lag_offsets: int
+    held: HeldRows | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredTopic:
     """What store and catalog say of one topic id.
 
@@ -117,6 +151,7 @@ class StoredTopic:
         indexes, indexes_read: index objects listed, and how many of them were looked into before the deadline.
         damaged: (key, problem) of indexes that cannot be read.
         table: None when there is none, or `table_problem` says why it could not be read.
+        copies: declared ones, where the table and all indexes could be read.
     """
 
     topic: str
@@ -132,6 +167,7 @@ class StoredTopic:
     damaged: tuple[tuple[str, Problem], ...] = ()
     table: TableFacts | None = None
     table_problem: Problem | None = None
+    copies: tuple[CopyFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

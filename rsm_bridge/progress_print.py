@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
+from rsm_bridge.progress_copy_print import COPY_HEAD, copy_document, copy_rows
 from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport
 from rsm_bridge.progress_words import age, plural
 
@@ -33,7 +34,9 @@ def as_text(report: Report, accepted: Iterable[CauseCode] = (), *, every_partiti
             causes.extend(_cause_lines(findings, accepted=findings[0].code in known))
     causes.extend(_local_lines(report))
     rows = [row for topic in report.topics for row in _rows(report, topic, every=every_partition)]
-    sections = [[_headline(report, known)], causes, _table(_HEAD, rows) if rows else []]
+    copies = [row for topic in report.topics for row in copy_rows(topic, report.at_ms)]
+    tables = [_table(head, lines) for head, lines in ((_HEAD, rows), (COPY_HEAD, copies)) if lines]
+    sections = [[_headline(report, known)], causes, *tables]
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
@@ -75,6 +78,7 @@ def _topic(topic: TopicReport) -> dict[str, Any]:
         "quarantined_batches": topic.quarantined,
         "findings": [_finding(finding) for finding in topic.findings],
         "partitions": [_partition(partition) for partition in topic.partitions],
+        "copies": [copy_document(copy) for copy in topic.copies],
     }
 
 

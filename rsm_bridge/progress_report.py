@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rsm_bridge.copy_progress import CopyFailure, CopySize
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
-from rsm_bridge.progress_facts import OpenTransaction
+from rsm_bridge.progress_facts import HeldRows, OpenTransaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,36 @@ class PartitionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyReport:
+    """One declared copy of a topic's table. Times in milliseconds since the epoch, None: never.
+
+    Attributes:
+        table: its name, namespaces first; `catalog`: of its catalog.
+        snapshot_id: of the topic's table, which it has read; `table_snapshot_id`: the one of now.
+        succeeded_ms: its last run that succeeded; `caught_up_ms`: the last that left nothing unread.
+        lag_offsets: offsets of the table it has not read.
+        lag_s: seconds since it had caught up, 0 when it has now; None: it never had.
+        hold_s: seconds that rows which Kafka deleted may wait for it.
+        held: those that do now, and `held_s` seconds until the first of them may go; None: none.
+        size: of the copy; `failure`: of its last run.
+    """
+
+    table: str
+    catalog: str
+    snapshot_id: int | None
+    table_snapshot_id: int | None
+    succeeded_ms: int | None
+    caught_up_ms: int | None
+    lag_offsets: int
+    lag_s: float | None
+    hold_s: float
+    held: HeldRows | None
+    held_s: float | None
+    size: CopySize | None
+    failure: CopyFailure | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopicReport:
     """One topic id. `tiered` is False when the topic's own settings keep it local and nothing of it is in the store."""
 
@@ -88,6 +119,7 @@ class TopicReport:
     quarantined: int
     findings: tuple[Finding, ...]
     partitions: tuple[PartitionReport, ...]
+    copies: tuple[CopyReport, ...] = ()
 
     @property
     def level(self) -> Level:

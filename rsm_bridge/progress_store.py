@@ -25,7 +25,8 @@ from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import STATUS_READERS
 from rsm_bridge.mass_delete import mass_deletes
-from rsm_bridge.progress_facts import HeldDelete, Problem, StoredTopic, TableFacts
+from rsm_bridge.progress_copies import copy_facts, waiting_copies
+from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredTopic, TableFacts
 from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
@@ -81,10 +82,14 @@ def stored_topic(
         except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
             problem, states = problem_of(error), None
     complete = len(read.segments) == read.listed
+    now_ms = int(time.time() * 1000)
+    copies: tuple[CopyFacts, ...] = ()
+    if complete and head is not None and states is not None:
+        copies = copy_facts(settings, store, head, states, read.segments, now_ms)
     try:
-        policy = policy_at(settings.rule(read.topic).table_retention, int(time.time() * 1000))
+        policy = policy_at(settings.rule(read.topic).table_retention, now_ms)
         files = head.files if head is not None else ()
-        partitions = stored_partitions(read.segments, states, files, policy, complete=complete)
+        partitions = stored_partitions(read.segments, states, files, policy, waiting_copies(copies), complete=complete)
     except (BridgeError, SegmentError) as error:
         read.damaged.append((read.topic, problem_of(error)))
         partitions = stored_partitions(read.segments, None, complete=complete)
@@ -103,6 +108,7 @@ def stored_topic(
         damaged=tuple(read.damaged),
         table=facts,
         table_problem=problem,
+        copies=copies,
     )
 
 

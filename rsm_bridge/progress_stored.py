@@ -5,6 +5,7 @@ Used twice: by `tierberg status`, which read the segments itself, and by the pub
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from converter.types import Cause
 from iceberg_catalog.foreign import foreign_commits
 from iceberg_catalog.livefiles import Head, by_partition, normal_path
 from iceberg_catalog.plan import plan
+from iceberg_catalog.plan_hold import Hold
 from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
+from rsm_bridge.copy_hold import WaitingCopy, hold_of
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
@@ -26,6 +29,7 @@ def stored_partitions(
     states: Mapping[int, PartState] | None,
     files: Iterable[LiveFile] = (),
     policy: Policy | None = None,
+    copies: Sequence[WaitingCopy] = (),
     *,
     complete: bool = True,
     planned: bool = False,
@@ -38,6 +42,7 @@ def stored_partitions(
             of publishing.
         files: live files of the head.
         policy: what the publisher does with rows that Kafka's retention deleted; None: it follows.
+        copies: of the table, that those rows wait for.
         complete: every index of the topic was read, else the newest ones; gaps are not looked for then.
         planned: the states are what a plan has just made of these segments; it is not made again.
 
@@ -59,7 +64,8 @@ def stored_partitions(
             reached = None if state is None else state.frontier
             conflict: int | None = None
             if state is not None and not planned:
-                reached, conflict = _publishable(group, state, of_partition[number], policy or Follow())
+                hold = hold_of(copies, number, group, int(time.time() * 1000))
+                reached, conflict = _publishable(group, state, of_partition[number], policy or Follow(), hold)
             gaps = gaps_between(group) if complete else ()
             found[number] = _partition(live, state, reached, conflict, gaps)
     return found
@@ -117,13 +123,13 @@ def _highest(keys: Iterable[IndexKey]) -> str | None:
 
 
 def _publishable(
-    group: Sequence[KnownSegment], state: PartState, files: Sequence[LiveFile], policy: Policy
+    group: Sequence[KnownSegment], state: PartState, files: Sequence[LiveFile], policy: Policy, hold: Hold
 ) -> tuple[int, int | None]:
     """The frontier that the publisher's next run reaches, and where markers contradict Kafka's files."""
     if all(known.key.last < state.frontier for known in group):
         return state.frontier, None
     inputs = [known.segment for known in group if known.segment is not None]
-    made = plan(inputs, files, state, policy, relisted=True)
+    made = plan(inputs, files, state, policy, relisted=True, hold=hold)
     return made.state.frontier, made.conflict
 
 

@@ -386,7 +386,8 @@ class Publisher:
             self.metrics.progress.ran_ahead(topic_id, partitions, table)
             return
         missing = withheld(result.segments)
-        self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, missing.batches)
+        held = sum(size for _, size in result.waiting.values())
+        self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, missing.batches, held)
 
     def _report(self, topic_id: bytes, error: Exception, retry_after: float) -> None:
         """Logs an outage once per cause, not once per retry."""

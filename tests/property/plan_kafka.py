@@ -100,6 +100,8 @@ class Kafka:
     remote: dict[str, Remote] = field(default_factory=dict)
     ever: dict[int, set[int]] = field(default_factory=dict)
     serial: int = 0
+    now: int = 0
+    deleted: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def lead(self) -> Broker:
@@ -274,8 +276,9 @@ class Kafka:
         ]
 
     def delete(self, name: str) -> None:
-        """By retention: with custom metadata."""
+        """By retention: with custom metadata. `deleted` remembers the last offset, and when."""
         item = self.remote[name]
+        self.deleted[name] = (item.segment.end, self.now)
         item.segment = gone(item.segment)
 
     def clean_up(self) -> None:

@@ -13,11 +13,25 @@ from itertools import pairwise
 
 import numpy as np
 
+from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.plan_ahead import plan_ahead
+from iceberg_catalog.plan_hold import NO_HOLD, Hold, waiting
 from iceberg_catalog.plan_inputs import spent
 from iceberg_catalog.plan_repair import plan_repair
-from iceberg_catalog.plan_types import Derive, FileRef, Follow, KeepUntil, Plan, Policy, Segment, SegmentState, UseMain
+from iceberg_catalog.plan_types import (
+    Derive,
+    FileRef,
+    Follow,
+    KeepUntil,
+    Plan,
+    Policy,
+    Segment,
+    SegmentState,
+    UseMain,
+    remembered,
+)
 from rsm_bridge.reclaim_rules import Verdict, verdict
+from tests.property.plan_copy import LEFT, Copy
 from tests.property.plan_kafka import Kafka, Remote
 from tests.unit.plan_support import Model, Rows
 
@@ -31,7 +45,7 @@ class Table(Model):
     """One snapshot.
 
     gaps, lost: what the plan that made it said. broken: a file it was made from is gone. taken: the segments its state
-    has taken in.
+    has taken in. planned: it was made by a plan.
     """
 
     version: int = 0
@@ -41,6 +55,7 @@ class Table(Model):
     lost: tuple[tuple[int, int], ...] = ()
     broken: bool = False
     taken: Mapping[str, Segment] = field(default_factory=dict)
+    planned: bool = False
 
     def path(self, item: UseMain | Derive | None) -> str:
         if isinstance(item, UseMain):
@@ -55,7 +70,8 @@ class Table(Model):
         return made
 
     def plan_ahead(self, segments: list[Segment]) -> Plan | None:
-        return plan_ahead(segments, lambda: [item for item, _ in self.files.values()], self.state, self.policy)
+        files = [item for item, _ in self.files.values()]
+        return plan_ahead(segments, lambda: files, self.state, self.policy, self.hold)
 
 
 def part(name: str, tail: bool) -> str:
@@ -94,7 +110,7 @@ class World:
 
     first_gone: head at which a tombstone was first seen. jumped: offsets in gaps; withheld: offsets of verbatim
     segments and of rows an engine took over; the table owes neither. converted: a verbatim segment with its rows;
-    requeued: those whose index names their rows now.
+    requeued: those whose index names their rows now. copy: of the table, that rows wait for.
     """
 
     kafka: Kafka
@@ -113,6 +129,7 @@ class World:
     versions: int = 0
     rewinds: int = 0
     narrow: bool = False
+    copy: Copy | None = None
 
     def __post_init__(self) -> None:
         self.head = Table(self.policy)
@@ -169,6 +186,8 @@ class World:
         made = self.touched()
         made.serial = self.versions * 1000
         made.apply(Plan(add=tuple(add), state=made.state), listing)
+        late = min(made.rows.keys() - self.head.rows.keys())
+        made.state = replace(made.state, repairs=remembered(made.state.repairs, late))
         assert not missing(made), "not idempotent"
         self.objects |= {path for path in made.files if path.startswith("d")}
         assert crash or self.swap(made)
@@ -188,7 +207,7 @@ class World:
         ended, whether that one was whole or began at the frontier. One listing alone, slow, may miss on its first page
         a segment that was stored before another on its second.
         """
-        head.policy = self.policy
+        head.policy, head.hold = self.policy, self.hold(None if self.narrow else listing)
         if self.narrow:
             listing = [item for item in listing if item.end >= head.state.frontier]
             made = head.plan_ahead(listing)
@@ -199,10 +218,15 @@ class World:
             result = head.plan(listing, relisted=False)
             if not result.need_relist:
                 return result, listing
-        listing = agreed(listing, self.kafka.listing())
+        known = self.kafka.listing()
+        listing, head.hold = agreed(listing, known), self.hold(known)
         result = head.plan(listing, relisted=True)
         assert not result.need_relist
         return result, listing
+
+    def hold(self, listing: list[Segment] | None) -> Hold:
+        """What the plan is told of the copy. None: a run from the frontier on, which lists no deletions below it."""
+        return NO_HOLD if self.copy is None else self.copy.hold(listing, self.kafka.deleted, self.kafka.now)
 
     def check_ahead(self, head: Table, listing: list[Segment]) -> None:
         """From the frontier on the plan is the same, be the deletes below it known of or not."""
@@ -210,14 +234,18 @@ class World:
         below = [item for item in listing if item.end < head.state.frontier]
         news = [item for item in below if head.taken.get(item.id) is not item]
         before = [head.taken[item.id] for item in below if item.id in head.taken]
+        hold, head.hold = head.hold, self.hold(None)
         for given, whole in ((reaching + news, listing), (reaching, before + reaching)):
             made = head.plan_ahead(given)
             AHEAD["silent" if made is None else "the same"] += 1
             if made is not None:
                 expected = head.plan(whole, relisted=False)
-                if isinstance(self.policy, KeepUntil):  # what leaves by its age alone may wait
+                if (
+                    isinstance(self.policy, KeepUntil) or self.copy
+                ):  # what leaves by its age or when it is read may wait
                     made, expected = replace(made, remove=()), replace(expected, remove=())
                 assert made == expected
+        head.hold = hold
 
     def prepare(self, head: Table, listing: list[Segment]) -> Table | None:
         """Plan, and write what the plan derives. None: nothing to commit."""
@@ -234,7 +262,7 @@ class World:
             # What was cut may have no row left above the floor, which only the cut file shows: it goes next.
             again = replace(again, remove=tuple(path for path in again.remove if not path.startswith("d")))
         assert not again.changes(made.state), f"not idempotent: {again} after {result}"
-        made.gaps, made.lost = result.gaps, result.lost
+        made.gaps, made.lost, made.planned = result.gaps, result.lost, True
         by_id = {segment.id: segment for segment in listing}
         used = {name for item in result.add for name in sources_of(item, by_id)}
         made.broken = any(self.pointers.get(name) not in self.objects for name in used)
@@ -247,7 +275,7 @@ class World:
 
     def gives_rows(self, segment: Segment) -> bool:
         return segment.state == SegmentState.LIVE or (
-            segment.state == SegmentState.DELETED and not isinstance(self.policy, Follow)
+            segment.state == SegmentState.DELETED and (self.copy is not None or not isinstance(self.policy, Follow))
         )
 
     def swap(self, made: Table) -> bool:
@@ -255,6 +283,8 @@ class World:
         if made.parent != self.head.version:
             return False
         assert not made.broken, "a plan that names reclaimed files must not land"
+        if self.copy is not None and made.planned:
+            self.check_copy(self.copy, made)
         self.head = made
         self.retained = [*self.retained, made][-SNAPSHOTS_KEPT:]
         for first, last in made.gaps:
@@ -275,7 +305,7 @@ class World:
         for name in self.tombstoned():
             seen = self.first_gone.setdefault(name, self.head.version)
             segment = self.kafka.remote[name].segment
-            judged = verdict(segment, self.head.state)
+            judged = verdict(segment, self.head.state, self.waiting())
             if judged is Verdict.NEEDED or (judged is Verdict.FENCE and seen == self.head.version):
                 continue
             parts = {part(name, False), part(name, True)}
@@ -292,6 +322,13 @@ class World:
             for key in parts:
                 self.pointers.pop(key, None)
         return done + self.sweep(named)
+
+    def waiting(self) -> int | None:
+        """The first offset below the floor that the head has for the copy (rsm_bridge/copy_hold.py)."""
+        state = self.head.state
+        start, end = waiting(self.hold(self.kafka.listing()), Lineage(state.lineage, state.known_end), state)
+        held = [file for file, _ in self.head.files.values() if file.last < state.floor]
+        return start if any(file.last >= start and file.first < end for file in held) else None
 
     def sweep(self, named: set[str]) -> int:
         """Objects of nobody; a derived or merged one only when the head it was made on has passed."""
@@ -346,6 +383,18 @@ class World:
         return replace(segment, main=now.segment.main, tail=now.segment.tail)
 
     # What must hold
+
+    def check_copy(self, copy: Copy, made: Table) -> None:
+        """I4: no row that Kafka deleted leaves before the copy has read it, unless its time is over or it is no row."""
+        before, after = self.head, made.state
+        start = copy.start(before.state)
+        back = after.rewinds[-1][1] if after.rewinds != before.state.rewinds else after.frontier
+        for offset in before.rows.keys() - made.rows.keys():
+            if offset < min(after.floor, back):
+                read = offset < start
+                assert read or copy.over(offset, self.kafka.deleted, self.kafka.now), f"offset {offset} was not read"
+                LEFT["read" if read else "let go"] += 1
+        LEFT["waited"] += any(start <= offset < after.floor for offset in made.rows)
 
     def check_objects(self) -> None:
         """I3: nothing a live segment or a retained snapshot needs is gone."""

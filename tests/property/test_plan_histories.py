@@ -7,7 +7,9 @@ crashes do:
 * I2: every row of the table was once returned by read_committed, in that epoch; and once faults stop, the frontier
   reaches the log's end and the table from max(log start, floor) on is exactly what read_committed returns, stretches
   never uploaded excepted;
-* I3: no object that a live segment or a retained snapshot needs is gone.
+* I3: no object that a live segment or a retained snapshot needs is gone;
+* I4: no row that Kafka deleted leaves the table before a declared copy has read it, while its time lasts; read, it
+  leaves. A copy that rows wait for without a limit gets every committed row, stretches never uploaded excepted.
 
 Every action, and every action with each of its faults, must have run often enough to count.
 """
@@ -30,9 +32,10 @@ from hypothesis.stateful import (
 )
 
 from iceberg_catalog.plan_types import BatchKind, Follow, Keep, KeepUntil, Policy, Segment, SegmentState
+from tests.property.plan_copy import FOR_EVER, LEFT, Copy
 from tests.property.plan_kafka import Kafka
 from tests.property.plan_world import AHEAD, Table, World
-from tests.unit.plan_support import FOLLOW, KEEP, gone
+from tests.unit.plan_support import FOLLOW, KEEP
 
 BROKER = st.integers(0, 2)
 PID = st.integers(1, 2)
@@ -49,6 +52,8 @@ FOREIGN = ("rewrite", "insert")
 REQUEUE = ("", "crash before the index")
 REPAIR = ("", "crash before the swap")
 TRUNCATION = ("with truncation", "without truncation")
+#: How long rows wait for a copy, in batches that are written; None: there is no copy.
+LIMITS = (None, 10, FOR_EVER)
 OVERLAP = ("same offsets, new id", "superset", "subset", "partial overlap")
 TIMES_MIN = 100
 STEPS_MIN = 20_000
@@ -76,6 +81,8 @@ ACTIONS: set[tuple[str, str]] = {
     *(("reclaim", fault) for fault in CRASH),
     *(("merge", fault) for fault in MERGE),
     *(("foreign", fault) for fault in FOREIGN),
+    *(("read", kind) for kind in ("", "again")),
+    *(("wait", kind) for kind in ("in time", "too late")),
 }
 
 
@@ -88,15 +95,16 @@ class Histories(RuleBasedStateMachine):
     def ran(self, action: str, fault: str = "") -> None:
         RAN[action, fault] += 1
 
-    @initialize(narrow=st.booleans())
-    def begin(self, narrow: bool) -> None:
-        self.narrow = narrow
+    @initialize(narrow=st.booleans(), limit=st.sampled_from(LIMITS))
+    def begin(self, narrow: bool, limit: int | None = None) -> None:
+        self.narrow, self.limit = narrow, limit
         self.new_topic()
 
     def new_topic(self) -> None:
         self.kafka = Kafka(self.clean)
         self.world = World(self.kafka, self.policy)
         self.world.narrow = self.narrow
+        self.world.copy = None if self.limit is None else Copy(self.limit)
         self.page: tuple[Table, int, list[Segment]] | None = None
         self.checked: tuple[int, int] = (-1, -1)
         self.now = 0
@@ -105,6 +113,7 @@ class Histories(RuleBasedStateMachine):
 
     def write_one(self, count: int, kind: BatchKind, pid: int, *, rows: bool = True) -> None:
         self.now += 1
+        self.kafka.now = self.now
         self.kafka.write(count, kind, pid, rows=rows, time_ms=self.now)
 
     @rule(count=st.integers(1, 3), rows=st.booleans() | st.just(True))
@@ -185,6 +194,7 @@ class Histories(RuleBasedStateMachine):
         while self.kafka.due():
             self.copy("", verbatim=False, peek=True)
         self.publish(fault)
+        self.read_if_copied()
         self.lead(broker)
         self.end_transaction(pid, commit=not commit)
         self.roll(self.kafka.leader)
@@ -255,8 +265,10 @@ class Histories(RuleBasedStateMachine):
         if name in self.world.verbatim():
             for crash in REQUEUE[::-1] if more else REQUEUE[:1]:
                 self.requeue_one(name, crash)
+            self.read_if_copied()
             self.repair(fault)
             self.repair("")
+            self.read_if_copied()
 
     @rule(fault=st.sampled_from(REPAIR))
     def repair(self, fault: str) -> None:
@@ -299,9 +311,10 @@ class Histories(RuleBasedStateMachine):
         for name in names[: len(names) // 2 if fault else 0]:
             self.kafka.delete(name)
         self.publish_from(self.kafka.listing())
-        for item in self.kafka.known():
-            item.segment = gone(item.segment)
+        for name in [name for name, item in self.kafka.remote.items() if item in self.kafka.known()]:
+            self.kafka.delete(name)
         self.publish_from(self.kafka.listing())
+        self.read_all()
         live = [item for item in self.kafka.listing() if item.state == SegmentState.LIVE]
         if isinstance(self.policy, Follow) and self.clean and not live:
             floor = self.world.head.state.floor
@@ -392,6 +405,53 @@ class Histories(RuleBasedStateMachine):
         if self.world.mergeable():
             self.merge(data, data.draw(st.sampled_from(MERGE)))
 
+    @precondition(lambda self: self.world.copy is not None)
+    @rule(up_to=st.integers(0, 30))
+    def read(self, up_to: int) -> None:
+        """The copy takes what the table has, up to an offset."""
+        world = self.world
+        assert world.copy is not None
+        self.ran("read", "again" if world.copy.read(world.head.rows, world.head.state, up_to) else "")
+
+    def read_if_copied(self) -> None:
+        if self.world.copy is not None:
+            self.read(FOR_EVER)
+
+    @precondition(lambda self: self.world.copy is not None)
+    @rule(kinds=KINDS, count=st.integers(1, 3), late=st.booleans(), known=st.booleans(), fault=FAULT)
+    def wait_for_the_copy(self, kinds: list[str], count: int, late: bool, known: bool, fault: str) -> None:
+        """Kafka deletes what is in the table, or about to come; the copy reads it in time, or it waits for too long."""
+        self.ran("wait", "too late" if late else "in time")
+        self.flow(kinds, 1, ends=True, keep_up=1)
+        while self.kafka.due():
+            self.copy("", verbatim=False, peek=known)
+        if known:
+            self.publish("")
+        self.kafka.retain(count)
+        self.kafka.clean_up()
+        self.publish(fault)
+        self.reclaim(CRASH[0])
+        self.publish("")
+        if late:
+            self.time_passes(LIMITS[1] or 0)
+        else:
+            self.read(FOR_EVER)
+        self.publish(fault)
+
+    def read_all(self) -> None:
+        """Then nothing waits any more, and a whole listing lets go what is deleted."""
+        if self.world.copy is not None:
+            self.read(FOR_EVER)
+            self.let_go()
+
+    def let_go(self) -> None:
+        self.world.narrow = False
+        self.publish_from(self.kafka.listing())
+        self.world.narrow = self.narrow
+        if isinstance(self.policy, Follow):
+            floor = self.world.head.state.floor
+            assert all(file.last >= floor for file, _ in self.world.head.files.values())
+
     @rule(data=st.data(), kind=st.sampled_from(FOREIGN))
     def engine_writes(self, data: Any, kind: str) -> None:
         """An engine inserts rows, or rewrites one of our files into its own: found, reported, not touched."""
@@ -404,10 +464,12 @@ class Histories(RuleBasedStateMachine):
         self.ran("foreign", kind)
         assert self.world.swap(made)
 
-    @precondition(lambda self: isinstance(self.world.policy, KeepUntil))
+    @precondition(lambda self: isinstance(self.world.policy, KeepUntil) or self.limit)
     @rule(step=st.integers(1, 10))
     def time_passes(self, step: int) -> None:
         self.ran("time")
+        self.now += step
+        self.kafka.now = self.now
         if isinstance(self.world.policy, KeepUntil):
             self.world.policy = KeepUntil(min(self.world.policy.horizon_ms + step, self.now))
 
@@ -423,8 +485,8 @@ class Histories(RuleBasedStateMachine):
             self.checked = now
         world.check_objects()
 
-    @rule(chance=st.integers(0, 2))
-    def settle(self, chance: int) -> None:
+    @rule(chance=st.integers(0, 2), late=st.booleans())
+    def settle(self, chance: int, late: bool = False) -> None:
         """Faults stop: everything is uploaded and published; what the table lacks or has too much shows now."""
         if chance:
             return
@@ -445,6 +507,22 @@ class Histories(RuleBasedStateMachine):
         self.publish_from(kafka.listing())
         world.narrow = self.narrow
         self.check_exact()
+        if self.limit == LIMITS[1] and late:
+            self.time_passes(self.limit or 0)
+            self.let_go()
+        else:
+            self.read_all()
+            self.check_copied()
+
+    def check_copied(self) -> None:
+        lead, world = self.kafka.lead, self.world
+        if world.copy is None:
+            return
+        every = self.clean and world.copy.limit == FOR_EVER
+        low = 0 if every else max(lead.start, world.head.state.floor)
+        open_to_doubt = world.jumped | world.withheld | (world.lost if every else set())
+        expected = {o: e for o, e in lead.committed().items() if o >= low and o not in open_to_doubt}
+        assert {o: e for o, e in world.copy.rows.items() if o >= low and o not in open_to_doubt} == expected
 
     def check_exact(self) -> None:
         lead, world = self.kafka.lead, self.world
@@ -487,16 +565,17 @@ def test_histories(capsys: pytest.CaptureFixture[str]) -> None:
     Half of the histories publish from listings that begin at the frontier, wherever that is enough; in the others each
     plan is compared with what such a listing gives.
     """
-    for counted in (RAN, STEPS, AHEAD):
+    for counted in (RAN, STEPS, AHEAD, LEFT):
         counted.clear()
     for clean, policy in WORLDS:
-        search(clean, policy, 300, 50)
+        search(clean, policy, 240, 50)
     with capsys.disabled():
         print(f"\n{report()}")
     rare = {pair: RAN[pair] for pair in ACTIONS if RAN[pair] < TIMES_MIN}
     assert not rare, report()
     assert set(RAN) == ACTIONS
     assert min(AHEAD["the same"], AHEAD["silent"]) >= TIMES_MIN, AHEAD
+    assert min(LEFT["read"], LEFT["let go"], LEFT["waited"]) >= TIMES_MIN, LEFT
     assert STEPS["all"] >= STEPS_MIN
 
 

@@ -68,9 +68,10 @@ def test_a_table_without_snapshots_has_an_empty_head(place: Place) -> None:
 def test_files_carry_offsets_runs_and_partition(place: Place) -> None:
     one, two = place.write(3, 9, partition=0, epoch=2), place.write(10, 12, partition=7)
     head = publish(place, LiveFiles(), one, two)
+    sizes = [item.file_size_in_bytes for item in (one, two)]
     assert set(head.files) == {
-        LiveFile(one.file_path, 3, 9, ((2, 3),), 0, 1_704_067_209_000),
-        LiveFile(two.file_path, 10, 12, ((0, 10),), 7, 1_704_067_212_000),
+        LiveFile(one.file_path, 3, 9, ((2, 3),), 0, 1_704_067_209_000, sizes[0], 7),
+        LiveFile(two.file_path, 10, 12, ((0, 10),), 7, 1_704_067_212_000, sizes[1], 3),
     }
     assert head.state == STATE
     assert head.foreign == ()

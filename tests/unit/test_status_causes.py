@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from iceberg_catalog.foreign import ForeignCommits
+from rsm_bridge.copy_progress import CopyFailure, CopyProgress
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
-from rsm_bridge.progress_facts import Facts, Gap, HeldDelete, OpenTransaction, Problem, StoredTopic
+from rsm_bridge.progress_facts import CopyFacts, Facts, Gap, HeldDelete, HeldRows, OpenTransaction, Problem, StoredTopic
 from rsm_bridge.progress_report import Finding, Report
 from tests.support.status_facts import (
     BROKER,
@@ -66,8 +67,37 @@ def local(**config: str) -> Facts:
     return facts(stored={}, kafka=kafka(kafka_topic(config=given)))
 
 
+def copied(**changes: object) -> Facts:
+    """A copy that has read all but ten offsets, an hour ago."""
+    progress = CopyProgress(bytes(16), "tierberg", "kafka.copy", {}, 7, NOW - HOUR, NOW - HOUR)
+    copy = CopyFacts("kafka.copy", "tierberg", 7 * DAY / 1000, progress, None, 8, 10)
+    return facts(stored(copies=(replace(copy, **changes),)))  # type: ignore[arg-type]
+
+
+def held(left_ms: int) -> HeldRows:
+    return HeldRows(1234, 5, 100, NOW + left_ms)
+
+
 C = CauseCode
 CASES: dict[CauseCode, Case] = {
+    C.COPY_LOSES_ROWS: Case(
+        copied(held=held(2 * DAY + 3 * HOUR)),
+        Level.PERSON,
+        "kafka.copy: rows will be lost to this copy in 2 d 3 h unless it runs; 1,234 rows in 5 files stay",
+    ),
+    C.COPY_HOLDS_ROWS: Case(copied(held=held(6 * DAY)), Level.WAITS, "lost to this copy in 6 d unless it runs"),
+    C.COPY_FAILED: Case(
+        copied(progress=CopyProgress(bytes(16), "a", "b", failure=CopyFailure(NOW - HOUR, "bad SQL", "mend it"))),
+        Level.PERSON,
+        "bad SQL (mend it)",
+    ),
+    C.COPY_PROGRESS_DAMAGED: Case(
+        copied(progress=None, damage=Problem("corrupt_object", "fails its checksum")),
+        Level.PERSON,
+        "kafka.copy: fails its checksum",
+    ),
+    C.COPY_NEVER_RAN: Case(copied(progress=None), Level.WAITS, "10 offsets of the table wait for its first run"),
+    C.COPY_BEHIND: Case(copied(), Level.WAITS, "10 offsets behind, it last had everything 1 h ago"),
     C.STORE_AWAY: Case(facts(stored={}, store_problem=AWAY), Level.PERSON, "no route to host"),
     C.CATALOG_AWAY: Case(
         facts(stored(stored_partition(publishable_end=None), table=None), catalog_problem=AWAY),
@@ -301,3 +331,19 @@ def test_columns_that_do_not_come_for_ten_minutes_need_a_person() -> None:
     report = assess(facts(unpublished(601, pending="no registry")))
     assert [item.level for item in found(report, C.COLUMNS_WAIT)] == [Level.PERSON]
     assert not found(report, C.PUBLISH_STUCK)
+
+
+@pytest.mark.parametrize(
+    ("left_ms", "code"), [(7 * DAY // 2, C.COPY_LOSES_ROWS), (7 * DAY // 2 + 1, C.COPY_HOLDS_ROWS)]
+)
+def test_half_of_the_hold_is_when_somebody_is_told(left_ms: int, code: CauseCode) -> None:
+    assert [item.code for item in assess(copied(held=held(left_ms))).all_findings() if "copy" in item.code] == [code]
+
+
+def test_a_copy_that_has_everything_is_no_finding() -> None:
+    report = assess(copied(lag_offsets=0))
+    assert not [item for item in report.all_findings() if "copy" in item.code]
+    (copy,) = report.topics[0].copies
+    assert (copy.lag_s, copy.snapshot_id, copy.table_snapshot_id, copy.held_s) == (0.0, 7, 8, None)
+    assert assess(copied()).topics[0].copies[0].lag_s == 3600.0
+    assert assess(copied(progress=None)).topics[0].copies[0].lag_s is None

@@ -1,0 +1,98 @@
+"""What is known of a topic's declared copies: their own progress beside what its table has and holds back for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from iceberg_catalog.lineage import Lineage
+from iceberg_catalog.livefiles import Head, by_partition
+from iceberg_catalog.plan_hold import ReadTo, first_unread, living_ends, lost_below
+from iceberg_catalog.plan_types import LiveFile, PartState
+from rsm_bridge.copy_hold import DeclaredCopy, WaitingCopy, declared_copies, deletions
+from rsm_bridge.copy_progress import CopyProgress, read_one
+from rsm_bridge.errors import BridgeError, StoreError
+from rsm_bridge.known_segments import KnownSegment, segments_by_partition
+from rsm_bridge.progress_facts import CopyFacts, HeldRows, Problem
+from rsm_bridge.settings import Settings
+from rsm_bridge.store import ObjectStore
+
+
+def copy_facts(
+    settings: Settings,
+    store: ObjectStore,
+    head: Head,
+    states: Mapping[int, PartState],
+    segments: Sequence[KnownSegment],
+    now_ms: int,
+) -> tuple[CopyFacts, ...]:
+    """Facts of every copy that the rules declare for one topic id.
+
+    Args:
+        settings: have the rules.
+        store: has the progress.
+        head: of the topic's table.
+        states: recorded with it.
+        segments: every index and tombstone of the topic id, at least one.
+        now_ms: since the epoch.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    owner = segments[0].owner
+    found: list[CopyFacts] = []
+    for copy in declared_copies(settings, owner.topic, head.table.name()[-1]):
+        progress, damage = _progress(store, copy.key(owner.topic_id))
+        read = {} if progress is None else progress.read
+        keeps = settings.rule(owner.topic).table_retention == "keep"
+        held = None if keeps else _held(copy, read, head.files, states, segments, now_ms)
+        lag = sum(max(0, state.frontier - first_unread(_read_of(read, n), state)) for n, state in states.items())
+        found.append(CopyFacts(copy.table, copy.catalog, copy.rule.hold, progress, damage, head.snapshot_id, lag, held))
+    return tuple(found)
+
+
+def _progress(store: ObjectStore, key: str) -> tuple[CopyProgress | None, Problem | None]:
+    try:
+        return read_one(store, key), None
+    except StoreError:
+        raise
+    except BridgeError as error:
+        return None, Problem(error.kind, str(error))
+
+
+def _read_of(read: Mapping[int, ReadTo], number: int) -> ReadTo:
+    return read.get(number, ReadTo())
+
+
+def _held(
+    copy: DeclaredCopy,
+    read: Mapping[int, ReadTo],
+    files: Sequence[LiveFile],
+    states: Mapping[int, PartState],
+    segments: Sequence[KnownSegment],
+    now_ms: int,
+) -> HeldRows | None:
+    """What stays below the floor for this copy, and when the first of it may go unread; None: nothing."""
+    limit_ms = int(copy.rule.hold * 1000)
+    groups, of_partition = segments_by_partition(segments), by_partition(files)
+    held: list[LiveFile] = []
+    ends_ms: list[int] = []
+    for number, state in states.items():
+        ends = living_ends(deletions(groups[number], now_ms), Lineage(state.lineage, state.known_end))
+        start = max(first_unread(_read_of(read, number), state), lost_below(limit_ms, ends, now_ms))
+        top = max((end for end, _ in ends), default=0)
+        found = [file for file in of_partition[number] if file.last < state.floor and start <= file.last]
+        found = [file for file in found if file.first < top]
+        held += found
+        ends_ms += [time_ms + limit_ms for end, time_ms in ends if found and end > start]
+    if not held or not ends_ms or not limit_ms:
+        return None
+    return HeldRows(sum(item.rows for item in held), len(held), sum(item.size_bytes for item in held), min(ends_ms))
+
+
+def waiting_copies(copies: Sequence[CopyFacts]) -> list[WaitingCopy]:
+    """What the publish plan takes of them."""
+    return [
+        WaitingCopy(copy.table, int(copy.hold_s * 1000), {} if copy.progress is None else copy.progress.read)
+        for copy in copies
+        if copy.hold_s > 0
+    ]

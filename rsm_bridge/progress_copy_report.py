@@ -1,0 +1,72 @@
+"""From facts of a copy to its line in the report, and to what somebody has to know of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rsm_bridge.progress_causes import CAUSES, CauseCode
+from rsm_bridge.progress_facts import CopyFacts, HeldRows
+from rsm_bridge.progress_report import CopyReport, Finding
+from rsm_bridge.progress_words import age, moment, plural
+
+
+def copy_reports(copies: Iterable[CopyFacts], now_ms: int) -> tuple[CopyReport, ...]:
+    """One per declared copy."""
+    return tuple(_report(copy, now_ms) for copy in copies)
+
+
+def _report(copy: CopyFacts, now_ms: int) -> CopyReport:
+    progress, held = copy.progress, copy.held
+    caught_up_ms = None if progress is None else progress.caught_up_ms
+    behind = None if caught_up_ms is None else max(0, now_ms - caught_up_ms) / 1000
+    return CopyReport(
+        table=copy.table,
+        catalog=copy.catalog,
+        snapshot_id=None if progress is None else progress.snapshot_id,
+        table_snapshot_id=copy.snapshot_id,
+        succeeded_ms=None if progress is None else progress.succeeded_ms,
+        caught_up_ms=caught_up_ms,
+        lag_offsets=copy.lag_offsets,
+        lag_s=behind if copy.lag_offsets else 0.0,
+        hold_s=copy.hold_s,
+        held=held,
+        held_s=None if held is None else max(0, held.ends_ms - now_ms) / 1000,
+        size=None if progress is None else progress.size,
+        failure=None if progress is None else progress.failure,
+    )
+
+
+def copy_findings(copies: Iterable[CopyFacts], topic: str, now_ms: int) -> Iterator[Finding]:
+    """What is to be known of copies, in no order."""
+    for copy in copies:
+        for code, said in _causes(copy, now_ms):
+            yield Finding(code, CAUSES[code].level, f"{copy.table}: {said}", topic)
+
+
+def _causes(copy: CopyFacts, now_ms: int) -> Iterator[tuple[CauseCode, str]]:
+    progress = copy.progress
+    if copy.damage is not None:
+        yield CauseCode.COPY_PROGRESS_DAMAGED, copy.damage.message
+    elif progress is None:
+        yield CauseCode.COPY_NEVER_RAN, f"{plural(copy.lag_offsets, 'offset')} of the table wait for its first run"
+    elif progress.failure is not None:
+        failure = progress.failure
+        advice = f" ({failure.advice})" if failure.advice else ""
+        yield CauseCode.COPY_FAILED, f"{moment(failure.at_ms, now_ms)}: {failure.message}{advice}"
+    if copy.held is not None:
+        yield _waits(copy, copy.held, now_ms)
+    elif copy.lag_offsets and progress is not None:
+        since = "it has never caught up" if progress.caught_up_ms is None else _since(progress.caught_up_ms, now_ms)
+        yield CauseCode.COPY_BEHIND, f"{plural(copy.lag_offsets, 'offset')} behind, {since}"
+
+
+def _since(caught_up_ms: int, now_ms: int) -> str:
+    return f"it last had everything {age(max(0, now_ms - caught_up_ms) / 1000)} ago"
+
+
+def _waits(copy: CopyFacts, held: HeldRows, now_ms: int) -> tuple[CauseCode, str]:
+    """Half of the time has passed, or not."""
+    left = max(0, held.ends_ms - now_ms) / 1000
+    code = CauseCode.COPY_LOSES_ROWS if left <= copy.hold_s / 2 else CauseCode.COPY_HOLDS_ROWS
+    rows = f"{plural(held.rows, 'row')} in {plural(held.files, 'file')} stay for it that Kafka has deleted"
+    return code, f"rows will be lost to this copy in {age(left)} unless it runs; {rows}"
