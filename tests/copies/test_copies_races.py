@@ -21,16 +21,20 @@ class DiedError(Exception):
     """Stands for SIGKILL: nothing after it runs."""
 
 
-def interrupted(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
-    """`act` happens once, when a job has written everything and nothing is visible yet."""
-    own = CopyJob._bury
+def interrupted(world: CopyWorld, step: str, act: Callable[[], Any]) -> CopyJob:
+    """A job in which `act` happens right before a step."""
+    job = world.job()
 
-    def once(*args: Any) -> int:
-        monkeypatch.undo()
-        act()
-        return own(*args)
+    def reached(now: str) -> None:
+        if now == step:
+            act()
 
-    monkeypatch.setattr(CopyJob, "_bury", once)
+    job.step = reached
+    return job
+
+
+def die() -> None:
+    raise DiedError
 
 
 def some(world: CopyWorld, first: int, count: int, partition: int = 0) -> None:
@@ -46,14 +50,11 @@ def branches(world: CopyWorld) -> list[str]:
 
 
 @BOTH
-def test_of_two_jobs_at_once_one_starts_over(
-    spark: Any, tmp_path: Path, rule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_jobs_at_once_one_starts_over(spark: Any, tmp_path: Path, rule: dict[str, Any]) -> None:
     with copy_world(spark, tmp_path, rule) as world:
         some(world, 0, 10)
-        interrupted(monkeypatch, world.run)
         with pytest.raises(RepartitionError) as raised:
-            world.run()
+            interrupted(world, "publish", world.run).run()
         assert raised.value.kind == "raced"
         assert ids(world) == list(range(10))
         some(world, 10, 5)
@@ -64,22 +65,30 @@ def test_of_two_jobs_at_once_one_starts_over(
 
 @BOTH
 def test_a_job_that_dies_before_its_commit_is_visible_leaves_nothing(
-    spark: Any, tmp_path: Path, rule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, rule: dict[str, Any]
 ) -> None:
     with copy_world(spark, tmp_path, rule) as world:
         some(world, 0, 10)
         world.run()
         some(world, 10, 10)
-
-        def die() -> None:
-            raise DiedError
-
-        interrupted(monkeypatch, die)
-        with pytest.raises(DiedError):
-            world.run()
+        with pytest.raises(RepartitionError, match="DiedError"):
+            interrupted(world, "publish", die).run()
         assert ids(world) == list(range(10))
         world.run()
         assert ids(world) == list(range(20))
+
+
+def test_a_job_that_dies_between_the_two_tables_doubles_no_dead_letter(spark: Any, tmp_path: Path) -> None:
+    letters = (*COPY[:-1], f"{COPY[-1]}__dead_letters")
+    with copy_world(spark, tmp_path, {"select": ["100 / id AS share"]}) as world:
+        some(world, 0, 3)
+        with pytest.raises(RepartitionError, match="DiedError"):
+            interrupted(world, "publish", die).run()
+        assert (world.count(letters), world.count(COPY)) == (1, 0)
+        some(world, 0, 2)
+        world.run()
+        assert [row["_kafka_offset"] for row in world.rows(letters)] == [0, 3]
+        assert [row["_kafka_offset"] for row in world.rows()] == [1, 2, 4]
 
 
 def test_compaction_and_expiry_by_others_do_not_lose_the_frontier(spark: Any, tmp_path: Path) -> None:

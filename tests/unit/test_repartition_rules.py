@@ -1,0 +1,155 @@
+"""Rules of copies, and catalogs as Spark takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from repartition.errors import RepartitionError
+from repartition.layout import partition_changes
+from repartition.spark_catalog import spark_catalog
+from repartition.statements import merge_statement
+from rsm_bridge.copy_layout import PartitionTerm, SortTerm, partition_term, sort_term
+from rsm_bridge.copy_rules import CopyRule
+
+TERMS = [
+    ("day(ts)", PartitionTerm("ts", "day"), "days(`ts`)"),
+    ("days( a.b )", PartitionTerm("a.b", "day"), "days(`a`.`b`)"),
+    ("hour(ts)", PartitionTerm("ts", "hour"), "hours(`ts`)"),
+    ("bucket(16, customer.id)", PartitionTerm("customer.id", "bucket[16]"), "bucket(16, `customer`.`id`)"),
+    ("truncate(4,code)", PartitionTerm("code", "truncate[4]"), "truncate(4, `code`)"),
+    (" region ", PartitionTerm("region", "identity"), "`region`"),
+]
+
+
+@pytest.mark.parametrize(("text", "term", "ddl"), TERMS)
+def test_partition_terms(text: str, term: PartitionTerm, ddl: str) -> None:
+    assert partition_term(text) == term
+    assert term.ddl() == ddl
+
+
+@pytest.mark.parametrize(
+    "text", ["", "bucket(0, x)", "bucket(x)", "day()", "day(a, b)", "a b", "a; DROP", "`a`", "a..b"]
+)
+def test_what_is_no_partition_term(text: str) -> None:
+    with pytest.raises(ValueError, match="transform|size"):
+        partition_term(text)
+
+
+def test_sort_terms() -> None:
+    assert sort_term("a") == SortTerm("a")
+    assert sort_term("a.b DESC") == SortTerm("a.b", descending=True, nulls_first=False)
+    assert sort_term("a desc nulls first").ddl() == "`a` DESC NULLS FIRST"
+    assert sort_term("a asc nulls last").sql() == "a ASC NULLS LAST"
+    for wrong in ("", "a up", "a, b", "a nulls", "lower(a)"):
+        with pytest.raises(ValueError, match="sort field"):
+            sort_term(wrong)
+
+
+def test_a_spec_changes_by_what_differs() -> None:
+    day, region, bucket = (partition_term(text) for text in ("day(ts)", "region", "bucket(4, id)"))
+    assert partition_changes([day, region], [region, day]) == []
+    assert partition_changes([day, region], [region, bucket]) == [
+        "DROP PARTITION FIELD days(`ts`)",
+        "ADD PARTITION FIELD bucket(4, `id`)",
+    ]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"table": "Bad-Name"}, "lower-case"),
+    ({"table": "t", "mode": "upsert"}, "takes key"),
+    ({"table": "t", "key": ["id"]}, "takes key"),
+    ({"table": "t", "envelope": "debezium"}, "takes no envelope"),
+    ({"table": "t", "partition_by": ["md5(x)"]}, "no partition transform"),
+    ({"table": "t", "sort_by": ["x up"]}, "no sort field"),
+    ({"table": "t", "format_version": 1}, "2"),
+    ({"table": "t", "unknown": 1}, "not permitted"),
+]
+
+
+@pytest.mark.parametrize(("given_rule", "said"), WRONG)
+def test_what_a_rule_must_not_say(given_rule: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        CopyRule.model_validate(given_rule)
+
+
+def test_the_name_of_the_table() -> None:
+    assert CopyRule(table="{topic}_by_day").table_of("flights", "kafka.raw") == ("kafka", "raw", "flights_by_day")
+    assert CopyRule(table="mart.{topic}").table_of("flights", "kafka") == ("mart", "flights")
+
+
+# Catalogs
+
+
+def test_an_sqlite_catalog() -> None:
+    conf = spark_catalog(
+        "tierberg", {"type": "sql", "uri": "sqlite:////data/catalog.db", "warehouse": "file:///data/w"}
+    )
+    assert conf == {
+        "spark.sql.catalog.tierberg": "org.apache.iceberg.spark.SparkCatalog",
+        "spark.sql.catalog.tierberg.cache-enabled": "false",
+        "spark.sql.catalog.tierberg.type": "jdbc",
+        "spark.sql.catalog.tierberg.uri": "jdbc:sqlite:/data/catalog.db",
+        "spark.sql.catalog.tierberg.jdbc.schema-version": "V1",
+        "spark.sql.catalog.tierberg.warehouse": "file:///data/w",
+    }
+
+
+def test_a_catalog_in_postgresql_with_a_login() -> None:
+    conf = spark_catalog("c", {"uri": "postgresql+pg8000://me:secret@db:5433/lake", "warehouse": "s3://b/w"})
+    assert conf["spark.sql.catalog.c.uri"] == "jdbc:postgresql://db:5433/lake"
+    assert (conf["spark.sql.catalog.c.jdbc.user"], conf["spark.sql.catalog.c.jdbc.password"]) == ("me", "secret")
+    assert conf["spark.sql.catalog.c.io-impl"] == "org.apache.iceberg.aws.s3.S3FileIO"
+
+
+def test_a_rest_catalog_and_its_store() -> None:
+    given_properties = {
+        "type": "rest",
+        "uri": "https://catalog",
+        "warehouse": "lake",
+        "credential": "id:secret",
+        "s3.endpoint": "http://s3",
+        "s3.region": "eu-1",
+        "s3.access-key-id": "k",
+        "s3.connect-timeout": "2",
+    }
+    conf = spark_catalog("lake", given_properties)
+    prefix = "spark.sql.catalog.lake."
+    assert conf[f"{prefix}uri"] == "https://catalog"
+    assert conf[f"{prefix}credential"] == "id:secret"
+    assert conf[f"{prefix}client.region"] == "eu-1"
+    assert conf[f"{prefix}s3.endpoint"] == "http://s3"
+    assert f"{prefix}s3.connect-timeout" not in conf
+    assert conf[f"{prefix}io-impl"].endswith("S3FileIO")
+
+
+def test_a_catalog_that_spark_must_be_told_of_by_hand() -> None:
+    with pytest.raises(RepartitionError, match=r"repartition\.spark"):
+        spark_catalog("c", {"type": "dynamodb"})
+
+
+# The statement
+
+
+def test_each_clause_of_the_merge_asks_for_a_later_record() -> None:
+    lines = merge_statement("t", "c", ["a", "b"], ["a", "b", "n"], "partition").splitlines()
+    assert lines[0] == "MERGE INTO t t USING c s ON t.`a` = s.`a` AND t.`b` = s.`b`"
+    assert "raise_error" in lines[1]
+    assert all("s._kafka_offset > t._kafka_offset" in line for line in lines[2:4])
+    assert lines[4].startswith("WHEN NOT MATCHED AND NOT s.`__tierberg_deleted` THEN INSERT")
+    moving = merge_statement("t", "c", ["a"], ["a", "n"], "timestamp")
+    assert "raise_error" not in moving
+
+
+@given(st.text(max_size=20))
+def test_terms_are_refused_or_quoted(text: str) -> None:
+    try:
+        ddl = partition_term(text).ddl()
+    except ValueError:
+        return
+    assert ";" not in ddl
+    assert "--" not in ddl
