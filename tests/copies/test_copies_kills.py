@@ -68,11 +68,16 @@ class Job:
     def kill(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
+        self._close()
+
+    def _close(self) -> None:
         self._reader.join(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
     def end(self) -> str:
         code = self.process.wait(400)
-        self._reader.join(30)
+        self._close()
         assert code == 0, "\n".join(self.lines[-30:])
         return "\n".join(self.lines)
 
