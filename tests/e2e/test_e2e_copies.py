@@ -214,7 +214,11 @@ def test_the_latest_state_of_orders(pair: Pair, catalog: Catalog, trino: Trino) 
     for part in range(3):
         consumed = tiered(pair, catalog, "orders", order_stream(part, 3_000))
         repartition(pair, "orders")
-        assert copied_orders(catalog, "orders_now") == latest(consumed)
+        expected = latest(consumed)
+        assert copied_orders(catalog, "orders_now") == expected
+        assert copied_orders(catalog, "orders_v3") == expected
+        said = trino.sql("SELECT count(*), sum(amount) FROM kafka.orders_now")[0]
+        assert [int(item) for item in said] == [len(expected), sum(amount for amount, _ in expected.values())]
 
 
 def test_the_same_job_on_a_spark_cluster(pair: Pair, catalog: Catalog, tmp_path: Path) -> None:
