@@ -23,7 +23,7 @@ from typing import Final
 
 from iceberg_catalog.decide import NEVER
 from iceberg_catalog.lineage import Lineage, valid_end
-from iceberg_catalog.plan_types import Events, Holding, Keep, PartState, Policy, Runs
+from iceberg_catalog.plan_types import Holding, Keep, PartState, Policy, Runs, events_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def waiting(hold: Hold, lineage: Lineage, state: PartState, rewind: int | None =
 
 def first_unread(read: ReadTo, state: PartState, rewind: int | None = None) -> int:
     """The first offset that a copy still has to read."""
-    again = [*_since(state.rewinds, read.rewinds), *_since(state.repairs, read.repairs)]
+    again = [*events_since(state.rewinds, read.rewinds), *events_since(state.repairs, read.repairs)]
     return min([read.next, *again, *([] if rewind is None else [rewind])])
 
 
@@ -114,10 +114,3 @@ def living_ends(deletions: Sequence[Deletion], lineage: Lineage) -> list[tuple[i
 def lost_below(limit_ms: int, ends: Sequence[tuple[int, int]], now_ms: int) -> int:
     """The offset below which rows have waited for `limit_ms`. `ends`: of :func:`living_ends`."""
     return max((end for end, time_ms in ends if time_ms + limit_ms <= now_ms), default=0)
-
-
-def _since(events: Events, seen: int) -> list[int]:
-    """First offsets of the events after the first `seen` ones; 0 stands for those that are not remembered any more."""
-    new = [offset for number, offset in events if number > seen]
-    forgotten = bool(new) and events[0][0] > seen + 1
-    return [*new, *([0] if forgotten else [])]

@@ -179,9 +179,21 @@ class PartState:
     repairs: Events = ()
 
 
+def counted(events: Events) -> int:
+    """How many there have been."""
+    return events[-1][0] if events else 0
+
+
 def remembered(events: Events, offset: int) -> Events:
     """With one more, at this offset."""
-    return (*events, (events[-1][0] + 1 if events else 1, offset))[-EVENTS_KEPT:]
+    return (*events, (counted(events) + 1, offset))[-EVENTS_KEPT:]
+
+
+def events_since(events: Events, seen: int) -> list[int]:
+    """First offsets of the events after the first `seen` ones; 0 stands for those that are not remembered any more."""
+    new = [offset for number, offset in events if number > seen]
+    forgotten = bool(new) and events[0][0] > seen + 1
+    return [*new, *([0] if forgotten else [])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from iceberg_catalog.lineage import Lineage
-from iceberg_catalog.plan_types import PartState
+from iceberg_catalog.plan_types import PartState, events_since
 from repartition.frontier import NO_EPOCH, Frontier, Position
 
 
@@ -37,25 +37,13 @@ def drift(frontier: Frontier, states: Mapping[int, PartState]) -> Drift:
     known = {number: position for number, position in frontier.positions.items() if number in states}
     for number, position in known.items():
         state = states[number]
-        taken_back = [*_told(state.rewinds, position.rewinds), *_off_the_lineage(position, state)]
-        added = _told(state.repairs, position.repairs)
+        taken_back = [*events_since(state.rewinds, position.rewinds), *_off_the_lineage(position, state)]
+        added = events_since(state.repairs, position.repairs)
         if min(taken_back, default=position.next) < position.next:
             rewound[number] = min(taken_back)
         if min(added, default=position.next) < position.next:
             repaired[number] = min(added)
     return Drift(rewound, repaired, tuple(sorted(set(frontier.positions) - set(known))))
-
-
-def counted(events: tuple[tuple[int, int], ...]) -> int:
-    """How many there have been."""
-    return events[-1][0] if events else 0
-
-
-def _told(events: tuple[tuple[int, int], ...], seen: int) -> list[int]:
-    """First offsets of the events after the first `seen` ones; 0 stands for those that are not remembered any more."""
-    new = [offset for number, offset in events if number > seen]
-    forgotten = bool(new) and events[0][0] > seen + 1
-    return [*new, *([0] if forgotten else [])]
 
 
 def _off_the_lineage(position: Position, state: PartState) -> list[int]:

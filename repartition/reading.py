@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.livefiles import by_partition
-from iceberg_catalog.plan_types import LiveFile, PartState
-from repartition.drift import counted
+from iceberg_catalog.plan_types import LiveFile, PartState, counted
 from repartition.frontier import NO_EPOCH, Frontier, Position
 
 
