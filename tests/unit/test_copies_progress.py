@@ -76,6 +76,14 @@ def test_one_changed_byte_is_the_same_or_damage(progress: CopyProgress, data: st
         assert error.kind in {"corrupt_object", "unsupported_version"}  # noqa: PT017 - either is right
 
 
+def test_one_changed_digit_is_damage() -> None:
+    """Rows that were not read would go."""
+    changed = ONE.encode().replace(b'"0":[5,', b'"0":[9,')
+    assert changed != ONE.encode()
+    with pytest.raises(BridgeError, match="checksum"):
+        decode_progress(changed, ONE.key)
+
+
 @given(
     st.binary() | st.recursive(st.none() | st.integers() | st.text(), st.lists).map(lambda x: json.dumps(x).encode())
 )
