@@ -70,6 +70,6 @@ class SparkCluster:
     def _process(self, name: str, arguments: list[str]) -> ServerProcess:
         role = "master.Master" if name == "master" else "worker.Worker"
         argv = ["java", "-Xmx256m", "-cp", f"{spark_home()}/jars/*", f"org.apache.spark.deploy.{role}", *arguments]
-        environment = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_HOME": str(spark_home())}
+        environment = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13"}
         log = self._folder / f"{name}.log"
         return ServerProcess(f"spark-{name}", argv, log, cwd=self._folder, env=environment)
