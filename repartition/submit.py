@@ -1,7 +1,7 @@
 """`spark-submit repartition/submit.py --all --config tierberg.yaml`: the command on a cluster of yours.
 
-Master, memory, jars and executors are what `spark-submit` is told; the command adds the catalogs. The driver needs the
-package `tierberg`, executors need nothing of it: what they run is Spark's own.
+Master, memory, jars and executors are what `spark-submit` is told; the command adds the catalogs. The driver's Python
+(`PYSPARK_PYTHON`) needs the package `tierberg`, executors need nothing of it: what they run is Spark's own.
 """
 
 from __future__ import annotations
@@ -11,4 +11,6 @@ import typer
 from rsm_bridge.cli_repartition import repartition
 
 if __name__ == "__main__":
-    typer.run(repartition)
+    command = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+    command.command()(repartition)
+    command()
