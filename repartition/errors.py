@@ -13,6 +13,9 @@ RepartitionErrorKind = Literal[
     "key_moved",  # a key was met in two Kafka partitions
     "raced",  # another writer was faster: run again
     "spark",  # Spark failed
+    "no_queries",  # the file of queries cannot be read, or has none
+    "bad_queries",  # queries that are too many, too long, or do not name the table
+    "no_picture",  # the picture cannot be written
 ]
 
 

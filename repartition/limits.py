@@ -22,3 +22,11 @@ ORPHAN_AGE_MS: Final = 3 * 24 * 3_600_000
 ORPHANS_EVERY_MS: Final = 24 * 3_600_000
 #: How often rows are looked for that are older than the rule's `retention`.
 RETENTION_EVERY_MS: Final = 3_600_000
+#: A file of queries for `tierberg advise`; how many it may have, how long each may be, and each one's name.
+QUERIES_FILE_BYTES_MAX: Final = 1 << 20
+QUERIES_MAX: Final = 50
+QUERY_CHARS_MAX: Final = 20_000
+QUERY_NAME_CHARS_MAX: Final = 60
+#: Runs of each query that count, after the first; and characters of an error that are shown.
+ADVISE_ROUNDS: Final = 5
+ERROR_CHARS_MAX: Final = 300
