@@ -28,6 +28,9 @@ from rsm_bridge.maintain_command import open_place
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.secret_settings import revealed
 
+#: What the bridge to Java puts before an error's own words.
+_BRIDGE_SAYS = "An error occurred while calling"
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -242,6 +245,7 @@ def _types(schema: Any, above: str = "") -> dict[str, str]:
 
 def first_line(error: Exception) -> str:
     """An error's own words, without the plans and stacks that Spark adds."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_BRIDGE_SAYS)]
     said = lines[0] if lines else type(error).__name__
     return said if len(said) <= ERROR_CHARS_MAX else said[: ERROR_CHARS_MAX - 1] + "…"

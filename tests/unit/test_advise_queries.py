@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from repartition.advise import read_file
+from repartition.advise import first_line, read_file
 from repartition.advise_queries import Query, parse_queries
 from repartition.errors import RepartitionError
 from repartition.limits import QUERIES_FILE_BYTES_MAX, QUERIES_MAX, QUERY_CHARS_MAX, QUERY_NAME_CHARS_MAX
@@ -131,3 +131,17 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     assert (nameless.exit_code, "does not name {table}" in nameless.stderr) == (1, True)
     nowhere = CliRunner().invoke(app, [*given[:-1], str(tmp_path / "none" / "p.png")])
     assert (nowhere.exit_code, "folder must be there" in nowhere.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("[NO_COLUMN] `x` is not there; line 1\n'Project\n", "[NO_COLUMN] `x` is not there; line 1"),
+        ("\n[PARSE] wrong\n\n== SQL ==\n", "[PARSE] wrong"),
+        ("An error occurred while calling o1.sql.\n: java.lang.Error: no\n\tat x", "java.lang.Error: no"),
+        ("", "ValueError"),
+        ("x" * 400, "x" * 299 + "…"),
+    ],
+)
+def test_errors_in_one_line(error: str, said: str) -> None:
+    assert first_line(ValueError(error)) == said
