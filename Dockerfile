@@ -10,6 +10,7 @@ RUN uv sync --locked --no-dev --no-install-project
 COPY converter converter
 COPY iceberg_catalog iceberg_catalog
 COPY rsm_bridge rsm_bridge
+COPY repartition repartition
 COPY stack stack
 COPY demo demo
 RUN uv sync --locked --no-dev --no-editable

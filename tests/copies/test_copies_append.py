@@ -94,6 +94,7 @@ def test_a_column_that_cannot_become_another_type_is_refused(spark: Any, tmp_pat
         world.send([sent(1, {"id": 1})])
         world.run()
         world.change({"select": ["cast(id AS string) AS id"]})
+        world.send([sent(2, {"id": 2})])
         with pytest.raises(RepartitionError, match="another name in `select`") as raised:
             world.run()
         assert raised.value.kind == "bad_rule"
