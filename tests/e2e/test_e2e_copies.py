@@ -31,10 +31,10 @@ from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, current_rows, read, wait_tiered
 from tests.e2e.engines import Trino, trino_on
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 
 FLIGHTS = 30_000
-COMMAND_S = 420
+COMMAND_S = 900
 COPIES = {
     "flights": [
         {
