@@ -39,8 +39,11 @@ def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: CopyRule
     latest = _latest(rows, rule)
     latest.createOrReplaceTempView(_CHANGES)
     names = [name for name in latest.columns if name != DELETED]
-    with _recording(session, after), _moved_keys():
-        session.sql(merge_statement(branch, _CHANGES, rule.key, names, rule.key_order))
+    try:
+        with _recording(session, after), _moved_keys():
+            session.sql(merge_statement(branch, _CHANGES, rule.key, names, rule.key_order))
+    finally:
+        session.catalog.dropTempView(_CHANGES)
 
 
 def cut(session: Any, branch: str, first_offsets: Mapping[int, int]) -> None:
