@@ -11,21 +11,19 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
 from repartition.advise_plan import Planned, plan, run
 from repartition.advise_queries import Query, parse_queries
 from repartition.advise_report import Answer, QueryReport, Report, TableReport
 from repartition.advise_suggest import Layout, Seen, suggestion
+from repartition.catalogs import Target, open_targets
 from repartition.errors import RepartitionError
 from repartition.layout import partition_terms
 from repartition.limits import ERROR_CHARS_MAX, QUERIES_FILE_BYTES_MAX
 from repartition.session import spark_session
 from repartition.source import Source, find_source
-from repartition.spark_catalog import spark_catalog
 from repartition.target import load_copy, quoted
 from rsm_bridge.copy_hold import DeclaredCopy, declared_copies
 from rsm_bridge.maintain_command import open_place
-from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.secret_settings import revealed
 
 #: What the bridge to Java puts before an error's own words.
@@ -89,16 +87,9 @@ def advise(config: Path | None, data_dir: Path | None, options: Options, say: Ca
     queries = parse_queries(read_file(options.queries))
     place = open_place(config, data_dir)
     source = find_source(place, options.topic, options.topic_id)
-    own = catalog_properties(place.settings)
-    conf = spark_catalog(own.name, own.properties)
-    catalogs = {own.name: place.catalog}
     copies = declared_copies(place.settings, source.owner.topic, source.name[-1])
-    for copy in copies:
-        if copy.rule.catalog is not None and copy.catalog not in catalogs:
-            properties = revealed(copy.rule.catalog.properties)
-            catalogs[copy.catalog] = open_catalog(CatalogSettings(copy.catalog, properties))
-            conf |= spark_catalog(copy.catalog, properties)
-    tables = asked_tables(source, own.name, copies, catalogs)
+    targets, conf = open_targets(place, copies)
+    tables = asked_tables(source, targets[place.settings.catalog.name], copies, targets)
     with spark_session(conf, revealed(place.settings.repartition.spark)) as session:
         return survey(session, tables, queries, options, say)
 
@@ -121,28 +112,28 @@ def read_file(path: Path) -> str:
 
 
 def asked_tables(
-    source: Source, own: str, copies: Sequence[DeclaredCopy], catalogs: Mapping[str, Catalog]
+    source: Source, own: Target, copies: Sequence[DeclaredCopy], targets: Mapping[str, Target]
 ) -> list[Asked]:
     """The topic's table, and those of its copies.
 
     Args:
         source: the topic's table.
-        own: name of its catalog.
+        own: where it is.
         copies: as declared.
-        catalogs: by name, all that are needed.
+        targets: by name, all that are needed.
     """
     name = ".".join(source.name)
-    found = [Asked(name, "topic", quoted(own, *source.name), lambda: catalogs[own].load_table(source.name))]
+    found = [Asked(name, "topic", quoted(own.spark_name, *source.name), lambda: own.catalog.load_table(source.name))]
     for copy in copies:
-        levels, rule = tuple(copy.table.split(".")), copy.rule
+        levels, rule, target = tuple(copy.table.split(".")), copy.rule, targets[copy.catalog]
 
         def load(
-            catalog: Catalog = catalogs[copy.catalog], levels: tuple[str, ...] = levels, mode: str = rule.mode
+            catalog: Catalog = target.catalog, levels: tuple[str, ...] = levels, mode: str = rule.mode
         ) -> Table | None:
             return load_copy(catalog, levels, source.owner, mode)
 
-        shown = copy.table if copy.catalog == own else f"{copy.catalog}.{copy.table}"
-        spark_name = quoted(copy.catalog, *levels)
+        shown = copy.table if target == own else f"{copy.catalog}.{copy.table}"
+        spark_name = quoted(target.spark_name, *levels)
         found.append(Asked(shown, rule.mode, spark_name, load, rule.partition_by, rule.sort_by))
     return found
 

@@ -8,20 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
+from repartition.catalogs import open_targets
 from repartition.chores import Budget
 from repartition.errors import RepartitionError
-from repartition.job import CopyJob, Ran, Target
+from repartition.job import CopyJob, Ran
 from repartition.limits import RACES_MAX
 from repartition.maintenance import maintain
 from repartition.session import spark_session
 from repartition.source import Source, find_source, find_sources
-from repartition.spark_catalog import spark_catalog
 from rsm_bridge.copy_hold import declared_copies
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import MIB
 from rsm_bridge.maintain_command import Place, open_place
-from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.secret_settings import revealed
 
 
@@ -111,16 +109,18 @@ def _jobs(place: Place, chosen: Sequence[Source], options: Options) -> Iterator[
     if not pairs:
         topics = ", ".join(source.owner.topic for source in chosen) or "no topic"
         raise RepartitionError("bad_rule", f"no `copies` in the rules of these topics: {topics}")
-    own = catalog_properties(place.settings)
-    conf = spark_catalog(own.name, own.properties)
-    targets = {place.settings.catalog.name: Target(place.catalog, own.name)}
-    for _, copy in pairs:
-        if copy.rule.catalog is not None and copy.catalog not in targets:
-            properties = revealed(copy.rule.catalog.properties)
-            targets[copy.catalog] = Target(open_catalog(CatalogSettings(copy.catalog, properties)), copy.catalog)
-            conf |= spark_catalog(copy.catalog, properties)
+    targets, conf = open_targets(place, (copy for _, copy in pairs))
+    own = targets[place.settings.catalog.name].spark_name
     with spark_session(conf, revealed(place.settings.repartition.spark)) as session:
         yield [
-            CopyJob(session, source, own.name, copy, targets[copy.catalog], options.max_bytes, options.repair)
+            CopyJob(
+                session,
+                source,
+                own,
+                copy,
+                targets[copy.catalog],
+                options.max_bytes,
+                options.repair,
+            )
             for source, copy in pairs
         ]

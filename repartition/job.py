@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyiceberg.catalog import Catalog
-
 from iceberg_catalog.names import Owner
+from repartition.catalogs import Target
 from repartition.changes import DELETED, STEP, Changes, changes
 from repartition.drift import Drift, drift
 from repartition.errors import RepartitionError, first_line
@@ -23,14 +22,6 @@ from rsm_bridge.copy_hold import DeclaredCopy
 from rsm_bridge.copy_rules import CopyRule
 
 DEAD_LETTERS = "__dead_letters"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where copies go: a catalog as PyIceberg and as Spark call it."""
-
-    catalog: Catalog
-    spark_name: str
 
 
 @dataclass(frozen=True, slots=True)

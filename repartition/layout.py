@@ -6,14 +6,14 @@ stays and is null from then on. Partition fields and sort order change in place,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyiceberg.table import Table
 
 from repartition.errors import RepartitionError
 from repartition.target import quoted
-from rsm_bridge.copy_layout import PartitionTerm, partition_term, quoted_path, sort_term
+from rsm_bridge.copy_layout import PartitionTerm, SortTerm, partition_term, sort_term
 from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.limits import MIB
 
@@ -37,10 +37,9 @@ def create_table(
     """Makes the table for the columns of `frame`; somebody else who does the same is fine."""
     columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in frame.schema.fields)
     terms = ", ".join(partition_term(text).ddl() for text in rule.partition_by)
-    properties = ", ".join(f"'{key}' = '{_text(value)}'" for key, value in {**table_properties(rule), **stamp}.items())
-    levels = [name[:depth] for depth in range(1, len(name))]
-    for level in levels:
-        session.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(catalog, *level)}")
+    for depth in range(1, len(name)):
+        session.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(catalog, *name[:depth])}")
+    properties = _listed({**table_properties(rule), **stamp})
     session.sql(
         f"CREATE TABLE IF NOT EXISTS {quoted(catalog, *name)} ({columns}) USING iceberg"
         f"{f' PARTITIONED BY ({terms})' if terms else ''} TBLPROPERTIES ({properties})"
@@ -49,26 +48,21 @@ def create_table(
         session.sql(f"ALTER TABLE {quoted(catalog, *name)} {_order(rule)}")
 
 
-def evolve_table(session: Any, catalog: str, name: tuple[str, ...], table: Table, frame: Any, rule: CopyRule) -> bool:
-    """Brings columns, partition fields, sort order and properties to what they should be; whether anything changed.
+def evolve_table(session: Any, catalog: str, name: tuple[str, ...], table: Table, frame: Any, rule: CopyRule) -> None:
+    """Brings columns, partition fields, sort order and properties to what they should be.
 
     Raises:
         RepartitionError: `bad_rule` if a column's type cannot become what the rule gives now.
     """
-    changed = _evolve_columns(session, catalog, name, frame)
+    _evolve_columns(session, catalog, name, frame)
     full = quoted(catalog, *name)
     for statement in partition_changes(partition_terms(table), [partition_term(text) for text in rule.partition_by]):
         session.sql(f"ALTER TABLE {full} {statement}")
-        changed = True
     if sort_terms(table) != [sort_term(text) for text in rule.sort_by]:
         session.sql(f"ALTER TABLE {full} {_order(rule)}")
-        changed = True
-    wanted = table_properties(rule)
-    stale = {key: value for key, value in wanted.items() if _stale(table, key, value)}
+    stale = {key: value for key, value in table_properties(rule).items() if _stale(table, key, value)}
     if stale:
-        listed = ", ".join(f"'{key}' = '{_text(value)}'" for key, value in stale.items())
-        session.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ({listed})")
-    return changed or bool(stale)
+        session.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ({_listed(stale)})")
 
 
 def partition_changes(now: Sequence[PartitionTerm], wanted: Sequence[PartitionTerm]) -> list[str]:
@@ -87,7 +81,7 @@ def partition_terms(table: Table) -> list[PartitionTerm]:
     ]
 
 
-def sort_terms(table: Table) -> list[Any]:
+def sort_terms(table: Table) -> list[SortTerm]:
     """The table's present sort order, as far as the rule could have made it."""
     schema = table.schema()
     return [
@@ -99,11 +93,10 @@ def sort_terms(table: Table) -> list[Any]:
     ]
 
 
-def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: Any) -> bool:
+def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: Any) -> None:
     """By Iceberg's own union of schemas: new columns come, int becomes long, float double, decimals wider."""
     jvm = session._jvm
     table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, quoted(catalog, *name))
-    before = table.schema().schemaId()
     wanted = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(frame._jdf.schema())
     try:
         table.updateSchema().unionByNameWith(wanted).commit()
@@ -113,14 +106,12 @@ def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: An
             f"table {'.'.join(name)} cannot take what its rule gives now: {error}. Give the column another name in "
             "`select`, or choose another `table`",
         ) from error
-    table.refresh()
-    return bool(table.schema().schemaId() != before)
 
 
 def _order(rule: CopyRule) -> str:
     terms = ", ".join(sort_term(text).ddl() for text in rule.sort_by)
     spread = "DISTRIBUTED BY PARTITION " if rule.partition_by else ""
-    return f"WRITE {spread}LOCALLY ORDERED BY {terms}" if terms else f"WRITE {spread}UNORDERED".replace("  ", " ")
+    return f"WRITE {spread}LOCALLY ORDERED BY {terms}" if terms else f"WRITE {spread}UNORDERED"
 
 
 def _stale(table: Table, key: str, value: str) -> bool:
@@ -129,8 +120,10 @@ def _stale(table: Table, key: str, value: str) -> bool:
     return table.properties.get(key) != value
 
 
+def _listed(properties: Mapping[str, str]) -> str:
+    """As `TBLPROPERTIES` takes them."""
+    return ", ".join(f"'{key}' = '{_text(value)}'" for key, value in properties.items())
+
+
 def _text(value: str) -> str:
     return value.replace("\\", "\\\\").replace("'", "\\'")
-
-
-__all__ = ["create_table", "evolve_table", "partition_changes", "partition_terms", "quoted_path", "sort_terms"]

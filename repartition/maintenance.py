@@ -12,10 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pyiceberg.table import Table
-
 from converter import columns
-from repartition.chores import LAST_ORPHANS, LAST_RETENTION, Budget, Chore, Facts, due, facts_of
+from repartition.chores import LAST_ORPHANS, LAST_RETENTION, Budget, Chore, due, facts_of
 from repartition.errors import RepartitionError, first_line
 from repartition.job import CopyJob
 from repartition.limits import (
@@ -50,13 +48,15 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
     digest = job.copy.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
     lease = Lease(job.source.place.store, lease_key(f"copy-{digest}"), holder_name())
     table = load_copy(job.target.catalog, job.name, job.source.owner, job.rule.mode)
-    if table is None or not budget.left() or not due(_facts(table), clock(), retention=_has_retention(job)):
+    if table is None or not budget.left():
         return []
-    if not lease.acquire():
+    facts = facts_of(table.metadata, lambda snapshot: len(snapshot.manifests(table.io)))
+    chores = due(facts, clock(), retention=job.rule.retention is not None)
+    if not chores or not lease.acquire():
         return []
     done: list[Done] = []
     with kept(lease):
-        for chore in due(_facts(table), clock(), retention=_has_retention(job)):
+        for chore in chores:
             if not budget.left():
                 break
             job.step(chore)
@@ -70,14 +70,6 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
             done.append(Done(chore, time.monotonic() - began, said))
             budget.maintaining_s += done[-1].seconds
     return done
-
-
-def _facts(table: Table) -> Facts:
-    return facts_of(table.metadata, lambda snapshot: len(snapshot.manifests(table.io)))
-
-
-def _has_retention(job: CopyJob) -> bool:
-    return job.rule.retention is not None
 
 
 def _retention(job: CopyJob, at_ms: int) -> str:

@@ -17,7 +17,8 @@ from pyiceberg.catalog import Catalog
 from converter.types import IndexType
 from iceberg_catalog import failpoints
 from iceberg_catalog.catalogs import open_catalog
-from repartition.job import CopyJob, Ran, Target
+from repartition.catalogs import Target
+from repartition.job import CopyJob, Ran
 from repartition.source import find_source
 from repartition.spark_catalog import spark_catalog
 from rsm_bridge.copy_hold import declared_copies
@@ -43,6 +44,11 @@ Sent = tuple[bytes | None, bytes | None]
 def sent(key: object, value: object) -> Sent:
     """JSON of both; None stays None."""
     return tuple(None if item is None else json.dumps(item).encode() for item in (key, value))  # type: ignore[return-value]
+
+
+def some(world: CopyWorld, first: int, count: int, **where: Any) -> Segment:
+    """A segment of rows `id`, `who`; `where`: as CopyWorld.send."""
+    return world.send([sent(n, {"id": n, "who": f"w{n}"}) for n in range(first, first + count)], **where)
 
 
 @dataclass

@@ -15,6 +15,7 @@ from repartition.advise_picture import draw
 from repartition.advise_print import as_text
 from repartition.advise_queries import parse_queries
 from repartition.advise_report import Answer, Figures, Report
+from repartition.catalogs import Target
 from repartition.source import find_source
 from rsm_bridge.cli import app
 from rsm_bridge.copy_hold import declared_copies
@@ -61,7 +62,8 @@ def record(number: int) -> Sent:
 def ask(world: CopyWorld, text: str = QUERIES, **options: Any) -> Report:
     own = world.settings.catalog.name
     copies = declared_copies(world.settings, TOPIC, TOPIC)
-    tables = asked_tables(find_source(world.place, TOPIC), own, copies, {own: world.catalog})
+    target = Target(world.catalog, own)
+    tables = asked_tables(find_source(world.place, TOPIC), target, copies, {own: target})
     return survey(world.spark, tables, parse_queries(text), Options(TOPIC, Path("-"), **options), lambda _line: None)
 
 

@@ -10,15 +10,11 @@ import pytest
 from repartition.errors import RepartitionError
 from rsm_bridge import copy_hold
 from rsm_bridge.requeue_command import requeue
-from tests.copies.copy_support import TOPIC, CopyWorld, copy_world, sent
+from tests.copies.copy_support import TOPIC, CopyWorld, copy_world, some
 from tests.support.eventually import eventually
 
 MODES: list[dict[str, Any]] = [{"select": ["id"]}, {"select": ["id"], "mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
-
-
-def some(world: CopyWorld, first: int, count: int, **where: Any) -> Any:
-    return world.send([sent(n, {"id": n}) for n in range(first, first + count)], **where)
 
 
 def ids(world: CopyWorld) -> list[int]:

@@ -11,7 +11,7 @@ import pytest
 from repartition.errors import RepartitionError
 from repartition.job import CopyJob
 from repartition.target import BRANCH, TAG, quoted
-from tests.copies.copy_support import COPY, CopyWorld, copy_world, sent
+from tests.copies.copy_support import COPY, CopyWorld, copy_world, sent, some
 
 MODES: list[dict[str, Any]] = [{}, {"mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
@@ -35,10 +35,6 @@ def interrupted(world: CopyWorld, step: str, act: Callable[[], Any]) -> CopyJob:
 
 def die() -> None:
     raise DiedError
-
-
-def some(world: CopyWorld, first: int, count: int, partition: int = 0) -> None:
-    world.send([sent(n, {"id": n, "who": f"w{n}"}) for n in range(first, first + count)], partition)
 
 
 def ids(world: CopyWorld) -> list[int]:
