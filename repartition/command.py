@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,11 +11,14 @@ from pathlib import Path
 from repartition.catalogs import open_targets
 from repartition.chores import Budget
 from repartition.errors import RepartitionError
-from repartition.job import CopyJob, Ran
+from repartition.job import CopyJob
 from repartition.limits import RACES_MAX
 from repartition.maintenance import maintain
+from repartition.metrics import CopyMetrics, served
 from repartition.session import spark_session
+from repartition.showing import Shown
 from repartition.source import Source, find_source, find_sources
+from repartition.watching import Began, CopyName, Ended, Event, Failed, Maintained, Planned, Raced, Watcher
 from rsm_bridge.copy_hold import declared_copies
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import MIB
@@ -35,14 +38,14 @@ class Options:
     maintenance: float = 0.2
 
 
-def repartition(config: Path | None, data_dir: Path | None, options: Options, say: Callable[[str], None]) -> int:
+def repartition(config: Path | None, data_dir: Path | None, options: Options, shown: Shown) -> int:
     """Runs every copy of one topic, or of all, until there is nothing new; returns how many failed in the last round.
 
     Args:
         config: the settings file, None: defaults.
         data_dir: over that of the settings.
         options: what to do.
-        say: receives one line per run.
+        shown: what is told of the runs.
 
     Raises:
         SettingsError, CatalogError: settings, store or catalog cannot be opened.
@@ -54,22 +57,31 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sa
         options = replace(options, max_bytes=limit * MIB)
     chosen = find_sources(place) if options.topic is None else [find_source(place, options.topic, options.topic_id)]
     declared = [source for source in chosen if options.topic or place.settings.rule(source.owner.topic).copies]
-    with _jobs(place, declared, options) as jobs:
+    metrics = CopyMetrics()
+    with served(metrics, place.settings.repartition.metrics, shown.say), _jobs(place, declared, options) as jobs:
+        metrics.expect(map(_name, jobs))
+        watchers: Sequence[Watcher] = (*shown.watchers, metrics)
         budgets = [Budget(options.maintenance) for _ in jobs]
         while True:
             began = time.monotonic()
-            failed = sum(not _round(job, budget, say) for job, budget in zip(jobs, budgets, strict=True))
+            failed = sum(not run_round(job, budget, watchers) for job, budget in zip(jobs, budgets, strict=True))
             if not options.continuous:
                 return failed
             time.sleep(max(0.0, began + place.settings.repartition.interval - time.monotonic()))
 
 
-def _round(job: CopyJob, budget: Budget, say: Callable[[str], None]) -> bool:
-    """Runs a copy until it has everything, then maintains it; False when it failed, and why is said."""
-    name, races = job.copy.table, 0
-    job.step = lambda step: say(f"{name}: {step}")
+def run_round(job: CopyJob, budget: Budget, watchers: Sequence[Watcher]) -> bool:
+    """Runs a copy until it has everything, then maintains it; False when it failed, and why is told."""
+    copy, races, complete = _name(job), 0, False
+
+    def tell(event: Event) -> None:
+        for watcher in watchers:
+            watcher(copy, event)
+
+    job.planned = lambda reading: tell(Planned(reading))
+    job.step = lambda step: tell(Began(step))
     try:
-        while True:
+        while not complete:
             began = time.monotonic()
             try:
                 ran = job.run()
@@ -77,25 +89,22 @@ def _round(job: CopyJob, budget: Budget, say: Callable[[str], None]) -> bool:
                 races += 1
                 if error.kind != "raced" or races > RACES_MAX:
                     raise
+                tell(Raced())
                 continue
-            budget.working_s += time.monotonic() - began
-            say(f"{name}: {_said(ran, time.monotonic() - began)}")
-            if ran.complete:
-                break
+            seconds = time.monotonic() - began
+            budget.working_s += seconds
+            tell(Ended(ran, seconds))
+            complete = ran.complete
         for done in maintain(job, budget):
-            cost = f"{budget.per_hour():.0f} s of maintenance per hour"
-            say(f"{name}: {done.chore} in {done.seconds:.1f} s: {done.said}; {cost}")
+            tell(Maintained(done, budget.per_hour()))
     except (RepartitionError, BridgeError) as error:
-        say(f"{name}: failed: {error}")
+        tell(Failed(error))
         return False
     return True
 
 
-def _said(ran: Ran, seconds: float) -> str:
-    if not ran.ranges:
-        return "nothing new"
-    letters = f", {ran.dead_letters} dead letters" if ran.dead_letters else ""
-    return f"{ran.ranges} partitions, {ran.size_bytes / MIB:.1f} MiB read in {seconds:.1f} s{letters}"
+def _name(job: CopyJob) -> CopyName:
+    return CopyName(job.source.owner.topic, job.copy.table)
 
 
 @contextmanager

@@ -29,20 +29,24 @@ class Ran:
     """What one run did.
 
     Attributes:
-        ranges: how many partitions had something new.
-        size_bytes: of the data files that was in.
+        reading: what was read; no ranges: there was nothing new.
         dead_letters: records that have no row.
-        frontier: of the copy after it.
         snapshot_id: of the topic's table, that was read; None: it has none yet.
-        complete: the copy has all that this snapshot has.
     """
 
-    ranges: int
-    size_bytes: int
+    reading: Reading
     dead_letters: int
-    frontier: Frontier
     snapshot_id: int | None
-    complete: bool
+
+    @property
+    def ranges(self) -> int:
+        """How many partitions had something new."""
+        return len(self.reading.ranges)
+
+    @property
+    def complete(self) -> bool:
+        """The copy has all that this snapshot has."""
+        return self.reading.complete
 
 
 @dataclass(slots=True)
@@ -56,6 +60,7 @@ class CopyJob:
         target: its catalog.
         max_bytes: how much one run reads; None: all there is.
         repair: read again what the topic's table took back, instead of stopping.
+        planned: told what a run is about to read; not when there is nothing new.
         step: told what comes next: `read`, `write`, `dead letters`, `publish`, `record`, and chores of maintenance.
     """
 
@@ -66,6 +71,7 @@ class CopyJob:
     target: Target
     max_bytes: int | None = None
     repair: bool = False
+    planned: Callable[[Reading], None] = lambda _reading: None
     step: Callable[[str], None] = lambda _step: None
 
     @property
@@ -94,7 +100,13 @@ class CopyJob:
                 report_failure(store, topic_id, self.copy, said)
             raise said from error
         report_run(
-            store, topic_id, self.copy, ran.frontier, snapshot_id=ran.snapshot_id, complete=ran.complete, table=table
+            store,
+            topic_id,
+            self.copy,
+            ran.reading.after,
+            snapshot_id=ran.snapshot_id,
+            complete=ran.complete,
+            table=table,
         )
         return ran
 
@@ -105,7 +117,8 @@ class CopyJob:
         again = self._again(pinned, found)
         reading = plan_reading(before.frontier, pinned.states, pinned.files, self.max_bytes, again)
         if pinned.snapshot_id is None or reading.after == before.frontier:
-            return Ran(0, 0, 0, before.frontier, pinned.snapshot_id, complete=True)
+            return Ran(Reading((), before.frontier), 0, pinned.snapshot_id)
+        self.planned(reading)
         self.step("read")
         made = changes(self.session, self._records(pinned, reading.condition()), self.rule)
         self._bring_to_rule(pinned.owner, made)
@@ -121,8 +134,7 @@ class CopyJob:
             publish()
         self.step("record")
         self._recorded(pinned.owner, self.name, self.rule.mode)
-        size = reading.size_bytes
-        return Ran(len(reading.ranges), size, letters, reading.after, pinned.snapshot_id, reading.complete)
+        return Ran(reading, letters, pinned.snapshot_id)
 
     def call(self, procedure: str, arguments: str) -> Any:
         """The one row that a procedure of the copy's catalog answers for its table."""

@@ -33,12 +33,18 @@ class Reading:
         after: the frontier once that is in the copy; as before when there is nothing new.
         size_bytes: of the data files it lies in; one that is read in part counts whole.
         complete: everything the snapshot has is read then.
+        rows: what these files say they have; of one that is read in part at most as many as offsets are read.
+        left_bytes: of the data files that later runs will read.
+        left_offsets: below the topic's table's frontier and not below `after`, of all partitions.
     """
 
     ranges: tuple[Range, ...]
     after: Frontier
     size_bytes: int = 0
     complete: bool = True
+    rows: int = 0
+    left_bytes: int = 0
+    left_offsets: int = 0
 
     def condition(self) -> str:
         """The ranges as one SQL condition."""
@@ -81,7 +87,21 @@ def plan_reading(
         if end > lag.start:
             ranges.append(Range(partition, lag.start, end))
         positions[partition] = position_at(end, lag.state)
-    return Reading(tuple(ranges), Frontier(before.topic_id, positions), size, not stopped)
+    return Reading(
+        tuple(ranges),
+        Frontier(before.topic_id, positions),
+        size,
+        not stopped,
+        rows=sum(_rows(lag) for lag in lags.values()),
+        left_bytes=sum(file.size_bytes for lag in lags.values() for file in lag.files[lag.taken :]),
+        left_offsets=sum(
+            max(0, state.frontier - positions.get(partition, Position()).next) for partition, state in states.items()
+        ),
+    )
+
+
+def _rows(lag: _Lag) -> int:
+    return sum(min(file.rows, file.last + 1 - max(file.first, lag.start)) for file in lag.files[: lag.taken])
 
 
 def position_at(offset: int, state: PartState) -> Position:

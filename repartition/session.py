@@ -21,6 +21,7 @@ _NEEDED: Final = {
 }
 _ALONE: Final = {
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "true",
     "spark.log.level": "WARN",
 }

@@ -36,11 +36,14 @@ def repartition(
     ] = False,
 ) -> None:
     """Bring the copies of topics up to date with Spark. Exits 1 when one failed."""
+    from rich.console import Console
+
     from converter.errors import SegmentError
     from iceberg_catalog.errors import CatalogError
     from repartition.command import Options
     from repartition.command import repartition as run
     from repartition.errors import RepartitionError
+    from repartition.showing import shown
     from rsm_bridge.errors import BridgeError, SettingsError
     from rsm_bridge.limits import MIB
 
@@ -49,7 +52,8 @@ def repartition(
     try:
         limit = None if max_mib is None else max_mib * MIB
         options = Options(topic, topic_id, continuous, limit, repair, maintenance_budget)
-        failed = run(config, data_dir, options, typer.echo)
+        with shown(Console()) as view:
+            failed = run(config, data_dir, options, view)
     except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
         typer.echo(f"tierberg: {error}", err=True)
         raise typer.Exit(1) from error

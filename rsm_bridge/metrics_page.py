@@ -1,4 +1,4 @@
-"""The HTTP pages of a bridge: `/metrics` (Prometheus), `/healthz`, `/readyz`. Threads of their own, not the event loop.
+"""The HTTP pages of a bridge or job: `/metrics` (Prometheus) and probes. Threads of their own, not the event loop.
 
 200 or, for a probe that fails, 503 with one sentence. Anything else is 404.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry
@@ -15,8 +16,10 @@ from prometheus_client.exposition import choose_encoder
 
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import PROBE_SECONDS
-from rsm_bridge.probes import Probes
+from rsm_bridge.settings import parse_listen
 
+#: None, or one sentence that says what is wrong.
+Probe = Callable[[], str | None]
 Page = tuple[int, str, bytes]
 _TEXT = "text/plain; charset=utf-8"
 
@@ -28,21 +31,28 @@ class MetricsPage:
         address: `host:port`, with the real port.
     """
 
-    def __init__(self, registry: CollectorRegistry, probes: Probes, host: str, port: int) -> None:
+    def __init__(self, registry: CollectorRegistry, probes: Mapping[str, Probe], setting: str, listen: str) -> None:
         """Listens and serves at once.
+
+        Args:
+            registry: what `/metrics` shows.
+            probes: by the path of their page.
+            setting: that names the address, for the message.
+            listen: `host:port`; port 0 takes a free one.
 
         Raises:
             SettingsError: the address cannot be used.
         """
-        pages: dict[str, Callable[[str], Page]] = {
-            "/metrics": lambda accept: _metrics(registry, accept),
-            "/healthz": lambda _: _probe(probes.alive()),
-            "/readyz": lambda _: _probe(probes.ready()),
-        }
+        target = parse_listen(listen)
+        if not isinstance(target, tuple):
+            raise SettingsError(f"{setting}: {listen} is not host:port")
+        pages: dict[str, Callable[[str], Page]] = {"/metrics": lambda accept: _metrics(registry, accept)}
+        pages |= {path: partial(_probe, probe) for path, probe in probes.items()}
         try:
-            self._server = _Server((host, port), _handler(pages))
+            self._server = _Server(target, _handler(pages))
         except OSError as error:
-            raise SettingsError(f"metrics_listen: cannot listen on {host}:{port}: {error}") from error
+            raise SettingsError(f"{setting}: cannot listen on {listen}: {error}") from error
+        host = target[0]
         port = int(self._server.server_address[1])
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
@@ -90,5 +100,6 @@ def _metrics(registry: CollectorRegistry, accept: str) -> Page:
     return 200, kind, encode(registry)
 
 
-def _probe(wrong: str | None) -> Page:
+def _probe(probe: Probe, _accept: str) -> Page:
+    wrong = probe()
     return (200, _TEXT, b"ok\n") if wrong is None else (503, _TEXT, f"{wrong}\n".encode())

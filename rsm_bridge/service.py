@@ -40,7 +40,7 @@ from rsm_bridge.publisher import Publisher
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
-from rsm_bridge.settings import Settings, parse_listen
+from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.topic_rules import stored_format
 from rsm_bridge.typed_topics import opened_typed_topics
@@ -168,16 +168,10 @@ def _metrics_page(settings: Settings, metrics: Metrics, probes: Probes, stack: c
     """Serves the page, if there is to be one, until `stack` ends; returns its address with the real port."""
     if settings.metrics_listen is None:
         return None
-    page = MetricsPage(metrics.registry, probes, *_host_port(settings.metrics_listen))
+    pages = {"/healthz": probes.alive, "/readyz": probes.ready}
+    page = MetricsPage(metrics.registry, pages, "metrics_listen", settings.metrics_listen)
     stack.callback(page.close)
     return page.address
-
-
-def _host_port(listen: str) -> tuple[str, int]:
-    target = parse_listen(listen)
-    if not isinstance(target, tuple):
-        raise TypeError(listen)
-    return target
 
 
 def _count_copy(metrics: Metrics, segment: SegmentMetadata, directory: Directory, failed: Mapping[str, int]) -> None:

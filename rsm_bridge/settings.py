@@ -241,6 +241,11 @@ class RepartitionSettings(Section):
     interval: Seconds = Field(
         default=60.0, gt=0, description="With `--continuous`: time from the start of one round to that of the next."
     )
+    metrics: str | None = Field(
+        default=None,
+        description="`host:port` of a job's page `/metrics` (Prometheus) while it runs, loopback only. Where the port "
+        "is taken, by another job for example, it says so and runs without. Default: none.",
+    )
 
 
 class Settings(Section):
@@ -317,10 +322,12 @@ class Settings(Section):
                 f"listen: {self.listen} can be reached from other machines and nothing authenticates clients; "
                 "set tls.client_ca_file, listen on loopback or a unix socket, or accept the risk with insecure: true"
             )
-        if self.metrics_listen is not None:
-            if self.metrics_listen.startswith(_UNIX) or not is_local(self.metrics_listen):
-                raise ValueError(f"metrics_listen: {self.metrics_listen} is not host:port on loopback")
-            parse_listen(self.metrics_listen)
+        for name, listen in (
+            ("metrics_listen", self.metrics_listen),
+            ("repartition.metrics", self.repartition.metrics),
+        ):
+            if listen is not None and (listen.startswith(_UNIX) or not is_local(listen)):
+                raise ValueError(f"{name}: {listen} is not host:port on loopback")
         return self
 
     @model_validator(mode="after")

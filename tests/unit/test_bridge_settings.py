@@ -53,6 +53,8 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("a: [", "tierberg.yaml"),
         ("metrics_listen: 0.0.0.0:9100", "is not host:port on loopback"),
         ("metrics_listen: unix:/x", "is not host:port on loopback"),
+        ("repartition: {metrics: '0.0.0.0:9100'}", "repartition.metrics: 0.0.0.0:9100 is not host:port on loopback"),
+        ("repartition: {metrics: '9100'}", "neither host:port"),
     ],
 )
 def test_wrong_settings_are_named(tmp_path: Path, text: str, said: str) -> None:

@@ -54,6 +54,10 @@ def test_every_offset_is_read_once_in_whatever_portions(
             inside = [f for f in files if f.partition == item.partition and f.last >= item.start and f.first < item.end]
             assert all(item.start <= f.first and f.last < item.end for f in inside), "a file is never read in part"
         assert (made.after != frontier) == bool(made.ranges)
+        unread = {n: item.next for n, item in made.after.positions.items()}
+        assert made.left_offsets == sum(max(0, item.frontier - unread.get(n, 0)) for n, item in states.items())
+        left = [f for f in files if unread.get(f.partition, 0) <= f.first < states[f.partition].frontier]
+        assert made.left_bytes == sum(f.size_bytes for f in left)
         if max_bytes is not None and made.size_bytes > max_bytes:
             assert sum(f.size_bytes > 0 for f in files for r in made.ranges if _within(f, r)) == 1
         frontier = made.after
@@ -65,6 +69,14 @@ def test_every_offset_is_read_once_in_whatever_portions(
 
 def _within(item: LiveFile, where: Range) -> bool:
     return item.partition == where.partition and where.start <= item.first < where.end
+
+
+def test_rows_are_those_of_the_files_and_never_more_than_offsets_are_read() -> None:
+    files = [LiveFile("a", 0, 9, ((0, 0),), 0, None, 100, 7), LiveFile("b", 10, 29, ((0, 10),), 0, None, 100, 20)]
+    assert plan_reading(NOTHING, {0: state(30)}, files, None).rows == 27
+    assert plan_reading(NOTHING, {0: state(30)}, files, 100).rows == 7
+    assert plan_reading(at(25), {0: state(30)}, files, None).rows == 5
+    assert plan_reading(at(30), {0: state(30)}, files, None).rows == 0
 
 
 def test_partitions_take_turns() -> None:

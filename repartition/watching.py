@@ -1,0 +1,101 @@
+"""What happens to the copies of a job, for those who show or count it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from repartition.errors import RepartitionError
+from repartition.job import Ran
+from repartition.maintenance import Done
+from repartition.reading import Reading
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.limits import MIB
+
+
+@dataclass(frozen=True, slots=True)
+class CopyName:
+    """One copy. `table`: namespaces first, with dots."""
+
+    topic: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A run knows what it reads, and what it leaves."""
+
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A step of a run, or a chore of maintenance; what was being done is over."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A run went well. Without ranges there was nothing new."""
+
+    ran: Ran
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Raced:
+    """Another job was faster; the run begins again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """A chore went well. `per_hour_s`: seconds of maintenance in an hour of running."""
+
+    done: Done
+    per_hour_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The round is over for this copy."""
+
+    error: RepartitionError | BridgeError
+
+
+Event = Planned | Began | Ended | Raced | Maintained | Failed
+#: Called by the job's one thread, in order; must not raise.
+Watcher = Callable[[CopyName, Event], None]
+
+
+def lines(say: Callable[[str], None], *, steps: bool) -> Watcher:
+    """One line per run, race, chore and failure. `steps`: one per step, too."""
+
+    def watch(copy: CopyName, event: Event) -> None:
+        said = event.step if isinstance(event, Began) and steps else _said(event)
+        if said is not None:
+            say(f"{copy.table}: {said}")
+
+    return watch
+
+
+def _said(event: Event) -> str | None:
+    match event:
+        case Ended(ran, seconds):
+            return _ended(ran, seconds)
+        case Raced():
+            return "another job was faster, once more"
+        case Maintained(done, per_hour_s):
+            return f"{done.chore} in {done.seconds:.1f} s: {done.said}; {per_hour_s:.0f} s of maintenance per hour"
+        case Failed(error):
+            return f"failed: {error}"
+        case _:
+            return None
+
+
+def _ended(ran: Ran, seconds: float) -> str:
+    if not ran.ranges:
+        return "nothing new"
+    letters = f", {ran.dead_letters} dead letters" if ran.dead_letters else ""
+    left = "" if ran.complete else f", {ran.reading.left_bytes / MIB:.1f} MiB left"
+    return f"{ran.ranges} partitions, {ran.reading.size_bytes / MIB:.1f} MiB read in {seconds:.1f} s{letters}{left}"

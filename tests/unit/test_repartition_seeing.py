@@ -1,0 +1,240 @@
+"""What a job shows and counts of its copies, with a job that only says that it runs."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from rich.console import Console
+
+import repartition.command
+from repartition.chores import Budget
+from repartition.command import run_round
+from repartition.errors import RepartitionError
+from repartition.frontier import Frontier
+from repartition.job import Ran
+from repartition.limits import RACES_MAX
+from repartition.maintenance import Done
+from repartition.metrics import CopyMetrics, served
+from repartition.reading import Range, Reading
+from repartition.showing import shown, with_bars
+from repartition.watching import CopyName, Watcher, lines
+from rsm_bridge.limits import MIB
+
+TABLE = "kafka.orders_now"
+NAME = CopyName("orders", TABLE)
+STEPS = ("read", "write", "dead letters", "publish", "record")
+NOTHING = Reading((), Frontier(b"t" * 16))
+#: What a run of the fake does: reads so much, or fails so.
+Run = Reading | RepartitionError
+
+
+def portion(left_mib: int, size_mib: int = 1) -> Reading:
+    """One of several, of five records each."""
+    after = Frontier(b"t" * 16)
+    ranges = (Range(0, 0, 5),)
+    size, left = size_mib * MIB, left_mib * MIB
+    return Reading(ranges, after, size, not left_mib, rows=5, left_bytes=left, left_offsets=5 * left_mib)
+
+
+@dataclass
+class FakeJob:
+    """A CopyJob without Spark: `runs` one after another, then nothing new."""
+
+    runs: Iterator[Run]
+    copy: Any = field(default_factory=lambda: SimpleNamespace(table=TABLE))
+    source: Any = field(default_factory=lambda: SimpleNamespace(owner=SimpleNamespace(topic="orders")))
+    planned: Callable[[Reading], None] = lambda _: None
+    step: Callable[[str], None] = lambda _: None
+
+    def run(self) -> Ran:
+        found = next(self.runs, NOTHING)
+        if found is NOTHING:
+            return Ran(NOTHING, 0, 7)
+        if isinstance(found, Reading):
+            self.planned(found)
+        for step in STEPS:
+            self.step(step)
+            if step == "publish" and isinstance(found, RepartitionError):
+                raise found
+        assert isinstance(found, Reading)
+        return Ran(found, 2, 7)
+
+
+def rounds(watchers: tuple[Watcher, ...], *runs: Run) -> bool:
+    job: Any = FakeJob(iter(runs))
+    return run_round(job, Budget(0.2), watchers)
+
+
+@pytest.fixture(autouse=True)
+def _one_chore(monkeypatch: pytest.MonkeyPatch) -> None:
+    def maintain(job: Any, budget: Budget) -> list[Done]:
+        job.step("compaction")
+        budget.maintaining_s += 1.0
+        return [Done("compaction", 1.0, "9 files became 1")]
+
+    monkeypatch.setattr(repartition.command, "maintain", maintain)
+
+
+def test_elsewhere_every_step_is_a_line() -> None:
+    said: list[str] = []
+    assert rounds((lines(said.append, steps=True),), portion(3), portion(0))
+    plain = [re.sub(r"\d+\.\d s|\d+ s", "T", line.removeprefix(f"{TABLE}: ")) for line in said]
+    assert plain == [
+        *STEPS,
+        "1 partitions, 1.0 MiB read in T, 2 dead letters, 3.0 MiB left",
+        *STEPS,
+        "1 partitions, 1.0 MiB read in T, 2 dead letters",
+        "compaction",
+        "compaction in T: 9 files became 1; T of maintenance per hour",
+    ]
+
+
+def test_races_and_failures_are_lines_too() -> None:
+    said: list[str] = []
+    watcher = lines(said.append, steps=False)
+    assert rounds((watcher,), RepartitionError("raced", "x"))
+    assert said[:2] == [f"{TABLE}: another job was faster, once more", f"{TABLE}: nothing new"]
+    assert not rounds((watcher,), RepartitionError("key_moved", "key 7 was met in two partitions"))
+    assert said[-1] == f"{TABLE}: failed: key 7 was met in two partitions"
+    assert not rounds((watcher,), *[RepartitionError("raced", "again")] * (RACES_MAX + 1))
+    assert said[-1] == f"{TABLE}: failed: again"
+
+
+def screen(draw: Callable[[tuple[Watcher, ...], Callable[[], list[str]]], None]) -> str:
+    """What a terminal was sent; `draw` gets the watchers, and what shows the bars as they are."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=120, color_system=None)
+    with with_bars(console) as view:
+        bars: Any = view.watchers[-1]
+
+        def now() -> list[str]:
+            return [
+                f"{task.completed / MIB:g}/{(task.total or 0) / MIB:g} {task.fields['note']}"
+                for task in bars.progress.tasks
+            ]
+
+        draw(view.watchers, now)
+    return out.getvalue()
+
+
+def test_a_bar_is_over_the_bytes_that_are_left_to_read() -> None:
+    seen: list[str] = []
+
+    def draw(watchers: tuple[Watcher, ...], now: Callable[[], list[str]]) -> None:
+        def look(_: CopyName, __: object) -> None:
+            seen.extend(line for line in now() if seen[-1:] != [line])
+
+        rounds((*watchers, look), portion(3), portion(5, 2), portion(0, 5))
+        rounds((*watchers, look))
+        rounds((*watchers, look), portion(0, 4))
+
+    text = screen(draw)
+    skipped = (" read", " letters", " publish", " record", " compaction")
+    assert [line for line in seen if not line.endswith(skipped)] == [
+        "0/4 ", "0/4 write", "1/4 ",
+        "1/8 ", "1/8 write", "3/8 ",
+        "3/8 write", *["8/8 has everything"] * 3,  # after the run, its chore, and a round with nothing new
+        "0/4 ", "0/4 write", "4/4 has everything", "4/4 has everything",
+    ]  # fmt: skip
+    assert f"{TABLE}: 1 partitions, 2.0 MiB read" in text
+    assert f"{TABLE}: nothing new" in text
+    assert f"{TABLE}: write" not in text
+    assert "4.0/4.0 MiB" in text, "the last frame"
+
+
+def test_a_failure_stays_at_the_bar() -> None:
+    last: list[str] = []
+
+    def draw(watchers: tuple[Watcher, ...], now: Callable[[], list[str]]) -> None:
+        assert not rounds(watchers, portion(3), RepartitionError("spark", "[bold]no space[/bold]"))
+        last.extend(now())
+
+    text = screen(draw)
+    assert last == ["1/4 failed"]
+    assert f"{TABLE}: failed: [bold]no space[/bold]" in text
+
+
+def test_what_is_no_terminal_gets_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown(Console()) as view:
+        rounds(view.watchers, portion(0))
+        view.say("else")
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [f"{TABLE}: read", f"{TABLE}: write"]
+    assert said[-1] == "else"
+    assert "\x1b" not in "".join(said)
+
+
+def samples(address: str) -> dict[tuple[str, ...], float]:
+    """Of the page: by name and the label beside topic and table."""
+    with urlopen(f"{address}", timeout=10) as page:
+        text = page.read().decode()
+    found = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = dict(sample.labels)
+            if not sample.name.endswith("_created"):
+                assert (labels.pop("topic"), labels.pop("table")) == ("orders", TABLE)
+                found[sample.name.removeprefix("tierberg_copy_"), *labels.values()] = sample.value
+    return found
+
+
+def test_the_page_has_what_a_job_did() -> None:
+    ticks = iter(range(1000))
+    metrics = CopyMetrics(clock=lambda: float(next(ticks)), now=lambda: 1_700_000_000.5)
+    metrics.expect([NAME])
+    said: list[str] = []
+    with served(metrics, "127.0.0.1:0", said.append):
+        address = said[0].removeprefix("metrics: ")
+        before = samples(address)
+        assert before["runs_total", "failed"] == before["read_records_total",] == 0
+        rounds((metrics,), portion(3), RepartitionError("raced", ""), portion(1, 2))
+        found = samples(address)
+        assert (found["lag_offsets",], found["last_success_timestamp_seconds",]) == (0, 1_700_000_000.5)
+        assert [found["runs_total", kind] for kind in ("ok", "nothing_new", "raced", "failed")] == [2, 1, 1, 0]
+        assert (found["read_records_total",], found["read_bytes_total",]) == (10, 3 * MIB)
+        assert found["dead_letters_total",] == 4
+        # The clock ticks once when a step begins and once when it ends: of three runs, one ended while it published.
+        assert {key[1]: value for key, value in found.items() if key[0] == "step_seconds_total"} == {
+            "read": 3, "write": 3, "dead_letters": 3, "publish": 3, "record": 2,
+        }  # fmt: skip
+        assert found["maintenance_seconds_total", "compaction"] == 1
+        assert not rounds((metrics,), portion(1), RepartitionError("spark", ""))
+        failed = samples(address)
+        assert (failed["runs_total", "failed"], failed["failures_total", "spark"]) == (1, 1)
+        assert failed["lag_offsets",] == 5, "of the last run that went well"
+        with pytest.raises(HTTPError, match="404"):
+            urlopen(address.replace("metrics", "healthz"), timeout=10)
+
+
+def test_a_chore_that_fails_is_no_run_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def maintain(job: Any, _: Budget) -> list[Done]:
+        job.step("expiry")
+        raise RepartitionError("spark", "expiry failed")
+
+    monkeypatch.setattr(repartition.command, "maintain", maintain)
+    metrics, said = CopyMetrics(), list[str]()
+    with served(metrics, "127.0.0.1:0", said.append):
+        assert not rounds((metrics,), portion(0))
+        found = samples(said[0].removeprefix("metrics: "))
+    assert ("runs_total", "failed") not in found
+    assert found["failures_total", "spark"] == 1
+    assert "expiry" in {key[-1] for key in found if key[0] == "maintenance_seconds_total"}
+
+
+def test_a_port_that_is_taken_does_not_stop_a_job() -> None:
+    first, second = list[str](), list[str]()
+    with served(CopyMetrics(), "127.0.0.1:0", first.append):
+        taken = first[0].removeprefix("metrics: http://").removesuffix("/metrics")
+        with served(CopyMetrics(), taken, second.append):
+            assert re.match(rf"repartition.metrics: cannot listen on {taken}: .*; this job runs without", second[0])
+    with served(CopyMetrics(), None, second.append):
+        assert len(second) == 1
