@@ -39,7 +39,7 @@ def value_types(table: Table) -> dict[str, str]:
 
 
 def ask_duckdb(table: Table, view: str, partition: int, offset: int) -> Engine:
-    """Ask the three questions, count, add up the checksums and read one row, all from one snapshot.
+    """Ask all questions, count, add up the checksums and read one row, all from one snapshot.
 
     Args:
         table: its current snapshot is asked.

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 from demo.errors import DemoError
-from demo.servers import AVRO_TOPIC, TABLES, TOPIC, Servers
+from demo.servers import AVRO_TOPIC, COPY, TABLES, TOPIC, Servers, config_file
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.local_store import FolderLock
 
@@ -48,7 +48,7 @@ def refuse_running(folder: Path, servers: Path) -> None:
 
 
 def how_to_use(servers: Servers) -> str:
-    """Where the servers are, a command that consumes, one that queries and one that stops them; not folded."""
+    """Where the servers are, commands that consume, query, copy and stop them; not folded."""
     broker, bridge, registry = servers.broker, servers.bridge, servers.registry
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "look", "auto.offset.reset": "earliest"}
     consume = (
@@ -69,5 +69,7 @@ Consume from Kafka:
   {sys.executable} -c "{consume}"
 Query a table:
   {sys.executable} -c "{query}"
+Bring copy 2 ({COPY}) up to date:
+  {Path(sys.executable).with_name("tierberg")} repartition {TOPIC} --config {config_file(servers)}
 Stop them:
   kill {broker.process.pid} {bridge.process.pid} {registry.process.pid}"""

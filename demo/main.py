@@ -19,14 +19,17 @@ from demo.errors import DemoError
 from demo.events import JFK
 from demo.keep import ended_in_order, how_to_use, refuse_running
 from demo.ledger import Ledger
-from demo.queries import QUERIES
-from demo.servers import AVRO_TOPIC, BRIDGE_FOLDER, TABLES, TOPIC, TOPICS, Servers, running_servers
+from demo.queries import ONE_DAY, QUERIES
+from demo.second_copy import compare_layouts, make_copy
+from demo.servers import AVRO_TOPIC, BRIDGE_FOLDER, COPY, SPARK_FOLDER, TABLES, TOPIC, TOPICS, Servers, running_servers
 from demo.spark import ask_spark, spark_session
 from demo.tier import produce_with_kill, record_progress, wait_until_published, wait_until_tiered
 from demo.verdicts import (
     RemoteReads,
     judge_answers,
     judge_columns,
+    judge_copy,
+    judge_layouts,
     judge_ledgers,
     judge_origin,
     judge_reading,
@@ -101,6 +104,8 @@ def _play(summary: Summary, folder: Path, kafka_version: str, *, keep: bool) -> 
             committed = {topic: _consume(summary, servers, topic, ledgers[topic], jmx) for topic in TOPICS}
         engines = _query(summary, folder, servers, ledgers)
         _judge(summary, servers, ledgers, committed, engines, columns)
+        offset = min(ledgers[TOPIC].committed[JFK])
+        _second_copy(summary, folder, servers, offset, committed[TOPIC], engines[TOPIC][-1], columns)
         _figures(summary, servers, ledgers, jmx)
         return servers
 
@@ -147,7 +152,7 @@ def _query(summary: Summary, folder: Path, servers: Servers, ledgers: Ledgers) -
     """Returns what Spark and DuckDB say of each topic's table."""
     bridge_folder = servers.bridge.folder
     engines: dict[str, list[Engine]] = {topic: [] for topic in TOPICS}
-    with summary.step("Ask the tables in Spark"), spark_session(bridge_folder, folder / "spark") as session:
+    with summary.step("Ask the tables in Spark"), spark_session(bridge_folder, folder / SPARK_FOLDER) as session:
         for topic in TOPICS:
             engines[topic].append(ask_spark(session, TABLES[topic], JFK, min(ledgers[topic].committed[JFK])))
     with summary.step("Ask the tables in PyIceberg and DuckDB"):
@@ -179,6 +184,33 @@ def _judge(
             show_side_by_side(console, kafka, engines[topic])
         judge_records(summary, topic, committed[topic], kafka, engines[topic])
         judge_columns(summary, topic, types[topic], _TYPES[topic], columns, engines[topic])
+
+
+def _second_copy(
+    summary: Summary, folder: Path, servers: Servers, offset: int, kafka: ReadBack, own: Engine, columns: int
+) -> None:
+    """Make copy 2 of the flights, ask it, and compare its layout with that of the topic's table.
+
+    Args:
+        summary: gets the checks.
+        folder: of the demo.
+        servers: run.
+        offset: of a committed record of JFK's partition.
+        kafka: what a reader of committed records got.
+        own: what DuckDB gave for the topic's table.
+        columns: checksum over the flights' columns.
+    """
+    with summary.step("Make copy 2 of the flights, by month and destination"):
+        make_copy(servers, folder, summary.console)
+    with summary.step("Ask copy 2 in PyIceberg and DuckDB"):
+        copy = ask_duckdb(open_table(servers.bridge.folder, COPY), COPY.rpartition(".")[2], JFK, offset)
+    for query, answer in zip(QUERIES, copy.answers, strict=True):
+        if query.name == ONE_DAY:
+            show(summary.console, copy.name, answer)
+    judge_copy(summary, kafka, columns, own, copy)
+    with summary.step("Compare what both copies need for a question, in Spark"):
+        comparison = compare_layouts(servers, folder, summary.console)
+    judge_layouts(summary, comparison)
 
 
 def _figures(summary: Summary, servers: Servers, ledgers: Ledgers, jmx: JmxReader) -> None:

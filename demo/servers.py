@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from stack.admin import TIERED, Admin
 from stack.bridge import Bridge
+from stack.jars import spark_jars
 from stack.kafka import BrokerOptions, KafkaBroker
 from stack.registry import RegistryServer
 from stack.tiering import tierberg
@@ -21,6 +23,15 @@ TOPICS = (TOPIC, AVRO_TOPIC)
 TABLES = {topic: f"kafka.{topic}" for topic in TOPICS}
 PARTITIONS = (0, 1, 2)
 BRIDGE_FOLDER = "bridge"
+#: Copy 2 of `flights`: by destination and month instead of airport and offset.
+COPY = "kafka.flights_by_dest"
+SPARK_FOLDER = "spark"
+
+_COPY_RULE = {
+    "table": COPY,
+    "partition_by": ["month", "bucket(16, dest)"],
+    "sort_by": ["dest", "day"],
+}
 
 _TOPIC_CONFIG = {
     **TIERED,
@@ -58,6 +69,11 @@ class Servers:
         return {number: min(self.broker.local_segments(topic, number), default=0) for number in PARTITIONS}
 
 
+def config_file(servers: Servers) -> Path:
+    """The bridge's settings, for commands."""
+    return servers.bridge.folder / "tierberg.yaml"
+
+
 @contextmanager
 def running_servers(folder: Path, kafka_version: str, *, keep: bool) -> Iterator[Servers]:
     """Start them and create the topics; stop them on leaving, unless `keep` and nothing failed.
@@ -66,14 +82,7 @@ def running_servers(folder: Path, kafka_version: str, *, keep: bool) -> Iterator
         StackError: a server did not start.
     """
     registry = RegistryServer(folder / "registry")
-    bridge = Bridge(
-        folder / BRIDGE_FOLDER,
-        {
-            "publish_interval": "2s",
-            "schema_registry": {"url": registry.url},
-            "topics": [{"pattern": TOPIC, "value_format": "json"}],
-        },
-    )
+    bridge = Bridge(folder / BRIDGE_FOLDER, _settings(folder, registry.url))
     plugin = tierberg(bridge.target, cluster_name="demo")
     broker = KafkaBroker(folder / "broker", plugin, BrokerOptions(version=kafka_version))
     left_running = False
@@ -91,3 +100,19 @@ def running_servers(folder: Path, kafka_version: str, *, keep: bool) -> Iterator
             broker.stop()
             bridge.stop()
             registry.stop()
+
+
+def _settings(folder: Path, registry_url: str) -> dict[str, Any]:
+    """Of the bridge, and of the commands that share its file."""
+    return {
+        "publish_interval": "2s",
+        "schema_registry": {"url": registry_url},
+        "topics": [{"pattern": TOPIC, "value_format": "json", "copies": [_COPY_RULE]}],
+        "repartition": {
+            "spark": {
+                "spark.jars": ",".join(str(jar) for jar in sorted(spark_jars().glob("*.jar"))),
+                "spark.local.dir": str(folder / SPARK_FOLDER),
+                "spark.sql.shuffle.partitions": "4",
+            }
+        },
+    }

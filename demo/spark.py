@@ -70,7 +70,7 @@ def spark_session(data_dir: Path, logs: Path) -> Iterator[Any]:
 
 
 def ask_spark(session: Any, table: str, partition: int, offset: int) -> Engine:
-    """Ask the three questions, count, add up the checksums and read one row.
+    """Ask all questions, count, add up the checksums and read one row.
 
     Args:
         session: from :func:`spark_session`.

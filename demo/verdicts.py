@@ -10,9 +10,16 @@ from demo.consume import ReadBack
 from demo.engines import Engine, Row
 from demo.events import FLIGHTS
 from demo.ledger import Ledger
+from demo.queries import ONE_DAY
+from demo.second_copy import Comparison
+from repartition.advise_report import Figures, Report
+from repartition.advise_words import size, spelled
 
 #: Iceberg's types by column.
 Types = Mapping[str, str]
+#: A copy that is laid out for a question opens at most one byte for so many of the topic's table.
+_GAIN_MIN = 3.0
+_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +115,48 @@ def judge_columns(
     for engine in engines:
         if engine.columns != flights:
             summary.console.print(f"  {engine.name}'s checksum is {engine.columns:x}", markup=False)
+
+
+def judge_copy(summary: Summary, kafka: ReadBack, flights: int, own: Engine, copy: Engine) -> None:
+    """Copy 2 is the topic in another order.
+
+    Args:
+        summary: gets two checks.
+        kafka: what a reader of committed records got.
+        flights: checksum over the flights as the data has them, see `demo.columns`.
+        own: what an engine gave for the topic's table.
+        copy: what the same engine gave for the copy.
+    """
+    records = (copy.rows, copy.checksum) == (kafka.records, kafka.checksum)
+    columns = (copy.rows, copy.columns, copy.errors) == (FLIGHTS, flights, 0)
+    figures = f"{copy.rows:,} rows, records {copy.checksum:x}, columns {copy.columns:x}"
+    summary.check("copy 2 has each committed flight once, with the same values", records and columns, figures)
+    answers = [[list(map(tuple, answer.rows)) for answer in engine.answers] for engine in (own, copy)]
+    equal = answers[0] == answers[1] and all(answers[0])
+    summary.check("copy 2 gives the same answers", equal, f"{len(copy.answers)} questions, {copy.name}")
+
+
+def judge_layouts(summary: Summary, comparison: Comparison) -> None:
+    """The copy needs fewer bytes for the question it is laid out for, and there is a picture of that."""
+    report = comparison.report
+    found = _figures(report, ONE_DAY)
+    gain = found[0].size_bytes / found[1].size_bytes if len(found) == 2 and found[1].size_bytes else 0.0
+    equal = all(len({each.result_rows for each in _figures(report, query.name)}) == 1 for query in report.queries)
+    whole = all(answer.error is None for query in report.queries for answer in query.answers)
+    needed = "; ".join(f"{spelled(each)}, {size(each.size_bytes)}" for each in found)
+    promise = f"{ONE_DAY}: fewer bytes in copy 2"
+    summary.check(promise, whole and equal and gain >= _GAIN_MIN, f"{gain:.1f} times fewer: {needed}")
+    for query in report.queries:
+        for answer in query.answers:
+            if answer.error is not None:
+                summary.console.print(f"  {query.name} on {answer.table}: {answer.error}", markup=False)
+    picture, (wide, tall) = comparison.picture, comparison.pixels
+    head = picture.read_bytes()[:24] if picture.is_file() else b""
+    there = head[:8] == _PNG and head[16:] == wide.to_bytes(4, "big") + tall.to_bytes(4, "big")
+    summary.check("the picture is there", there, f"{picture.name}, {wide} × {tall}")
+
+
+def _figures(report: Report, name: str) -> list[Figures]:
+    """Of one question, on the topic's table and on the copy; fewer where one has none."""
+    answers = [answer for query in report.queries if query.name == name for answer in query.answers]
+    return [answer.figures for answer in answers if answer.figures is not None]

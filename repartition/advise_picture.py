@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from repartition.advise_report import Answer, Report
+from repartition.advise_report import Answer, Report, TableReport
 from repartition.advise_words import headline, seconds, size, spelled
 from repartition.errors import RepartitionError
 
@@ -26,6 +26,7 @@ _FRAME_INCHES: Final = 1.7
 #: PNG has no limit that matters, but programs that show pictures do.
 _PIXELS_MAX: Final = 30_000
 _NAME_CHARS: Final = 28
+_LAYOUT_CHARS: Final = 48
 #: Of a byte or a second; less is drawn as this.
 _LEAST: Final = 1e-6
 
@@ -87,7 +88,7 @@ def draw(report: Report, path: Path) -> tuple[int, int]:
 def _panels(report: Report) -> list[_Panel]:
     found = [
         _Panel(
-            "size of the files that each query has to open",
+            "size of the files that each query has to open, logarithmic",
             lambda answer: None if answer.figures is None else float(answer.figures.size_bytes),
             _bytes_label,
             lambda value: size(round(value)),
@@ -97,7 +98,7 @@ def _panels(report: Report) -> list[_Panel]:
     if report.ran:
         found.append(
             _Panel(
-                "seconds, median of the runs after the first",
+                "seconds, median of the runs after the first, logarithmic",
                 lambda answer: None if answer.figures is None else answer.figures.median_s,
                 lambda answer: "" if answer.figures is None else seconds(answer.figures.median_s or 0.0),
                 lambda value: f"{value:g} s",
@@ -131,7 +132,8 @@ def _fill(axis: Any, report: Report, panel: _Panel) -> None:
             said = axis.annotate(
                 panel.label(answer), (max(value, low), at), (4, 0), textcoords="offset points", va="center", fontsize=8
             )
-            said.set(**style)
+            # Over the grid, which would cross out letters.
+            said.set(**style, bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6})
             at += 1
         at += _GAP_BARS
     axis.set_ylim(at - _GAP_BARS, -1.0)
@@ -179,7 +181,7 @@ def _legend(figure: Any, report: Report) -> None:
     handles = []
     for number, table in enumerate(report.tables):
         whole = "none" if table.whole is None else f"{spelled(table.whole)}, {size(table.whole.size_bytes)}"
-        kind = "the topic's own table" if table.kind == "topic" else f"copy, {table.kind}"
+        kind = "the topic's own table" if table.kind == "topic" else f"copy, {table.kind}{_laid_out(table)}"
         handles.append(Patch(color=_colour(number), label=f"{table.name} ({kind}): {whole}"))
     legend = figure.legend(handles=handles, loc="outside lower left", frameon=False, fontsize=9)
     for text in legend.get_texts():
@@ -190,5 +192,12 @@ def _colour(number: int) -> str:
     return _COLOURS[0] if number == 0 else _COLOURS[1 + (number - 1) % (len(_COLOURS) - 1)]
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= _NAME_CHARS else name[: _NAME_CHARS - 1] + "…"
+def _laid_out(table: TableReport) -> str:
+    """What is declared of its layout, as far as there is room."""
+    terms = [f"by {', '.join(table.partition_by)}"] if table.partition_by else []
+    terms += [f"sorted by {', '.join(table.sort_by)}"] if table.sort_by else []
+    return f"; {_cut('; '.join(terms), _LAYOUT_CHARS)}" if terms else ""
+
+
+def _cut(text: str, most: int = _NAME_CHARS) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -18,8 +18,9 @@ def size(count: int) -> str:
 
 
 def seconds(value: float) -> str:
-    """`0.004 s`, `0.25 s`, `3.1 s`, `125 s`."""
-    return f"{value:.3f} s" if value < 0.1 else f"{value:.2f} s" if value < 1 else f"{value:.3g} s"
+    """`0.004 s`, `0.25 s`, `3.10 s`, `12.5 s`, `125 s`."""
+    digits = 3 if value < 0.1 else 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} s"
 
 
 def files(figures: Figures) -> str:

@@ -117,7 +117,7 @@ def test_the_text_has_all_figures() -> None:
         "3.0 MiB",
         "0.031 s",
         "12.5 s",
-        "30 s",
+        "30.0 s",
         "[bold]名",
         "UNRESOLVED",
         "day(ts)",
@@ -161,4 +161,11 @@ def test_numbers_of_files() -> None:
 
 
 def test_seconds() -> None:
-    assert [seconds(value) for value in (0.004, 0.25, 3.14, 125.0)] == ["0.004 s", "0.25 s", "3.14 s", "125 s"]
+    assert [seconds(value) for value in (0.004, 0.25, 1.0, 3.14, 12.5, 125.0)] == [
+        "0.004 s",
+        "0.25 s",
+        "1.00 s",
+        "3.14 s",
+        "12.5 s",
+        "125 s",
+    ]

@@ -56,6 +56,7 @@ def test_the_commands_can_be_run_as_they_stand(tmp_path: Path) -> None:
     assert "127.0.0.1:1234" in consume
     assert f"sqlite:///{tmp_path / 'bridge' / 'catalog.db'}" in query
     assert text.endswith("kill 41 42 43")
+    assert f"repartition flights --config {tmp_path / 'bridge' / 'tierberg.yaml'}\n" in text
     assert "http://127.0.0.1:79/apis" in text
     assert "http://127.0.0.1:78/metrics" in text
 

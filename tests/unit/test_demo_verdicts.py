@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -15,15 +16,22 @@ from demo.consume import ReadBack
 from demo.engines import Answer, Engine, Row, show
 from demo.events import Event
 from demo.ledger import Ledger
+from demo.queries import ONE_DAY
+from demo.second_copy import Comparison
 from demo.verdicts import (
     RemoteReads,
     judge_answers,
     judge_columns,
+    judge_copy,
+    judge_layouts,
     judge_ledgers,
     judge_origin,
     judge_reading,
     judge_records,
 )
+from repartition.advise_picture import draw
+from repartition.advise_report import Answer as Needed
+from repartition.advise_report import Figures, QueryReport, Report, TableReport
 
 SAMPLE = Row(1, 5, 1000, b"k", b'{"a":[1]}', (("h", None),))
 ENGINE = Engine("Spark", [Answer("SELECT 1", ["a"], [(1,)])], 10, 99, 77, 0, SAMPLE)
@@ -112,6 +120,81 @@ def test_the_tables_must_give_the_same_answers(summary: Summary) -> None:
     other = replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [(2,)])])
     judge_answers(summary, {"flights": [ENGINE, ENGINE], "flights_avro": [other, other]})
     assert not summary.passed
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        replace(ENGINE, rows=9),
+        replace(ENGINE, rows=11),
+        replace(ENGINE, checksum=98),
+        replace(ENGINE, columns=78),
+        replace(ENGINE, errors=1),
+        replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [(2,)])]),
+        replace(ENGINE, answers=[]),
+    ],
+)
+def test_a_copy_that_differs_fails(summary: Summary, copy: Engine) -> None:
+    judge_copy(summary, READ, 77, ENGINE, ENGINE)
+    assert summary.passed
+    judge_copy(summary, READ, 77, ENGINE, copy)
+    assert [check.held for check in summary.checks].count(False) == 1
+
+
+def test_answers_of_nothing_prove_nothing(summary: Summary) -> None:
+    empty = replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [])])
+    judge_copy(summary, READ, 77, empty, empty)
+    assert not summary.passed
+
+
+MANY = Figures(4, 3000, rows=900, counted=True, result_rows=3, first_s=0.5, median_s=0.25)
+FEW = replace(MANY, files=1, data_bytes=1000)
+
+
+def comparison(folder: Path, own: Needed, copy: Needed, name: str = ONE_DAY) -> Comparison:
+    whole = QueryReport("everything", "SELECT 2", (Needed("own", MANY), Needed("copy", MANY)))
+    tables = (TableReport("own", "topic", whole=MANY), TableReport("copy", "append", whole=MANY))
+    report = Report("flights", 0, True, tables, (whole, QueryReport(name, "SELECT 1", (own, copy))))
+    return Comparison(report, folder / "advise.png", draw(report, folder / "advise.png"))
+
+
+def test_a_copy_that_needs_less_holds(summary: Summary, tmp_path: Path) -> None:
+    judge_layouts(summary, comparison(tmp_path, Needed("own", MANY), Needed("copy", FEW)))
+    assert summary.passed
+    assert "3.0 times fewer: 4 files, 2.9 KiB; 1 file, 1000 B" in shown(summary)
+
+
+@pytest.mark.parametrize(
+    ("own", "copy", "name"),
+    [
+        (Needed("own", MANY), Needed("copy", replace(FEW, data_bytes=1001)), ONE_DAY),
+        (Needed("own", MANY), Needed("copy", replace(FEW, data_bytes=999, delete_files=1, delete_bytes=2)), ONE_DAY),
+        (Needed("own", MANY), Needed("copy", replace(FEW, result_rows=2)), ONE_DAY),
+        (Needed("own", MANY), Needed("copy", replace(FEW, files=0, data_bytes=0)), ONE_DAY),
+        (Needed("own", MANY), Needed("copy", error="[no] such column"), ONE_DAY),
+        (Needed("own", error="ended after 1 s"), Needed("copy", FEW), ONE_DAY),
+        (Needed("own", MANY), Needed("copy", FEW), "another"),
+    ],
+)
+def test_a_copy_that_gains_nothing_fails(
+    summary: Summary, tmp_path: Path, own: Needed, copy: Needed, name: str
+) -> None:
+    judge_layouts(summary, comparison(tmp_path, own, copy, name))
+    assert [check.held for check in summary.checks] == [False, True]
+    assert all(answer.error in shown(summary) for answer in (own, copy) if answer.error)
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "text", "size"])
+def test_a_picture_that_is_none_fails(summary: Summary, tmp_path: Path, damage: str) -> None:
+    found = comparison(tmp_path, Needed("own", MANY), Needed("copy", FEW))
+    if damage == "gone":
+        found.picture.unlink()
+    elif damage == "size":
+        found = replace(found, pixels=(found.pixels[0], found.pixels[1] + 1))
+    else:
+        found.picture.write_bytes(b"" if damage == "empty" else b"an error, longer than the head of a picture")
+    judge_layouts(summary, found)
+    assert [check.held for check in summary.checks] == [True, False]
 
 
 @pytest.mark.parametrize("types", [{}, {"a": "string", "b": "double"}, {"a": "int"}, {**TYPES, "c": "int"}])

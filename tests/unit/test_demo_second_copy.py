@@ -1,0 +1,128 @@
+"""The demo's copy 2: what is declared, what is asked, and what is said when its commands fail."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from demo import second_copy
+from demo import servers as demo_servers
+from demo.columns import COLUMNS
+from demo.errors import DemoError
+from demo.queries import ONE_DAY, QUERIES, queries_file
+from demo.second_copy import compare_layouts, make_copy, own_lines
+from demo.servers import COPY, TOPIC
+from repartition.advise_picture import _NAME_CHARS
+from repartition.advise_queries import parse_queries
+from rsm_bridge.copy_hold import declared_copies
+from rsm_bridge.copy_layout import partition_term, sort_term
+from rsm_bridge.settings import load_settings
+from stack.process import ServerProcess
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The settings of the demo's servers; Spark's jars are not fetched for that."""
+    jars = tmp_path / "jars"
+    jars.mkdir()
+    for name in ("b.jar", "a.jar", "a.txt"):
+        (jars / name).touch()
+    monkeypatch.setattr(demo_servers, "spark_jars", lambda: jars)
+    path = tmp_path / "bridge" / "tierberg.yaml"
+    path.parent.mkdir()
+    path.write_text(yaml.safe_dump(demo_servers._settings(tmp_path, "http://127.0.0.1:1/apis")))
+    return path
+
+
+def servers(folder: Path) -> Any:
+    return SimpleNamespace(bridge=SimpleNamespace(folder=folder / "bridge"))
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def test_the_bridge_is_told_of_the_copy(config: Path) -> None:
+    settings = load_settings(config, {})
+    (copy,) = declared_copies(settings, TOPIC, TOPIC)
+    assert copy.table == COPY
+    named = {partition_term(text).column for text in copy.rule.partition_by}
+    named |= {sort_term(text).column for text in copy.rule.sort_by}
+    assert named <= COLUMNS.keys()
+    jars = settings.repartition.spark["spark.jars"].get_secret_value().split(",")
+    assert [Path(jar).name for jar in jars] == ["a.jar", "b.jar"]
+
+
+def test_the_copy_is_laid_out_for_what_is_asked() -> None:
+    (one_day,) = (query for query in QUERIES if query.name == ONE_DAY)
+    for term in demo_servers._COPY_RULE["partition_by"]:
+        assert f"{partition_term(term).column} = " in one_day.spark
+
+
+def test_advise_is_asked_what_the_engines_are() -> None:
+    parsed, asked = parse_queries(queries_file()), [query for query in QUERIES if query.of_values]
+    assert [query.name for query in parsed] == [query.name for query in asked]
+    assert [query.on("t").split() for query in parsed] == [query.spark.format(table="t").split() for query in asked]
+    assert ONE_DAY in {query.name for query in asked}
+    assert all(len(query.name) <= _NAME_CHARS for query in parsed), "the picture would cut it"
+
+
+LINE = f"{COPY}: write"
+
+
+def test_lines_of_spark_are_left_out() -> None:
+    output = f"26/11/22 WARN SparkConf: {COPY}: no\n{LINE}\n\ttierberg: no\ntierberg: no table\n{LINE}"
+    assert own_lines(output) == [LINE, "tierberg: no table"]
+    assert own_lines(f"{output}\n") == [LINE, "tierberg: no table", LINE]
+
+
+@given(st.lists(st.sampled_from([LINE, "tierberg: é", "WARN x", ""]), max_size=8), st.integers(0, 400))
+def test_what_was_shown_stays_as_more_comes(lines: list[str], cut: int) -> None:
+    whole = "".join(f"{line}\n" for line in lines)
+    before, after = own_lines(whole[:cut]), own_lines(whole)
+    assert after[: len(before)] == before
+    assert after == [line for line in lines if line.startswith((COPY, "tierberg"))]
+
+
+def test_a_job_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
+    (tmp_path / "bridge").mkdir()
+    out = console()
+    with pytest.raises(DemoError, match=r"(?s)ended with code 1; .*tierberg\.yaml") as raised:
+        make_copy(servers(tmp_path), tmp_path, out)
+    assert str(tmp_path / "spark" / "repartition.log") in str(raised.value)
+    assert isinstance(out.file, io.StringIO)
+    assert "tierberg: " in out.file.getvalue()
+
+
+def test_a_job_is_ended_with_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[ServerProcess] = []
+
+    class Noted(ServerProcess):
+        def start(self) -> None:
+            super().start()
+            jobs.append(self)
+            assert self.alive
+
+    def interrupted(what: str, probe: Any, timeout_s: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(second_copy, "ServerProcess", Noted)
+    monkeypatch.setattr(second_copy, "wait_for", interrupted)
+    (tmp_path / "bridge").mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        make_copy(servers(tmp_path), tmp_path, console())
+    assert [job.alive for job in jobs] == [False]
+
+
+def test_a_report_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "bridge").mkdir()
+    with pytest.raises(DemoError, match="`tierberg advise` failed"):
+        compare_layouts(servers(tmp_path), tmp_path, console())
