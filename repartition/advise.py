@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,8 +162,10 @@ def survey(
                 answers.append(_answer(session, table, query, options))
             found.append(QueryReport(query.name, query.text, tuple(answers)))
     finally:
-        for table in ready:
-            session.catalog.dropTempView(table.view)
+        # After an interrupt Java may not answer, which must not take the place of the interrupt.
+        with suppress(Exception):
+            for table in ready:
+                session.catalog.dropTempView(table.view)
     said = tuple(_suggestions(ready, found))
     return Report(options.topic, at_ms, options.run, tuple(table.report for table in ready), tuple(found), said)
 

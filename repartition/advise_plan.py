@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -101,7 +101,9 @@ def _deadline(session: Any, seconds: float) -> Iterator[None]:
         raise
     finally:
         timer.cancel()
-        context.setLocalProperty("spark.jobGroup.id", None)
+        # After an interrupt Java may not answer, which must not take the place of the interrupt.
+        with suppress(Exception):
+            context.setLocalProperty("spark.jobGroup.id", None)
 
 
 def _planned(session: Any, execution: Any, *, counted: bool) -> Planned:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 _EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -48,5 +48,9 @@ def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iter
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     try:
         yield session
-    finally:
-        session.stop()
+    except BaseException:
+        # A call to Java that was interrupted leaves nothing that answers: that error must not take the place of this.
+        with suppress(Exception):
+            session.stop()
+        raise
+    session.stop()
