@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+from repartition.limits import CAUSES_MAX
+
+_COMMIT_FAILED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
+_NOT_VALID: Final = "org.apache.iceberg.exceptions.ValidationException"
 
 RepartitionErrorKind = Literal[
     "bad_rule",  # the rule does not fit the topic's table, or the target's
@@ -33,5 +39,27 @@ class RepartitionError(Exception):
 
 def first_line(error: Exception) -> str:
     """Kind and first line of an error of a library: Spark's go on with a stack trace of Java's."""
-    text = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    found = next(java_causes(error), None)
+    kind, text = (type(error).__name__, str(error)) if found is None else (found[0].rpartition(".")[2], found[1])
+    text = text.strip().partition("\n")[0]
+    return f"{kind}: {text}" if text else kind
+
+
+def lost_race(error: Exception) -> bool:
+    """Whether a catalog refused a commit since somebody else's came first; then it is enough to begin again."""
+    return any(name == _COMMIT_FAILED for name, _ in java_causes(error))
+
+
+def lost_maintenance(error: Exception) -> bool:
+    """The same of a chore, which Iceberg also refuses for what others' commits hold."""
+    return any(name in {_COMMIT_FAILED, _NOT_VALID} for name, _ in java_causes(error))
+
+
+def java_causes(error: Exception) -> Iterator[tuple[str, str]]:
+    """Class and message of what was raised in Java, and of its causes; nothing of an error of Python's."""
+    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    for _ in range(CAUSES_MAX):
+        if thrown is None:
+            return
+        yield str(thrown.getClass().getName()), str(thrown.getMessage() or "")
+        thrown = thrown.getCause()

@@ -10,7 +10,7 @@ from iceberg_catalog.names import Owner
 from repartition.catalogs import Target
 from repartition.changes import DELETED, STEP, Changes, changes
 from repartition.drift import Drift, drift
-from repartition.errors import RepartitionError, first_line
+from repartition.errors import RepartitionError, first_line, lost_race
 from repartition.frontier import Frontier
 from repartition.layout import create_table, evolve_table
 from repartition.reading import Reading, plan_reading
@@ -95,7 +95,7 @@ class CopyJob:
             ran = self._run()
             table = load_copy(self.target.catalog, self.name, self.source.owner, self.rule.mode)
         except Exception as error:
-            said = error if isinstance(error, RepartitionError) else RepartitionError("spark", first_line(error))
+            said = error if isinstance(error, RepartitionError) else _failure(error)
             if said.kind != "raced":
                 report_failure(store, topic_id, self.copy, said)
             raise said from error
@@ -215,6 +215,10 @@ class CopyJob:
             append(self.session, fresh, branch, reading.after)
             publish()
         return count
+
+
+def _failure(error: Exception) -> RepartitionError:
+    return RepartitionError("raced" if lost_race(error) else "spark", first_line(error))
 
 
 def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyiceberg.table import Table
 
-from repartition.errors import RepartitionError
+from repartition.errors import RepartitionError, lost_race
 from repartition.target import quoted
 from rsm_bridge.copy_layout import PartitionTerm, SortTerm, partition_term, sort_term
 from rsm_bridge.copy_rules import CopyRule
@@ -101,6 +101,8 @@ def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: An
     try:
         table.updateSchema().unionByNameWith(wanted).commit()
     except Exception as error:
+        if lost_race(error):
+            raise
         raise RepartitionError(
             "bad_rule",
             f"table {'.'.join(name)} cannot take what its rule gives now: {error}. Give the column another name in "

@@ -6,6 +6,8 @@ from typing import Final
 
 #: Runs of one copy that another job may beat before it is left to the next round.
 RACES_MAX: Final = 5
+#: Causes of an error of Java's that are looked at.
+CAUSES_MAX: Final = 20
 #: Data files that runs have added since the last compaction, before there is another.
 COMPACTION_FILES_MIN: Final = 20
 #: Delete files of a table before they are merged into its data files.

@@ -1,8 +1,8 @@
 """Maintenance of a copy's table, in turn with its runs, by Iceberg's own procedures.
 
 MERGE and compaction at the same time would fail each other; in turn neither does. Should another job run meanwhile, its
-run is refused when it publishes, and it starts over. Snapshots stay for SNAPSHOT_AGE_MS, so no reader meets a file that
-is gone.
+run is refused when it publishes, and it starts over; or the chore is refused, and left to the next round. Snapshots
+stay for SNAPSHOT_AGE_MS, so no reader meets a file that is gone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from converter import columns
 from repartition.chores import LAST_ORPHANS, LAST_RETENTION, Budget, Chore, due, facts_of
-from repartition.errors import RepartitionError, first_line
+from repartition.errors import RepartitionError, first_line, lost_maintenance
 from repartition.job import CopyJob
 from repartition.limits import (
     COMPACTION_INPUT_FILES_MIN,
@@ -64,6 +64,8 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
             try:
                 said = _CHORES[chore](job, clock())
             except Exception as error:
+                if lost_maintenance(error):
+                    break
                 raise RepartitionError(
                     "spark", f"{chore} failed, the next round tries again: {first_line(error)}"
                 ) from error

@@ -149,7 +149,8 @@ def staged(
         head: snapshot id the run was planned on; None: the table has none.
 
     Raises:
-        RepartitionError: `raced`, by the second value, if `main` is not at `head` any more.
+        RepartitionError: `raced` if the table had none and has a `main` now; by the second value, if `main` is not at
+            `head` any more.
     """
     table = quoted(catalog, *name)
     ref = f"{BRANCH}{uuid.uuid4().hex[:16]}"
@@ -163,6 +164,9 @@ def staged(
             raise RepartitionError("raced", f"{'.'.join(name)} has moved on meanwhile: {error}") from error
 
     try:
+        # Made from nothing, or from what another job has published meanwhile, whose rows would come once more.
+        if head is None and session.sql(f"SELECT name FROM {table}.refs WHERE name = 'main'").collect():
+            raise RepartitionError("raced", f"{'.'.join(name)} has got its first rows meanwhile")
         yield f"{table}.`branch_{ref}`", publish
     finally:
         session.sql(f"ALTER TABLE {table} DROP BRANCH IF EXISTS `{ref}`")

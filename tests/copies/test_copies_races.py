@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from repartition import job, target
 from repartition.errors import RepartitionError
 from repartition.job import CopyJob
 from repartition.target import BRANCH, TAG, quoted
@@ -23,14 +24,14 @@ class DiedError(Exception):
 
 def interrupted(world: CopyWorld, step: str, act: Callable[[], Any]) -> CopyJob:
     """A job in which `act` happens right before a step."""
-    job = world.job()
+    made = world.job()
 
     def reached(now: str) -> None:
         if now == step:
             act()
 
-    job.step = reached
-    return job
+    made.step = reached
+    return made
 
 
 def die() -> None:
@@ -57,6 +58,40 @@ def test_of_two_jobs_at_once_one_starts_over(spark: Any, tmp_path: Path, rule: d
         assert world.run().ranges == 1
         assert ids(world) == list(range(15))
         assert branches(world) == []
+
+
+@BOTH
+@pytest.mark.parametrize("grown", [False, True], ids=["first", "later"])
+@pytest.mark.parametrize("branch", [1, 2], ids=["rows", "dead letters"])
+def test_another_job_is_done_before_a_branch_is_made(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: dict[str, Any], grown: bool, branch: int
+) -> None:
+    """The narrowest moment: the run was planned on a head that is another by then, or on none."""
+    made, real = 0, target.staged
+
+    def staged(*given: Any) -> Any:
+        nonlocal made
+        made += 1
+        if made == branch:
+            world.run()
+        return real(*given)
+
+    with copy_world(spark, tmp_path, rule) as world:
+        count = 0
+        for before in range(1 + grown):
+            if before:
+                world.run()
+            world.send([sent(n, {"id": n}) for n in range(count, count + 5)])
+            world.send([(b"broken", b"{")], partition=1)
+            count += 5
+        monkeypatch.setattr(job, "staged", staged)
+        with pytest.raises(RepartitionError) as raised:
+            world.run()
+        assert raised.value.kind == "raced"
+        world.run()
+        assert ids(world) == list(range(count))
+        letters = world.rows((*COPY[:-1], f"{COPY[-1]}__dead_letters"))
+        assert [row["_kafka_offset"] for row in letters] == list(range(1 + grown))
 
 
 @BOTH
