@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,10 +12,12 @@ from pathlib import Path
 from repartition.catalogs import open_targets
 from repartition.chores import Budget
 from repartition.errors import RepartitionError
-from repartition.job import CopyJob
-from repartition.limits import RACES_MAX
+from repartition.frontier import Frontier
+from repartition.job import CopyJob, Ran
+from repartition.limits import RACE_WAIT_S_MAX, RACES_MAX
 from repartition.maintenance import maintain
 from repartition.metrics import CopyMetrics, served
+from repartition.reading import Reading
 from repartition.session import spark_session
 from repartition.showing import Shown
 from repartition.source import Source, find_source, find_sources
@@ -72,26 +75,16 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sh
 
 def run_round(job: CopyJob, budget: Budget, watchers: Sequence[Watcher]) -> bool:
     """Runs a copy until it has everything, then maintains it; False when it failed, and why is told."""
-    copy, races, complete = _name(job), 0, False
+    copy, complete = _name(job), False
 
     def tell(event: Event) -> None:
         for watcher in watchers:
             watcher(copy, event)
 
-    job.planned = lambda reading: tell(Planned(reading))
     job.step = lambda step: tell(Began(step))
     try:
         while not complete:
-            began = time.monotonic()
-            try:
-                ran = job.run()
-            except RepartitionError as error:
-                races += 1
-                if error.kind != "raced" or races > RACES_MAX:
-                    raise
-                tell(Raced())
-                continue
-            seconds = time.monotonic() - began
+            ran, seconds = _run(job, tell)
             budget.working_s += seconds
             tell(Ended(ran, seconds))
             complete = ran.complete
@@ -101,6 +94,35 @@ def run_round(job: CopyJob, budget: Budget, watchers: Sequence[Watcher]) -> bool
         tell(Failed(error))
         return False
     return True
+
+
+def _run(job: CopyJob, tell: Callable[[Event], None]) -> tuple[Ran, float]:
+    """One run and its seconds; again while others are faster.
+
+    Raises:
+        RepartitionError: as CopyJob.run; `raced` when the copy came no further meanwhile, RACES_MAX times.
+    """
+    races = 0
+    at: Frontier | None = None
+
+    def planned(reading: Reading) -> None:
+        nonlocal races, at
+        if reading.before != at:  # the first run, or another job has brought the copy further
+            races, at = 0, reading.before
+        tell(Planned(reading))
+
+    job.planned = planned
+    while True:
+        began = time.monotonic()
+        try:
+            return job.run(), time.monotonic() - began
+        except RepartitionError as error:
+            races += 1
+            if error.kind != "raced" or races > RACES_MAX:
+                raise
+        tell(Raced())
+        lost_s = min(time.monotonic() - began, RACE_WAIT_S_MAX)
+        time.sleep(random.uniform(0, lost_s))  # noqa: S311 - only to fall out of step
 
 
 def _name(job: CopyJob) -> CopyName:

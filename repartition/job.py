@@ -117,7 +117,7 @@ class CopyJob:
         again = self._again(pinned, found)
         reading = plan_reading(before.frontier, pinned.states, pinned.files, self.max_bytes, again)
         if pinned.snapshot_id is None or reading.after == before.frontier:
-            return Ran(Reading((), before.frontier), 0, pinned.snapshot_id)
+            return Ran(Reading((), before.frontier, before.frontier), 0, pinned.snapshot_id)
         self.planned(reading)
         self.step("read")
         made = changes(self.session, self._records(pinned, reading.condition()), self.rule)

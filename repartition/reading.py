@@ -30,6 +30,7 @@ class Reading:
 
     Attributes:
         ranges: what to read; none where offsets have no rows.
+        before: the frontier of the copy.
         after: the frontier once that is in the copy; as before when there is nothing new.
         size_bytes: of the data files it lies in; one that is read in part counts whole.
         complete: everything the snapshot has is read then.
@@ -39,6 +40,7 @@ class Reading:
     """
 
     ranges: tuple[Range, ...]
+    before: Frontier
     after: Frontier
     size_bytes: int = 0
     complete: bool = True
@@ -89,6 +91,7 @@ def plan_reading(
         positions[partition] = position_at(end, lag.state)
     return Reading(
         tuple(ranges),
+        before,
         Frontier(before.topic_id, positions),
         size,
         not stopped,

@@ -19,7 +19,7 @@ import repartition.command
 from repartition.chores import Budget
 from repartition.command import run_round
 from repartition.errors import RepartitionError
-from repartition.frontier import Frontier
+from repartition.frontier import Frontier, Position
 from repartition.job import Ran
 from repartition.limits import RACES_MAX
 from repartition.maintenance import Done
@@ -32,17 +32,17 @@ from rsm_bridge.limits import MIB
 TABLE = "kafka.orders_now"
 NAME = CopyName("orders", TABLE)
 STEPS = ("read", "write", "dead letters", "publish", "record")
-NOTHING = Reading((), Frontier(b"t" * 16))
+START = Frontier(b"t" * 16)
+NOTHING = Reading((), START, START)
 #: What a run of the fake does: reads so much, or fails so.
 Run = Reading | RepartitionError
 
 
-def portion(left_mib: int, size_mib: int = 1) -> Reading:
+def portion(left_mib: int, size_mib: int = 1, before: Frontier = START) -> Reading:
     """One of several, of five records each."""
-    after = Frontier(b"t" * 16)
     ranges = (Range(0, 0, 5),)
     size, left = size_mib * MIB, left_mib * MIB
-    return Reading(ranges, after, size, not left_mib, rows=5, left_bytes=left, left_offsets=5 * left_mib)
+    return Reading(ranges, before, START, size, not left_mib, rows=5, left_bytes=left, left_offsets=5 * left_mib)
 
 
 @dataclass
@@ -54,13 +54,13 @@ class FakeJob:
     source: Any = field(default_factory=lambda: SimpleNamespace(owner=SimpleNamespace(topic="orders")))
     planned: Callable[[Reading], None] = lambda _: None
     step: Callable[[str], None] = lambda _: None
+    before: Callable[[], Frontier] = lambda: START
 
     def run(self) -> Ran:
         found = next(self.runs, NOTHING)
         if found is NOTHING:
             return Ran(NOTHING, 0, 7)
-        if isinstance(found, Reading):
-            self.planned(found)
+        self.planned(found if isinstance(found, Reading) else portion(0, before=self.before()))
         for step in STEPS:
             self.step(step)
             if step == "publish" and isinstance(found, RepartitionError):
@@ -69,8 +69,8 @@ class FakeJob:
         return Ran(found, 2, 7)
 
 
-def rounds(watchers: tuple[Watcher, ...], *runs: Run) -> bool:
-    job: Any = FakeJob(iter(runs))
+def rounds(watchers: tuple[Watcher, ...], *runs: Run, before: Callable[[], Frontier] = lambda: START) -> bool:
+    job: Any = FakeJob(iter(runs), before=before)
     return run_round(job, Budget(0.2), watchers)
 
 
@@ -107,6 +107,17 @@ def test_races_and_failures_are_lines_too() -> None:
     assert said[-1] == f"{TABLE}: failed: key 7 was met in two partitions"
     assert not rounds((watcher,), *[RepartitionError("raced", "again")] * (RACES_MAX + 1))
     assert said[-1] == f"{TABLE}: failed: again"
+
+
+def test_races_do_not_end_a_job_while_the_copy_comes_further() -> None:
+    said: list[str] = []
+    frontiers = (Frontier(b"t" * 16, {0: Position(0, n // 3)}) for n in range(100))
+    races = [RepartitionError("raced", "again")] * (4 * RACES_MAX)
+    assert rounds((lines(said.append, steps=False),), *races, before=lambda: next(frontiers))
+    assert len(said) == len(races) + 2
+    failures = [RepartitionError("raced", "")] * RACES_MAX + [RepartitionError("spark", "no space")]
+    assert not rounds((lines(said.append, steps=False),), *failures)
+    assert said[-1].endswith("no space")
 
 
 def screen(draw: Callable[[tuple[Watcher, ...], Callable[[], list[str]]], None]) -> str:
@@ -159,7 +170,7 @@ def test_a_failure_stays_at_the_bar() -> None:
         last.extend(now())
 
     text = screen(draw)
-    assert last == ["1/4 failed"]
+    assert last == ["1/2 failed"]
     assert f"{TABLE}: failed: [bold]no space[/bold]" in text
 
 
