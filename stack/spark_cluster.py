@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from stack.errors import StackError
 from stack.limits import SPARK_START_S
 from stack.ports import LOOPBACK, free_ports
 from stack.process import ServerProcess
 from stack.waiting import wait_for
+
+_EXECUTOR: Final = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 def spark_home() -> Path:
@@ -61,6 +65,10 @@ class SparkCluster:
         for process in [*self.workers, self.master]:
             process.stop()
 
+    def executors(self) -> list[int]:
+        """Process ids of the executors that these workers run now."""
+        return [pid for worker in self.workers if worker.alive for pid in _children(worker.pid) if _is_executor(pid)]
+
     def _wait_said(self, process: ServerProcess, text: str, times: int) -> None:
         def said() -> bool:
             return process.log.read_text(errors="replace").count(text) >= times
@@ -73,3 +81,19 @@ class SparkCluster:
         environment = {"SPARK_LOCAL_IP": LOOPBACK, "SPARK_HOME": str(spark_home()), "SPARK_SCALA_VERSION": "2.13"}
         log = self._folder / f"{name}.log"
         return ServerProcess(f"spark-{name}", argv, log, cwd=self._folder, env=environment)
+
+
+def _children(pid: int) -> list[int]:
+    """Of a process, whichever of its threads started them (proc(5)); none when it has ended."""
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread, or all of it, has ended
+            found += map(int, path.read_text().split())
+    return found
+
+
+def _is_executor(pid: int) -> bool:
+    try:
+        return _EXECUTOR in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False

@@ -5,11 +5,15 @@ What the copies must hold is computed from what a consumer reads.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
@@ -30,11 +34,14 @@ from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, current_rows, read, wait_tiered
 from tests.e2e.engines import Trino, trino_on
+from tests.support.copy_job import CopyJob
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 
 FLIGHTS = 30_000
 COMMAND_S = 900
+EXECUTOR_KILLS = 8
+EXECUTOR_STAGES = ("start", "write", "dead letters", "publish")
 COPIES = {
     "flights": [
         {
@@ -221,23 +228,68 @@ def test_the_latest_state_of_orders(pair: Pair, catalog: Catalog, trino: Trino) 
         assert [int(item) for item in said] == [len(expected), sum(amount for amount, _ in expected.values())]
 
 
+def submitted(pair: Pair, folder: Path, cluster: SparkCluster, topic: str, *conf: str) -> list[str]:
+    """The command line of the same job on a cluster; `conf`: more of Spark's, as `name=value`."""
+    settings = yaml.safe_load((pair.bridge.folder / "tierberg.yaml").read_text())
+    given = {**settings["repartition"].pop("spark"), "spark.driver.host": LOOPBACK, "spark.cores.max": "2"}
+    config = folder / "tierberg.yaml"
+    config.write_text(yaml.safe_dump(settings))
+    submit = [str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url]
+    for item in (*(f"{name}={value}" for name, value in given.items()), *conf):
+        submit += ["--conf", item]
+    job = Path(__file__).parents[2] / "repartition" / "submit.py"
+    return [*submit, str(job), topic, "--config", str(config)]
+
+
 def test_the_same_job_on_a_spark_cluster(pair: Pair, catalog: Catalog, tmp_path: Path) -> None:
     """Master and two workers as processes; the job is what it was, and `spark-submit` says where it runs."""
     pair.admin.create_topic("orders-far", partitions=3)
     consumed = tiered(pair, catalog, "orders-far", order_stream(7, 2_000))
-    settings = yaml.safe_load((pair.bridge.folder / "tierberg.yaml").read_text())
-    conf = settings["repartition"].pop("spark")
-    config = tmp_path / "tierberg.yaml"
-    config.write_text(yaml.safe_dump(settings))
     cluster = SparkCluster(tmp_path / "cluster")
     cluster.start()
     try:
-        submit = [str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url]
-        for name, value in {**conf, "spark.driver.host": LOOPBACK, "spark.cores.max": "2"}.items():
-            submit += ["--conf", f"{name}={value}"]
-        job = Path(__file__).parents[2] / "repartition" / "submit.py"
-        said = ended([*submit, str(job), "orders-far", "--config", str(config)])
+        said = ended(submitted(pair, tmp_path, cluster, "orders-far"))
     finally:
         cluster.stop()
     assert "orders_far_now" in said
     assert copied_orders(catalog, "orders_far_now") == latest(consumed)
+
+
+def test_executors_of_the_cluster_are_killed(
+    pair: Pair, catalog: Catalog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """SIGKILL at any moment. Spark runs their tasks again; a job that gives up is started again."""
+    pair.admin.create_topic("orders-hit", partitions=3)
+    draw, hits, gave_up, part = random.Random(5), Counter[str](), 0, 0
+    cluster = SparkCluster(tmp_path / "cluster")
+    cluster.start()
+    try:
+        argv = submitted(pair, tmp_path, cluster, "orders-hit")
+        while sum(hits.values()) < EXECUTOR_KILLS:
+            consumed = tiered(pair, catalog, "orders-hit", order_stream(part := part + 1, 500))
+            job = CopyJob(argv)
+            for _ in range(2):
+                if job.reaches(min(EXECUTOR_STAGES, key=lambda stage: (hits[stage], draw.random()))):
+                    time.sleep(draw.uniform(0, 2))
+                    killed = killed_executor(cluster, job, draw)
+                    hits[job.stage] += killed
+            if job.ended(COMMAND_S):
+                gave_up += 1
+                CopyJob(argv).end(COMMAND_S)
+            assert copied_orders(catalog, "orders_hit_now") == latest(consumed)
+            assert copied_orders(catalog, "orders_hit_v3") == latest(consumed)
+    finally:
+        cluster.stop()
+    with capsys.disabled():
+        print(f"\nexecutors killed: {dict(hits)}; jobs that gave up: {gave_up} of {part}")
+
+
+def killed_executor(cluster: SparkCluster, job: CopyJob, draw: random.Random) -> bool:
+    """Kills one, if there is one before the job ends."""
+    while job.alive:
+        if found := cluster.executors():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(draw.choice(found), signal.SIGKILL)
+                return True
+        time.sleep(0.05)
+    return False
