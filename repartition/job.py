@@ -142,8 +142,9 @@ class CopyJob:
 
     def call_rows(self, procedure: str, arguments: str) -> list[Any]:
         """All rows of that."""
-        system = quoted(self.target.spark_name)
-        found = self.session.sql(f"CALL {system}.system.{procedure}(table => '{self.copy.table}', {arguments})")
+        # With the catalog's name: else Spark takes a namespace for one first, and warns of it with a stack trace.
+        system, table = quoted(self.target.spark_name), quoted(self.target.spark_name, *self.name)
+        found = self.session.sql(f"CALL {system}.system.{procedure}(table => '{table}', {arguments})")
         rows: list[Any] = found.collect()
         return rows
 

@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from converter import columns
 from iceberg_catalog.names import Owner
-from repartition.errors import RepartitionError
+from repartition.errors import RepartitionError, first_line
 from repartition.frontier import FRONTIER, Frontier, decode_frontier
 
 TAG: Final = "tierberg_frontier"
@@ -159,9 +159,9 @@ def staged(
 
     def publish() -> None:
         try:
-            session.sql(f"CALL {quoted(catalog)}.system.fast_forward('{'.'.join(name)}', 'main', '{ref}')")
+            session.sql(f"CALL {quoted(catalog)}.system.fast_forward('{table}', 'main', '{ref}')")
         except Exception as error:
-            raise RepartitionError("raced", f"{'.'.join(name)} has moved on meanwhile: {error}") from error
+            raise RepartitionError("raced", f"{'.'.join(name)} has moved on meanwhile: {first_line(error)}") from error
 
     try:
         # Made from nothing, or from what another job has published meanwhile, whose rows would come once more.
