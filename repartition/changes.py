@@ -6,6 +6,8 @@ null where it raised. Such rows, and those that were undecodable in the topic's 
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -56,25 +58,35 @@ def changes(session: Any, records: Any, rule: CopyRule) -> Changes:
     unwrapped = _unwrapped(records, rule)
     seen = unwrapped.schema[_SEEN].dataType.names
     selected = [text for item in rule.select for text in ([f"`{name}`" for name in seen] if item == "*" else [item])]
+    selected += [name for name in IDENTITY if name not in _names(unwrapped, selected)]
     names = _names(unwrapped, selected)
-    selected += [name for name in IDENTITY if name not in names]
+    _refuse_names(names, rule)
+    # A column as it is cannot fail, and files are skipped by what is asked of it; only the rest is tried.
+    plain = {name for name, text in zip(names, selected, strict=True) if name in seen and text in (name, f"`{name}`")}
+    risky = [text for name, text in zip(names, selected, strict=True) if name not in plain]
+    within = iter(_names(unwrapped, risky) if risky else ())
     flat = unwrapped.select(_KAFKA, DELETED, STEP, f"{_SEEN}.*")
     tried = flat.select(
         _KAFKA,
         DELETED,
         STEP,
-        _tried(session, f"struct({', '.join(selected)})").alias(_ROW),
-        _tried(session, f"struct(coalesce(({rule.where or 'true'}), false) AS keep)").alias(_KEEP),
+        *(functions.col(f"`{name}`") for name in sorted(plain)),
+        *([_tried(session, f"struct({', '.join(risky)})").alias(_ROW)] if risky else []),
+        *([_tried(session, f"struct(coalesce(({rule.where}), false) AS keep)").alias(_KEEP)] if rule.where else []),
     )
-    judged = tried.withColumn(REASON, _reason(records.columns, rule))
-    rows = judged.where(functions.col(REASON).isNull())
-    kept = functions.col(f"{_KEEP}.keep")
+    told = {name: functions.col(f"`{name}`" if name in plain else f"{_ROW}.`{next(within)}`") for name in names}
+    faults = _faults(records.columns, [told[name] for name in rule.key], risky=bool(risky), where=bool(rule.where))
+    bad = functools.reduce(operator.or_, (condition for condition, _ in faults), functions.lit(False))
+    rows = tried.where(~bad)
+    kept = functions.col(f"{_KEEP}.keep") if rule.where else functions.lit(True)
+    given = [column.alias(name) for name, column in told.items()]
     if rule.mode == "append":
-        rows = rows.where(kept).select(f"{_ROW}.*")
+        rows = rows.where(kept).select(*given)
     else:  # a row that has left the condition has left the copy
-        rows = rows.select(f"{_ROW}.*", (functions.col(DELETED) | ~kept).alias(DELETED), STEP)
+        rows = rows.select(*given, (functions.col(DELETED) | ~kept).alias(DELETED), STEP)
     letter = [functions.col(f"{_KAFKA}.`{name}`") for name in _LETTER if name in records.columns]
-    dead = judged.where(functions.col(REASON).isNotNull()).select(*letter, REASON).dropDuplicates(list(IDENTITY))
+    reason = functions.coalesce(*(functions.when(condition, text) for condition, text in faults), functions.lit(""))
+    dead = tried.where(bad).select(*letter, reason.alias(REASON)).dropDuplicates(list(IDENTITY))
     return Changes(rows, dead)
 
 
@@ -128,6 +140,15 @@ def _is_struct(records: Any, name: str) -> bool:
     return name in records.columns and hasattr(records.schema[name].dataType, "names")
 
 
+def _refuse_names(names: Sequence[str], rule: CopyRule) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RepartitionError("bad_rule", f"`select` gives {', '.join(twice)} twice; name one of them with AS")
+    missing = [name for name in rule.key if name not in names]
+    if missing:
+        raise RepartitionError("bad_rule", f"`key` has {', '.join(missing)}, which `select` does not give")
+
+
 def _names(unwrapped: Any, selected: Sequence[str]) -> list[str]:
     """Names of the columns that `select` gives."""
     plain = unwrapped.select(f"{_SEEN}.*").selectExpr(f"struct({', '.join(selected)}) AS row")
@@ -135,23 +156,20 @@ def _names(unwrapped: Any, selected: Sequence[str]) -> list[str]:
     return names
 
 
-def _reason(names: Sequence[str], rule: CopyRule) -> Any:
-    """Why a change has no row; null where it has."""
+def _faults(names: Sequence[str], key: Sequence[Any], *, risky: bool, where: bool) -> list[tuple[Any, Any]]:
+    """Why a change has no row: conditions, never null, each with what is said of it; the first that holds counts."""
     from pyspark.sql import functions
 
-    undecodable = (
-        functions.col(f"{_KAFKA}.`{columns.ERROR}`") if columns.ERROR in names else functions.lit(None).cast("string")
-    )
-    nullable = [functions.col(f"{_ROW}.`{name}`").isNull() for name in rule.key]
-    no_key = functions.lit(False)
-    for condition in nullable:
-        no_key = no_key | condition
-    return (
-        functions.when(undecodable.isNotNull(), functions.concat(functions.lit("undecodable: "), undecodable))
-        .when(functions.col(_ROW).isNull(), functions.lit("select failed"))
-        .when(functions.col(_KEEP).isNull(), functions.lit("where failed"))
-        .when(no_key, functions.lit("the key is null"))
-    )
+    faults: list[tuple[Any, Any]] = []
+    if columns.ERROR in names:
+        error = functions.col(f"{_KAFKA}.`{columns.ERROR}`")
+        faults.append((error.isNotNull(), functions.concat(functions.lit("undecodable: "), error)))
+    if risky:
+        faults.append((functions.col(_ROW).isNull(), functions.lit("select failed")))
+    if where:
+        faults.append((functions.col(_KEEP).isNull(), functions.lit("where failed")))
+    faults += [(column.isNull(), functions.lit("the key is null")) for column in key]
+    return faults
 
 
 def _tried(session: Any, text: str) -> Any:

@@ -12,6 +12,7 @@ from repartition.changes import DELETED, STEP, Changes, changes
 from repartition.drift import Drift, drift
 from repartition.errors import RepartitionError, first_line, lost_race
 from repartition.frontier import Frontier
+from repartition.laying_out import AS_GIVEN, laid_out
 from repartition.layout import create_table, evolve_table
 from repartition.reading import Reading, plan_reading
 from repartition.reporting import report_failure, report_run
@@ -127,7 +128,7 @@ class CopyJob:
             if again and (found.rewound or self.rule.mode == "append"):
                 cut(self.session, branch, again)
             self.step("write")
-            self._write(branch, made, reading.after)
+            self._write(branch, made, reading)
             self.step("dead letters")
             letters = self._bury(pinned.owner, made, reading)
             self.step("publish")
@@ -192,11 +193,12 @@ class CopyJob:
             keep_frontier(self.session, self.target.spark_name, table, found.told_by)
         return found
 
-    def _write(self, branch: str, made: Changes, after: Frontier) -> None:
+    def _write(self, branch: str, made: Changes, reading: Reading) -> None:
         if self.rule.mode == "append":
-            append(self.session, made.rows, branch, after)
+            with laid_out(self.session, made.rows, self.target.spark_name, self.rule) as rows:
+                append(self.session, rows, branch, reading.after, AS_GIVEN)
         else:
-            upsert(self.session, made.rows, branch, after, self.rule)
+            upsert(self.session, made.rows, branch, reading.after, self.rule, few=reading.few)
 
     def _bury(self, owner: Owner, made: Changes, reading: Reading) -> int:
         """Dead letters, once: their table has a frontier of its own, and comes first."""

@@ -9,6 +9,7 @@ from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.livefiles import by_partition
 from iceberg_catalog.plan_types import LiveFile, PartState, counted
 from repartition.frontier import NO_EPOCH, Frontier, Position
+from repartition.limits import FEW_BYTES_MAX, FEW_OFFSETS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,12 @@ class Reading:
     rows: int = 0
     left_bytes: int = 0
     left_offsets: int = 0
+
+    @property
+    def few(self) -> bool:
+        """Whether its records fit into the memory of each executor, by limits.py."""
+        offsets = sum(item.end - item.start for item in self.ranges)
+        return offsets <= FEW_OFFSETS_MAX and self.size_bytes <= FEW_BYTES_MAX
 
     def condition(self) -> str:
         """The ranges as one SQL condition."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from converter import columns
@@ -20,7 +20,9 @@ _LATER: Final = {
 }
 
 
-def merge_statement(target: str, source: str, key: Sequence[str], names: Sequence[str], order: KeyOrder) -> str:
+def merge_statement(
+    target: str, source: str, key: Sequence[str], names: Sequence[str], order: KeyOrder, *, insert: bool
+) -> str:
     """Applies the latest change of each key.
 
     Every clause asks for a later record, so a change that comes again does nothing.
@@ -31,19 +33,27 @@ def merge_statement(target: str, source: str, key: Sequence[str], names: Sequenc
         key: columns of the key.
         names: all columns of the table that a row of `source` has.
         order: which of two records is later.
+        insert: keys that the table has not get a row; False: nothing happens to them.
     """
     on = " AND ".join(f"t.`{name}` = s.`{name}`" for name in key)
-    assigned = ", ".join(f"t.`{name}` = s.`{name}`" for name in names)
+    given = {name: f"s.`{name}`" for name in names}
     clauses = [
         f"WHEN MATCHED AND {_LATER[order]} AND s.`{DELETED}` THEN DELETE",
-        f"WHEN MATCHED AND {_LATER[order]} THEN UPDATE SET {assigned}",
-        f"WHEN NOT MATCHED AND NOT s.`{DELETED}` THEN INSERT ({_listed(names)}) VALUES ({_listed(names, 's.')})",
+        f"WHEN MATCHED AND {_LATER[order]} THEN UPDATE SET {_assigned(given)}",
     ]
+    if insert:
+        fresh = f"INSERT ({_listed(names)}) VALUES ({_listed(names, 's.')})"
+        clauses.append(f"WHEN NOT MATCHED AND NOT s.`{DELETED}` THEN {fresh}")
     if order == "partition":
         refused = f"CAST(raise_error(concat('{KEY_MOVED}: ', to_json(struct({_listed(key, 's.')})))) AS BIGINT)"
         met = f"WHEN MATCHED AND t.{columns.PARTITION} <> s.{columns.PARTITION}"
-        clauses.insert(0, f"{met} THEN UPDATE SET t.{columns.OFFSET} = {refused}")
+        # Every column is assigned, so that of the table's rows no other column has to be read.
+        clauses.insert(0, f"{met} THEN UPDATE SET {_assigned({**given, columns.OFFSET: refused})}")
     return f"MERGE INTO {target} t USING {source} s ON {on}\n" + "\n".join(clauses)
+
+
+def _assigned(values: Mapping[str, str]) -> str:
+    return ", ".join(f"t.`{name}` = {value}" for name, value in values.items())
 
 
 def _listed(names: Sequence[str], prefix: str = "") -> str:

@@ -10,15 +10,17 @@ from converter import columns
 from repartition.changes import DELETED, IDENTITY, STEP
 from repartition.errors import RepartitionError
 from repartition.frontier import FRONTIER, Frontier
+from repartition.limits import FEW_ESTIMATED_BYTES_MAX
 from repartition.statements import KEY_MOVED, merge_statement
 from rsm_bridge.copy_rules import CopyRule
 
 _PROPERTY: Final = f"spark.sql.iceberg.snapshot-property.{FRONTIER}"
+_BROADCAST: Final = "spark.sql.autoBroadcastJoinThreshold"
 _CHANGES: Final = "tierberg_changes"
 _RANK: Final = "__tierberg_rank"
 
 
-def append(session: Any, rows: Any, branch: str, after: Frontier) -> None:
+def append(session: Any, rows: Any, branch: str, after: Frontier, options: Mapping[str, str] | None = None) -> None:
     """Adds the rows; columns of the table that they have not are null. Commits when there are none, too."""
     from pyspark.sql import functions
 
@@ -27,23 +29,68 @@ def append(session: Any, rows: Any, branch: str, after: Frontier) -> None:
         functions.col(f"`{f.name}`") if f.name in given else functions.lit(None).cast(f.dataType).alias(f.name)
         for f in session.table(branch).schema.fields
     ]
-    rows.select(*told).writeTo(branch).option(f"snapshot-property.{FRONTIER}", after.encode()).append()
+    said = {f"snapshot-property.{FRONTIER}": after.encode(), **(options or {})}
+    rows.select(*told).writeTo(branch).options(**said).append()
 
 
-def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: CopyRule) -> None:
+def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: CopyRule, *, few: bool) -> None:
     """Applies the latest change of each key.
+
+    Args:
+        session: Spark's.
+        rows: of the changes.
+        branch: of the copy's table.
+        after: the frontier then.
+        rule: the copy's.
+        few: the changes fit into the memory of each executor, so that the table's rows need not be sorted by key to
+            find those that change. In up to two commits.
 
     Raises:
         RepartitionError: `key_moved`.
     """
     latest = _latest(rows, rule)
-    latest.createOrReplaceTempView(_CHANGES)
-    names = [name for name in latest.columns if name != DELETED]
+    with _recording(session, after), _moved_keys():
+        if few:
+            _insert_missing(session, latest, branch, after, rule)
+        _merge(session, latest, branch, rule, few=few)
+
+
+def _insert_missing(session: Any, latest: Any, branch: str, after: Frontier, rule: CopyRule) -> None:
+    """Adds rows of keys that the table has not. What it has is left to the MERGE, which is an inner join then."""
+    from pyspark.sql import functions
+
+    key = list(rule.key)
+    quoted_key = [f"`{name}`" for name in key]
+    known = session.table(branch).select(*quoted_key).join(functions.broadcast(latest.select(*quoted_key)), key, "semi")
+    fresh = latest.where(~functions.col(DELETED)).join(functions.broadcast(known), key, "anti").drop(DELETED)
+    # Asked twice; few rows in the many partitions of a shuffle would cost more than what is in them.
+    fresh = fresh.coalesce(session.sparkContext.defaultParallelism).persist()
     try:
-        with _recording(session, after), _moved_keys():
-            session.sql(merge_statement(branch, _CHANGES, rule.key, names, rule.key_order))
+        if not fresh.isEmpty():
+            append(session, fresh, branch, after)
+    finally:
+        fresh.unpersist()
+
+
+def _merge(session: Any, latest: Any, branch: str, rule: CopyRule, *, few: bool) -> None:
+    names = [name for name in latest.columns if name != DELETED]
+    latest.createOrReplaceTempView(_CHANGES)
+    try:
+        with _broadcasting(session) if few else contextlib.nullcontext():
+            session.sql(merge_statement(branch, _CHANGES, rule.key, names, rule.key_order, insert=not few))
     finally:
         session.catalog.dropTempView(_CHANGES)
+
+
+@contextlib.contextmanager
+def _broadcasting(session: Any) -> Iterator[None]:
+    """Joins send their small side to the other's tasks. A hint would say so, but gets lost on the way to a MERGE."""
+    before = session.conf.get(_BROADCAST)
+    session.conf.set(_BROADCAST, str(FEW_ESTIMATED_BYTES_MAX))
+    try:
+        yield
+    finally:
+        session.conf.set(_BROADCAST, before)
 
 
 def cut(session: Any, branch: str, first_offsets: Mapping[int, int]) -> None:

@@ -35,6 +35,10 @@ class PartitionTerm:
         name, _, size = self.transform.rstrip("]").partition("[")
         return f"{name}({size}, {column})" if size else f"{name}s({column})"
 
+    def call(self, catalog: str) -> str:
+        """As an expression over a row: an Iceberg catalog of Spark has the transforms as functions."""
+        return self.ddl() if self.transform == "identity" else f"{catalog}.system.{self.ddl()}"
+
 
 @dataclass(frozen=True, slots=True)
 class SortTerm:

@@ -136,13 +136,16 @@ def test_a_catalog_that_spark_must_be_told_of_by_hand() -> None:
 
 
 def test_each_clause_of_the_merge_asks_for_a_later_record() -> None:
-    lines = merge_statement("t", "c", ["a", "b"], ["a", "b", "n"], "partition").splitlines()
+    lines = merge_statement("t", "c", ["a", "b"], ["a", "b", "n"], "partition", insert=True).splitlines()
     assert lines[0] == "MERGE INTO t t USING c s ON t.`a` = s.`a` AND t.`b` = s.`b`"
     assert "raise_error" in lines[1]
     assert all("s._kafka_offset > t._kafka_offset" in line for line in lines[2:4])
     assert lines[4].startswith("WHEN NOT MATCHED AND NOT s.`__tierberg_deleted` THEN INSERT")
-    moving = merge_statement("t", "c", ["a"], ["a", "n"], "timestamp")
+    moving = merge_statement("t", "c", ["a"], ["a", "n"], "timestamp", insert=True)
     assert "raise_error" not in moving
+    inner = merge_statement("t", "c", ["a"], ["a", "n"], "partition", insert=False)
+    assert "NOT MATCHED" not in inner
+    assert "t.`n` = s.`n`" in inner.splitlines()[1], "every column is assigned, so none of the table's is read"
 
 
 @given(st.text(max_size=20))
