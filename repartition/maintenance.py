@@ -64,11 +64,11 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
             try:
                 said = _CHORES[chore](job, clock())
             except Exception as error:
-                if lost_maintenance(error):
-                    break
-                raise RepartitionError(
-                    "spark", f"{chore} failed, the next round tries again: {first_line(error)}"
-                ) from error
+                if not lost_maintenance(error):
+                    raise RepartitionError(
+                        "spark", f"{chore} failed, the next round tries again: {first_line(error)}"
+                    ) from error
+                said = "another job was faster; the next round tries again"
             done.append(Done(chore, time.monotonic() - began, said))
             budget.maintaining_s += done[-1].seconds
     return done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -84,3 +85,27 @@ def test_nothing_is_done_without_budget_or_without_need(spark: Any, tmp_path: Pa
         assert maintenance.maintain(world.job(), Budget(0.2)) == []
         assert [item.chore for item in maintenance.maintain(world.job(), rich())] == ["orphans"]
         assert maintenance.maintain(world.job(), rich()) == []
+
+
+class RefusedError(Exception):
+    """As py4j tells of a commit that came too late."""
+
+    def __init__(self) -> None:
+        cause = {"getMessage.return_value": "too late", "getCause.return_value": None}
+        self.java_exception = Mock(**cause)
+        self.java_exception.getClass().getName.return_value = "org.apache.iceberg.exceptions.CommitFailedException"
+
+
+def test_a_chore_that_another_job_beats_is_left_to_the_next_round(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = maintenance._CHORES["orphans"]
+    with copy_world(spark, tmp_path, {}) as world:
+        world.send([sent(1, {"id": 1})])
+        world.run()
+        monkeypatch.setitem(maintenance._CHORES, "orphans", Mock(side_effect=RefusedError))
+        (done,) = maintenance.maintain(world.job(), rich())
+        assert (done.chore, done.said) == ("orphans", "another job was faster; the next round tries again")
+        monkeypatch.setitem(maintenance._CHORES, "orphans", real)
+        (done,) = maintenance.maintain(world.job(), rich())
+        assert done.said == "0 files of nobody removed"
