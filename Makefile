@@ -65,6 +65,10 @@ bench: setup ## measure, and compare with benchmarks/measures.toml
 bench-types: setup ## the measures of typed values alone, beside per-record libraries
 	$(RUN) -m benchmarks run --only typed_rate --only typed_size --only typed_damage
 
+.PHONY: bench-copy2
+bench-copy2: setup ## the measures of copies alone: runs, files, queries, and the whole bill beside a consumer
+	$(RUN) -m benchmarks run --only copy2
+
 .PHONY: sabotage
 sabotage: setup ## plant known bugs, one after another; each must turn a named test red
 	$(RUN) -m tests.sabotage

@@ -60,6 +60,10 @@ def test_every_promise_of_the_project_has_an_id_with_its_target() -> None:
         "typed_copy_rate_avro_fields": Target(value=2.0),
         "typed_damage_loss": Target(value=10.0),
         "typed_residual": Target(value=0.1),
+        "copy2_append_cpu": Target(value=40.0),
+        "copy2_upsert_growth": Target(value=2.0),
+        "copy2_file_size": Target(value=0.5),
+        "copy2_query_one_key": Target(value=5.0),
     }
 
 

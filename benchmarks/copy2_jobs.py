@@ -1,0 +1,110 @@
+"""Runs of copies, measured: all in one Spark application on this machine's cores, as users run them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+
+from benchmarks.copy2_world import TOPIC
+from benchmarks.meters import Spent, tree_cpu_s
+from benchmarks.orders import ARROW
+from repartition.catalogs import Target, open_targets
+from repartition.job import CopyJob
+from repartition.session import spark_session
+from repartition.source import Source, find_source
+from rsm_bridge.copy_hold import DeclaredCopy, declared_copies
+from rsm_bridge.maintain_command import open_place
+from rsm_bridge.secret_settings import revealed
+from stack.jars import spark_jars
+
+#: The value's columns and the record's timestamp; partition and offset come with them.
+COLUMNS = [*ARROW.names, "_kafka_timestamp"]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Of a table: how many, all their bytes, the median of their sizes in bytes, and its rows as Arrow."""
+
+    count: int
+    size_bytes: int
+    median_bytes: float
+    rows: int
+    arrow_bytes: int
+
+    @property
+    def row_bytes(self) -> float:
+        """Of one row as Arrow, in the mean."""
+        return self.arrow_bytes / max(self.rows, 1)
+
+
+@dataclass(slots=True)
+class Jobs:
+    """A session with every declared copy, by table name. Not for several threads."""
+
+    session: Any
+    source: Source
+    targets: Mapping[str, Target]
+    copies: Mapping[str, DeclaredCopy]
+
+    @property
+    def own(self) -> Target:
+        """Where the topic's table is."""
+        return self.targets[self.source.place.settings.catalog.name]
+
+    def run(self, table: str, max_bytes: int | None = None) -> Spent:
+        """One run of a copy: CPU of this process and of Spark's."""
+        copy = self.copies[table]
+        job = CopyJob(self.session, self.source, self.own.spark_name, copy, self.targets[copy.catalog], max_bytes)
+        cpu, wall = tree_cpu_s(os.getpid()), time.perf_counter()
+        job.run()
+        return Spent(tree_cpu_s(os.getpid()) - cpu, time.perf_counter() - wall)
+
+    def files(self, table: str) -> Files:
+        """What a copy's table consists of; its rows are read once, batch after batch."""
+        found = self.own.catalog.load_table(("kafka", table))
+        sizes = [task.file.file_size_in_bytes for task in found.scan().plan_files()]
+        rows = size = 0
+        for batch in found.scan().to_arrow_batch_reader():
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+        return Files(len(sizes), sum(sizes), median(sizes), rows, size)
+
+    def source_bytes(self) -> int:
+        """Of the topic's data files now."""
+        return sum(file.size_bytes for file in self.source.pin().files)
+
+
+def write_config(path: Path, data_dir: Path, copies: Sequence[Mapping[str, Any]], scratch: Path) -> Path:
+    """A settings file for jobs."""
+    spark = {
+        "spark.jars": ",".join(str(jar) for jar in sorted(spark_jars().glob("*.jar"))),
+        "spark.driver.memory": "4g",
+        "spark.local.dir": str(scratch),
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    settings = {
+        "data_dir": str(data_dir),
+        "topics": [{"pattern": TOPIC, "value_format": "json", "copies": list(copies)}],
+        "repartition": {"spark": spark},
+    }
+    path.write_text(yaml.safe_dump(settings), encoding="utf-8")
+    return path
+
+
+@contextmanager
+def jobs(config: Path) -> Iterator[Jobs]:
+    """Spark with the copies of a settings file."""
+    place = open_place(config, None)
+    source = find_source(place, TOPIC)
+    copies = declared_copies(place.settings, TOPIC, source.name[-1])
+    targets, conf = open_targets(place, copies)
+    with spark_session(conf, revealed(place.settings.repartition.spark)) as session:
+        yield Jobs(session, source, targets, {copy.table.rpartition(".")[2]: copy for copy in copies})
