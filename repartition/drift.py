@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from iceberg_catalog.lineage import Lineage
-from iceberg_catalog.plan_types import PartState, events_since
+from iceberg_catalog.plan_types import Events, PartState, counted, events_since
 from repartition.frontier import NO_EPOCH, Frontier, Position
 
 
@@ -22,12 +22,10 @@ class Drift:
     Attributes:
         rewound: first offset that was taken back, below the copy's frontier.
         repaired: first offset below the frontier that has rows which it had not when it was read.
-        vanished: partitions that the copy has read and the table does not know.
     """
 
     rewound: Mapping[int, int]
     repaired: Mapping[int, int]
-    vanished: tuple[int, ...] = ()
 
 
 def drift(frontier: Frontier, states: Mapping[int, PartState]) -> Drift:
@@ -37,13 +35,18 @@ def drift(frontier: Frontier, states: Mapping[int, PartState]) -> Drift:
     known = {number: position for number, position in frontier.positions.items() if number in states}
     for number, position in known.items():
         state = states[number]
-        taken_back = [*events_since(state.rewinds, position.rewinds), *_off_the_lineage(position, state)]
-        added = events_since(state.repairs, position.repairs)
+        taken_back = [*_new(state.rewinds, position.rewinds), *_off_the_lineage(position, state)]
+        added = _new(state.repairs, position.repairs)
         if min(taken_back, default=position.next) < position.next:
             rewound[number] = min(taken_back)
         if min(added, default=position.next) < position.next:
             repaired[number] = min(added)
-    return Drift(rewound, repaired, tuple(sorted(set(frontier.positions) - set(known))))
+    return Drift(rewound, repaired)
+
+
+def _new(events: Events, seen: int) -> list[int]:
+    """Their offsets. A table that was dropped and made anew counts from the beginning."""
+    return events_since(events, seen if seen <= counted(events) else 0)
 
 
 def _off_the_lineage(position: Position, state: PartState) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,9 @@ from repartition.errors import RepartitionError, first_line, lost_race
 from repartition.frontier import Frontier
 from repartition.laying_out import AS_GIVEN, laid_out
 from repartition.layout import create_table, evolve_table
-from repartition.reading import Reading, plan_reading
+from repartition.reading import Reading, first_live, plan_reading
 from repartition.reporting import report_failure, report_run
+from repartition.session import unconstrained
 from repartition.source import Pinned, Source
 from repartition.target import Recorded, keep_frontier, load_copy, owner_stamp, quoted, recorded, staged
 from repartition.writing import append, cut, upsert
@@ -92,11 +94,13 @@ class CopyJob:
             RepartitionError: `raced` if another job was faster: run again; and the others of errors.py.
         """
         store, topic_id = self.source.place.store, self.source.owner.topic_id
+        pinned: Pinned | None = None
         try:
-            ran = self._run()
+            pinned = self.source.pin()
+            ran = self._run(pinned)
             table = load_copy(self.target.catalog, self.name, self.source.owner, self.rule.mode)
         except Exception as error:
-            said = error if isinstance(error, RepartitionError) else _failure(error)
+            said = error if isinstance(error, RepartitionError) else self._said(pinned, error)
             if said.kind != "raced":
                 report_failure(store, topic_id, self.copy, said)
             raise said from error
@@ -107,12 +111,12 @@ class CopyJob:
             ran.reading.after,
             snapshot_id=ran.snapshot_id,
             complete=ran.complete,
+            lost=ran.reading.lost,
             table=table,
         )
         return ran
 
-    def _run(self) -> Ran:
-        pinned = self.source.pin()
+    def _run(self, pinned: Pinned) -> Ran:
         before = self._recorded(pinned.owner, self.name, self.rule.mode)
         found = drift(before.frontier, pinned.states)
         again = self._again(pinned, found)
@@ -123,7 +127,8 @@ class CopyJob:
         self.step("read")
         made = changes(self.session, self._records(pinned, reading.condition()), self.rule)
         self._bring_to_rule(pinned.owner, made)
-        with staged(self.session, self.target.spark_name, self.name, before.snapshot_id) as (branch, publish):
+        begun = staged(self.session, self.target.spark_name, self.name, before.snapshot_id)
+        with unconstrained(self.session), begun as (branch, publish):
             # Rows of an append could come twice, and of rows that were taken back nothing else is known.
             if again and (found.rewound or self.rule.mode == "append"):
                 cut(self.session, branch, again)
@@ -157,8 +162,21 @@ class CopyJob:
         append(self.session, nothing, branch, found.frontier)
         self._recorded(self.source.owner, self.name, self.rule.mode)
 
+    def _said(self, pinned: Pinned | None, error: Exception) -> RepartitionError:
+        """Somebody else's error as ours. Where a slow run lost its snapshot, the next one has a newer one."""
+        expired = False
+        with contextlib.suppress(Exception):  # a catalog that is away: the first error says it
+            expired = pinned is not None and pinned.snapshot_id is not None and not self.source.has(pinned.snapshot_id)
+        if expired:
+            said = f"a snapshot of table {'.'.join(self.source.name)} expired while it was read: {first_line(error)}"
+            return RepartitionError("raced", said)
+        return RepartitionError("raced" if lost_race(error) else "spark", first_line(error))
+
     def _again(self, pinned: Pinned, found: Drift) -> Mapping[int, int]:
         """Offsets below the frontier to begin at, by partition."""
+        if not found.rewound and self.rule.mode == "append":
+            # From there on the copy is cut back, and what the topic's table has no more could not be read again.
+            return {number: first_live(number, at, pinned.files) for number, at in found.repaired.items()}
         if not found.rewound:
             return found.repaired
         if not self.repair:
@@ -167,8 +185,10 @@ class CopyJob:
             both = (*found.rewound.items(), *found.repaired.items())
             return {number: min(offset for n, offset in both if n == number) for number, _ in both}
         # What a key was before the record that was taken back is nowhere but in the topic's table.
-        floors = {number: pinned.states[number].floor for number in found.rewound}
-        return {**found.repaired, **floors}
+        # Where keys move it may be in another partition.
+        whole = found.rewound if self.rule.key_order == "partition" else pinned.states
+        firsts = {n: min(pinned.states[n].floor, first_live(n, 0, pinned.files)) for n in whole}
+        return {**found.repaired, **firsts}
 
     def _records(self, pinned: Pinned, condition: str) -> Any:
         name = quoted(self.source_catalog, *self.source.name)
@@ -218,10 +238,6 @@ class CopyJob:
             append(self.session, fresh, branch, reading.after)
             publish()
         return count
-
-
-def _failure(error: Exception) -> RepartitionError:
-    return RepartitionError("raced" if lost_race(error) else "spark", first_line(error))
 
 
 def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:

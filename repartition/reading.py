@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from iceberg_catalog.decide import NEVER
 from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.livefiles import by_partition
 from iceberg_catalog.plan_types import LiveFile, PartState, counted
@@ -38,6 +39,7 @@ class Reading:
         rows: what these files say they have; of one that is read in part at most as many as offsets are read.
         left_bytes: of the data files that later runs will read.
         left_offsets: below the topic's table's frontier and not below `after`, of all partitions.
+        lost: offsets [first, end) by partition that Kafka had deleted, and that were not held, before they were read.
     """
 
     ranges: tuple[Range, ...]
@@ -48,6 +50,7 @@ class Reading:
     rows: int = 0
     left_bytes: int = 0
     left_offsets: int = 0
+    lost: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def few(self) -> bool:
@@ -70,6 +73,10 @@ class _Lag:
     files: Sequence[LiveFile] = field(default_factory=list)
     taken: int = 0
 
+    def lost(self) -> tuple[int, int]:
+        """Offsets [first, end) to read that retention took."""
+        return self.start, min([self.state.floor, *(file.first for file in self.files[:1])])
+
 
 def plan_reading(
     before: Frontier,
@@ -91,10 +98,13 @@ def plan_reading(
     size, stopped = _take(lags, max_bytes)
     positions = dict(before.positions)
     ranges: list[Range] = []
+    lost: dict[int, tuple[int, int]] = {}
     for partition, lag in sorted(lags.items()):
         end = max(lag.start, lag.state.frontier) if lag.taken == len(lag.files) else lag.end
         if end > lag.start:
             ranges.append(Range(partition, lag.start, end))
+            if lag.lost()[1] > lag.start:
+                lost[partition] = lag.lost()
         positions[partition] = position_at(end, lag.state)
     return Reading(
         tuple(ranges),
@@ -107,7 +117,14 @@ def plan_reading(
         left_offsets=sum(
             max(0, state.frontier - positions.get(partition, Position()).next) for partition, state in states.items()
         ),
+        lost=lost,
     )
+
+
+def first_live(partition: int, offset: int, files: Sequence[LiveFile]) -> int:
+    """The first row of a partition from an offset on, as far as files tell; NEVER if there is none."""
+    found = [max(offset, file.first) for file in files if file.partition == partition and file.last >= offset]
+    return min(found, default=NEVER)
 
 
 def _rows(lag: _Lag) -> int:
@@ -129,7 +146,7 @@ def _lags(
         read = before.positions.get(partition, Position()).next
         start = min(read, again_from.get(partition, read))
         ahead = sorted((item for item in grouped[partition] if item.last >= start), key=lambda item: item.first)
-        if state.frontier > start or start < read:
+        if state.frontier > start or partition in again_from:
             lags[partition] = _Lag(state, start, start, [item for item in ahead if item.first < state.frontier])
     return lags
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from iceberg_catalog.plan_hold import ReadTo
 from repartition.errors import RepartitionError
 from repartition.frontier import Frontier
 from rsm_bridge.copy_hold import DeclaredCopy
-from rsm_bridge.copy_progress import CopyFailure, CopyProgress, CopySize, read_one, write_progress
+from rsm_bridge.copy_progress import CopyFailure, CopyLoss, CopyProgress, CopySize, read_one, write_progress
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.store import ObjectStore
 
@@ -40,6 +40,7 @@ def report_run(
     *,
     snapshot_id: int | None,
     complete: bool,
+    lost: Mapping[int, tuple[int, int]],
     table: Table | None,
     clock: Callable[[], int] = now_ms,
 ) -> None:
@@ -52,6 +53,7 @@ def report_run(
         frontier: of the copy now.
         snapshot_id: of the topic's table.
         complete: nothing of it is left unread.
+        lost: offsets [first, end) by partition that this run found gone.
         table: the copy's, as it is now; None while there is none.
         clock: milliseconds since the epoch.
 
@@ -59,6 +61,8 @@ def report_run(
         StoreError: the store does not take it. The copy itself has its rows.
     """
     before, at = _known(store, topic_id, copy), clock()
+    known = {number: item.offsets for number, item in before.lost.items()}
+    losses = {n: CopyLoss(known.get(n, 0) + end - first, end, at) for n, (first, end) in lost.items()}
     read = {number: ReadTo(item.next, item.rewinds, item.repairs) for number, item in frontier.positions.items()}
     write_progress(
         store,
@@ -70,6 +74,7 @@ def report_run(
             caught_up_ms=at if complete else before.caught_up_ms,
             size=None if table is None else _size(table),
             failure=None,
+            lost={**before.lost, **losses},
         ),
     )
 

@@ -19,6 +19,7 @@ _NEEDED: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
 }
+_CONSTRAINTS: Final = "spark.sql.constraintPropagation.enabled"
 _ALONE: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -54,3 +55,17 @@ def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iter
             session.stop()
         raise
     session.stop()
+
+
+@contextmanager
+def unconstrained(session: Any) -> Iterator[None]:
+    """Statements of the block are planned without inferred constraints, which no write of ours gains from.
+
+    Spark infers them in time that doubles with each nested column of a MERGE: minutes, then the driver's memory.
+    """
+    before = session.conf.get(_CONSTRAINTS)
+    session.conf.set(_CONSTRAINTS, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(_CONSTRAINTS, before)

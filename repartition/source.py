@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import LiveFile, PartState
 from iceberg_catalog.state import decode_state
-from iceberg_catalog.tables import owned_tables
+from iceberg_catalog.tables import is_owner, owned_tables
 from repartition.errors import RepartitionError
 from rsm_bridge.maintain_command import Place
 
@@ -44,14 +45,32 @@ class Source:
         """Its head.
 
         Raises:
+            RepartitionError: `no_source` if the table is gone, or another topic's by now.
             CatalogError, BridgeError: head or state cannot be read; what the catalog raises passes through.
         """
-        table = self.place.catalog.load_table(self.name)
+        table = self._loaded()
+        if table is None or not is_owner(table, self.owner):
+            raise RepartitionError(
+                "no_source",
+                f"table {'.'.join(self.name)} of topic {self.owner.topic}, id {self.owner.topic_id.hex()}, is gone. "
+                "Its copies stay as they are; a topic that was created again needs copies of its own",
+            )
         head = self._live.read(table)
         states: dict[int, PartState] = {}
         if head.state is not None:
             states = decode_state(self.place.store.read(head.state.key).data, head.state.sha256)
         return Pinned(self.owner, table, head.snapshot_id, states, head.files)
+
+    def has(self, snapshot_id: int) -> bool:
+        """Whether a snapshot is there still: its files are, as long as it is."""
+        table = self._loaded()
+        return table is not None and table.snapshot_by_id(snapshot_id) is not None
+
+    def _loaded(self) -> Table | None:
+        try:
+            return self.place.catalog.load_table(self.name)
+        except NoSuchTableError:
+            return None
 
 
 def find_sources(place: Place) -> list[Source]:
@@ -77,7 +96,8 @@ def find_source(place: Place, topic: str, topic_id: str | None = None) -> Source
     named = [source for source in find_sources(place) if source.owner.topic == topic]
     found = [source for source in named if topic_id in (None, source.owner.topic_id.hex())]
     if not found:
-        raise RepartitionError("no_source", f"topic {topic} has no table in {place.namespace}: nothing was tiered yet")
+        said = f"topic {topic} has no table in {place.namespace}: nothing was tiered yet, or it was dropped"
+        raise RepartitionError("no_source", said)
     if len(found) > 1:
         ids = ", ".join(source.owner.topic_id.hex() for source in found)
         raise RepartitionError("no_source", f"topic {topic} was created several times: choose one by --topic-id: {ids}")

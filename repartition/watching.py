@@ -98,4 +98,10 @@ def _ended(ran: Ran, seconds: float) -> str:
         return "nothing new"
     letters = f", {ran.dead_letters} dead letters" if ran.dead_letters else ""
     left = "" if ran.complete else f", {ran.reading.left_bytes / MIB:.1f} MiB left"
-    return f"{ran.ranges} partitions, {ran.reading.size_bytes / MIB:.1f} MiB read in {seconds:.1f} s{letters}{left}"
+    read = f"{ran.ranges} partitions, {ran.reading.size_bytes / MIB:.1f} MiB read in {seconds:.1f} s"
+    return f"{read}{letters}{left}{_lost(ran)}"
+
+
+def _lost(ran: Ran) -> str:
+    where = ", ".join(f"partition {n} offsets {first} to {end - 1}" for n, (first, end) in ran.reading.lost.items())
+    return f"; gone before they were read, as Kafka had deleted them: {where}" if where else ""

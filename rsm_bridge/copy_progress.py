@@ -38,6 +38,18 @@ class CopySize:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyLoss:
+    """What a copy could not read of one partition, since Kafka had deleted it and it was not held.
+
+    offsets: how many in all. end: the one after the last of them. at_ms: when a run last met some.
+    """
+
+    offsets: int
+    end: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class CopyFailure:
     """Why the last run failed. `advice`: what to do about it, one sentence, or empty."""
 
@@ -60,6 +72,7 @@ class CopyProgress:
         caught_up_ms: when a run last left nothing unread of the snapshot it had pinned, and pinned that.
         size: of the copy, where it is known.
         failure: of the last run; None: it succeeded.
+        lost: by Kafka partition, what it will never have.
     """
 
     topic_id: bytes
@@ -71,6 +84,7 @@ class CopyProgress:
     caught_up_ms: int | None = None
     size: CopySize | None = None
     failure: CopyFailure | None = None
+    lost: Mapping[int, CopyLoss] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -92,6 +106,7 @@ class CopyProgress:
             "snapshot_id": self.snapshot_id,
             "succeeded_ms": self.succeeded_ms,
             "caught_up_ms": self.caught_up_ms,
+            "lost": {str(number): [item.offsets, item.end, item.at_ms] for number, item in self.lost.items()},
         }
         if self.size is not None:
             document["size"] = [self.size.rows, self.size.files, self.size.bytes]
@@ -201,6 +216,7 @@ def _decoded(document: Mapping[str, Any]) -> CopyProgress:
         _whole_or_none(document["caught_up_ms"]),
         None if size is None else CopySize(*(_whole(item) for item in _listed(size, 3))),
         None if failure is None else _failure(_listed(failure, 3)),
+        {int(n): CopyLoss(*(_whole(item) for item in _listed(entry, 3))) for n, entry in document["lost"].items()},
     )
 
 

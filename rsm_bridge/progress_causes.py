@@ -49,6 +49,7 @@ class CauseCode(StrEnum):
     QUARANTINED = "quarantined"
     STORED_VERBATIM = "stored_verbatim"
     COPY_LOSES_ROWS = "copy_loses_rows"
+    COPY_LOST_ROWS = "copy_lost_rows"
     COPY_FAILED = "copy_failed"
     COPY_PROGRESS_DAMAGED = "copy_progress_damaged"
     COPY_HOLDS_ROWS = "copy_holds_rows"
@@ -230,6 +231,12 @@ CAUSES: dict[CauseCode, Cause] = {
         "rows that Kafka deleted have waited for a copy for over half of its `hold`; then they go unread",
         "Run `tierberg repartition TOPIC`, or find why it does not run. More time: a longer `hold` of the copy. To let "
         "them go: `hold: 0s`, or no such copy.",
+    ),
+    _C.COPY_LOST_ROWS: Cause(
+        _NOTE,
+        "a copy will never have some offsets: Kafka had deleted them before it read them, and they were held no longer",
+        "A copy that is younger than the topic begins where the table begins. Else: a longer `hold` of the copy, or "
+        "more frequent runs.",
     ),
     _C.COPY_FAILED: Cause(
         _PERSON,

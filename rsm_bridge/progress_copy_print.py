@@ -47,4 +47,6 @@ def copy_document(copy: CopyReport) -> dict[str, Any]:
         "held_until_ms": None if held is None else held.ends_ms,
         "size": None if copy.size is None else asdict(copy.size),
         "failure": None if copy.failure is None else asdict(copy.failure),
+        "lost_offsets": copy.lost_offsets,
+        "lost_ms": copy.lost_ms,
     }

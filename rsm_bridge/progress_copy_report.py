@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from rsm_bridge.copy_progress import CopyLoss
 from rsm_bridge.progress_causes import CAUSES, CauseCode
 from rsm_bridge.progress_facts import CopyFacts, HeldRows
 from rsm_bridge.progress_report import CopyReport, Finding
@@ -33,7 +34,13 @@ def _report(copy: CopyFacts, now_ms: int) -> CopyReport:
         held_s=None if held is None else max(0, held.ends_ms - now_ms) / 1000,
         size=None if progress is None else progress.size,
         failure=None if progress is None else progress.failure,
+        lost_offsets=sum(item.offsets for item in _losses(copy)),
+        lost_ms=max((item.at_ms for item in _losses(copy)), default=None),
     )
+
+
+def _losses(copy: CopyFacts) -> list[CopyLoss]:
+    return [] if copy.progress is None else list(copy.progress.lost.values())
 
 
 def copy_findings(copies: Iterable[CopyFacts], topic: str, now_ms: int) -> Iterator[Finding]:
@@ -53,6 +60,11 @@ def _causes(copy: CopyFacts, now_ms: int) -> Iterator[tuple[CauseCode, str]]:
         failure = progress.failure
         advice = f" ({failure.advice})" if failure.advice else ""
         yield CauseCode.COPY_FAILED, f"{moment(failure.at_ms, now_ms)}: {failure.message}{advice}"
+    if progress is not None and progress.lost:
+        where = ", ".join(f"partition {number} below {item.end}" for number, item in sorted(progress.lost.items()))
+        offsets = plural(sum(item.offsets for item in _losses(copy)), "offset")
+        met_ms = max(item.at_ms for item in _losses(copy))
+        yield CauseCode.COPY_LOST_ROWS, f"{offsets} in all, {where}; last met {moment(met_ms, now_ms)}"
     if copy.held is not None:
         yield _waits(copy, copy.held, now_ms)
     elif copy.lag_offsets and progress is not None:

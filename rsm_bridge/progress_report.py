@@ -89,6 +89,7 @@ class CopyReport:
         hold_s: seconds that rows which Kafka deleted may wait for it.
         held: those that do now, and `held_s` seconds until the first of them may go; None: none.
         size: of the copy; `failure`: of its last run.
+        lost_offsets: that it will never have; `lost_ms`: when a run last met some.
     """
 
     table: str
@@ -104,6 +105,8 @@ class CopyReport:
     held_s: float | None
     size: CopySize | None
     failure: CopyFailure | None
+    lost_offsets: int
+    lost_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,19 @@ from pyiceberg.catalog import Catalog
 from converter.types import IndexType
 from iceberg_catalog import failpoints
 from iceberg_catalog.catalogs import open_catalog
+from iceberg_catalog.plan_types import PartState
 from repartition.catalogs import Target
 from repartition.job import CopyJob, Ran
-from repartition.source import find_source
+from repartition.source import Source, find_source, find_sources
 from repartition.spark_catalog import spark_catalog
 from rsm_bridge.copy_hold import declared_copies
 from rsm_bridge.copy_rules import CopyRule
-from rsm_bridge.maintain_command import Place
+from rsm_bridge.maintain_command import Place, leased
+from rsm_bridge.maintain_open import open_maintenance
+from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.open_store import open_store
 from rsm_bridge.publisher import catalog_properties
-from rsm_bridge.settings import Settings
+from rsm_bridge.settings import MergeSettings, Settings
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -37,6 +40,10 @@ from tests.support.shim_client import Segment, ShimClient, segment_of
 TOPIC = "orders"
 TOPIC_ID = b"orders".ljust(16, b".")
 COPY = ("kafka", "orders_copy")
+#: When the records of a partition begin, if nothing else is said.
+START_MS = 1_700_000_000_000
+#: Any three files beside each other are worth to be one.
+MERGED = MergeSettings.model_validate({"files_min": 3, "age": "0s", "span": "10000d"})
 #: Key and value; None is a tombstone.
 Sent = tuple[bytes | None, bytes | None]
 
@@ -67,10 +74,18 @@ class CopyWorld:
     catalog: Catalog
     shim: ShimClient
     ends: dict[int, int] = field(default_factory=dict)
-    hidden: int = 0
+    lineage: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    topic_id: bytes = TOPIC_ID
 
     def send(
-        self, records: Sequence[Sent], partition: int = 0, *, at: int | None = None, epoch: int = 0, shown: bool = True
+        self,
+        records: Sequence[Sent],
+        partition: int = 0,
+        *,
+        at: int | None = None,
+        epoch: int = 0,
+        shown: bool = True,
+        times: Sequence[int] = (),
     ) -> Segment:
         """One segment with these records, in the table when this returns.
 
@@ -78,25 +93,54 @@ class CopyWorld:
             records: keys and values.
             partition: Kafka's.
             at: offset of the first one, by a new leader that has cut off what was there; None: the next.
-            epoch: of the leader; it began at the first record if that is not 0.
+            epoch: of the leader, above the last one's if it is new; 0: the last one still.
             shown: whether they become rows; False: the bridge is made to fail, and stores the segment as it is.
+            times: of the records, milliseconds since the epoch; without, they go with the offsets.
         """
         first = self.ends.get(partition, 0) if at is None else at
-        log = LogBuilder(next_offset=first, epoch=epoch)
-        made = [Record(first + n, 1_700_000_000_000 + first + n, key, value) for n, (key, value) in enumerate(records)]
-        log._append(encode_batch(made, epoch=epoch), first)
+        told = [entry for entry in self.lineage.get(partition, [(0, 0)]) if at is None or entry[1] < at or not entry[0]]
+        told += [(epoch, first)] if epoch else []
+        self.lineage[partition] = told
+        log = LogBuilder(next_offset=first, epoch=told[-1][0])
+        stamps = [*times, *(START_MS + first + n for n in range(len(times), len(records)))]
+        made = [Record(first + n, stamps[n], key, value) for n, (key, value) in enumerate(records)]
+        log._append(encode_batch(made, epoch=log.epoch), first)
         log.next_offset = self.ends[partition] = first + len(made)
-        told = [(0, 0), (epoch, first)] if epoch else [(0, 0)]
         changed = {"epochs": (told[-1],), "files": {IndexType.LEADER_EPOCH: checkpoint(told)}}
-        given = segment_of(log, topic=TOPIC, topic_id=TOPIC_ID, partition=partition, **changed)
+        given = segment_of(log, topic=TOPIC, topic_id=self.topic_id, partition=partition, **changed)
         failpoints._faults.update({} if shown else failpoints.parse("convert=raise"))
         try:
             segment = self.shim.copied(given)
         finally:
             failpoints._faults.clear()
-        self.hidden += 0 if shown else len(made)
-        eventually(lambda: self.count(("kafka", TOPIC)) == sum(self.ends.values()) - self.hidden)
+        eventually(lambda: self.published(partition))
         return segment
+
+    def published(self, partition: int) -> bool:
+        """Whether the table is as far as the log, and has heard of its leader."""
+        found = [source for source in find_sources(self.place) if source.owner.topic_id == self.topic_id]
+        if not found:
+            return False
+        state = found[0].pin().states.get(partition, PartState())
+        epoch = self.lineage[partition][-1][0]
+        return state.frontier == self.ends[partition] and (not epoch or any(epoch == e for e, _ in state.lineage))
+
+    def state(self, partition: int) -> PartState:
+        """As recorded with the table's head."""
+        return self.source.pin().states.get(partition, PartState())
+
+    @property
+    def source(self) -> Source:
+        """The topic's table."""
+        return find_source(self.place, TOPIC, self.topic_id.hex())
+
+    def merge(self) -> int:
+        """Joins small data files of the table, as maintenance would in time; how many."""
+        tally = Tally()
+        with leased(self.place.store, TOPIC_ID):
+            settings = self.settings.model_copy(update={"merge": MERGED})
+            open_maintenance(settings, self.place.store, self.catalog, TOPIC_ID).run(tally)
+        return tally.merged
 
     def count(self, name: tuple[str, ...]) -> int:
         if not self.catalog.table_exists(name):
@@ -119,9 +163,7 @@ class CopyWorld:
         """The copy of the rule's `copies[number]`, as a new process would begin it."""
         name = self.settings.catalog.name
         copy = declared_copies(self.settings, TOPIC, TOPIC)[number]
-        return CopyJob(
-            self.spark, find_source(self.place, TOPIC), name, copy, Target(self.catalog, name), max_bytes, repair
-        )
+        return CopyJob(self.spark, self.source, name, copy, Target(self.catalog, name), max_bytes, repair)
 
     def change(self, rule: dict[str, Any]) -> None:
         """Another rule for the copy, as in a settings file that was edited."""

@@ -101,7 +101,6 @@ class Model:
             self.send(changes, shown=kind == "send" or not self.log)
         elif kind == "requeue" and self.late:
             requeue(self.world.place, None, dry_run=False, say=lambda _: None)
-            self.world.hidden -= len(self.late)
             self.late.clear()
         elif kind in NAMES:
             self.check(kind)
@@ -118,7 +117,6 @@ class Model:
             before = self.world.count(("kafka", TOPIC))
             self.world.shim.delete(oldest)
             gone = oldest.end_offset - oldest.start_offset + 1
-            self.world.hidden += gone
             eventually(lambda: self.world.count(("kafka", TOPIC)) == before - gone)
 
     def check(self, mode: str) -> None:

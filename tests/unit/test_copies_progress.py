@@ -18,6 +18,7 @@ from rsm_bridge import copy_progress
 from rsm_bridge.copy_hold import CopyReaders, WaitingCopy
 from rsm_bridge.copy_progress import (
     CopyFailure,
+    CopyLoss,
     CopyProgress,
     CopySize,
     decode_progress,
@@ -47,6 +48,7 @@ PROGRESS = st.builds(
     caught_up_ms=st.none() | WHOLE,
     size=st.none() | st.builds(CopySize, COUNT, COUNT, COUNT),
     failure=st.none() | st.builds(CopyFailure, WHOLE, st.text(max_size=2000), st.text(max_size=2000)),
+    lost=st.dictionaries(st.integers(0, 2**31 - 1), st.builds(CopyLoss, COUNT, COUNT, WHOLE)),
 )
 ONE = CopyProgress(TOPIC, "tierberg", "kafka.orders_by_day", {0: ReadTo(5), 1: ReadTo(7, 1, 2)}, 17, 18, 19)
 

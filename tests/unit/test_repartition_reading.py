@@ -7,11 +7,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iceberg_catalog.decide import NEVER
 from iceberg_catalog.limits import EVENTS_KEPT
 from iceberg_catalog.plan_types import LiveFile, PartState, remembered
 from repartition.drift import drift
 from repartition.frontier import Frontier, Position
-from repartition.reading import Range, plan_reading, position_at
+from repartition.reading import Range, first_live, plan_reading, position_at
 
 TOPIC_ID = b"\7" * 16
 NOTHING = Frontier(TOPIC_ID)
@@ -117,7 +118,7 @@ def at(next_offset: int, epoch: int = 0, rewinds: int = 0, repairs: int = 0) -> 
 
 def test_a_table_that_only_grew_has_not_drifted() -> None:
     found = drift(at(10), {0: state(50, (0, 0), (1, 10)), 1: state(3)})
-    assert (found.rewound, found.repaired, found.vanished) == ({}, {}, ())
+    assert (found.rewound, found.repaired) == ({}, {})
 
 
 def test_another_epoch_below_the_frontier_is_a_rewind_to_where_it_began() -> None:
@@ -148,8 +149,40 @@ def test_what_is_not_remembered_any_more_may_have_been_anywhere() -> None:
     assert drift(at(40, rewinds=2), {0: told}).rewound == {0: 22}
 
 
-def test_a_partition_that_is_gone_is_said() -> None:
-    assert drift(at(10), {}).vanished == (0,)
+def test_a_table_that_was_made_anew_counts_from_the_beginning() -> None:
+    told = PartState(50, 0, ((0, 0),), 50, rewinds=((1, 4),), repairs=((1, 5),))
+    found = drift(at(10, rewinds=2, repairs=3), {0: told, 1: state(3)})
+    assert (found.rewound, found.repaired) == ({0: 4}, {0: 5})
+    found = drift(at(10, rewinds=2, repairs=3), {})
+    assert (found.rewound, found.repaired) == ({}, {})
+
+
+def test_what_retention_took_before_it_was_read_is_told_once() -> None:
+    told = PartState(50, 20, ((0, 0),), 50)
+    files = [file(0, 20, 29), file(0, 30, 49)]
+    made = plan_reading(at(5), {0: told}, files, 1)
+    assert (made.lost, made.after.positions[0].next) == ({0: (5, 20)}, 30)
+    assert plan_reading(made.after, {0: told}, files, 1).lost == {}
+    assert plan_reading(at(5), {0: told}, [file(0, 8, 29)], None).lost == {0: (5, 8)}, "what is held is read"
+    assert plan_reading(at(5), {0: told}, [file(0, 0, 29)], None).lost == {}
+    assert plan_reading(at(5), {0: PartState(20, 20)}, [], None).lost == {0: (5, 20)}, "nothing is left"
+    assert plan_reading(at(20), {0: told}, [], None).lost == {}
+    assert plan_reading(at(5), {0: PartState(50, 5)}, [file(0, 9, 49)], None).lost == {}, "offsets without rows"
+    assert plan_reading(at(30), {0: told}, files, None, {0: 10}).lost == {0: (10, 20)}
+
+
+def test_a_partition_whose_turn_has_not_come_tells_nothing_yet() -> None:
+    states = {0: state(10), 1: PartState(10, 4)}
+    files = [file(0, 0, 9), file(1, 4, 9)]
+    made = plan_reading(NOTHING, states, files, 1)
+    assert (made.lost, made.after.positions[1].next) == ({}, 0)
+    assert plan_reading(made.after, states, files, 1).lost == {1: (0, 4)}
+
+
+def test_the_first_row_from_an_offset_on() -> None:
+    files = [file(0, 5, 9), file(1, 0, 40), file(0, 20, 29)]
+    assert [first_live(0, offset, files) for offset in (0, 5, 7, 9, 10, 29)] == [5, 5, 7, 9, 20, 29]
+    assert first_live(0, 30, files) == NEVER
 
 
 def test_reading_again_goes_back_even_where_nothing_is_left() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_catalog.foreign import ForeignCommits
-from rsm_bridge.copy_progress import CopyFailure, CopyProgress
+from rsm_bridge.copy_progress import CopyFailure, CopyLoss, CopyProgress
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_facts import CopyFacts, Facts, Gap, HeldDelete, HeldRows, OpenTransaction, Problem, StoredTopic
@@ -86,6 +86,11 @@ CASES: dict[CauseCode, Case] = {
         "kafka.copy: rows will be lost to this copy in 2 d 3 h unless it runs; 1,234 rows in 5 files stay",
     ),
     C.COPY_HOLDS_ROWS: Case(copied(held=held(6 * DAY)), Level.WAITS, "lost to this copy in 6 d unless it runs"),
+    C.COPY_LOST_ROWS: Case(
+        copied(progress=CopyProgress(bytes(16), "a", "b", lost={2: CopyLoss(5, 9, NOW - DAY), 0: CopyLoss(1, 1, NOW)})),
+        Level.NOTE,
+        "kafka.copy: 6 offsets in all, partition 0 below 1, partition 2 below 9; last met",
+    ),
     C.COPY_FAILED: Case(
         copied(progress=CopyProgress(bytes(16), "a", "b", failure=CopyFailure(NOW - HOUR, "bad SQL", "mend it"))),
         Level.PERSON,
