@@ -35,7 +35,8 @@ def create_table(
     session: Any, catalog: str, name: tuple[str, ...], frame: Any, rule: CopyRule, stamp: dict[str, str]
 ) -> None:
     """Makes the table for the columns of `frame`; somebody else who does the same is fine."""
-    columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in frame.schema.fields)
+    # Java's side quotes the names of nested fields, Python's does not.
+    columns = ", ".join(f"{quoted(field.name())} {field.dataType().sql()}" for field in frame._jdf.schema().fields())
     terms = ", ".join(partition_term(text).ddl() for text in rule.partition_by)
     for depth in range(1, len(name)):
         session.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(catalog, *name[:depth])}")

@@ -110,6 +110,18 @@ def test_a_column_that_the_rule_gives_no_more_stays(spark: Any, tmp_path: Path) 
         assert [(row["id"], row["who"]) for row in world.rows()] == [(1, "x"), (2, None)]
 
 
+def test_nested_fields_may_have_any_name(spark: Any, tmp_path: Path) -> None:
+    value = {"id": 1, "user": {"user-agent": "a", "größe": 2, "a b": {"select": [{"x.y": 3}]}}}
+    with copy_world(spark, tmp_path, {}) as world:
+        world.send([sent(1, value)])
+        world.run()
+        world.send([sent(2, value)])
+        world.run()
+        original = world.rows(("kafka", "orders"))[0]["user"]
+        assert original
+        assert [row["user"] for row in world.rows()] == [original, original]
+
+
 def test_backfill_in_portions(spark: Any, tmp_path: Path) -> None:
     with copy_world(spark, tmp_path, {}) as world:
         for n in range(4):
