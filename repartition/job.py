@@ -135,7 +135,7 @@ class CopyJob:
             self.step("write")
             self._write(branch, made, reading)
             self.step("dead letters")
-            letters = self._bury(pinned.owner, made, reading)
+            letters = self._bury(pinned, made, reading, _letters_again(pinned, found, again))
             self.step("publish")
             publish()
         self.step("record")
@@ -220,24 +220,38 @@ class CopyJob:
         else:
             upsert(self.session, made.rows, branch, reading.after, self.rule, few=reading.few)
 
-    def _bury(self, owner: Owner, made: Changes, reading: Reading) -> int:
-        """Dead letters, once: their table has a frontier of its own, and comes first."""
-        count = int(made.dead.count())
-        if not count:
+    def _bury(self, pinned: Pinned, made: Changes, reading: Reading, again: Mapping[int, int]) -> int:
+        """Dead letters, once: their table has a frontier of its own, and comes first.
+
+        Those of records that are read again are taken out: some may be rows now, or may be gone.
+        """
+        owner, count = pinned.owner, int(made.dead.count())
+        if not count and not again:
             return 0
         name = (*self.name[:-1], f"{self.name[-1]}{DEAD_LETTERS}")
         there = self._recorded(owner, name, "dead-letters")
         if there.snapshot_id is None:
+            if not count:
+                return 0
             plain = CopyRule(table=self.rule.table)
             stamp = owner_stamp(owner, "dead-letters")
             create_table(self.session, self.target.spark_name, name, made.dead, plain, stamp)
         fresh = made.dead
         for number, position in there.frontier.positions.items():
-            fresh = fresh.where(f"NOT (_kafka_partition = {number} AND _kafka_offset < {position.next})")
+            first = min(position.next, again.get(number, position.next))
+            fresh = fresh.where(f"NOT (_kafka_partition = {number} AND _kafka_offset < {first})")
         with staged(self.session, self.target.spark_name, name, there.snapshot_id) as (branch, publish):
+            if again and there.snapshot_id is not None:
+                cut(self.session, branch, again)
             append(self.session, fresh, branch, reading.after)
             publish()
         return count
+
+
+def _letters_again(pinned: Pinned, found: Drift, again: Mapping[int, int]) -> dict[int, int]:
+    """Where dead letters begin anew, by partition: all that was taken back, and else no more than is read again."""
+    files = pinned.files
+    return {number: at if number in found.rewound else first_live(number, at, files) for number, at in again.items()}
 
 
 def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:

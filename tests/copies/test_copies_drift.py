@@ -10,15 +10,24 @@ import pytest
 from repartition.errors import RepartitionError
 from rsm_bridge import copy_hold
 from rsm_bridge.requeue_command import requeue
-from tests.copies.copy_support import TOPIC, CopyWorld, copy_world, some
+from tests.copies.copy_support import TOPIC, CopyWorld, copy_world, sent, some
 from tests.support.eventually import eventually
 
 MODES: list[dict[str, Any]] = [{"select": ["id"]}, {"select": ["id"], "mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
 
 
+#: A value that is no JSON.
+BROKEN = (b"broken", b"{")
+
+
 def ids(world: CopyWorld) -> list[int]:
     return [row["id"] for row in world.rows()]
+
+
+def letters(world: CopyWorld) -> list[int]:
+    """Offsets."""
+    return [row["_kafka_offset"] for row in world.rows(("kafka", "orders_copy__dead_letters"))]
 
 
 @BOTH
@@ -67,3 +76,22 @@ def test_rows_that_come_late_are_read_late(spark: Any, tmp_path: Path, rule: dic
         world.run()
         assert ids(world) == list(range(15))
         assert world.run().ranges == 0
+
+
+@BOTH
+def test_dead_letters_follow_what_is_read_again(spark: Any, tmp_path: Path, rule: dict[str, Any]) -> None:
+    """Those of records that were taken back leave, those of records that come late or instead of them are added."""
+    with copy_world(spark, tmp_path, rule) as world:
+        some(world, 0, 3)
+        world.send([BROKEN])
+        world.send([BROKEN], shown=False)
+        some(world, 5, 2)
+        world.run()
+        assert letters(world) == [3]
+        requeue(world.place, None, dry_run=False, say=print)
+        world.run()
+        assert letters(world) == [3, 4]
+        world.send([sent(7, {"id": 7}), BROKEN], at=4, epoch=1)
+        world.job(repair=True).run()
+        assert letters(world) == [3, 5]
+        assert ids(world) == [0, 1, 2, 7]
