@@ -107,9 +107,10 @@ def _unwrapped(records: Any, rule: CopyRule) -> Any:
     fields = records.schema["after"].dataType.fields
 
     def side(name: str, *, gone: bool, step: int) -> Any:
-        there = set(records.schema[name].dataType.names)
-        given = (functions.col(f"{name}.`{f.name}`") if f.name in there else functions.lit(None) for f in fields)
-        cast = (column.cast(f.dataType).alias(f.name) for column, f in zip(given, fields, strict=True))
+        there = {f.name: f.dataType for f in records.schema[name].dataType.fields}
+        cast = (
+            _as_type(functions.col(f"{name}.`{f.name}`"), there.get(f.name), f.dataType).alias(f.name) for f in fields
+        )
         return functions.struct(
             functions.struct(*cast, *kafka).alias("seen"),
             functions.lit(gone).alias("gone"),
@@ -136,6 +137,25 @@ def _unwrapped(records: Any, rule: CopyRule) -> Any:
     )
 
 
+def _as_type(column: Any, given: Any, wanted: Any) -> Any:
+    """A column of `before` as `after` has it: fields go by name, and what does not fit is null. None: it is not there.
+
+    Spark's own cast goes by position, and fails the job where one side has a field more.
+    """
+    from pyspark.sql import functions
+    from pyspark.sql.types import AtomicType, StructType
+
+    if given == wanted:
+        return column
+    nothing = functions.lit(None).cast(wanted)
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        there = {f.name: f.dataType for f in given.fields}
+        within = (_as_type(column.getField(f.name), there.get(f.name), f.dataType).alias(f.name) for f in wanted.fields)
+        return functions.when(column.isNotNull(), functions.struct(*within)).otherwise(nothing)
+    plain = isinstance(given, AtomicType) and isinstance(wanted, AtomicType)
+    return column.try_cast(wanted) if plain else nothing
+
+
 def _is_struct(records: Any, name: str) -> bool:
     return name in records.columns and hasattr(records.schema[name].dataType, "names")
 
@@ -144,9 +164,15 @@ def _refuse_names(names: Sequence[str], rule: CopyRule) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RepartitionError("bad_rule", f"`select` gives {', '.join(twice)} twice; name one of them with AS")
-    missing = [name for name in rule.key if name not in names]
-    if missing:
-        raise RepartitionError("bad_rule", f"`key` has {', '.join(missing)}, which `select` does not give")
+    needed = {"key": rule.key}
+    if rule.key_order == "timestamp":
+        needed["key_order: timestamp"] = (columns.TIMESTAMP,)
+    if rule.retention is not None:
+        needed["retention"] = (columns.TIMESTAMP,)
+    for why, wanted in needed.items():
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            raise RepartitionError("bad_rule", f"`{why}` needs {', '.join(missing)}, which `select` does not give")
 
 
 def _names(unwrapped: Any, selected: Sequence[str]) -> list[str]:

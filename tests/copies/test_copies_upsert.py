@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from repartition.errors import RepartitionError
 from tests.copies.copy_support import copy_world, sent
 
 RULE = {"mode": "upsert", "key": ["k"], "select": ["cast(_kafka_key AS string) AS k", "id", "who"]}
@@ -69,6 +70,36 @@ def test_debezium_envelopes(spark: Any, tmp_path: Path) -> None:
         )
         world.run()
         assert sorted(row["id"] for row in world.rows()) == [4, 5, 20]
+
+
+def test_both_sides_of_an_envelope_need_not_be_alike(spark: Any, tmp_path: Path) -> None:
+    """Fields in another order, fields that one side has not, another type: a key within is found by its name."""
+    rule = {"mode": "upsert", "key": ["k"], "envelope": "debezium", "select": ["at.k AS k", "name"]}
+    with copy_world(spark, tmp_path, rule) as world:
+        world.send([sent(1, change("u", {"at": {"z": 5, "k": 1}, "name": 3}, {"name": "n", "at": {"k": 2, "y": 7}}))])
+        world.send([sent(1, change("c", None, {"name": "m", "at": {"k": 5, "y": 1}}))])
+        world.run()
+        world.send([sent(1, change("u", {"at": {"z": 9, "k": 2}, "name": 3}, {"name": "o", "at": {"k": 7, "y": 1}}))])
+        world.run()
+        assert {row["k"]: row["name"] for row in world.rows()} == {5: "m", 7: "o"}
+        assert not world.catalog.table_exists(("kafka", "orders_copy__dead_letters"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({**RULE, "key": ["gone"]}, "`key` needs gone"),
+        ({**RULE, "key_order": "timestamp"}, "needs _kafka_timestamp"),
+        ({**RULE, "retention": "1d"}, "`retention` needs _kafka_timestamp"),
+        ({**RULE, "select": ["id AS k", "who AS k"]}, "gives k twice"),
+    ],
+)
+def test_what_a_rule_needs_must_be_selected(spark: Any, tmp_path: Path, rule: dict[str, Any], message: str) -> None:
+    with copy_world(spark, tmp_path, rule) as world:
+        world.send([sent("a", {"id": 1, "who": "x"})])
+        with pytest.raises(RepartitionError, match=message) as raised:
+            world.run()
+        assert raised.value.kind == "bad_rule"
 
 
 def test_rows_without_a_key_and_undecodable_ones_are_dead_letters(spark: Any, tmp_path: Path) -> None:
