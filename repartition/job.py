@@ -7,15 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from iceberg_catalog.decide import NEVER
 from iceberg_catalog.names import Owner
+from iceberg_catalog.plan_types import PartState
 from repartition.catalogs import Target
 from repartition.changes import DELETED, STEP, Changes, changes
 from repartition.drift import Drift, drift
 from repartition.errors import RepartitionError, first_line, lost_race
-from repartition.frontier import Frontier
+from repartition.frontier import Frontier, Position
 from repartition.laying_out import AS_GIVEN, laid_out
 from repartition.layout import create_table, evolve_table
-from repartition.reading import Reading, first_live, plan_reading
+from repartition.reading import Reading, first_live, plan_reading, position_at
 from repartition.reporting import report_failure, report_run
 from repartition.session import unconstrained
 from repartition.source import Pinned, Source
@@ -135,7 +137,7 @@ class CopyJob:
             self.step("write")
             self._write(branch, made, reading)
             self.step("dead letters")
-            letters = self._bury(pinned, made, reading, _letters_again(pinned, found, again))
+            letters = self._bury(pinned, made, reading, again)
             self.step("publish")
             publish()
         self.step("record")
@@ -223,35 +225,50 @@ class CopyJob:
     def _bury(self, pinned: Pinned, made: Changes, reading: Reading, again: Mapping[int, int]) -> int:
         """Dead letters, once: their table has a frontier of its own, and comes first.
 
-        Those of records that are read again are taken out: some may be rows now, or may be gone.
+        That is ahead of the copy's where a run died in between. Letters of records that the topic's table took back, or
+        that come late, are taken out and made anew: some may be rows now, or may be gone.
         """
         owner, count = pinned.owner, int(made.dead.count())
-        if not count and not again:
-            return 0
         name = (*self.name[:-1], f"{self.name[-1]}{DEAD_LETTERS}")
         there = self._recorded(owner, name, "dead-letters")
+        anew = _letters_anew(pinned, there.frontier, reading, again)
+        if not count and not anew:
+            return 0
         if there.snapshot_id is None:
-            if not count:
-                return 0
             plain = CopyRule(table=self.rule.table)
             stamp = owner_stamp(owner, "dead-letters")
             create_table(self.session, self.target.spark_name, name, made.dead, plain, stamp)
+        known = {n: min(position.next, anew.get(n, NEVER)) for n, position in there.frontier.positions.items()}
         fresh = made.dead
-        for number, position in there.frontier.positions.items():
-            first = min(position.next, again.get(number, position.next))
-            fresh = fresh.where(f"NOT (_kafka_partition = {number} AND _kafka_offset < {first})")
+        for number, end in known.items():
+            fresh = fresh.where(f"NOT (_kafka_partition = {number} AND _kafka_offset < {end})")
         with staged(self.session, self.target.spark_name, name, there.snapshot_id) as (branch, publish):
-            if again and there.snapshot_id is not None:
-                cut(self.session, branch, again)
-            append(self.session, fresh, branch, reading.after)
+            if anew:
+                cut(self.session, branch, anew)
+            append(self.session, fresh, branch, _ahead(reading.after, known, pinned.states))
             publish()
         return count
 
 
-def _letters_again(pinned: Pinned, found: Drift, again: Mapping[int, int]) -> dict[int, int]:
-    """Where dead letters begin anew, by partition: all that was taken back, and else no more than is read again."""
-    files = pinned.files
-    return {number: at if number in found.rewound else first_live(number, at, files) for number, at in again.items()}
+def _letters_anew(pinned: Pinned, frontier: Frontier, reading: Reading, again: Mapping[int, int]) -> dict[int, int]:
+    """Where dead letters begin anew, by partition; never before what this run reads. `frontier`: theirs."""
+    found = drift(frontier, pinned.states)
+    late = {number: first_live(number, at, pinned.files) for number, at in found.repaired.items()}
+    anew: dict[int, int] = {}
+    for number, at in (*found.rewound.items(), *late.items()):
+        read = reading.before.positions.get(number, Position()).next
+        anew[number] = max(min(at, anew.get(number, at)), min(read, again.get(number, read)))
+    return anew
+
+
+def _ahead(after: Frontier, known: Mapping[int, int], states: Mapping[int, PartState]) -> Frontier:
+    """`after`, but no partition less far than in `known`."""
+    further = {n: position_at(end, states[n]) for n, end in known.items() if n in states}
+    positions = {
+        n: max(further.get(n, position), position, key=lambda item: item.next)
+        for n, position in after.positions.items()
+    }
+    return Frontier(after.topic_id, {**further, **positions})
 
 
 def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:

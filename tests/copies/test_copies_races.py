@@ -12,6 +12,7 @@ from repartition import job, target
 from repartition.errors import RepartitionError
 from repartition.job import CopyJob
 from repartition.target import BRANCH, TAG, quoted
+from rsm_bridge.requeue_command import requeue
 from tests.copies.copy_support import COPY, CopyWorld, copy_world, sent, some
 
 MODES: list[dict[str, Any]] = [{}, {"mode": "upsert", "key": ["id"]}]
@@ -199,3 +200,38 @@ def test_keys_may_move_where_timestamps_order_them(spark: Any, tmp_path: Path) -
         assert {row["id"]: row["who"] for row in world.rows()} == {
             0: "moved", 1: "moved", 2: "w2", 7: "moved", 8: "moved", 9: "moved",
         }  # fmt: skip
+
+
+@BOTH
+def test_dead_letters_of_a_run_that_died(spark: Any, tmp_path: Path, rule: dict[str, Any]) -> None:
+    """They stay once, and change with the topic's table, which the copy itself reads for the first time."""
+    broken = (b"broken", b"{")
+
+    def died() -> None:
+        with pytest.raises(RepartitionError):
+            interrupted(world, "publish", die).run()
+
+    def letters() -> list[int]:
+        return [row["_kafka_offset"] for row in world.rows((*COPY[:-1], f"{COPY[-1]}__dead_letters"))]
+
+    with copy_world(spark, tmp_path, rule) as world:
+        some(world, 0, 3)
+        world.send([broken])
+        world.send([broken])
+        died()
+        while not world.job(max_bytes=1).run().complete:
+            pass
+        assert letters() == [3, 4]
+        world.send([broken])
+        world.send([broken])
+        died()
+        world.send([sent(6, {"id": 6}), broken], at=6, epoch=1)
+        world.run()
+        assert letters() == [3, 4, 5, 7]
+        world.send([broken], shown=False)
+        world.send([broken])
+        died()
+        requeue(world.place, None, dry_run=False, say=print)
+        world.run()
+        assert letters() == [3, 4, 5, 7, 8, 9]
+        assert ids(world) == [0, 1, 2, 6]
