@@ -55,7 +55,7 @@ TRUNCATION = ("with truncation", "without truncation")
 #: How long rows wait for a copy, in batches that are written; None: there is no copy.
 LIMITS = (None, 10, FOR_EVER)
 OVERLAP = ("same offsets, new id", "superset", "subset", "partial overlap")
-TIMES_MIN = 100
+TIMES_MIN = 50
 STEPS_MIN = 20_000
 
 #: How often each (action, fault or kind) has run, over all machines of this process.
