@@ -77,8 +77,14 @@ def test_all_that_usual_writers_write_comes_back(seed: int) -> None:
     values += filter(None, [written_by_fastavro(parsed, value) for value in values])
     decoder, made = both(schema)
     decoded = decoder.decode(pa.array(values, pa.binary()))
-    assert decoded.errors.null_count == len(values)
-    assert texts(made.encode(decoded.columns, sizes_of(values))) == values
+    errors = decoded.errors.to_pylist()
+    # Of bytes in a union fastavro may make a fixed decimal of their size, with more digits than that has.
+    assert all(error is None or "more digits" in error for error in errors[6:])
+    assert errors[:6] == [None] * 6
+    told = texts(made.encode(decoded.columns, sizes_of(values)))
+    assert [text for text, error in zip(told, errors, strict=True) if error is None] == [
+        value for value, error in zip(values, errors, strict=True) if error is None
+    ]
 
 
 @settings(max_examples=100, deadline=None)
