@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import yaml
 
 from benchmarks.copy2_world import TOPIC
-from benchmarks.meters import Spent, tree_cpu_s
+from benchmarks.meters import Spent, median, tree_cpu_s
 from benchmarks.orders import ARROW
 from repartition.catalogs import Target, open_targets
 from repartition.job import CopyJob
@@ -31,10 +30,9 @@ COLUMNS = [*ARROW.names, "_kafka_timestamp"]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Of a table: how many, all their bytes, the median of their sizes in bytes, and its rows as Arrow."""
+    """Of a table: how many, the median of their sizes in bytes, and its rows as Arrow."""
 
     count: int
-    size_bytes: int
     median_bytes: float
     rows: int
     arrow_bytes: int
@@ -59,10 +57,10 @@ class Jobs:
         """Where the topic's table is."""
         return self.targets[self.source.place.settings.catalog.name]
 
-    def run(self, table: str, max_bytes: int | None = None) -> Spent:
+    def run(self, table: str) -> Spent:
         """One run of a copy: CPU of this process and of Spark's."""
         copy = self.copies[table]
-        job = CopyJob(self.session, self.source, self.own.spark_name, copy, self.targets[copy.catalog], max_bytes)
+        job = CopyJob(self.session, self.source, self.own.spark_name, copy, self.targets[copy.catalog])
         cpu, wall = tree_cpu_s(os.getpid()), time.perf_counter()
         job.run()
         return Spent(tree_cpu_s(os.getpid()) - cpu, time.perf_counter() - wall)
@@ -74,11 +72,7 @@ class Jobs:
         rows = size = 0
         for batch in found.scan().to_arrow_batch_reader():
             rows, size = rows + batch.num_rows, size + batch.nbytes
-        return Files(len(sizes), sum(sizes), median(sizes), rows, size)
-
-    def source_bytes(self) -> int:
-        """Of the topic's data files now."""
-        return sum(file.size_bytes for file in self.source.pin().files)
+        return Files(len(sizes), median(sizes), rows, size)
 
 
 def write_config(path: Path, data_dir: Path, copies: Sequence[Mapping[str, Any]], scratch: Path) -> Path:

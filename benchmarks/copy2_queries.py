@@ -17,7 +17,7 @@ _CUSTOMER = 4711
 _DEADLINE_S = 300.0
 
 
-def query_cases(running: Jobs, tables: list[str], sized: Sized) -> Cases:
+def query_cases(running: Jobs, table: str, sized: Sized) -> Cases:
     """Runs them on the topic's table and on one copy."""
     day = sized.days // 2
     begin, end = (_timestamp(BEGIN_MS + n * DAY_MS) for n in (day, day + 1))
@@ -30,7 +30,7 @@ def query_cases(running: Jobs, tables: list[str], sized: Sized) -> Cases:
         -- name: sums of one day
         SELECT city, status, sum(amount), sum(quantity) FROM {{table}} WHERE {one_day} GROUP BY city, status;
     """
-    asked = asked_tables(running.source, running.own, [running.copies[name] for name in tables], running.targets)
+    asked = asked_tables(running.source, running.own, [running.copies[table]], running.targets)
     options = Options("orders", Path(), run=True, deadline_s=_DEADLINE_S)
     report = survey(running.session, asked, parse_queries(text), options, say)
     cases: Cases = {"copy2_query_one_key": [], "copy2_query_others": []}

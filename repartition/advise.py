@@ -180,7 +180,7 @@ def _open(session: Any, asked: Asked, view: str) -> _Ready:
             way = "" if asked.kind == "topic" else ": `tierberg repartition` fills it"
             return _Ready(TableReport(*told, error=f"has no rows yet{way}"), view, {})
         if asked.partition_by is None:
-            told = (asked.name, asked.kind, _spec(table), asked.sort_by)
+            told = (asked.name, asked.kind, tuple(term.rule() for term in partition_terms(table)), asked.sort_by)
         frame = session.sql(f"SELECT * FROM {asked.spark_name} VERSION AS OF {head.snapshot_id}")
         frame.createOrReplaceTempView(view)
         whole = plan(session, f"SELECT * FROM {view}").figures
@@ -214,16 +214,6 @@ def _suggestions(ready: Sequence[_Ready], queries: Sequence[QueryReport]) -> lis
         prefix = "No copy is declared; for one: " if number == 0 else ""
         found.append((report.name, prefix + suggestion(layout, seen)))
     return found
-
-
-def _spec(table: Table) -> tuple[str, ...]:
-    """The table's partition fields as a rule would write them."""
-    found: list[str] = []
-    for term in partition_terms(table):
-        name, _, size = term.transform.rstrip("]").partition("[")
-        plain = term.column if name == "identity" else f"{name}({size + ', ' if size else ''}{term.column})"
-        found.append(plain)
-    return tuple(found)
 
 
 def _types(schema: Any, above: str = "") -> dict[str, str]:

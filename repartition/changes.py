@@ -58,8 +58,9 @@ def changes(session: Any, records: Any, rule: CopyRule) -> Changes:
     unwrapped = _unwrapped(records, rule)
     seen = unwrapped.schema[_SEEN].dataType.names
     selected = [text for item in rule.select for text in ([f"`{name}`" for name in seen] if item == "*" else [item])]
-    selected += [name for name in IDENTITY if name not in _names(unwrapped, selected)]
     names = _names(unwrapped, selected)
+    added = [name for name in IDENTITY if name not in names]
+    selected, names = [*selected, *added], [*names, *added]
     _refuse_names(names, rule)
     # A column as it is cannot fail, and files are skipped by what is asked of it; only the rest is tried.
     plain = {name for name, text in zip(names, selected, strict=True) if name in seen and text in (name, f"`{name}`")}

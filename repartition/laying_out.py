@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from repartition.session import configured
 from repartition.target import quoted
 from rsm_bridge.copy_layout import SortTerm, partition_term, quoted_path, sort_term
 from rsm_bridge.copy_rules import CopyRule
@@ -45,12 +46,8 @@ def laid_out(session: Any, rows: Any, catalog: str, rule: CopyRule) -> Iterator[
     order += [_ordered(sort_term(text)) for text in rule.sort_by]
     if order:
         placed = placed.sortWithinPartitions(*order)
-    before = session.conf.get(_ADVISORY)
-    session.conf.set(_ADVISORY, str(rule.target_file_mib * MIB * _SHUFFLED_PER_STORED))
-    try:
+    with configured(session, _ADVISORY, str(rule.target_file_mib * MIB * _SHUFFLED_PER_STORED)):
         yield placed.drop(*names)
-    finally:
-        session.conf.set(_ADVISORY, before)
 
 
 def _ordered(term: SortTerm) -> Any:

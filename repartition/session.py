@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
 _EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -58,14 +58,22 @@ def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iter
 
 
 @contextmanager
-def unconstrained(session: Any) -> Iterator[None]:
+def configured(session: Any, key: str, value: str) -> Iterator[None]:
+    """A setting of the session has this value within the block, and what it had before after it."""
+    before = session.conf.get(key, None)
+    session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        if before is None:
+            session.conf.unset(key)
+        else:
+            session.conf.set(key, before)
+
+
+def unconstrained(session: Any) -> AbstractContextManager[None]:
     """Statements of the block are planned without inferred constraints, which no write of ours gains from.
 
     Spark infers them in time that doubles with each nested column of a MERGE: minutes, then the driver's memory.
     """
-    before = session.conf.get(_CONSTRAINTS)
-    session.conf.set(_CONSTRAINTS, "false")
-    try:
-        yield
-    finally:
-        session.conf.set(_CONSTRAINTS, before)
+    return configured(session, _CONSTRAINTS, "false")

@@ -11,6 +11,7 @@ from repartition.changes import DELETED, IDENTITY, STEP
 from repartition.errors import RepartitionError
 from repartition.frontier import FRONTIER, Frontier
 from repartition.limits import FEW_ESTIMATED_BYTES_MAX
+from repartition.session import configured
 from repartition.statements import KEY_MOVED, merge_statement
 from rsm_bridge.copy_rules import CopyRule
 
@@ -49,7 +50,7 @@ def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: CopyRule
         RepartitionError: `key_moved`.
     """
     latest = _latest(rows, rule)
-    with _recording(session, after), _moved_keys():
+    with configured(session, _PROPERTY, after.encode()), _moved_keys():
         if few:
             _insert_missing(session, latest, branch, after, rule)
         _merge(session, latest, branch, rule, few=few)
@@ -75,22 +76,13 @@ def _insert_missing(session: Any, latest: Any, branch: str, after: Frontier, rul
 def _merge(session: Any, latest: Any, branch: str, rule: CopyRule, *, few: bool) -> None:
     names = [name for name in latest.columns if name != DELETED]
     latest.createOrReplaceTempView(_CHANGES)
+    # A hint that the small side goes to the other's tasks gets lost on the way to a MERGE.
+    sent = configured(session, _BROADCAST, str(FEW_ESTIMATED_BYTES_MAX)) if few else contextlib.nullcontext()
     try:
-        with _broadcasting(session) if few else contextlib.nullcontext():
+        with sent:
             session.sql(merge_statement(branch, _CHANGES, rule.key, names, rule.key_order, insert=not few))
     finally:
         session.catalog.dropTempView(_CHANGES)
-
-
-@contextlib.contextmanager
-def _broadcasting(session: Any) -> Iterator[None]:
-    """Joins send their small side to the other's tasks. A hint would say so, but gets lost on the way to a MERGE."""
-    before = session.conf.get(_BROADCAST)
-    session.conf.set(_BROADCAST, str(FEW_ESTIMATED_BYTES_MAX))
-    try:
-        yield
-    finally:
-        session.conf.set(_BROADCAST, before)
 
 
 def cut(session: Any, branch: str, first_offsets: Mapping[int, int]) -> None:
@@ -119,16 +111,6 @@ def _latest(rows: Any, rule: CopyRule) -> Any:
         checked = functions.when(several, functions.raise_error(text).cast("long")).otherwise(functions.col(offset))
         numbered = numbered.withColumn(offset, checked)
     return numbered.where(f"{_RANK} = 1").drop(_RANK, STEP)
-
-
-@contextlib.contextmanager
-def _recording(session: Any, after: Frontier) -> Iterator[None]:
-    """SQL commits of the block write the frontier."""
-    session.conf.set(_PROPERTY, after.encode())
-    try:
-        yield
-    finally:
-        session.conf.unset(_PROPERTY)
 
 
 @contextlib.contextmanager

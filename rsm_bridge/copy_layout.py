@@ -29,11 +29,22 @@ class PartitionTerm:
 
     def ddl(self) -> str:
         """As Spark's `PARTITIONED BY` and `ADD PARTITION FIELD` take it."""
-        column = quoted_path(self.column)
-        if self.transform == "identity":
+        column, (name, size) = quoted_path(self.column), self._parts()
+        if name == "identity":
             return column
-        name, _, size = self.transform.rstrip("]").partition("[")
         return f"{name}({size}, {column})" if size else f"{name}s({column})"
+
+    def rule(self) -> str:
+        """As `partition_by` takes it."""
+        name, size = self._parts()
+        if name == "identity":
+            return self.column
+        return f"{name}({size}, {self.column})" if size else f"{name}({self.column})"
+
+    def _parts(self) -> tuple[str, str]:
+        """The transform's name, and its size where it has one."""
+        name, _, size = self.transform.rstrip("]").partition("[")
+        return name, size
 
     def call(self, catalog: str) -> str:
         """As an expression over a row: an Iceberg catalog of Spark has the transforms as functions."""

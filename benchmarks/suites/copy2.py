@@ -64,7 +64,7 @@ def measure(plan: Plan) -> Cases:
         )
         with jobs(config) as running:
             cases = _append_cases(running, rounds)
-            cases |= query_cases(running, ["typed_1"], sized)
+            cases |= query_cases(running, "typed_1", sized)
             cases |= upsert_cases(running, topic, rounds)
     return cases | _bill_cases(plain, consumer, first, second)
 
