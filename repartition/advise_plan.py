@@ -127,18 +127,24 @@ def _planned(session: Any, execution: Any, *, counted: bool) -> Planned:
 
 
 def _files(scan: Any) -> Figures:
-    """Of one scan. A file that was split into several tasks counts once."""
+    """Of one scan. A file that was split into several tasks counts once. Of deletion vectors many share a file."""
     data: dict[str, tuple[int, int]] = {}
-    deletes: dict[str, int] = {}
+    deletes: dict[tuple[str, int | None], int] = {}
     for part in scan.toBatch().planInputPartitions():
         for task in part.taskGroup().tasks().toArray():
             file = task.file()
             location = file.location()
             if location not in data:
                 data[location] = int(file.fileSizeInBytes()), int(file.recordCount())
-                deletes.update((item.location(), int(item.fileSizeInBytes())) for item in task.deletes())
+                deletes.update(map(_delete, task.deletes()))
     sizes, rows = zip(*data.values(), strict=True) if data else ((), ())
     return Figures(len(data), sum(sizes), len(deletes), sum(deletes.values()), sum(rows))
+
+
+def _delete(file: Any) -> tuple[tuple[str, int | None], int]:
+    """A delete file or a deletion vector: where it is, and its size."""
+    place = file.contentOffset()
+    return (file.location(), place), int(file.fileSizeInBytes() if place is None else file.contentSizeInBytes())
 
 
 def _scans(node: Any) -> Iterator[Any]:

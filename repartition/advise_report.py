@@ -23,7 +23,7 @@ class Figures:
         files: data files that have to be opened.
         data_bytes: their sizes, whole.
         delete_files: delete files and deletion vectors that apply to them.
-        delete_bytes: the sizes of these, whole.
+        delete_bytes: the sizes of these, whole; of deletion vectors their own, not those of the files they share.
         rows: in those files by their metadata, or, where `counted`, that the scans gave.
         counted: whether the query was run.
         result_rows: of the query; None: it was not run.

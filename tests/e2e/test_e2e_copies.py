@@ -10,11 +10,9 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -25,21 +23,18 @@ import yaml
 from pyiceberg.catalog import Catalog
 
 from demo.events import PARTITION, flights
-from iceberg_catalog.names import table_name
-from stack.jars import spark_jars, spark_s3_jars
 from stack.lake import Lake
 from stack.ports import LOOPBACK
 from stack.spark_cluster import SparkCluster, spark_home
-from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
-from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, current_rows, read, wait_tiered
+from tests.e2e.e2e_copies import COMMAND_S, ended, spark_conf, tierberg, tiered
+from tests.e2e.e2e_support import Pair, Rec, current_rows
 from tests.e2e.engines import Trino, trino_on
 from tests.support.copy_job import CopyJob
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 
 FLIGHTS = 30_000
-COMMAND_S = 900
 EXECUTOR_KILLS = 8
 EXECUTOR_STAGES = ("start", "write", "dead letters", "publish")
 COPIES = {
@@ -64,17 +59,6 @@ COPIES = {
 }
 
 
-def spark_conf(folder: Path) -> dict[str, str]:
-    jars = [*spark_jars().glob("*.jar"), *spark_s3_jars().glob("*.jar")]
-    return {
-        "spark.jars": ",".join(map(str, jars)),
-        "spark.driver.memory": "1g",
-        "spark.executor.memory": "700m",
-        "spark.local.dir": str(folder / "scratch"),
-        "spark.sql.shuffle.partitions": "4",
-    }
-
-
 @pytest.fixture(scope="module")
 def pair(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     folder = tmp_path_factory.mktemp("pair")
@@ -96,32 +80,8 @@ def trino(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trin
         yield connection
 
 
-def tiered(pair: Pair, catalog: Catalog, topic: str, records: dict[int, list[Rec]]) -> dict[int, dict[int, Rec]]:
-    """Sends, waits until all of it is in the topic's table, and returns what a consumer reads."""
-    for partition, given in records.items():
-        Sender(pair.broker, topic, partition).send(given)
-    wait_tiered(pair, topic, sorted(PARTITION.values()))
-    found = {number: read(pair.broker, topic, number) for number in PARTITION.values()}
-    total = sum(len(item) for item in found.values())
-
-    def published() -> bool:
-        table = current_rows(catalog, f"kafka.{table_name(topic)}")
-        return table is not None and table.num_rows == total
-
-    wait_for(f"{total} rows of {topic}", published, PUBLISH_S, 1.0)
-    return found
-
-
 def repartition(pair: Pair, *arguments: str) -> str:
-    config = str(pair.bridge.folder / "tierberg.yaml")
-    return ended([sys.executable, "-m", "rsm_bridge.cli", "repartition", *arguments, "--config", config])
-
-
-def ended(argv: Sequence[str]) -> str:
-    environment = {**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "TZ": "America/New_York", "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND_S, env=environment, check=False)
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-    return done.stdout
+    return tierberg(pair, "repartition", *arguments)
 
 
 def some_flights() -> dict[int, list[Rec]]:
