@@ -1,7 +1,8 @@
-"""The topic's table loses what a copy had not read, or itself: exact, or said."""
+"""The topic's table loses what a copy had not read, or a snapshot while it is read, or itself: exact, or said."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,43 @@ def test_a_merge_between_two_portions_of_a_backfill(spark: Any, tmp_path: Path, 
         world.merge()
         assert world.run().ranges == 1
         assert ids(world) == list(range(45))
+
+
+def _during(world: CopyWorld, step: str, act: Callable[[], Any]) -> Any:
+    job = world.job()
+    job.step = lambda now: act() if now == step else None
+    return job
+
+
+def _files(world: CopyWorld) -> set[str]:
+    return {task.file.file_path for task in world.catalog.load_table(TABLE).scan().plan_files()}
+
+
+def _expire(world: CopyWorld) -> None:
+    """Twenty snapshots later the one that a run has pinned is gone, and a file with it that was merged meanwhile."""
+    pinned, files = world.catalog.load_table(TABLE).metadata.current_snapshot_id, _files(world)
+    for n in range(20, 22):
+        some(world, n, 1)
+    assert world.merge() == 3
+    for n in range(22, 42):
+        some(world, n, 1)
+    eventually(lambda: world.catalog.load_table(TABLE).snapshot_by_id(pinned or 0) is None)
+    (gone,) = files - _files(world)
+    Path(gone.removeprefix("file://")).unlink()
+
+
+@BOTH
+def test_a_snapshot_that_expires_while_it_is_read(spark: Any, tmp_path: Path, rule: dict[str, Any]) -> None:
+    with copy_world(spark, tmp_path, rule) as world:
+        for n in range(4):
+            some(world, n * 5, 5)
+        assert world.merge() == 4
+        with pytest.raises(RepartitionError, match="expired while it was read") as raised:
+            _during(world, "write", lambda: _expire(world)).run()
+        assert raised.value.kind == "raced", "it is run again at once"
+        assert ids(world) == []
+        world.run()
+        assert ids(world) == list(range(42))
 
 
 @BOTH

@@ -1,13 +1,14 @@
-"""Random histories against a dict: inserts, updates, tombstones, schema changes, retention, rows that come late.
+"""Random histories against a list and a dict.
 
-Whatever is sent, and whenever copies run and are maintained: the append copy has each record once, the upsert copy the
-latest row of each key that was not deleted.
+Inserts, updates, deletes, tombstones, keys that are null or change, schemas that grow, records that cannot be decoded
+or transformed, retention, rows that come late, unclean elections, segments that come twice, merges of the topic's
+table, runs in portions, runs that die, compaction and expiry of the copies: whenever a copy then runs, it is exact.
 """
 
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,123 +17,46 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from repartition import chores, maintenance
-from repartition.chores import Budget
 from rsm_bridge import copy_hold
-from rsm_bridge.requeue_command import requeue
-from tests.copies.copy_support import TOPIC, CopyWorld, Sent, copy_world, framed
-from tests.support.eventually import eventually
+from tests.copies.copy_cases import CASES
+from tests.copies.copy_histories import Act, Change, Model
+from tests.copies.copy_oracle import NAMES, Shape
+from tests.copies.copy_support import copy_world
+from tests.copies.copy_values import ENVELOPES, PLAIN, VERSIONS
 
-FIRST = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}, {"name": "n", "type": "int"}]}
-WIDER = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "n", "type": "int"},
-        {"name": "at", "type": ["null", {"type": "record", "name": "At", "fields": [{"name": "x", "type": "string"}]}]},
-    ],
-}
-NAMES = {"append": ("kafka", "all_orders"), "upsert": ("kafka", "orders_now")}
-COPIES = (
-    {"table": "all_orders", "partition_by": ["bucket(3, id)"], "sort_by": ["n desc"]},
-    {
-        "table": "orders_now",
-        "mode": "upsert",
-        "key": ["k"],
-        "select": ["cast(_kafka_key AS string) AS k", "*"],
-        "partition_by": ["bucket(2, k)"],
-    },
+SHAPES = st.builds(
+    Shape,
+    st.sampled_from(("plain", "plain", "debezium", "debezium", "moving")),
+    st.sampled_from(("merge-on-read", "copy-on-write")),
+    st.sampled_from((2, 3)),
 )
-
-KEY = st.integers(0, 6)
-CHANGE = st.tuples(st.sampled_from(("put", "put", "put wider", "tombstone", "broken")), KEY)
-SEND = st.tuples(st.sampled_from(("send", "send", "send hidden")), st.lists(CHANGE, min_size=1, max_size=6))
-NO_CHANGES: list[tuple[str, int]] = []
-OTHER = st.tuples(st.sampled_from(("append", "upsert", "maintain", "retention", "requeue")), st.just(NO_CHANGES))
-HISTORY = st.lists(SEND | SEND | OTHER, min_size=6, max_size=14)
-
-
-@dataclass
-class Model:
-    """One partition. `log`: key and number by offset, None for a tombstone; `broken` ones cannot be decoded; `late`
-    ones are stored as they are, and have no rows yet."""
-
-    world: CopyWorld
-    log: list[tuple[int, int | None]] = field(default_factory=list)
-    broken: set[int] = field(default_factory=set)
-    late: set[int] = field(default_factory=set)
-    serial: int = 0
-    segments: list[Any] = field(default_factory=list)
-
-    def value(self, kind: str, key: int) -> bytes | None:
-        if kind == "put":
-            return framed(1, FIRST, {"id": key, "n": self.serial})
-        if kind == "put wider":
-            return framed(2, WIDER, {"id": 2**40 + key, "n": self.serial, "at": {"x": "Ulm"}})
-        return b"\0\0\0\0\1\xff" if kind == "broken" else None
-
-    def send(self, changes: list[tuple[str, int]], *, shown: bool) -> None:
-        records: list[Sent] = []
-        for kind, key in changes:
-            self.serial += 1
-            name = f"k{key}".encode()
-            if kind == "broken":
-                self.broken.add(len(self.log))
-            self.log.append((key, None if kind == "tombstone" else self.serial))
-            records.append((name, self.value(kind, key)))
-        if not shown:
-            self.late |= set(range(len(self.log) - len(changes), len(self.log)))
-        self.segments.append(self.world.send(records, shown=shown))
-
-    def rows(self, mode: str) -> set[tuple[Any, ...]]:
-        found = self.world.rows(NAMES[mode])
-        if mode == "append":
-            return {(row["_kafka_offset"], row["n"]) for row in found}
-        return {(row["k"], row["n"]) for row in found}
-
-    def expected(self, mode: str) -> set[tuple[Any, ...]]:
-        if mode == "append":
-            return {(offset, n) for offset, (_, n) in enumerate(self.log) if offset not in self.broken | self.late}
-        latest = {key: n for offset, (key, n) in enumerate(self.log) if offset not in self.broken | self.late}
-        return {(f"k{key}", n) for key, n in latest.items() if n is not None}
-
-    def act(self, kind: str, changes: list[tuple[str, int]]) -> None:
-        if kind in {"send", "send hidden"}:
-            self.send(changes, shown=kind == "send" or not self.log)
-        elif kind == "requeue" and self.late:
-            requeue(self.world.place, None, dry_run=False, say=lambda _: None)
-            self.late.clear()
-        elif kind in NAMES:
-            self.check(kind)
-        elif kind == "maintain" and self.log:
-            for number in range(2):
-                maintenance.maintain(self.world.job(number), Budget(0.5, working_s=3600))
-        elif (
-            kind == "retention"
-            and self.segments
-            and not self.late
-            and all(self.world.run(number).complete for number in range(2))
-        ):
-            oldest = self.segments.pop(0)
-            before = self.world.count(("kafka", TOPIC))
-            self.world.shim.delete(oldest)
-            gone = oldest.end_offset - oldest.start_offset + 1
-            eventually(lambda: self.world.count(("kafka", TOPIC)) == before - gone)
-
-    def check(self, mode: str) -> None:
-        if not self.log:
-            return
-        self.world.run(0 if mode == "append" else 1)
-        assert self.rows(mode) == self.expected(mode)
-        letters = self.world.rows((*NAMES[mode][:-1], f"{NAMES[mode][-1]}__dead_letters"))
-        assert sorted(row["_kafka_offset"] for row in letters) == sorted(self.broken - self.late)
+CHANGES = st.lists(
+    st.builds(
+        Change,
+        st.sampled_from(("put", "put", "put", "delete", "delete", "move", "broken", "no key")),
+        st.integers(0, 5),
+        st.integers(1, VERSIONS),
+        st.integers(0, 30),
+    ),
+    min_size=1,
+    max_size=6,
+).map(tuple)
+PARTITION, NUMBER = st.integers(0, 1), st.integers(0, 1000)
+SEND = st.builds(Act, st.sampled_from(("send", "send", "send", "send hidden", "rewind")), PARTITION, CHANGES, NUMBER)
+TOPIC_S = st.sampled_from(("again", "retention", "retention", "requeue", "merge"))
+COPY_S = st.sampled_from(("run", "run", "portion", "die", "maintain"))
+OTHER = st.builds(Act, TOPIC_S | COPY_S, PARTITION, st.just(()), NUMBER)
+#: Rules name columns, so there is a value before anything else.
+FIRST = Act("send", changes=(Change("put", 0, 1, 0),))
+HISTORY = st.lists(SEND | OTHER, min_size=8, max_size=18)
 
 
-def play(spark: Any, history: list[tuple[str, list[tuple[str, int]]]]) -> None:
+def play(spark: Any, shape: Shape, history: Sequence[Act]) -> None:
+    schemas = ENVELOPES if shape.kind == "debezium" else PLAIN
     with (
         tempfile.TemporaryDirectory() as folder,
         pytest.MonkeyPatch.context() as patch,
-        copy_world(spark, Path(folder), *COPIES, schemas=(FIRST, WIDER)) as world,
+        copy_world(spark, Path(folder), *shape.rules(), schemas=schemas) as world,
     ):
         patch.setattr(copy_hold, "COPY_PROGRESS_FRESH_SECONDS", 0.0)
         patch.setattr(chores, "COMPACTION_FILES_MIN", 2)
@@ -140,33 +64,28 @@ def play(spark: Any, history: list[tuple[str, list[tuple[str, int]]]]) -> None:
         patch.setattr(chores, "SNAPSHOT_AGE_MS", -1)
         patch.setattr(maintenance, "SNAPSHOT_AGE_MS", -1)
         patch.setattr(maintenance, "COMPACTION_INPUT_FILES_MIN", 2)
-        model = Model(world)
-        for kind, changes in history:
-            model.act(kind, changes)
+        model = Model(world, shape)
+        for act in [FIRST, *history]:
+            model.act(act)
         for mode in NAMES:
-            model.check(mode)
-
-
-def searched(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        database=None,
-        phases=(Phase.explicit, Phase.generate),
-        suppress_health_check=list(HealthCheck),
-    )
+            model.act(Act("run", list(NAMES).index(mode)))
 
 
 @pytest.mark.timeout(900)
-@searched(3)
-@given(history=HISTORY)
-def test_copies_are_what_a_dict_says(spark: Any, history: list[tuple[str, list[tuple[str, int]]]]) -> None:
-    play(spark, history)
+@pytest.mark.parametrize(("shape", "history"), CASES, ids=[shape.kind for shape, _ in CASES])
+def test_copies_are_what_a_dict_says(spark: Any, shape: Shape, history: Sequence[Act]) -> None:
+    play(spark, shape, history)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-@searched(60)
-@given(history=HISTORY)
-def test_many_copies_are_what_a_dict_says(spark: Any, history: list[tuple[str, list[tuple[str, int]]]]) -> None:
-    play(spark, history)
+@pytest.mark.timeout(10800)
+@settings(
+    max_examples=60,
+    deadline=None,
+    database=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+@given(shape=SHAPES, history=HISTORY)
+def test_many_copies_are_what_a_dict_says(spark: Any, shape: Shape, history: list[Act]) -> None:
+    play(spark, shape, history)
