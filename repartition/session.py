@@ -57,6 +57,22 @@ def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iter
     session.stop()
 
 
+def running_tasks() -> tuple[int, int] | None:
+    """Of the stages that Spark runs now in this process: tasks done, and all. None: it runs none. For any thread."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        return None
+    try:
+        tracker = context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except Exception:  # noqa: BLE001 - the session ends meanwhile: nobody needs the figure any more
+        return None
+    known = [stage for stage in stages if stage is not None]
+    return (sum(item.numCompletedTasks for item in known), sum(item.numTasks for item in known)) if known else None
+
+
 @contextmanager
 def configured(session: Any, key: str, value: str) -> Iterator[None]:
     """A setting of the session has this value within the block, and what it had before after it."""

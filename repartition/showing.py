@@ -10,10 +10,20 @@ from typing import Final
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.text import Text
 
 from repartition.reading import Reading
+from repartition.session import running_tasks
 from repartition.watching import Began, CopyName, Ended, Event, Failed, Maintained, Planned, Raced, Watcher, lines
 
 #: Spark needs the cores more.
@@ -39,15 +49,33 @@ def shown(console: Console) -> Iterator[Shown]:
         yield found
 
 
+class _Step(ProgressColumn):
+    """The present step of a copy, and how many of the tasks that Spark runs for it are done."""
+
+    def __init__(self, tasks: Callable[[], tuple[int, int] | None]) -> None:
+        super().__init__()
+        self._tasks = tasks
+
+    def render(self, task: Task) -> Text:
+        note = str(task.fields["note"])
+        found = self._tasks() if task.fields["busy"] else None
+        return Text(note if found is None else f"{note}, {found[0]} of {found[1]} tasks")
+
+
 @contextmanager
-def with_bars(console: Console) -> Iterator[Shown]:
-    """A bar for each copy, which has its present step; lines scroll above."""
+def with_bars(console: Console, tasks: Callable[[], tuple[int, int] | None] = running_tasks) -> Iterator[Shown]:
+    """A bar for each copy, which has its present step; lines scroll above.
+
+    Args:
+        console: a terminal.
+        tasks: how many Spark has done of those it runs; asked with every frame, in the bars' own thread.
+    """
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         DownloadColumn(binary_units=True),
         TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
+        _Step(tasks),
     )
 
     def say(line: str) -> None:
@@ -76,27 +104,31 @@ class Bars:
     def __call__(self, copy: CopyName, event: Event) -> None:
         """Moves the copy's bar."""
         if copy not in self._bars:
-            self._bars[copy] = _Bar(self.progress.add_task(copy.table, total=None, note=""))
+            self._bars[copy] = _Bar(self.progress.add_task(copy.table, total=None, note="", busy=False))
         bar = self._bars[copy]
         match event:
             case Planned(reading):
                 self._planned(bar, reading)
             case Began(step):
-                self.progress.update(bar.task, note=step)
+                self.progress.update(bar.task, note=step, busy=True)
             case Ended(ran):
                 bar.read, bar.complete = bar.read + ran.reading.size_bytes, ran.complete
-                note = _DONE if ran.complete else ""
-                self.progress.update(bar.task, completed=bar.read, total=bar.read + ran.reading.left_bytes, note=note)
+                self.progress.update(bar.task, completed=bar.read, total=bar.read + ran.reading.left_bytes)
+                self._note(bar, _DONE if ran.complete else "")
             case Raced():
-                self.progress.update(bar.task, note="once more")
+                self._note(bar, "once more")
             case Failed():
-                self.progress.update(bar.task, note="failed")
+                self._note(bar, "failed")
             case Maintained():
-                self.progress.update(bar.task, note=_DONE)
+                self._note(bar, _DONE)
 
     def _planned(self, bar: _Bar, reading: Reading) -> None:
         if bar.complete:
             bar.read, bar.complete = 0, False
             self.progress.reset(bar.task)
         total = bar.read + reading.size_bytes + reading.left_bytes
-        self.progress.update(bar.task, completed=bar.read, total=total, note="")
+        self.progress.update(bar.task, completed=bar.read, total=total)
+        self._note(bar, "")
+
+    def _note(self, bar: _Bar, said: str) -> None:
+        self.progress.update(bar.task, note=said, busy=False)

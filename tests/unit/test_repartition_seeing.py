@@ -26,7 +26,7 @@ from repartition.maintenance import Done
 from repartition.metrics import CopyMetrics, served
 from repartition.reading import Range, Reading
 from repartition.showing import shown, with_bars
-from repartition.watching import CopyName, Watcher, lines
+from repartition.watching import Began, CopyName, Watcher, lines
 from rsm_bridge.limits import MIB
 
 TABLE = "kafka.orders_now"
@@ -124,7 +124,7 @@ def screen(draw: Callable[[tuple[Watcher, ...], Callable[[], list[str]]], None])
     """What a terminal was sent; `draw` gets the watchers, and what shows the bars as they are."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, color_system=None)
-    with with_bars(console) as view:
+    with with_bars(console, lambda: (2, 3)) as view:
         bars: Any = view.watchers[-1]
 
         def now() -> list[str]:
@@ -162,6 +162,13 @@ def test_a_bar_is_over_the_bytes_that_are_left_to_read() -> None:
     assert "4.0/4.0 MiB" in text, "the last frame"
 
 
+def test_a_step_has_the_tasks_that_spark_runs() -> None:
+    def draw(watchers: tuple[Watcher, ...], _: Callable[[], list[str]]) -> None:
+        watchers[-1](NAME, Began("write"))
+
+    assert "write, 2 of 3 tasks" in screen(draw)
+
+
 def test_a_failure_stays_at_the_bar() -> None:
     last: list[str] = []
 
@@ -171,6 +178,7 @@ def test_a_failure_stays_at_the_bar() -> None:
 
     text = screen(draw)
     assert last == ["1/2 failed"]
+    assert "failed, 2 of 3" not in text, "nothing of it runs any more"
     assert f"{TABLE}: failed: [bold]no space[/bold]" in text
 
 
