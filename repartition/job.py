@@ -12,6 +12,7 @@ from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import PartState
 from repartition.catalogs import Target
 from repartition.changes import DELETED, STEP, Changes, changes
+from repartition.conforming import conformed
 from repartition.drift import Drift, drift
 from repartition.errors import RepartitionError, first_line, lost_race
 from repartition.frontier import Frontier, Position
@@ -161,7 +162,7 @@ class CopyJob:
         found = self._recorded(self.source.owner, self.name, self.rule.mode)
         branch = quoted(self.target.spark_name, *self.name)
         nothing = self.session.table(branch).where("false")
-        append(self.session, nothing, branch, found.frontier)
+        append(nothing, branch, found.frontier)
         self._recorded(self.source.owner, self.name, self.rule.mode)
 
     def _said(self, pinned: Pinned | None, error: Exception) -> RepartitionError:
@@ -216,11 +217,12 @@ class CopyJob:
         return found
 
     def _write(self, branch: str, made: Changes, reading: Reading) -> None:
+        rows = conformed(self.session, made.rows, branch)
         if self.rule.mode == "append":
-            with laid_out(self.session, made.rows, self.target.spark_name, self.rule) as rows:
-                append(self.session, rows, branch, reading.after, AS_GIVEN)
+            with laid_out(self.session, rows, self.target.spark_name, self.rule) as placed:
+                append(placed, branch, reading.after, AS_GIVEN)
         else:
-            upsert(self.session, made.rows, branch, reading.after, self.rule, few=reading.few)
+            upsert(self.session, rows, branch, reading.after, self.rule, few=reading.few)
 
     def _bury(self, pinned: Pinned, made: Changes, reading: Reading, again: Mapping[int, int]) -> int:
         """Dead letters, once: their table has a frontier of its own, and comes first.
@@ -245,7 +247,7 @@ class CopyJob:
         with staged(self.session, self.target.spark_name, name, there.snapshot_id) as (branch, publish):
             if anew:
                 cut(self.session, branch, anew)
-            append(self.session, fresh, branch, _ahead(reading.after, known, pinned.states))
+            append(conformed(self.session, fresh, branch), branch, _ahead(reading.after, known, pinned.states))
             publish()
         return count
 

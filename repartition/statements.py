@@ -31,7 +31,7 @@ def merge_statement(
         target: the table, or a branch of it, quoted.
         source: a view with the table's columns and DELETED, at most one row per key, no key null.
         key: columns of the key.
-        names: all columns of the table that a row of `source` has.
+        names: all columns of the table: one that is not assigned would keep what an older record said.
         order: which of two records is later.
         insert: keys that the table has not get a row; False: nothing happens to them.
     """

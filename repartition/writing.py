@@ -21,17 +21,10 @@ _CHANGES: Final = "tierberg_changes"
 _RANK: Final = "__tierberg_rank"
 
 
-def append(session: Any, rows: Any, branch: str, after: Frontier, options: Mapping[str, str] | None = None) -> None:
-    """Adds the rows; columns of the table that they have not are null. Commits when there are none, too."""
-    from pyspark.sql import functions
-
-    given = set(rows.columns)
-    told = [
-        functions.col(f"`{f.name}`") if f.name in given else functions.lit(None).cast(f.dataType).alias(f.name)
-        for f in session.table(branch).schema.fields
-    ]
+def append(rows: Any, branch: str, after: Frontier, options: Mapping[str, str] | None = None) -> None:
+    """Adds the rows, which have all columns of the table. Commits when there are none, too."""
     said = {f"snapshot-property.{FRONTIER}": after.encode(), **(options or {})}
-    rows.select(*told).writeTo(branch).options(**said).append()
+    rows.writeTo(branch).options(**said).append()
 
 
 def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: CopyRule, *, few: bool) -> None:
@@ -39,7 +32,7 @@ def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: CopyRule
 
     Args:
         session: Spark's.
-        rows: of the changes.
+        rows: of the changes; all columns of the table, DELETED and STEP.
         branch: of the copy's table.
         after: the frontier then.
         rule: the copy's.
@@ -68,7 +61,7 @@ def _insert_missing(session: Any, latest: Any, branch: str, after: Frontier, rul
     fresh = fresh.coalesce(session.sparkContext.defaultParallelism).persist()
     try:
         if not fresh.isEmpty():
-            append(session, fresh, branch, after)
+            append(fresh, branch, after)
     finally:
         fresh.unpersist()
 
