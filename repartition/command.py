@@ -18,7 +18,7 @@ from repartition.limits import RACE_WAIT_S_MAX, RACES_MAX
 from repartition.maintenance import maintain
 from repartition.metrics import CopyMetrics, served
 from repartition.reading import Reading
-from repartition.session import spark_session
+from repartition.session import require_session, spark_session
 from repartition.showing import Shown
 from repartition.source import Source, find_source, find_sources
 from repartition.watching import Began, CopyName, Ended, Event, Failed, Maintained, Planned, Raced, Watcher
@@ -52,7 +52,7 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sh
 
     Raises:
         SettingsError, CatalogError: settings, store or catalog cannot be opened.
-        RepartitionError: `no_source`, `bad_rule`.
+        RepartitionError: `no_source`, `bad_rule`; `spark` when the session has ended.
     """
     place = open_place(config, data_dir)
     limit = place.settings.repartition.max_mib
@@ -74,7 +74,11 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sh
 
 
 def run_round(job: CopyJob, budget: Budget, watchers: Sequence[Watcher]) -> bool:
-    """Runs a copy until it has everything, then maintains it; False when it failed, and why is told."""
+    """Runs a copy until it has everything, then maintains it; False when it failed, and why is told.
+
+    Raises:
+        RepartitionError: `spark` when the session has ended: no round could go well any more.
+    """
     copy, complete = _name(job), False
 
     def tell(event: Event) -> None:
@@ -91,7 +95,8 @@ def run_round(job: CopyJob, budget: Budget, watchers: Sequence[Watcher]) -> bool
         for done in maintain(job, budget):
             tell(Maintained(done, budget.per_hour()))
     except (RepartitionError, BridgeError) as error:
-        tell(Failed(error))
+        tell(Failed(error, maintaining=complete))
+        require_session(job.session)
         return False
     return True
 

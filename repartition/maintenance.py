@@ -42,16 +42,15 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
     """Does what is due while the budget lasts, unless another job is at it.
 
     Raises:
-        RepartitionError: `spark`: a chore failed; nothing is half done, the next pass goes on.
+        RepartitionError: `spark`: a chore failed, or the table cannot be looked at; nothing is half done, the next pass
+            goes on. `not_ours`: it is somebody else's by now.
         StoreError: the store does not answer.
     """
     digest = job.copy.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
     lease = Lease(job.source.place.store, lease_key(f"copy-{digest}"), holder_name())
-    table = load_copy(job.target.catalog, job.name, job.source.owner, job.rule.mode)
-    if table is None or not budget.left():
+    if not budget.left():
         return []
-    facts = facts_of(table.metadata, lambda snapshot: len(snapshot.manifests(table.io)))
-    chores = due(facts, clock(), retention=job.rule.retention is not None)
+    chores = _due(job, clock())
     if not chores or not lease.acquire():
         return []
     done: list[Done] = []
@@ -72,6 +71,20 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
             done.append(Done(chore, time.monotonic() - began, said))
             budget.maintaining_s += done[-1].seconds
     return done
+
+
+def _due(job: CopyJob, at_ms: int) -> tuple[Chore, ...]:
+    try:
+        table = load_copy(job.target.catalog, job.name, job.source.owner, job.rule.mode)
+        if table is None:
+            return ()
+        facts = facts_of(table.metadata, lambda snapshot: len(snapshot.manifests(table.io)))
+    except RepartitionError:
+        raise
+    except Exception as error:  # whatever a client of catalog or store raises: other copies go on
+        said = f"maintenance cannot look at the table, the next round tries again: {first_line(error)}"
+        raise RepartitionError("spark", said) from error
+    return due(facts, at_ms, retention=job.rule.retention is not None)
 
 
 def _retention(job: CopyJob, at_ms: int) -> str:

@@ -72,7 +72,7 @@ class CopyMetrics:
         """Counts."""
         if isinstance(event, Planned):  # what is read counts when it is in the copy
             return
-        done = self._over(copy)
+        self._over(copy)
         match event:
             case Began(step):
                 self._doing = (step, self.clock())
@@ -80,19 +80,18 @@ class CopyMetrics:
                 self._ended(copy, ran)
             case Raced():
                 self.runs.labels(copy.topic, copy.table, "raced").inc()
-            case Failed(error):
+            case Failed(error, maintaining):
                 self.failures.labels(copy.topic, copy.table, error.kind).inc()
-                if done not in _CHORES:
+                if not maintaining:
                     self.runs.labels(copy.topic, copy.table, "failed").inc()
 
-    def _over(self, copy: CopyName) -> str | None:
-        """The step that was going on, whose time now counts."""
+    def _over(self, copy: CopyName) -> None:
+        """The time of the step that was going on counts now."""
         if self._doing is None:
-            return None
+            return
         (step, began), self._doing = self._doing, None
         seconds = self.maintenance_seconds if step in _CHORES else self.step_seconds
         seconds.labels(copy.topic, copy.table, step.replace(" ", "_")).inc(self.clock() - began)
-        return step
 
     def _ended(self, copy: CopyName, ran: Ran) -> None:
         names, reading = (copy.topic, copy.table), ran.reading

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
+from repartition.errors import RepartitionError, first_line
+
 _EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 #: What the jobs rely on. Wrong values fail (ANSI) and are caught row by row; timestamps mean the same everywhere.
 _NEEDED: Final = {
@@ -55,6 +57,21 @@ def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iter
             session.stop()
         raise
     session.stop()
+
+
+def require_session(session: Any) -> None:
+    """Asks the session something that costs nothing.
+
+    Raises:
+        RepartitionError: `spark` if it never runs anything again: Java has died, or has stopped Spark.
+    """
+    gone = "Spark's driver has ended, so nothing runs any more: start the job again"
+    try:
+        stopped = bool(session.sparkContext._jsc.sc().isStopped())
+    except Exception as error:  # py4j's, or the network's
+        raise RepartitionError("spark", f"{gone} ({first_line(error)})") from error
+    if stopped:
+        raise RepartitionError("spark", gone)
 
 
 def running_tasks() -> tuple[int, int] | None:

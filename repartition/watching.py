@@ -58,9 +58,10 @@ class Maintained:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The round is over for this copy."""
+    """The round is over for this copy. `maintaining`: its run had gone well."""
 
     error: RepartitionError | BridgeError
+    maintaining: bool = False
 
 
 Event = Planned | Began | Ended | Raced | Maintained | Failed

@@ -19,10 +19,10 @@ COPIES = (
 )
 
 
-def job(config: Path) -> CopyJob:
-    """The command on its own session."""
+def job(config: Path, *more: str) -> CopyJob:
+    """The command on its own session. `more`: of its arguments."""
     argv = [sys.executable, "-u", "-m", "rsm_bridge.cli", "repartition", TOPIC, "--config", str(config)]
-    return CopyJob([*argv, "--maintenance-budget", "0.5"])
+    return CopyJob([*argv, "--maintenance-budget", "0.5", *more])
 
 
 def config_of(world: CopyWorld, folder: Path, **more: Any) -> Path:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -16,57 +14,19 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 import repartition.command
-from repartition.chores import Budget
+from repartition.chores import Budget, Chore
 from repartition.command import run_round
 from repartition.errors import RepartitionError
 from repartition.frontier import Frontier, Position
-from repartition.job import Ran
 from repartition.limits import RACES_MAX
 from repartition.maintenance import Done
 from repartition.metrics import CopyMetrics, served
-from repartition.reading import Range, Reading
 from repartition.showing import shown, with_bars
 from repartition.watching import Began, CopyName, Watcher, lines
 from rsm_bridge.limits import MIB
+from tests.unit.copy_job_support import START, STEPS, TABLE, FakeJob, Run, portion
 
-TABLE = "kafka.orders_now"
 NAME = CopyName("orders", TABLE)
-STEPS = ("read", "write", "dead letters", "publish", "record")
-START = Frontier(b"t" * 16)
-NOTHING = Reading((), START, START)
-#: What a run of the fake does: reads so much, or fails so.
-Run = Reading | RepartitionError
-
-
-def portion(left_mib: int, size_mib: int = 1, before: Frontier = START) -> Reading:
-    """One of several, of five records each."""
-    ranges = (Range(0, 0, 5),)
-    size, left = size_mib * MIB, left_mib * MIB
-    return Reading(ranges, before, START, size, not left_mib, rows=5, left_bytes=left, left_offsets=5 * left_mib)
-
-
-@dataclass
-class FakeJob:
-    """A CopyJob without Spark: `runs` one after another, then nothing new."""
-
-    runs: Iterator[Run]
-    copy: Any = field(default_factory=lambda: SimpleNamespace(table=TABLE))
-    source: Any = field(default_factory=lambda: SimpleNamespace(owner=SimpleNamespace(topic="orders")))
-    planned: Callable[[Reading], None] = lambda _: None
-    step: Callable[[str], None] = lambda _: None
-    before: Callable[[], Frontier] = lambda: START
-
-    def run(self) -> Ran:
-        found = next(self.runs, NOTHING)
-        if found is NOTHING:
-            return Ran(NOTHING, 0, 7)
-        self.planned(found if isinstance(found, Reading) else portion(0, before=self.before()))
-        for step in STEPS:
-            self.step(step)
-            if step == "publish" and isinstance(found, RepartitionError):
-                raise found
-        assert isinstance(found, Reading)
-        return Ran(found, 2, 7)
 
 
 def rounds(watchers: tuple[Watcher, ...], *runs: Run, before: Callable[[], Frontier] = lambda: START) -> bool:
@@ -234,19 +194,24 @@ def test_the_page_has_what_a_job_did() -> None:
             urlopen(address.replace("metrics", "healthz"), timeout=10)
 
 
-def test_a_chore_that_fails_is_no_run_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("begun", [("expiry",), ()], ids=["chore", "look"])
+def test_maintenance_that_fails_is_no_run_that_failed(
+    monkeypatch: pytest.MonkeyPatch, begun: tuple[Chore, ...]
+) -> None:
     def maintain(job: Any, _: Budget) -> list[Done]:
-        job.step("expiry")
-        raise RepartitionError("spark", "expiry failed")
+        for chore in begun:
+            job.step(chore)
+        raise RepartitionError("spark", "it failed")
 
     monkeypatch.setattr(repartition.command, "maintain", maintain)
     metrics, said = CopyMetrics(), list[str]()
     with served(metrics, "127.0.0.1:0", said.append):
+        metrics.expect([NAME])
         assert not rounds((metrics,), portion(0))
         found = samples(said[0].removeprefix("metrics: "))
-    assert ("runs_total", "failed") not in found
+    assert (found["runs_total", "ok"], found["runs_total", "failed"]) == (1, 0)
     assert found["failures_total", "spark"] == 1
-    assert "expiry" in {key[-1] for key in found if key[0] == "maintenance_seconds_total"}
+    assert {key[-1] for key in found if key[0] == "maintenance_seconds_total"} == set(begun)
 
 
 def test_a_port_that_is_taken_does_not_stop_a_job() -> None:
