@@ -19,7 +19,7 @@ from repartition.frontier import Frontier, Position
 from repartition.laying_out import AS_GIVEN, laid_out
 from repartition.layout import create_table, evolve_table
 from repartition.reading import Reading, first_live, plan_reading, position_at
-from repartition.reporting import report_failure, report_run
+from repartition.reporting import now_ms, report_failure, report_run
 from repartition.session import unconstrained
 from repartition.source import Pinned, Source
 from repartition.target import Recorded, keep_frontier, load_copy, owner_stamp, quoted, recorded, staged
@@ -98,6 +98,7 @@ class CopyJob:
         """
         store, topic_id = self.source.place.store, self.source.owner.topic_id
         pinned: Pinned | None = None
+        pinned_ms = now_ms()
         try:
             pinned = self.source.pin()
             ran = self._run(pinned)
@@ -113,6 +114,7 @@ class CopyJob:
             self.copy,
             ran.reading.after,
             snapshot_id=ran.snapshot_id,
+            pinned_ms=pinned_ms,
             complete=ran.complete,
             lost=ran.reading.lost,
             table=table,

@@ -39,6 +39,7 @@ def report_run(
     frontier: Frontier,
     *,
     snapshot_id: int | None,
+    pinned_ms: int,
     complete: bool,
     lost: Mapping[int, tuple[int, int]],
     table: Table | None,
@@ -52,6 +53,7 @@ def report_run(
         copy: which one.
         frontier: of the copy now.
         snapshot_id: of the topic's table.
+        pinned_ms: when that was its head, since the epoch: what came after is not in it, however long the run took.
         complete: nothing of it is left unread.
         lost: offsets [first, end) by partition that this run found gone.
         table: the copy's, as it is now; None while there is none.
@@ -71,7 +73,7 @@ def report_run(
             read=read,
             snapshot_id=snapshot_id,
             succeeded_ms=at,
-            caught_up_ms=at if complete else before.caught_up_ms,
+            caught_up_ms=pinned_ms if complete else before.caught_up_ms,
             size=None if table is None else _size(table),
             failure=None,
             lost={**before.lost, **losses},
@@ -99,11 +101,19 @@ def _known(store: ObjectStore, topic_id: bytes, copy: DeclaredCopy) -> CopyProgr
 
 
 def _size(table: Table) -> CopySize | None:
-    """By the totals of the head's summary, which every commit carries on."""
+    """By the totals of the head's summary, which every commit carries on.
+
+    Rows are those of the data files less those that position deletes and deletion vectors take out. Deletes of files
+    that compaction has replaced count until they go too.
+    """
     head = table.current_snapshot()
     summary = None if head is None else head.summary
     if summary is None:
         return None
     names = ("total-records", "total-data-files", "total-files-size")
     found = [summary.additional_properties.get(name, "") for name in names]
-    return CopySize(*map(int, found)) if all(item.isdecimal() for item in found) else None
+    found.append(summary.additional_properties.get("total-position-deletes", "0"))
+    if not all(item.isdecimal() for item in found):
+        return None
+    rows, files, size_bytes, deleted = map(int, found)
+    return CopySize(max(0, rows - deleted), files, size_bytes)

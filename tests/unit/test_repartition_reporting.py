@@ -1,0 +1,105 @@
+"""What a run says of itself: since when it had everything, and how many rows the copy has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.table.snapshots import Operation, Summary
+
+import repartition.job
+from iceberg_catalog.names import Owner
+from repartition.frontier import Frontier
+from repartition.job import CopyJob, Ran
+from repartition.reporting import report_run
+from rsm_bridge.copy_hold import DeclaredCopy
+from rsm_bridge.copy_progress import CopyProgress, CopySize, read_one
+from rsm_bridge.copy_rules import CopyRule
+from rsm_bridge.open_store import open_store
+from rsm_bridge.settings import load_settings
+from rsm_bridge.store import ObjectStore
+from tests.unit.copy_job_support import NOTHING
+
+OWNER = Owner("test", "orders", b"t" * 16)
+COPY = DeclaredCopy(CopyRule(table="orders_copy"), "tierberg", "kafka.orders_copy")
+
+
+def make_store(folder: Path) -> ObjectStore:
+    return open_store(load_settings(None, {"data_dir": folder}))
+
+
+def told(store: ObjectStore) -> CopyProgress:
+    found = read_one(store, COPY.key(OWNER.topic_id))
+    assert found is not None
+    return found
+
+
+def test_a_copy_had_everything_when_its_run_pinned_the_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = iter((1_000, 2_000, 9_000))
+    asked: list[int] = []
+
+    def now_ms() -> int:
+        asked.append(next(clock))
+        return asked[-1]
+
+    def pin() -> Any:
+        now_ms()
+        return SimpleNamespace(snapshot_id=7)
+
+    def run(_: CopyJob, __: object) -> Ran:
+        now_ms()
+        return Ran(NOTHING, 0, 7)
+
+    monkeypatch.setattr(repartition.job, "now_ms", now_ms)
+    monkeypatch.setattr(repartition.job, "load_copy", lambda *_: None)
+    monkeypatch.setattr(CopyJob, "_run", run)
+    store, target = make_store(tmp_path), SimpleNamespace(catalog=None)
+    source: Any = SimpleNamespace(owner=OWNER, place=SimpleNamespace(store=store), pin=pin)
+    CopyJob(None, source, "c", COPY, target).run()  # type: ignore[arg-type]
+    assert asked == [1_000, 2_000, 9_000]
+    assert told(store).caught_up_ms == 1_000
+    assert (told(store).succeeded_ms or 0) > 9_000, "that is when the run ended"
+
+
+def test_a_run_that_leaves_something_says_nothing_of_when_it_had_everything(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    for at, complete in ((5, True), (8, False)):
+        report_run(
+            store, OWNER.topic_id, COPY, Frontier(OWNER.topic_id), snapshot_id=7, pinned_ms=at, complete=complete,
+            lost={}, table=None, clock=lambda: 9,
+        )  # fmt: skip
+    assert (told(store).caught_up_ms, told(store).succeeded_ms) == (5, 9)
+
+
+def size(tmp_path: Path, **totals: str) -> CopySize | None:
+    """Of a table with this summary."""
+    summary = Summary(Operation.OVERWRITE, **{f"total-{name.replace('_', '-')}": text for name, text in totals.items()})
+    table: Any = SimpleNamespace(current_snapshot=lambda: SimpleNamespace(summary=summary))
+    store = make_store(tmp_path)
+    report_run(
+        store, OWNER.topic_id, COPY, Frontier(OWNER.topic_id), snapshot_id=7, pinned_ms=5, complete=True,
+        lost={}, table=table,
+    )  # fmt: skip
+    return told(store).size
+
+
+WHOLE = st.integers(0, 2**62)
+
+
+@given(WHOLE, WHOLE)
+def test_rows_are_those_that_are_not_deleted(tmp_path_factory: pytest.TempPathFactory, rows: int, gone: int) -> None:
+    folder = tmp_path_factory.getbasetemp() / "sizes"
+    found = size(folder, records=str(rows), data_files="3", files_size="900", position_deletes=str(gone))
+    assert found == CopySize(max(0, rows - gone), 3, 900)
+
+
+def test_a_summary_that_does_not_say_gives_no_size(tmp_path: Path) -> None:
+    assert size(tmp_path, records="5", data_files="1", files_size="9") == CopySize(5, 1, 9)
+    assert size(tmp_path, records="5", data_files="1") is None
+    assert size(tmp_path, records="5", data_files="1", files_size="9", position_deletes="some") is None
