@@ -32,7 +32,7 @@ def open_targets(place: Place, copies: Iterable[DeclaredCopy]) -> tuple[dict[str
     """
     own = catalog_properties(place.settings)
     targets = {place.settings.catalog.name: Target(place.catalog, own.name)}
-    conf = spark_catalog(own.name, own.properties)
+    conf = spark_catalog(own.name, own.properties, own.timeouts)
     for copy in copies:
         if copy.rule.catalog is not None and copy.catalog not in targets:
             properties = revealed(copy.rule.catalog.properties)

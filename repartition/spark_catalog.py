@@ -6,9 +6,14 @@ result belongs into Spark's configuration and nowhere else.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
+from sqlalchemy import URL, make_url
+
+from iceberg_catalog.limits import REST_CONNECT_TIMEOUT_MS, REST_READ_TIMEOUT_MS
+from iceberg_catalog.rest_sessions import Timeouts
 from repartition.errors import RepartitionError
 
 #: PyIceberg's names that Iceberg's Java side calls otherwise.
@@ -23,14 +28,25 @@ _RENAMED: Final = {
     "uri": None,
     "warehouse": None,
 }
+#: What an address of PostgreSQL's may say, by the names of libpq, that its JDBC driver calls otherwise.
+_JDBC_RENAMED: Final = {
+    "application_name": "ApplicationName",
+    "channel_binding": "channelBinding",
+    "connect_timeout": "connectTimeout",
+    "gssencmode": "gssEncMode",
+    "sslnegotiation": "sslNegotiation",
+}
+_TIMEOUTS: Final = Timeouts(REST_CONNECT_TIMEOUT_MS, REST_READ_TIMEOUT_MS)
 
 
-def spark_catalog(name: str, properties: Mapping[str, str]) -> dict[str, str]:
+def spark_catalog(name: str, properties: Mapping[str, str], timeouts: Timeouts = _TIMEOUTS) -> dict[str, str]:
     """`spark.sql.catalog.<name>` and all below it.
 
     Args:
         name: of the catalog, in Spark and, for a database, in its tables.
         properties: PyIceberg's.
+        timeouts: of each request to a REST catalog or PostgreSQL: Java's clients wait for ever, and a job has one
+            thread. What `properties` say by their names wins.
 
     Raises:
         RepartitionError: `bad_rule` for a kind of catalog that has to be configured in `spark` by hand.
@@ -39,9 +55,13 @@ def spark_catalog(name: str, properties: Mapping[str, str]) -> dict[str, str]:
     kind, uri = _kind(properties), properties.get("uri", "")
     conf = {"cache-enabled": "false"}
     if kind == "sql":
-        conf |= {"type": "jdbc", "uri": _jdbc(uri), "jdbc.schema-version": "V1", **_database_login(uri)}
+        url = make_url(uri)
+        conf |= {"type": "jdbc", "uri": _jdbc(url), "jdbc.schema-version": "V1", **_given(url, timeouts)}
     elif kind in {"rest", "glue", "hive"}:
         conf |= {"type": kind} | ({"uri": uri} if uri else {})
+        if kind == "rest":
+            conf["rest.client.connection-timeout-ms"] = str(timeouts.connect_ms)
+            conf["rest.client.socket-timeout-ms"] = str(timeouts.read_ms)
     else:
         raise RepartitionError(
             "bad_rule", f"catalog {name} is of type {kind!r}: set spark.sql.catalog.{name}.* in `repartition.spark`"
@@ -64,20 +84,26 @@ def _kind(properties: Mapping[str, str]) -> str:
     return {"http": "rest", "https": "rest", "thrift": "hive"}.get(scheme, "sql")
 
 
-def _jdbc(uri: str) -> str:
-    """SQLAlchemy's address as a JDBC driver takes it, without a login."""
-    from sqlalchemy import make_url
-
-    url = make_url(uri)
+def _jdbc(url: URL) -> str:
+    """SQLAlchemy's address as a JDBC driver takes it, without login and query."""
     if url.get_backend_name() == "sqlite":
         return f"jdbc:sqlite:{url.database}"
     port = f":{url.port}" if url.port else ""
     return f"jdbc:{url.get_backend_name()}://{url.host}{port}/{url.database}"
 
 
-def _database_login(uri: str) -> dict[str, str]:
-    from sqlalchemy import make_url
+def _given(url: URL, timeouts: Timeouts) -> dict[str, str]:
+    """What a JDBC driver is given beside the address: login, time-outs in whole seconds, and the address's query.
 
-    url = make_url(uri)
-    given = {"jdbc.user": url.username, "jdbc.password": url.password}
-    return {key: str(value) for key, value in given.items() if value is not None}
+    SQLite's query is of Python's driver, and says nothing to Java's.
+    """
+    login = {"jdbc.user": url.username, "jdbc.password": url.password}
+    found = {key: str(value) for key, value in login.items() if value is not None}
+    if url.get_backend_name() == "sqlite":
+        return found
+    if url.get_backend_name() == "postgresql":
+        connect_s, read_s = (math.ceil(seconds) for seconds in timeouts.seconds())
+        found |= {"jdbc.connectTimeout": str(connect_s), "jdbc.socketTimeout": str(read_s)}
+    for name, value in url.query.items():
+        found[f"jdbc.{_JDBC_RENAMED.get(name, name)}"] = value if isinstance(value, str) else ",".join(value)
+    return found

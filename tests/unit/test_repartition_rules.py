@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from iceberg_catalog.rest_sessions import Timeouts
 from repartition.errors import RepartitionError
 from repartition.layout import partition_changes
 from repartition.spark_catalog import spark_catalog
@@ -104,6 +105,43 @@ def test_a_catalog_in_postgresql_with_a_login() -> None:
     assert conf["spark.sql.catalog.c.uri"] == "jdbc:postgresql://db:5433/lake"
     assert (conf["spark.sql.catalog.c.jdbc.user"], conf["spark.sql.catalog.c.jdbc.password"]) == ("me", "secret")
     assert conf["spark.sql.catalog.c.io-impl"] == "org.apache.iceberg.aws.s3.S3FileIO"
+
+
+SHORT = Timeouts(1_500, 40_000)
+
+
+def jdbc(uri: str, **more: str) -> dict[str, str]:
+    """What the driver is given, by its names."""
+    prefix = "spark.sql.catalog.c.jdbc."
+    conf = spark_catalog("c", {"uri": uri, **more}, SHORT)
+    return {key.removeprefix(prefix): value for key, value in conf.items() if key.startswith(prefix)}
+
+
+def test_what_the_address_of_a_database_says_holds_for_the_jobs_too() -> None:
+    asked = "sslmode=verify-full&sslrootcert=/etc/pki/a%20b%26c.pem&connect_timeout=7&application_name=jobs"
+    found = jdbc(f"postgresql+psycopg://db/lake?{asked}")
+    assert found.pop("schema-version") == "V1"
+    assert found == {
+        "sslmode": "verify-full",
+        "sslrootcert": "/etc/pki/a b&c.pem",
+        "connectTimeout": "7",
+        "socketTimeout": "40",
+        "ApplicationName": "jobs",
+    }
+    assert set(jdbc("sqlite:////data/catalog.db?timeout=5")) == {"schema-version"}
+
+
+def test_no_catalog_keeps_a_job_for_ever() -> None:
+    found = jdbc("postgresql+pg8000://db/lake")
+    assert (found["connectTimeout"], found["socketTimeout"]) == ("2", "40")
+    assert jdbc("postgresql+pg8000://db/lake", **{"jdbc.socketTimeout": "90"})["socketTimeout"] == "90"
+    prefix = "spark.sql.catalog.c.rest.client."
+    conf = spark_catalog("c", {"uri": "https://catalog"}, SHORT)
+    assert conf[f"{prefix}connection-timeout-ms"] == "1500"
+    assert conf[f"{prefix}socket-timeout-ms"] == "40000"
+    own = {"uri": "https://catalog", "rest.client.socket-timeout-ms": "9"}
+    assert spark_catalog("c", own, SHORT)[f"{prefix}socket-timeout-ms"] == "9"
+    assert not any("rest.client" in key for key in spark_catalog("c", {"type": "glue"}))
 
 
 def test_a_rest_catalog_and_its_store() -> None:
