@@ -28,6 +28,7 @@ from rsm_bridge.copy_hold import DeclaredCopy
 from rsm_bridge.copy_rules import CopyRule
 
 DEAD_LETTERS = "__dead_letters"
+LETTERS = "dead-letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class CopyJob:
         return ran
 
     def _run(self, pinned: Pinned) -> Ran:
-        before = self._recorded(pinned.owner, self.name, self.rule.mode)
+        before = self.recorded(pinned.owner, self.name, self.rule.mode)
         found = drift(before.frontier, pinned.states)
         again = self._again(pinned, found)
         reading = plan_reading(before.frontier, pinned.states, pinned.files, self.max_bytes, again)
@@ -144,28 +145,18 @@ class CopyJob:
             self.step("publish")
             publish()
         self.step("record")
-        self._recorded(pinned.owner, self.name, self.rule.mode)
+        self.recorded(pinned.owner, self.name, self.rule.mode)
         return Ran(reading, letters, pinned.snapshot_id)
 
-    def call(self, procedure: str, arguments: str) -> Any:
-        """The one row that a procedure of the copy's catalog answers for its table."""
-        return self.call_rows(procedure, arguments)[0]
-
-    def call_rows(self, procedure: str, arguments: str) -> list[Any]:
-        """All rows of that."""
-        # With the catalog's name: else Spark takes a namespace for one first, and warns of it with a stack trace.
-        system, table = quoted(self.target.spark_name), quoted(self.target.spark_name, *self.name)
-        found = self.session.sql(f"CALL {system}.system.{procedure}(table => '{table}', {arguments})")
-        rows: list[Any] = found.collect()
-        return rows
-
-    def record_again(self) -> None:
-        """Writes the frontier to the head, so that the snapshot which said it may expire with what it names."""
-        found = self._recorded(self.source.owner, self.name, self.rule.mode)
-        branch = quoted(self.target.spark_name, *self.name)
-        nothing = self.session.table(branch).where("false")
-        append(nothing, branch, found.frontier)
-        self._recorded(self.source.owner, self.name, self.rule.mode)
+    def recorded(self, owner: Owner, name: tuple[str, ...], kind: str) -> Recorded:
+        """What the table records, which is then safe from expiry; nothing where there is no table yet."""
+        table = load_copy(self.target.catalog, name, owner, kind)
+        if table is None:
+            return Recorded(None, None, Frontier(owner.topic_id))
+        found = recorded(table, owner)
+        if found.told_by is not None:
+            keep_frontier(self.session, self.target.spark_name, table, found.told_by)
+        return found
 
     def _said(self, pinned: Pinned | None, error: Exception) -> RepartitionError:
         """Somebody else's error as ours. Where a slow run lost its snapshot, the next one has a newer one."""
@@ -179,21 +170,18 @@ class CopyJob:
 
     def _again(self, pinned: Pinned, found: Drift) -> Mapping[int, int]:
         """Offsets below the frontier to begin at, by partition."""
-        if not found.rewound and self.rule.mode == "append":
-            # From there on the copy is cut back, and what the topic's table has no more could not be read again.
-            return {number: first_live(number, at, pinned.files) for number, at in found.repaired.items()}
+        late = _late(pinned, found)
         if not found.rewound:
-            return found.repaired
+            return late
         if not self.repair:
             raise RepartitionError("rewound", _rewound(self.name, pinned.owner.topic, found.rewound))
         if self.rule.mode == "append":
-            both = (*found.rewound.items(), *found.repaired.items())
-            return {number: min(offset for n, offset in both if n == number) for number, _ in both}
+            return _least(found.rewound, late)
         # What a key was before the record that was taken back is nowhere but in the topic's table.
         # Where keys move it may be in another partition.
         whole = found.rewound if self.rule.key_order == "partition" else pinned.states
         firsts = {n: min(pinned.states[n].floor, first_live(n, 0, pinned.files)) for n in whole}
-        return {**found.repaired, **firsts}
+        return {**late, **firsts}
 
     def _records(self, pinned: Pinned, condition: str) -> Any:
         name = quoted(self.source_catalog, *self.source.name)
@@ -207,16 +195,6 @@ class CopyJob:
             create_table(self.session, self.target.spark_name, self.name, frame, self.rule, stamp)
         else:
             evolve_table(self.session, self.target.spark_name, self.name, table, frame, self.rule)
-
-    def _recorded(self, owner: Owner, name: tuple[str, ...], kind: str) -> Recorded:
-        """What the table records, which is then safe from expiry; nothing where there is no table yet."""
-        table = load_copy(self.target.catalog, name, owner, kind)
-        if table is None:
-            return Recorded(None, None, Frontier(owner.topic_id))
-        found = recorded(table, owner)
-        if found.told_by is not None:
-            keep_frontier(self.session, self.target.spark_name, table, found.told_by)
-        return found
 
     def _write(self, branch: str, made: Changes, reading: Reading) -> None:
         rows = conformed(self.session, made.rows, branch)
@@ -234,13 +212,13 @@ class CopyJob:
         """
         owner, count = pinned.owner, int(made.dead.count())
         name = (*self.name[:-1], f"{self.name[-1]}{DEAD_LETTERS}")
-        there = self._recorded(owner, name, "dead-letters")
+        there = self.recorded(owner, name, LETTERS)
         anew = _letters_anew(pinned, there.frontier, reading, again)
         if not count and not anew:
             return 0
         if there.snapshot_id is None:
             plain = CopyRule(table=self.rule.table)
-            stamp = owner_stamp(owner, "dead-letters")
+            stamp = owner_stamp(owner, LETTERS)
             create_table(self.session, self.target.spark_name, name, made.dead, plain, stamp)
         known = {n: min(position.next, anew.get(n, NEVER)) for n, position in there.frontier.positions.items()}
         fresh = made.dead
@@ -254,14 +232,25 @@ class CopyJob:
         return count
 
 
+def _late(pinned: Pinned, found: Drift) -> dict[int, int]:
+    """First offsets that have got rows late. What Kafka has deleted since cannot be read again, and stays as it is."""
+    return {number: first_live(number, at, pinned.files) for number, at in found.repaired.items()}
+
+
+def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    """By partition, of those that either has."""
+    return {n: min(one.get(n, NEVER), other.get(n, NEVER)) for n in one.keys() | other.keys()}
+
+
 def _letters_anew(pinned: Pinned, frontier: Frontier, reading: Reading, again: Mapping[int, int]) -> dict[int, int]:
     """Where dead letters begin anew, by partition; never before what this run reads. `frontier`: theirs."""
+    if not reading.before.positions:  # the copy's first run: letters are of one that was dropped, or of a run that died
+        return {number: first_live(number, 0, pinned.files) for number in frontier.positions}
     found = drift(frontier, pinned.states)
-    late = {number: first_live(number, at, pinned.files) for number, at in found.repaired.items()}
     anew: dict[int, int] = {}
-    for number, at in (*found.rewound.items(), *late.items()):
+    for number, at in _least(found.rewound, _late(pinned, found)).items():
         read = reading.before.positions.get(number, Position()).next
-        anew[number] = max(min(at, anew.get(number, at)), min(read, again.get(number, read)))
+        anew[number] = max(at, min(read, again.get(number, read)))
     return anew
 
 

@@ -12,7 +12,7 @@ RACE_WAIT_S_MAX: Final = 60.0
 CAUSES_MAX: Final = 20
 #: Data files that runs have added since the last compaction, before there is another.
 COMPACTION_FILES_MIN: Final = 20
-#: Delete files of a table before they are merged into its data files.
+#: Delete files that runs have added since then, before they are merged into the data files.
 COMPACTION_DELETE_FILES_MIN: Final = 5
 #: Files of one partition that are worth to be made one.
 COMPACTION_INPUT_FILES_MIN: Final = 5
@@ -21,7 +21,9 @@ MANIFESTS_MAX: Final = 50
 #: Snapshots stay so long, for queries that run on them, and so many in any case.
 SNAPSHOT_AGE_MS: Final = 24 * 3_600_000
 SNAPSHOTS_KEPT: Final = 5
-#: Files that no snapshot names, before they count as left over; and how often they are looked for.
+#: Some are older in every round, and the tag keeps one for as long as nothing new is read.
+EXPIRY_EVERY_MS: Final = 3_600_000
+#: Files of no snapshot, and branches of runs, before they count as left over; how often such files are looked for.
 ORPHAN_AGE_MS: Final = 3 * 24 * 3_600_000
 ORPHANS_EVERY_MS: Final = 24 * 3_600_000
 #: How often rows are looked for that are older than the rule's `retention`.

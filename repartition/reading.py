@@ -65,9 +65,10 @@ class Reading:
 
 @dataclass(slots=True)
 class _Lag:
-    """One partition. `end`: the offset read up to so far."""
+    """One partition. `read`: the offset read up to in earlier runs; `end`: in this one, so far."""
 
     state: PartState
+    read: int
     start: int
     end: int
     files: Sequence[LiveFile] = field(default_factory=list)
@@ -76,6 +77,12 @@ class _Lag:
     def lost(self) -> tuple[int, int]:
         """Offsets [first, end) to read that retention took."""
         return self.start, min([self.state.floor, *(file.first for file in self.files[:1])])
+
+    def take(self) -> int:
+        """Reads one file more; its bytes."""
+        file = self.files[self.taken]
+        self.taken, self.end = self.taken + 1, max(self.end, file.last + 1)
+        return file.size_bytes
 
 
 def plan_reading(
@@ -91,7 +98,7 @@ def plan_reading(
         before: what was read already.
         states: recorded with the snapshot that is to be read.
         files: our live files of that snapshot.
-        max_bytes: how much one run may read; at least one file is. None: everything.
+        max_bytes: how much one run may read; at least one file is, and all that is read again. None: everything.
         again_from: offsets below the frontier to begin at instead, by partition.
     """
     lags = _lags(before, states, files, again_from or {})
@@ -147,21 +154,23 @@ def _lags(
         start = min(read, again_from.get(partition, read))
         ahead = sorted((item for item in grouped[partition] if item.last >= start), key=lambda item: item.first)
         if state.frontier > start or partition in again_from:
-            lags[partition] = _Lag(state, start, start, [item for item in ahead if item.first < state.frontier])
+            lags[partition] = _Lag(state, read, start, start, [item for item in ahead if item.first < state.frontier])
     return lags
 
 
 def _take(lags: Mapping[int, _Lag], max_bytes: int | None) -> tuple[int, bool]:
     """Sets how far each partition is read; the bytes, and whether the budget ended it."""
     size, turn = 0, True
+    for lag in lags.values():
+        # In parts it would take what was read already out of the copy, or bring back what was deleted since.
+        while lag.end < lag.read and lag.taken < len(lag.files):
+            size += lag.take()
     while turn:
         turn = False
         for _, lag in sorted(lags.items()):
             if lag.taken == len(lag.files):
                 continue
-            file = lag.files[lag.taken]
-            if max_bytes is not None and size and size + file.size_bytes > max_bytes:
+            if max_bytes is not None and size and size + lag.files[lag.taken].size_bytes > max_bytes:
                 return size, True
-            size, turn = size + file.size_bytes, True
-            lag.taken, lag.end = lag.taken + 1, max(lag.end, file.last + 1)
+            size, turn = size + lag.take(), True
     return size, False

@@ -11,6 +11,7 @@ of the tag :data:`TAG`, which is put on the run's own snapshot and keeps it from
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from typing import Any, Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from converter import columns
@@ -105,13 +107,22 @@ def _tagged(table: Table) -> Frontier:
             "no_frontier", f"table {name} has rows, but no snapshot says how far it has read; {lost}"
         )
     frontier = decode_frontier(text, f"{name}, tag {TAG}")
-    for number, position in frontier.positions.items():
-        beyond = f"{columns.PARTITION} = {number} AND {columns.OFFSET} >= {position.next}"
-        if table.scan(row_filter=beyond, selected_fields=(columns.OFFSET,), limit=1).to_arrow().num_rows:
-            raise RepartitionError(
-                "no_frontier", f"table {name}: the snapshots after tag {TAG} were expired with what they said; {lost}"
-            )
+    beyond = table.scan(row_filter=_beyond(frontier), selected_fields=(columns.OFFSET,), limit=1)
+    if beyond.to_arrow().num_rows:
+        raise RepartitionError(
+            "no_frontier", f"table {name}: the snapshots after tag {TAG} were expired with what they said; {lost}"
+        )
     return frontier
+
+
+def _beyond(frontier: Frontier) -> str:
+    """Rows that who has read up to there has not seen, those of partitions that came later among them."""
+    known = ", ".join(str(number) for number in (-1, *frontier.positions))
+    further = (
+        f"({columns.PARTITION} = {number} AND {columns.OFFSET} >= {position.next})"
+        for number, position in frontier.positions.items()
+    )
+    return " OR ".join([f"{columns.PARTITION} NOT IN ({known})", *further])
 
 
 def keep_frontier(session: Any, catalog: str, table: Table, told_by: int) -> None:
@@ -150,10 +161,10 @@ def staged(
 
     Raises:
         RepartitionError: `raced` if the table had none and has a `main` now; by the second value, if `main` is not at
-            `head` any more.
+            `head` any more. Other errors of Spark and the catalog pass.
     """
     table = quoted(catalog, *name)
-    ref = f"{BRANCH}{uuid.uuid4().hex[:16]}"
+    ref = f"{BRANCH}{int(time.time() * 1000)}_{uuid.uuid4().hex[:8]}"
     begin = "" if head is None else f" AS OF VERSION {head}"
     session.sql(f"ALTER TABLE {table} CREATE BRANCH `{ref}`{begin}")
 
@@ -161,12 +172,24 @@ def staged(
         try:
             session.sql(f"CALL {quoted(catalog)}.system.fast_forward('{table}', 'main', '{ref}')")
         except Exception as error:
+            if main() == head:
+                raise  # the catalog is away, or does not let us: nobody was faster
             raise RepartitionError("raced", f"{'.'.join(name)} has moved on meanwhile: {first_line(error)}") from error
+
+    def main() -> int | None:
+        found = session.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()
+        return int(found[0][0]) if found else None
 
     try:
         # Made from nothing, or from what another job has published meanwhile, whose rows would come once more.
-        if head is None and session.sql(f"SELECT name FROM {table}.refs WHERE name = 'main'").collect():
+        if head is None and main() is not None:
             raise RepartitionError("raced", f"{'.'.join(name)} has got its first rows meanwhile")
         yield f"{table}.`branch_{ref}`", publish
     finally:
         session.sql(f"ALTER TABLE {table} DROP BRANCH IF EXISTS `{ref}`")
+
+
+def run_branches(metadata: TableMetadata, before_ms: int) -> list[str]:
+    """Branches of runs that began before then, milliseconds since the epoch: those that are alive are younger."""
+    names = (name.removeprefix(BRANCH) for name in metadata.refs if name.startswith(BRANCH))
+    return [f"{BRANCH}{name}" for name in names if int(name.partition("_")[0]) < before_ms]

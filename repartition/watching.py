@@ -50,7 +50,7 @@ class Raced:
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """A chore went well. `per_hour_s`: seconds of maintenance in an hour of running."""
+    """A chore went well. `per_hour_s`: seconds of maintenance in an hour of runs and maintenance."""
 
     done: Done
     per_hour_s: float
@@ -87,7 +87,9 @@ def _said(event: Event) -> str | None:
         case Raced():
             return "another job was faster, once more"
         case Maintained(done, per_hour_s):
-            return f"{done.chore} in {done.seconds:.1f} s: {done.said}; {per_hour_s:.0f} s of maintenance per hour"
+            return (
+                f"{done.chore} in {done.seconds:.1f} s: {done.said}; {per_hour_s:.0f} s of maintenance per hour of work"
+            )
         case Failed(error):
             return f"failed: {error}"
         case _:

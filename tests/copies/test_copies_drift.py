@@ -95,3 +95,53 @@ def test_dead_letters_follow_what_is_read_again(spark: Any, tmp_path: Path, rule
         world.job(repair=True).run()
         assert letters(world) == [3, 5]
         assert ids(world) == [0, 1, 2, 7]
+
+
+@BOTH
+def test_a_repair_keeps_what_kafka_has_deleted_of_another_partition(
+    spark: Any, tmp_path: Path, rule: dict[str, Any]
+) -> None:
+    """Rows that came late there are gone as well."""
+    with copy_world(spark, tmp_path, {**rule, "hold": "0s"}) as world:
+        some(world, 0, 5)
+        some(world, 10, 2, partition=1)
+        gone = [some(world, 12, 2, partition=1, shown=False), some(world, 14, 2, partition=1)]
+        some(world, 16, 1, partition=1)
+        world.run()
+        requeue(world.place, None, dry_run=False, say=print)
+        for segment in gone:
+            world.shim.delete(segment)
+        eventually(lambda: world.state(1).floor == 6)
+        some(world, 100, 2, at=3, epoch=1)
+        ran = world.job(repair=True).run()
+        assert ids(world) == [0, 1, 2, 100, 101, 10, 11, 14, 15, 16]
+        assert ran.reading.lost == {}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [MODES[0], {"select": ["cast(_kafka_key AS string) AS k", "id"], "mode": "upsert", "key": ["k"]}],
+    ids=["append", "upsert"],
+)
+def test_what_is_read_again_is_never_missing_nor_back_in_between(
+    spark: Any, tmp_path: Path, rule: dict[str, Any]
+) -> None:
+    """Though a run reads one file at a time."""
+    with copy_world(spark, tmp_path, rule) as world:
+        some(world, 0, 2)
+        some(world, 2, 2, shown=False)
+        for first in (4, 6, 8):
+            some(world, first, 2)
+        world.send([sent(2, None), sent(9, {"id": 9, "who": "last"})])
+        world.run()
+        requeue(world.place, None, dry_run=False, say=print)
+        some(world, 20, 1)
+        assert not world.job(max_bytes=1).run().complete
+        found = ids(world)
+        if "key" in rule:
+            assert found == [0, 1, 3, 4, 5, 6, 7, 8, 9], "key 2 was deleted since"
+        else:
+            assert found[:10] == list(range(10))
+            assert len(found) == 12
+        world.run()
+        assert ids(world)[-1] == 20

@@ -9,8 +9,10 @@ from unittest.mock import Mock
 import pyarrow.parquet as pq
 import pytest
 
-from repartition import chores, limits, maintenance
+from repartition import chores, kept_table, limits, maintenance, writing
 from repartition.chores import Budget
+from repartition.reporting import now_ms
+from repartition.target import BRANCH, quoted
 from tests.copies.copy_support import COPY, CopyWorld, copy_world, sent
 
 DAY_MS = 24 * 3_600_000
@@ -85,6 +87,73 @@ def test_nothing_is_done_without_budget_or_without_need(spark: Any, tmp_path: Pa
         assert maintenance.maintain(world.job(), Budget(0.2)) == []
         assert [item.chore for item in maintenance.maintain(world.job(), rich())] == ["orphans"]
         assert maintenance.maintain(world.job(), rich()) == []
+
+
+def test_compaction_that_finds_nothing_to_do_is_not_tried_again(spark: Any, tmp_path: Path) -> None:
+    """Many partitions with a file each."""
+    with copy_world(spark, tmp_path, {"partition_by": ["id"]}) as world:
+        world.send([sent(n, {"id": n}) for n in range(6)])
+        world.run()
+        head = world.catalog.load_table(COPY).metadata.current_snapshot_id
+        (done,) = [item for item in maintenance.maintain(world.job(), rich()) if item.chore == "compaction"]
+        assert done.said == "0 files became 0"
+        assert world.catalog.load_table(COPY).metadata.current_snapshot_id == head
+        assert maintenance.maintain(world.job(), rich()) == []
+        world.send([sent(n, {"id": n}) for n in range(6)])
+        world.run()
+        assert "compaction" in [item.chore for item in maintenance.maintain(world.job(), rich())]
+        assert len(list(world.catalog.load_table(COPY).scan().plan_files())) == 6
+
+
+def test_a_run_that_publishes_while_a_compaction_ends_is_not_read_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = writing.append
+
+    def late(*given: Any) -> None:
+        world.send([sent(99, {"id": 99})])
+        world.run()
+        real(*given)
+
+    with copy_world(spark, tmp_path, {}) as world:
+        for n in range(4):
+            world.send([sent(n, {"id": n})])
+            world.run()
+        monkeypatch.setattr(kept_table, "append", late)
+        done = {item.chore: item.said for item in maintenance.maintain(world.job(), rich())}
+        assert done["compaction"] == "another job was faster; the next round tries again"
+        assert world.run().ranges == 0
+        assert [row["id"] for row in world.rows()] == [0, 1, 2, 3, 99]
+
+
+def test_branches_of_dead_runs_are_dropped(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {}) as world:
+        world.send([sent(1, {"id": 1})])
+        world.run()
+        full, now = quoted(world.settings.catalog.name, *COPY), now_ms()
+        dead, alive = f"{BRANCH}{now - limits.ORPHAN_AGE_MS - 1}_a", f"{BRANCH}{now - limits.ORPHAN_AGE_MS}_b"
+        for name in (dead, alive):
+            spark.sql(f"ALTER TABLE {full} CREATE BRANCH `{name}`")
+        done = {item.chore: item.said for item in maintenance.maintain(world.job(), rich(), lambda: now)}
+        assert done["expiry"].startswith("1 branches of dead runs dropped")
+        assert [name for name in world.catalog.load_table(COPY).metadata.refs if name.startswith(BRANCH)] == [alive]
+
+
+def test_dead_letters_are_maintained_too(spark: Any, tmp_path: Path) -> None:
+    letters = (*COPY[:-1], f"{COPY[-1]}__dead_letters")
+    with copy_world(spark, tmp_path, {"retention": "1d"}) as world:
+        for n in range(4):
+            world.send([(b"broken", b"{"), sent(n, {"id": n})])
+            world.run()
+        assert len(list(world.catalog.load_table(letters).scan().plan_files())) == 4
+        at = 1_700_000_000_000 + DAY_MS + 3
+        done = [item.chore for item in maintenance.maintain(world.job(), rich(), lambda: at) if "letters" in item.said]
+        assert {"retention", "compaction", "orphans"} <= set(done)
+        assert [row["_kafka_offset"] for row in world.rows(letters)] == [4, 6]
+        assert len(list(world.catalog.load_table(letters).scan().plan_files())) == 1
+        world.send([(b"broken", b"{")])
+        world.run()
+        assert [row["_kafka_offset"] for row in world.rows(letters)] == [4, 6, 8]
 
 
 class RefusedError(Exception):

@@ -161,6 +161,58 @@ def test_rows_without_a_frontier_are_an_error(spark: Any, tmp_path: Path) -> Non
         assert raised.value.kind == "no_frontier"
 
 
+def test_a_partition_that_the_tag_does_not_know_is_not_read_again(spark: Any, tmp_path: Path) -> None:
+    """The tag was left behind by a job that died, and expiry took what came after it."""
+    with copy_world(spark, tmp_path, {}) as world:
+        some(world, 0, 5)
+        world.run()
+        some(world, 5, 5, partition=1)
+        with pytest.raises(RepartitionError, match="DiedError"):
+            interrupted(world, "record", die).run()
+        name, catalog = ".".join(COPY), quoted(world.settings.catalog.name)
+        spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))")
+        spark.sql(
+            f"CALL {catalog}.system.expire_snapshots(table => '{name}', retain_last => 1, "
+            "older_than => timestamp'2999-01-01')"
+        )
+        with pytest.raises(RepartitionError, match="were expired with what they said") as raised:
+            world.run()
+        assert raised.value.kind == "no_frontier"
+
+
+def test_a_publish_that_fails_while_nobody_was_faster_is_no_race(spark: Any, tmp_path: Path) -> None:
+    with copy_world(spark, tmp_path, {}) as world:
+        some(world, 0, 5)
+        world.run()
+        some(world, 5, 5)
+        full = quoted(world.settings.catalog.name, *COPY)
+
+        def fail() -> None:
+            (branch,) = branches(world)
+            spark.sql(f"ALTER TABLE {full} DROP BRANCH `{branch}`")
+
+        with pytest.raises(RepartitionError) as raised:
+            interrupted(world, "publish", fail).run()
+        assert raised.value.kind == "spark"
+
+
+def test_a_copy_that_was_dropped_gets_its_dead_letters_again(spark: Any, tmp_path: Path) -> None:
+    letters = (*COPY[:-1], f"{COPY[-1]}__dead_letters")
+    with copy_world(spark, tmp_path, {}) as world:
+        for partition in (0, 1):
+            some(world, 0, 3, partition=partition)
+            world.send([(b"broken", b"{")], partition=partition)
+            some(world, 4, 3, partition=partition)
+        world.run()
+        world.change({"select": ["100 / (id - 1) AS share", "id"]})
+        world.catalog.drop_table(COPY)
+        while not world.job(max_bytes=1).run().complete:
+            pass
+        found = [(row["_kafka_partition"], row["_kafka_offset"]) for row in world.rows(letters)]
+        assert found == [(0, 1), (0, 3), (1, 1), (1, 3)]
+        assert world.count(COPY) == 10
+
+
 def test_somebody_elses_table_is_not_touched(spark: Any, tmp_path: Path) -> None:
     with copy_world(spark, tmp_path, {}) as world:
         some(world, 0, 5)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repartition.chores import Budget, Chore, Facts, due
-from repartition.limits import ORPHANS_EVERY_MS, RETENTION_EVERY_MS, SNAPSHOT_AGE_MS
+from repartition.limits import EXPIRY_EVERY_MS, ORPHANS_EVERY_MS, RETENTION_EVERY_MS, SNAPSHOT_AGE_MS
 
 NOW = 1_700_000_000_000
 IDLE = Facts(0, 0, 1, (NOW,), orphans_ms=NOW, retention_ms=NOW)
@@ -22,6 +22,8 @@ IDLE = Facts(0, 0, 1, (NOW,), orphans_ms=NOW, retention_ms=NOW)
         (Facts(0, 5, 1, (NOW,), NOW, NOW), ("compaction",)),
         (Facts(0, 0, 51, (NOW,), NOW, NOW), ("manifests",)),
         (Facts(0, 0, 1, (NOW - SNAPSHOT_AGE_MS - 1, *[NOW] * 5), NOW, NOW), ("expiry",)),
+        (Facts(0, 0, 1, (NOW - SNAPSHOT_AGE_MS - 1, *[NOW] * 5), NOW, NOW, NOW - EXPIRY_EVERY_MS + 1), ()),
+        (Facts(0, 0, 1, (NOW,), NOW, NOW, left=1), ("expiry",)),
         (Facts(0, 0, 1, (NOW - SNAPSHOT_AGE_MS - 1, *[NOW] * 4), NOW, NOW), ()),
         (Facts(0, 0, 1, (NOW - SNAPSHOT_AGE_MS, *[NOW] * 5), NOW, NOW), ()),
         (Facts(0, 0, 1, (NOW,), NOW - ORPHANS_EVERY_MS, NOW), ("orphans",)),

@@ -72,6 +72,14 @@ def _within(item: LiveFile, where: Range) -> bool:
     return item.partition == where.partition and where.start <= item.first < where.end
 
 
+def test_what_is_read_again_is_read_in_one_run() -> None:
+    files = [file(0, first, first + 9) for first in range(0, 50, 10)] + [file(1, 0, 9)]
+    made = plan_reading(at(35), {0: state(50), 1: state(10)}, files, 1, {0: 12})
+    assert made.ranges == (Range(0, 12, 40),), "up to where the copy was, in whole files"
+    assert (made.size_bytes, made.complete) == (300, False)
+    assert plan_reading(at(35), {0: state(50), 1: state(10)}, files, 1, {0: NEVER}).ranges == (Range(0, 35, 40),)
+
+
 def test_rows_are_those_of_the_files_and_never_more_than_offsets_are_read() -> None:
     files = [LiveFile("a", 0, 9, ((0, 0),), 0, None, 100, 7), LiveFile("b", 10, 29, ((0, 10),), 0, None, 100, 20)]
     assert plan_reading(NOTHING, {0: state(30)}, files, None).rows == 27

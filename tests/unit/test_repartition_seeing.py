@@ -54,7 +54,7 @@ def test_elsewhere_every_step_is_a_line() -> None:
         *STEPS,
         "1 partitions, 1.0 MiB read in T, 2 dead letters",
         "compaction",
-        "compaction in T: 9 files became 1; T of maintenance per hour",
+        "compaction in T: 9 files became 1; T of maintenance per hour of work",
     ]
 
 
