@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from repartition.advise_report import Answer, Report, TableReport
-from repartition.advise_words import headline, seconds, size, spelled
+from repartition.advise_words import headline, seconds, spelled
 from repartition.errors import RepartitionError
+from rsm_bridge.progress_words import size
 
 #: Colours that people who do not tell red from green tell apart (Okabe and Ito); the topic's own table is grey.
 _COLOURS: Final = ("#8c8c8c", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")

@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from repartition.advise_report import Answer, Report
-from repartition.advise_words import files, headline, seconds, size
+from repartition.advise_words import files, headline, seconds
+from rsm_bridge.progress_words import size
 
 _WIDTH_MIN = 80
 

@@ -7,16 +7,6 @@ from datetime import UTC, datetime
 from repartition.advise_report import Figures, Report
 
 
-def size(count: int) -> str:
-    """Bytes: `0 B`, `999 B`, `1.5 KiB`, `12 MiB`."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1024 or unit == "TiB":
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"
-
-
 def seconds(value: float) -> str:
     """`0.004 s`, `0.25 s`, `3.10 s`, `12.5 s`, `125 s`."""
     digits = 3 if value < 0.1 else 2 if value < 10 else 1 if value < 100 else 0

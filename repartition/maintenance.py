@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -32,7 +33,7 @@ from repartition.limits import (
     SNAPSHOT_AGE_MS,
     SNAPSHOTS_KEPT,
 )
-from repartition.reporting import now_ms
+from repartition.reporting import now_ms, report_size
 from repartition.target import run_branches
 from rsm_bridge.copy_layout import sort_term
 from rsm_bridge.lease import Lease, kept, lease_key
@@ -72,7 +73,16 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
             said = _do(table, chore, clock())
             done.append(Done(chore, time.monotonic() - began, f"{table.called}{said}"))
             budget.maintaining_s += done[-1].seconds
+        _report(kept_tables(job)[0])
     return done
+
+
+def _report(copy: KeptTable) -> None:
+    """The size that it has now. What does not answer is let be: the next run says it too."""
+    with suppress(Exception):
+        found = copy.load()
+        if found is not None:
+            report_size(copy.job.source.place.store, copy.job.source.owner.topic_id, copy.job.copy, found)
 
 
 def _due(table: KeptTable, at_ms: int) -> tuple[Chore, ...]:

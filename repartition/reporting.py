@@ -90,6 +90,15 @@ def report_failure(
         write_progress(store, replace(before, failure=CopyFailure(clock(), str(error), _ADVICE.get(error.kind, ""))))
 
 
+def report_size(store: ObjectStore, topic_id: bytes, copy: DeclaredCopy, table: Table) -> None:
+    """Says how large the copy is now, after maintenance; what was read before stays.
+
+    Raises:
+        StoreError: the store does not take it.
+    """
+    write_progress(store, replace(_known(store, topic_id, copy), size=_size(table)))
+
+
 def _known(store: ObjectStore, topic_id: bytes, copy: DeclaredCopy) -> CopyProgress:
     nothing = CopyProgress(topic_id, copy.catalog, copy.table)
     try:

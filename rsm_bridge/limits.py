@@ -85,6 +85,7 @@ INDEX_BYTES_MAX = 1024 * MIB
 COPY_PROGRESS_BYTES_MAX = 8 * MIB  # 100,000 partitions stay below it
 COPY_PROGRESS_TEXT_CHARS_MAX = 2000  # of a failure's message, and of its advice
 COPY_PROGRESS_FRESH_SECONDS = 5.0  # what a publisher has read of it serves its runs so long
+COPY_BEHIND_SECONDS = 86400.0  # a copy that is behind for longer, and for over half of its hold, needs a person
 
 # The schema registry.
 REGISTRY_WORKERS = 4  # look-ups at once

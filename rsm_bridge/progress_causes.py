@@ -256,10 +256,14 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.COPY_NEVER_RAN: Cause(
         _WAITS,
         "a copy is declared and has never run: it counts as having read nothing",
-        "Start `tierberg repartition TOPIC`, or take the copy out of the rule.",
+        "Start `tierberg repartition TOPIC`, or take the copy out of the rule. It needs a person once rows have waited "
+        "for over a day and over half of its `hold`.",
     ),
     _C.COPY_BEHIND: Cause(
-        _WAITS, "a copy has not read all that is in the table", "Nothing while `tierberg repartition` runs."
+        _WAITS,
+        "a copy has not read all that is in the table",
+        "Nothing while `tierberg repartition` runs. It needs a person after over a day and over half of its `hold`: "
+        "find why no job runs, or why it is too slow.",
     ),
     _C.DATA_INSIDE_TABLE: Cause(
         _NOTE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TypedDict
 
 from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.livefiles import Head, by_partition
@@ -45,8 +46,18 @@ def copy_facts(
         read = {} if progress is None else progress.read
         keeps = settings.rule(owner.topic).table_retention == "keep"
         held = None if keeps else _held(copy, read, head.files, states, segments, now_ms)
-        lag = sum(max(0, state.frontier - first_unread(_read_of(read, n), state)) for n, state in states.items())
-        found.append(CopyFacts(copy.table, copy.catalog, copy.rule.hold, progress, damage, head.snapshot_id, lag, held))
+        found.append(
+            CopyFacts(
+                copy.table,
+                copy.catalog,
+                copy.rule.hold,
+                progress,
+                damage,
+                head.snapshot_id,
+                held=held,
+                **_lag(read, head.files, states, segments),
+            )
+        )
     return tuple(found)
 
 
@@ -57,6 +68,37 @@ def _progress(store: ObjectStore, key: str) -> tuple[CopyProgress | None, Proble
         raise
     except BridgeError as error:
         return None, Problem(error.kind, str(error))
+
+
+class _Lag(TypedDict):
+    lag_offsets: int
+    lag_rows: int
+    unread_ms: int | None
+
+
+def _lag(
+    read: Mapping[int, ReadTo],
+    files: Sequence[LiveFile],
+    states: Mapping[int, PartState],
+    segments: Sequence[KnownSegment],
+) -> _Lag:
+    """What the table has that the copy has not read."""
+    groups, of_partition = segments_by_partition(segments), by_partition(files)
+    offsets, rows = 0, 0
+    tiered_ms: list[int] = []
+    for number, state in states.items():
+        start = first_unread(_read_of(read, number), state)
+        if start >= state.frontier:
+            continue
+        offsets += state.frontier - start
+        ahead = [file for file in of_partition[number] if start <= file.last and file.first < state.frontier]
+        rows += sum(min(file.rows, file.last + 1 - max(file.first, start)) for file in ahead)
+        tiered_ms += [
+            known.listed.modified_ms
+            for known in groups[number]
+            if known.live and start <= known.key.last and known.key.base < state.frontier
+        ]
+    return _Lag(lag_offsets=offsets, lag_rows=rows, unread_ms=min(tiered_ms, default=None))
 
 
 def _read_of(read: Mapping[int, ReadTo], number: int) -> ReadTo:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from rsm_bridge.copy_progress import CopyLoss
-from rsm_bridge.progress_causes import CAUSES, CauseCode
+from rsm_bridge.limits import COPY_BEHIND_SECONDS
+from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_facts import CopyFacts, HeldRows
 from rsm_bridge.progress_report import CopyReport, Finding
 from rsm_bridge.progress_words import age, moment, plural
+
+#: Wait for a job, and are a matter for a person once they have waited too long.
+_RAISED: Final = frozenset({CauseCode.COPY_NEVER_RAN, CauseCode.COPY_BEHIND})
 
 
 def copy_reports(copies: Iterable[CopyFacts], now_ms: int) -> tuple[CopyReport, ...]:
@@ -28,6 +33,7 @@ def _report(copy: CopyFacts, now_ms: int) -> CopyReport:
         succeeded_ms=None if progress is None else progress.succeeded_ms,
         caught_up_ms=caught_up_ms,
         lag_offsets=copy.lag_offsets,
+        lag_rows=copy.lag_rows,
         lag_s=behind if copy.lag_offsets else 0.0,
         hold_s=copy.hold_s,
         held=held,
@@ -46,16 +52,31 @@ def _losses(copy: CopyFacts) -> list[CopyLoss]:
 def copy_findings(copies: Iterable[CopyFacts], topic: str, now_ms: int) -> Iterator[Finding]:
     """What is to be known of copies, in no order."""
     for copy in copies:
-        for code, said in _causes(copy, now_ms):
-            yield Finding(code, CAUSES[code].level, f"{copy.table}: {said}", topic)
+        late = _is_late(copy, now_ms)
+        for code, said in _causes(copy, now_ms, late=late):
+            level = Level.PERSON if late and code in _RAISED else CAUSES[code].level
+            yield Finding(code, level, f"{copy.table}: {said}", topic)
 
 
-def _causes(copy: CopyFacts, now_ms: int) -> Iterator[tuple[CauseCode, str]]:
+def _is_late(copy: CopyFacts, now_ms: int) -> bool:
+    """Whether it has lacked something for so long that no job can be at it, or that one is too slow."""
+    progress = copy.progress
+    if not copy.lag_offsets:
+        return False
+    # A back-fill in portions is behind for as long as it takes: there the last run that went well counts.
+    had = None if progress is None else progress.caught_up_ms
+    if progress is not None and had is None:
+        had = progress.succeeded_ms
+    since_ms = max((at for at in (copy.unread_ms, had) if at is not None), default=now_ms)
+    return now_ms - since_ms > 1000 * max(COPY_BEHIND_SECONDS, copy.hold_s / 2)
+
+
+def _causes(copy: CopyFacts, now_ms: int, *, late: bool) -> Iterator[tuple[CauseCode, str]]:
     progress = copy.progress
     if copy.damage is not None:
         yield CauseCode.COPY_PROGRESS_DAMAGED, copy.damage.message
     elif progress is None:
-        yield CauseCode.COPY_NEVER_RAN, f"{plural(copy.lag_offsets, 'offset')} of the table wait for its first run"
+        yield CauseCode.COPY_NEVER_RAN, f"{_lag(copy)} of the table wait for its first run"
     elif progress.failure is not None:
         failure = progress.failure
         advice = f" ({failure.advice})" if failure.advice else ""
@@ -67,9 +88,13 @@ def _causes(copy: CopyFacts, now_ms: int) -> Iterator[tuple[CauseCode, str]]:
         yield CauseCode.COPY_LOST_ROWS, f"{offsets} in all, {where}; last met {moment(met_ms, now_ms)}"
     if copy.held is not None:
         yield _waits(copy, copy.held, now_ms)
-    elif copy.lag_offsets and progress is not None:
+    if copy.lag_offsets and progress is not None and (late or copy.held is None):
         since = "it has never caught up" if progress.caught_up_ms is None else _since(progress.caught_up_ms, now_ms)
-        yield CauseCode.COPY_BEHIND, f"{plural(copy.lag_offsets, 'offset')} behind, {since}"
+        yield CauseCode.COPY_BEHIND, f"{_lag(copy)} behind, {since}"
+
+
+def _lag(copy: CopyFacts) -> str:
+    return f"{plural(copy.lag_offsets, 'offset')}, {plural(copy.lag_rows, 'row')}"
 
 
 def _since(caught_up_ms: int, now_ms: int) -> str:

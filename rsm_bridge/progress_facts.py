@@ -125,6 +125,8 @@ class CopyFacts:
         progress: what it says of itself; None: it never ran, or `damage` says why that cannot be read.
         snapshot_id: of the topic's table now.
         lag_offsets: of all partitions, from what it has read to the table's frontier.
+        lag_rows: that the table's files say they have there; of one that is read in part at most as many as offsets.
+        unread_ms: when the oldest live segment that it has not read whole was tiered; None: there is none.
         held: what waits for it; None: nothing.
     """
 
@@ -135,6 +137,8 @@ class CopyFacts:
     damage: Problem | None
     snapshot_id: int | None
     lag_offsets: int
+    lag_rows: int = 0
+    unread_ms: int | None = None
     held: HeldRows | None = None
 
 

@@ -84,7 +84,7 @@ class CopyReport:
         table: its name, namespaces first; `catalog`: of its catalog.
         snapshot_id: of the topic's table, which it has read; `table_snapshot_id`: the one of now.
         succeeded_ms: its last run that succeeded; `caught_up_ms`: the last that left nothing unread.
-        lag_offsets: offsets of the table it has not read.
+        lag_offsets: offsets of the table it has not read; `lag_rows`: rows there.
         lag_s: seconds since it had caught up, 0 when it has now; None: it never had.
         hold_s: seconds that rows which Kafka deleted may wait for it.
         held: those that do now, and `held_s` seconds until the first of them may go; None: none.
@@ -99,6 +99,7 @@ class CopyReport:
     succeeded_ms: int | None
     caught_up_ms: int | None
     lag_offsets: int
+    lag_rows: int
     lag_s: float | None
     hold_s: float
     held: HeldRows | None

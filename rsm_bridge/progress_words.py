@@ -1,4 +1,4 @@
-"""Ages, moments and counts as people read them."""
+"""Ages, moments, counts and sizes as people read them."""
 
 from __future__ import annotations
 
@@ -32,3 +32,13 @@ def moment(at_ms: int, now_ms: int) -> str:
 def plural(count: int, one: str, many: str | None = None) -> str:
     """`1 offset`, `1,234 offsets`."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def size(count: int) -> str:
+    """Bytes: `0 B`, `999 B`, `1.5 KiB`, `12 MiB`."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"

@@ -13,7 +13,8 @@ from repartition import chores, kept_table, limits, maintenance, writing
 from repartition.chores import Budget
 from repartition.reporting import now_ms
 from repartition.target import BRANCH, quoted
-from tests.copies.copy_support import COPY, CopyWorld, copy_world, sent
+from rsm_bridge.copy_progress import read_one
+from tests.copies.copy_support import COPY, TOPIC_ID, CopyWorld, copy_world, sent
 
 DAY_MS = 24 * 3_600_000
 
@@ -67,6 +68,13 @@ def test_delete_files_of_an_upsert_are_merged_in(spark: Any, tmp_path: Path) -> 
         assert "compaction" in [item.chore for item in maintenance.maintain(world.job(), rich())]
         after = totals(world)
         assert (after["total-delete-files"], after["total-records"]) == ("0", "3")
+        progress = read_one(world.place.store, world.job().copy.key(TOPIC_ID))
+        assert progress is not None
+        size = progress.size
+        assert size is not None
+        assert [str(size.rows), str(size.files), str(size.bytes)] == [
+            after[name] for name in ("total-records", "total-data-files", "total-files-size")
+        ]
         assert [(row["id"], row["n"]) for row in world.rows()] == [(0, 5), (1, 5), (2, 5)]
 
 

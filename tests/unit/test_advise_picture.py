@@ -16,8 +16,9 @@ from matplotlib.image import imread
 from repartition.advise_picture import _bounds, _ticks, check_place, draw
 from repartition.advise_print import as_text
 from repartition.advise_report import Answer, Figures, QueryReport, Report, TableReport, as_json
-from repartition.advise_words import seconds, size, spelled
+from repartition.advise_words import seconds, spelled
 from repartition.errors import RepartitionError
+from rsm_bridge.progress_words import size
 
 BIG = Figures(40, 5 << 30, 0, 0, 12_000_000)
 SMALL = Figures(1, 3 << 20, 2, 4096, 1000)
