@@ -1,7 +1,7 @@
 """The Spark session of the jobs.
 
 On its own it is `local[*]`; under `spark-submit` master, memory and jars are what the submitter said, and only the
-catalogs are added. What the settings' `repartition.spark` says wins over both.
+catalogs are added. What the settings' `repartition.spark` says wins over both. No setting is in a command line.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
 from repartition.errors import RepartitionError, first_line
+from repartition.launch import start_java
 
 _EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 #: What the jobs rely on. Wrong values fail (ANSI) and are caught row by row; timestamps mean the same everywhere.
@@ -21,8 +22,15 @@ _NEEDED: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
 }
+_CATALOGS: Final = "spark.sql.catalog."
+#: Spark's own, and what else Iceberg's catalogs call a credential: a session's settings are on pages of Spark's UI.
+_BLANKED: Final = "(?i)secret|password|token|credential|signature|connection-string|(access|account)[.-]?key"
 _CONSTRAINTS: Final = "spark.sql.constraintPropagation.enabled"
 _ALONE: Final = {
+    "spark.master": "local[*]",
+    "spark.app.name": "tierberg-repartition",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "true",
@@ -34,22 +42,27 @@ _ALONE: Final = {
 def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iterator[Any]:
     """A session with these catalogs; ended on leaving.
 
+    Catalogs are settings of the session alone, which Iceberg reads when it first meets their names: what Spark is
+    started with, it hands on to executors and shows in its logs.
+
     Args:
         catalogs: `spark.sql.catalog.*`, with credentials.
-        given: of the settings.
+        given: of the settings; may have such as well.
     """
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-    submitted = "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-    conf = SparkConf()
-    if not submitted:
+    settings = {**_NEEDED, **{key: value for key, value in given.items() if not key.startswith(_CATALOGS)}}
+    if "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        alone = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **_ALONE}
-        conf.setMaster("local[*]").setAppName("tierberg-repartition").setAll(list(alone.items()))
-    conf.setAll([*_NEEDED.items(), *catalogs.items(), *given.items()])
+        settings = {**_ALONE, **settings}
+        start_java(settings)
+    conf = SparkConf().setAll(list(settings.items())).setIfMissing("spark.redaction.regex", _BLANKED)
     session = SparkSession.builder.config(conf=conf).getOrCreate()
     try:
+        for key, value in {**catalogs, **given}.items():
+            if key.startswith(_CATALOGS):
+                session.conf.set(key, value)
         yield session
     except BaseException:
         # A call to Java that was interrupted leaves nothing that answers: that error must not take the place of this.

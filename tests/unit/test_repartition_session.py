@@ -1,13 +1,25 @@
-"""The end of a job's Spark session: what ended the job is what is told."""
+"""A job's Spark session: what it is told, and that what ended the job is what is told."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyspark.sql
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from repartition import session as session_module
+from repartition.launch import properties_text
 from repartition.session import spark_session
+
+
+class FakeConf(dict[str, str]):
+    """Settings of the session."""
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
 
 
 class FakeSession:
@@ -16,9 +28,10 @@ class FakeSession:
     def __init__(self, failure: Exception | None) -> None:
         self.failure, self.stops = failure, 0
         self.builder = self
+        self.started: dict[str, str] = {}
 
     def config(self, conf: Any) -> FakeSession:
-        self.conf = dict(conf.getAll())
+        self.of_spark, self.conf = dict(conf.getAll()), FakeConf()
         return self
 
     def getOrCreate(self) -> FakeSession:  # noqa: N802 Spark's name
@@ -33,6 +46,7 @@ class FakeSession:
 def fake(monkeypatch: pytest.MonkeyPatch, failure: Exception | None = None) -> FakeSession:
     session = FakeSession(failure)
     monkeypatch.setattr(pyspark.sql, "SparkSession", session)
+    monkeypatch.setattr(session_module, "start_java", session.started.update)
     return session
 
 
@@ -55,11 +69,72 @@ def test_a_session_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) ->
     assert session.stops == 1
 
 
+CATALOG = {"spark.sql.catalog.lake": "a", "spark.sql.catalog.lake.credential": "id:hunter2"}
+GIVEN = {"spark.sql.catalog.lake": "b", "spark.driver.host": "h"}
+
+
 def test_the_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
     session = fake(monkeypatch)
-    catalog = {"spark.sql.catalog.lake": "a", "spark.sql.catalog.lake.type": "rest"}
-    with spark_session(catalog, {"spark.sql.catalog.lake": "b", "spark.driver.host": "h"}) as found:
+    with spark_session(CATALOG, GIVEN) as found:
         assert found is session
+        assert session.conf == {**CATALOG, "spark.sql.catalog.lake": "b"}
     assert session.stops == 1
-    expected = {**catalog, "spark.sql.catalog.lake": "b", "spark.driver.host": "h", "spark.sql.ansi.enabled": "true"}
-    assert expected.items() <= session.conf.items()
+    expected = {"spark.driver.host": "h", "spark.sql.ansi.enabled": "true", "spark.master": "local[*]"}
+    assert expected.items() <= session.started.items()
+    assert session.started.items() <= session.of_spark.items()
+
+
+def test_catalogs_are_settings_of_the_session_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = fake(monkeypatch)
+    with spark_session(CATALOG, GIVEN):
+        assert session.conf["spark.sql.catalog.lake.credential"] == "id:hunter2"
+    assert not [key for key in (*session.of_spark, *session.started) if key.startswith("spark.sql.catalog")]
+
+
+@pytest.mark.parametrize("variable", ["SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT"])
+def test_under_spark_submit_nothing_is_started(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    session = fake(monkeypatch)
+    monkeypatch.setenv(variable, "1")
+    with spark_session(CATALOG, GIVEN):
+        assert session.conf["spark.sql.catalog.lake.credential"] == "id:hunter2"
+    assert not session.started
+    assert session.of_spark["spark.driver.host"] == "h"
+    assert "spark.app.name" not in session.of_spark
+
+
+NAMES = ["s3.secret-access-key", "jdbc.password", "token", "credential", "adls.auth.shared-key.account.key"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_pages_of_spark_blank(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    session = fake(monkeypatch)
+    with spark_session({}, {}):
+        blanked = session.of_spark["spark.redaction.regex"]
+        assert re.search(blanked.removeprefix("(?i)"), name, re.IGNORECASE)
+    with spark_session({}, {"spark.redaction.regex": "mine"}):
+        assert session.of_spark["spark.redaction.regex"] == "mine"
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]))
+
+
+@given(st.dictionaries(TEXT, TEXT))
+@example({"spark.x ": " =:#!\\\n\r\tü😀"})
+def test_settings_in_a_file(settings: dict[str, str]) -> None:
+    assert read_properties(properties_text(settings)) == settings
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """`java.util.Properties`: whatever is not a letter, digit, or one of four signs must stand as `\\uXXXX`."""
+    found = {}
+    for line in text.splitlines():
+        assert re.fullmatch(r"(?:[A-Za-z0-9./_-]|\\u[0-9a-f]{4})*=(?:[A-Za-z0-9./_-]|\\u[0-9a-f]{4})*", line)
+        key, _, value = line.partition("=")
+        found[_unescaped(key)] = _unescaped(value)
+    return found
+
+
+def _unescaped(text: str) -> str:
+    units = re.findall(r"\\u([0-9a-f]{4})|(.)", text)
+    data = b"".join(bytes.fromhex(unit) if unit else plain.encode("utf-16-be") for unit, plain in units)
+    return data.decode("utf-16-be")
