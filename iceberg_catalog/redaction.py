@@ -4,7 +4,8 @@ A value is a credential by the name of its key (`token`, `s3.secret-access-key`,
 inside a URI. Short values are not hidden: `key` as a password would blank every other word of a log.
 
 Servers hand out more while the process runs: tokens, and keys to a table's files. Those are remembered, the newest
-ISSUED_SECRETS_MAX of them, and hidden in everything from then on.
+ISSUED_SECRETS_MAX of them, and hidden in everything from then on. So are the settings' own, where a command remembers
+them: errors are made in places that know no settings.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _CHARACTERS_MIN: Final = 6
 _issuing = threading.Lock()
 #: Replaced, never changed: readers take no lock.
 _issued: tuple[str, ...] = ()
+_settled: frozenset[str] = frozenset()
 
 
 def secret_values(*properties: Mapping[str, Any]) -> frozenset[str]:
@@ -51,9 +53,15 @@ def remember_issued(properties: Mapping[str, Any]) -> None:
             _issued = (*_issued, *news)[-ISSUED_SECRETS_MAX:]
 
 
+def remember_settings(secrets: frozenset[str]) -> None:
+    """Hides these from now on, in place of those of other settings."""
+    global _settled  # noqa: PLW0603 likewise
+    _settled = secrets
+
+
 def hide(text: str, secrets: frozenset[str] = frozenset()) -> str:
-    """The text with every credential replaced, issued ones too; the longest first, for one may hold another."""
-    for secret in sorted(secrets.union(_issued), key=len, reverse=True):
+    """The text with every credential replaced, those remembered too; the longest first, for one may hold another."""
+    for secret in sorted(secrets.union(_issued, _settled), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text
 

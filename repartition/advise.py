@@ -12,6 +12,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from iceberg_catalog.redaction import hide
 from repartition.advise_plan import Planned, plan, run
 from repartition.advise_queries import Query, parse_queries
 from repartition.advise_report import Answer, QueryReport, Report, TableReport
@@ -228,8 +229,8 @@ def _types(schema: Any, above: str = "") -> dict[str, str]:
 
 
 def first_line(error: Exception) -> str:
-    """An error's own words, without the plans and stacks that Spark adds."""
+    """An error's own words, without credentials, nor the plans and stacks that Spark adds."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith(_BRIDGE_SAYS)]
-    said = lines[0] if lines else type(error).__name__
+    said = hide(lines[0]) if lines else type(error).__name__
     return said if len(said) <= ERROR_CHARS_MAX else said[: ERROR_CHARS_MAX - 1] + "…"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
+from iceberg_catalog.redaction import hide
 from repartition.limits import CAUSES_MAX
 
 _COMMIT_FAILED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
@@ -26,14 +27,14 @@ RepartitionErrorKind = Literal[
 
 
 class RepartitionError(Exception):
-    """What went wrong with one copy, and what to do.
+    """What went wrong with one copy, and what to do; without credentials that a library or a server quoted.
 
     Attributes:
         kind: what went wrong.
     """
 
     def __init__(self, kind: RepartitionErrorKind, message: str) -> None:
-        super().__init__(message)
+        super().__init__(hide(message))
         self.kind = kind
 
 

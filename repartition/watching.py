@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from iceberg_catalog.redaction import hide
 from repartition.errors import RepartitionError
 from repartition.job import Ran
 from repartition.maintenance import Done
@@ -91,7 +92,7 @@ def _said(event: Event) -> str | None:
                 f"{done.chore} in {done.seconds:.1f} s: {done.said}; {per_hour_s:.0f} s of maintenance per hour of work"
             )
         case Failed(error):
-            return f"failed: {error}"
+            return f"failed: {hide(str(error))}"
         case _:
             return None
 

@@ -39,6 +39,7 @@ def advise(
     """Report what queries need of a topic's table and of each copy: files, bytes, seconds; with a picture."""
     from converter.errors import SegmentError
     from iceberg_catalog.errors import CatalogError
+    from iceberg_catalog.redaction import hide
     from repartition.advise import Options
     from repartition.advise import advise as ask
     from repartition.advise_picture import check_place, draw
@@ -57,5 +58,5 @@ def advise(
         draw(report, place)
         typer.echo(f"picture: {place}", err=True)
     except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
-        typer.echo(f"tierberg: {error}", err=True)
+        typer.echo(f"tierberg: {hide(str(error))}", err=True)
         raise typer.Exit(1) from error

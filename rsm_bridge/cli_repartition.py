@@ -40,6 +40,7 @@ def repartition(
 
     from converter.errors import SegmentError
     from iceberg_catalog.errors import CatalogError
+    from iceberg_catalog.redaction import hide
     from repartition.command import Options
     from repartition.command import repartition as run
     from repartition.errors import RepartitionError
@@ -55,6 +56,6 @@ def repartition(
         with shown(Console()) as view:
             failed = run(config, data_dir, options, view)
     except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
-        typer.echo(f"tierberg: {error}", err=True)
+        typer.echo(f"tierberg: {hide(str(error))}", err=True)
         raise typer.Exit(1) from error
     raise typer.Exit(1 if failed else 0)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.catalogs import open_catalog
+from iceberg_catalog.redaction import remember_settings
 from iceberg_catalog.tables import find_table
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.errors import BridgeError
@@ -28,6 +29,7 @@ from rsm_bridge.open_store import open_store
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.undelete import undelete
@@ -51,12 +53,13 @@ class Place:
 
 
 def open_place(config: Path | None, data_dir: Path | None) -> Place:
-    """Opens what the settings name.
+    """Opens what the settings name; from now on their credentials are hidden in what the process says.
 
     Raises:
         SettingsError, CatalogError: it cannot be.
     """
     settings = load_settings(config, {"data_dir": data_dir})
+    remember_settings(settings_secrets(settings))
     return Place(settings, open_store(settings), open_catalog(catalog_properties(settings)))
 
 

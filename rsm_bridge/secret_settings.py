@@ -26,7 +26,9 @@ def settings_secrets(settings: Settings) -> frozenset[str]:
     store = {} if settings.store is None else revealed(settings.store.options)
     environment = {name: value for name, value in os.environ.items() if name.upper().startswith(_ENVIRONMENT)}
     registry = frozenset[str]() if settings.schema_registry is None else registry_secrets(settings.schema_registry)
-    return registry | secret_values(revealed(settings.catalog.properties), store, environment)
+    copies = [revealed(copy.catalog.properties) for rule in settings.topics for copy in rule.copies if copy.catalog]
+    spark = revealed(settings.repartition.spark)
+    return registry | secret_values(revealed(settings.catalog.properties), store, environment, spark, *copies)
 
 
 def _plain(value: Any) -> Any:

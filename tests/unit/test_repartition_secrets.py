@@ -1,0 +1,91 @@
+"""Errors of jobs quote no credentials: neither where they are printed, nor in what `tierberg status` reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from iceberg_catalog import redaction
+from iceberg_catalog.names import Owner
+from iceberg_catalog.redaction import HIDDEN, hide
+from repartition.advise import first_line
+from repartition.errors import RepartitionError
+from repartition.job import CopyJob
+from repartition.watching import CopyName, Failed, lines
+from rsm_bridge.copy_hold import declared_copies
+from rsm_bridge.copy_progress import read_one
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.maintain_command import Place, open_place
+from rsm_bridge.secret_settings import settings_secrets
+
+OWNER = Owner("test", "orders", b"t" * 16)
+COPYS, SPARKS, STORES, OWNS = "copys-hunter2", "sparks-hunter2", "stores-hunter2", "owns-hunter2"
+SECRETS = (COPYS, SPARKS, STORES, OWNS)
+SAID = f"refused {COPYS}, {SPARKS}, {STORES}, {OWNS}"
+BLANK = f"refused {HIDDEN}, {HIDDEN}, {HIDDEN}, {HIDDEN}"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setattr(redaction, "_settled", frozenset())
+    catalog = {"name": "mart", "properties": {"type": "rest", "uri": "http://c", "credential": f"id:{COPYS}"}}
+    own = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w"}
+    config = tmp_path / "tierberg.json"
+    settings = {
+        "data_dir": str(tmp_path / "data"),
+        "store": {"url": f"file://{tmp_path}/store", "options": {"secret_access_key": STORES}},
+        "catalog": {"properties": {**own, "s3.secret-access-key": OWNS}},
+        "topics": [{"pattern": "orders", "copies": [{"table": "orders_copy", "catalog": catalog}]}],
+        "repartition": {"spark": {"spark.hadoop.fs.s3a.secret.key": SPARKS, "spark.driver.memory": "512m"}},
+    }
+    config.write_text(json.dumps(settings))
+    found = open_place(config, None)
+    yield found
+    found.catalog.close()
+
+
+def test_the_settings_of_jobs_have_secrets_too(place: Place) -> None:
+    found = settings_secrets(place.settings)
+    assert {*SECRETS, f"id:{COPYS}"} <= found
+    assert not {"512m", "http://c", "mart"} & found
+
+
+def test_what_a_job_leaves_in_the_store(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    (copy,) = declared_copies(place.settings, "orders", "orders")
+
+    def pin() -> Any:
+        raise ValueError(SAID)
+
+    source: Any = SimpleNamespace(owner=OWNER, place=place, pin=pin, name=("kafka", "orders"))
+    with pytest.raises(RepartitionError) as raised:
+        CopyJob(None, source, "c", copy, SimpleNamespace(catalog=None)).run()  # type: ignore[arg-type]
+    found = read_one(place.store, copy.key(OWNER.topic_id))
+    assert found is not None
+    assert found.failure is not None
+    assert found.failure.message == str(raised.value) == f"ValueError: {BLANK}"
+
+
+@pytest.mark.parametrize("error", [RepartitionError, BridgeError])
+@pytest.mark.usefixtures("place")
+def test_what_is_printed(error: type[RepartitionError | BridgeError]) -> None:
+    said: list[str] = []
+    made: Any = error("spark", SAID)  # type: ignore[arg-type]
+    lines(said.append, steps=True)(CopyName("orders", "orders_copy"), Failed(made))
+    assert said == [f"orders_copy: failed: {hide(str(made))}"]
+    assert BLANK in said[0]
+
+
+@pytest.mark.usefixtures("place")
+def test_what_a_report_says() -> None:
+    assert first_line(ValueError(f"{SAID}\nplan")) == BLANK
+
+
+def test_other_settings_have_other_secrets(place: Place) -> None:
+    assert place.settings.store is not None
+    redaction.remember_settings(frozenset({"anothers-hunter2"}))
+    assert hide(f"anothers-hunter2 {OWNS}") == f"{HIDDEN} {OWNS}"
