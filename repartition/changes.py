@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from converter import columns
+from repartition.by_name import as_type
 from repartition.errors import RepartitionError
 from rsm_bridge.copy_rules import CopyRule
 
@@ -110,7 +111,8 @@ def _unwrapped(records: Any, rule: CopyRule) -> Any:
     def side(name: str, *, gone: bool, step: int) -> Any:
         there = {f.name: f.dataType for f in records.schema[name].dataType.fields}
         cast = (
-            _as_type(functions.col(f"{name}.`{f.name}`"), there.get(f.name), f.dataType).alias(f.name) for f in fields
+            as_type(functions.col(f"{name}.`{f.name}`"), there.get(f.name), f.dataType, lossy=True).alias(f.name)
+            for f in fields
         )
         return functions.struct(
             functions.struct(*cast, *kafka).alias("seen"),
@@ -136,25 +138,6 @@ def _unwrapped(records: Any, rule: CopyRule) -> Any:
         functions.col(f"{_CHANGE}.gone").alias(DELETED),
         functions.col(f"{_CHANGE}.step").alias(STEP),
     )
-
-
-def _as_type(column: Any, given: Any, wanted: Any) -> Any:
-    """A column of `before` as `after` has it: fields go by name, and what does not fit is null. None: it is not there.
-
-    Spark's own cast goes by position, and fails the job where one side has a field more.
-    """
-    from pyspark.sql import functions
-    from pyspark.sql.types import AtomicType, StructType
-
-    if given == wanted:
-        return column
-    nothing = functions.lit(None).cast(wanted)
-    if isinstance(given, StructType) and isinstance(wanted, StructType):
-        there = {f.name: f.dataType for f in given.fields}
-        within = (_as_type(column.getField(f.name), there.get(f.name), f.dataType).alias(f.name) for f in wanted.fields)
-        return functions.when(column.isNotNull(), functions.struct(*within)).otherwise(nothing)
-    plain = isinstance(given, AtomicType) and isinstance(wanted, AtomicType)
-    return column.try_cast(wanted) if plain else nothing
 
 
 def _is_struct(records: Any, name: str) -> bool:

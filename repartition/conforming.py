@@ -1,14 +1,17 @@
-"""Rows with the columns that their table has."""
+"""Rows with the columns and nested fields that their table has."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from repartition.by_name import as_type
 from repartition.changes import DELETED, STEP
 
 
 def conformed(session: Any, rows: Any, table: str) -> Any:
-    """The rows, for a write to `table`: columns that it has and they have not are null, what it has not is left out.
+    """The rows, for a write to `table`: what it has and they have not is null, columns that it has not are left out.
+
+    A column whose type is the table's goes as it is.
 
     Args:
         session: Spark's.
@@ -17,9 +20,10 @@ def conformed(session: Any, rows: Any, table: str) -> Any:
     """
     from pyspark.sql import functions
 
-    given = set(rows.columns)
-    told = [
-        functions.col(f"`{f.name}`") if f.name in given else functions.lit(None).cast(f.dataType).alias(f.name)
-        for f in session.table(table).schema.fields
-    ]
+    given = {f.name: f.dataType for f in rows.schema.fields}
+    told = []
+    for field in session.table(table).schema.fields:
+        column = functions.col(f"`{field.name}`")
+        made = as_type(column, given.get(field.name), field.dataType, lossy=False)
+        told.append(column if made is column else made.alias(field.name))
     return rows.select(*told, *(functions.col(name) for name in (DELETED, STEP) if name in given))

@@ -36,7 +36,7 @@ def create_table(
 ) -> None:
     """Makes the table for the columns of `frame`; somebody else who does the same is fine."""
     # Java's side quotes the names of nested fields, Python's does not.
-    columns = ", ".join(f"{quoted(field.name())} {field.dataType().sql()}" for field in frame._jdf.schema().fields())
+    columns = ", ".join(f"{quoted(field.name())} {field.dataType().sql()}" for field in _nullable(frame).fields())
     terms = ", ".join(partition_term(text).ddl() for text in rule.partition_by)
     for depth in range(1, len(name)):
         session.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(catalog, *name[:depth])}")
@@ -98,7 +98,7 @@ def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: An
     """By Iceberg's own union of schemas: new columns come, int becomes long, float double, decimals wider."""
     jvm = session._jvm
     table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, quoted(catalog, *name))
-    wanted = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(frame._jdf.schema())
+    wanted = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(_nullable(frame))
     try:
         table.updateSchema().unionByNameWith(wanted).commit()
     except Exception as error:
@@ -109,6 +109,11 @@ def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: An
             f"table {'.'.join(name)} cannot take what its rule gives now: {error}. Give the column another name in "
             "`select`, or choose another `table`",
         ) from error
+
+
+def _nullable(frame: Any) -> Any:
+    """Java's schema of the frame. A field that is never null today may be one that nobody gives tomorrow."""
+    return frame._jdf.schema().asNullable()
 
 
 def _order(rule: CopyRule) -> str:
