@@ -1,5 +1,6 @@
 # The bridge: `docker build -t tierberg .`
-# Runs as a user without rights, on a read-only root file system; needs a writable /data (or an object store and a
+# Copies, with Spark and Java: `docker build --target repartition -t tierberg-repartition .`
+# Both run as a user without rights, on a read-only root file system; they need a writable /data (or an object store and a
 # catalog in /etc/tierberg/tierberg.yaml) and a tmpfs on /tmp.
 FROM python:3.12.12-slim-bookworm AS build
 ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_COMPILE_BYTECODE=1 UV_PROJECT_ENVIRONMENT=/opt/tierberg/venv
@@ -16,6 +17,21 @@ COPY demo demo
 RUN uv sync --locked --no-dev --no-editable
 # Kernels are compiled once here; a start then takes half a second.
 RUN NUMBA_CACHE_DIR=/opt/tierberg/numba NUMBA_CPU_NAME=generic /opt/tierberg/venv/bin/python -c "from converter.warmup import warm; from converter.values.warmup import warm_values; warm(); warm_values()"
+
+FROM build AS build-repartition
+RUN uv sync --locked --no-dev --no-editable --extra repartition
+
+FROM python:3.12.12-slim-bookworm AS repartition
+RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless && rm -rf /var/lib/apt/lists/*
+RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin tierberg \
+    && install -d -o tierberg -g tierberg /data
+COPY --from=build-repartition /opt/tierberg /opt/tierberg
+ENV PATH=/opt/tierberg/venv/bin:$PATH PYSPARK_PYTHON=/opt/tierberg/venv/bin/python \
+    NUMBA_CACHE_DIR=/tmp/numba NUMBA_CPU_NAME=generic PYTHONUNBUFFERED=1
+USER 10001:10001
+VOLUME /data
+STOPSIGNAL SIGTERM
+CMD ["tierberg", "repartition", "--all", "--continuous", "--config", "/etc/tierberg/tierberg.yaml"]
 
 FROM python:3.12.12-slim-bookworm
 RUN useradd --system --uid 10001 --home-dir /data --shell /usr/sbin/nologin tierberg \

@@ -19,6 +19,7 @@ RepartitionErrorKind = Literal[
     "not_ours",  # the target is somebody else's table, or a copy of another topic
     "key_moved",  # a key was met in two Kafka partitions
     "raced",  # another writer was faster: run again
+    "no_spark",  # PySpark is not installed
     "spark",  # Spark failed
     "no_queries",  # the file of queries cannot be read, or has none
     "bad_queries",  # queries that are too many, too long, or do not name the table

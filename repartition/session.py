@@ -1,7 +1,8 @@
 """The Spark session of the jobs.
 
 On its own it is `local[*]`; under `spark-submit` master, memory and jars are what the submitter said, and only the
-catalogs are added. What the settings' `repartition.spark` says wins over both. No setting is in a command line.
+catalogs are added. What the settings' `repartition.spark` says wins over both, but for what Java is started with
+(memory, jars), which `spark-submit` has done by then. No setting is in a command line.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ _NEEDED: Final = {
 _CATALOGS: Final = "spark.sql.catalog."
 #: Spark's own, and what else Iceberg's catalogs call a credential: a session's settings are on pages of Spark's UI.
 _BLANKED: Final = "(?i)secret|password|token|credential|signature|connection-string|(access|account)[.-]?key"
+_NO_SPARK: Final = (
+    "PySpark is not installed: `pip install 'tierberg[repartition]'`, and Java 17 or 21, or start the job by a "
+    "`spark-submit` of Spark 4.1"
+)
 _CONSTRAINTS: Final = "spark.sql.constraintPropagation.enabled"
 _ALONE: Final = {
     "spark.master": "local[*]",
@@ -48,17 +53,17 @@ def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iter
     Args:
         catalogs: `spark.sql.catalog.*`, with credentials.
         given: of the settings; may have such as well.
-    """
-    from pyspark import SparkConf
-    from pyspark.sql import SparkSession
 
-    settings = {**_NEEDED, **{key: value for key, value in given.items() if not key.startswith(_CATALOGS)}}
-    if "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings = {**_ALONE, **settings}
-        start_java(settings)
-    conf = SparkConf().setAll(list(settings.items())).setIfMissing("spark.redaction.regex", _BLANKED)
-    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    Raises:
+        RepartitionError: `no_spark`; `spark` when it does not start.
+    """
+    try:
+        session = _started({key: value for key, value in given.items() if not key.startswith(_CATALOGS)})
+    except ImportError as error:
+        raise RepartitionError("no_spark", _NO_SPARK) from error
+    except Exception as error:
+        said = f"Spark does not start ({first_line(error)}). Is there a Java 17 or 21? Its own words are above"
+        raise RepartitionError("spark", said) from error
     try:
         for key, value in {**catalogs, **given}.items():
             if key.startswith(_CATALOGS):
@@ -70,6 +75,19 @@ def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iter
             session.stop()
         raise
     session.stop()
+
+
+def _started(given: Mapping[str, str]) -> Any:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+    settings = {**_NEEDED, **given}
+    if "SPARK_ENV_LOADED" not in os.environ and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings = {**_ALONE, **settings}
+        start_java(settings)
+    conf = SparkConf().setAll(list(settings.items())).setIfMissing("spark.redaction.regex", _BLANKED)
+    return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def require_session(session: Any) -> None:

@@ -1,4 +1,4 @@
-"""`spark-submit repartition/submit.py --all --config tierberg.yaml`: the command on a cluster of yours.
+"""`spark-submit …/repartition/submit.py --all --config tierberg.yaml`: the command on a cluster of yours.
 
 Master, memory, jars and executors are what `spark-submit` is told; the command adds the catalogs. The driver's Python
 (`PYSPARK_PYTHON`) needs the package `tierberg`, executors need nothing of it: what they run is Spark's own.

@@ -232,7 +232,8 @@ class RepartitionSettings(Section):
     spark: dict[str, SecretStr] = Field(
         default={},
         description="Spark's configuration (`spark.…`). `spark.jars` or `spark.jars.packages` must bring "
-        "`iceberg-spark-runtime-4.1_2.13`, `iceberg-aws-bundle` for S3, and the JDBC driver of a database.",
+        "`iceberg-spark-runtime-4.1_2.13`, `iceberg-aws-bundle` for S3, and the JDBC driver of a database. Under "
+        "`spark-submit`, jars and the driver's memory are its own options: for them this comes too late.",
     )
     max_mib: Annotated[int, Field(ge=1)] | None = Field(
         default=None,

@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
+from rsm_bridge.cli import app
 from rsm_bridge.secret_settings import revealed
 from rsm_bridge.settings import Settings, load_settings
 from stack import versitygw
@@ -168,14 +169,28 @@ def test_the_bridge_listens_where_the_broker_dials() -> None:
 
 
 def test_images_are_pinned_and_the_last_user_has_no_rights() -> None:
-    images = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
-    assert images
-    assert all(re.fullmatch(r"[a-z]+:\d+\.\d+\.\d+-[a-z-]+", image) for image in images)
-    assert re.findall(r"^USER (\S+)", DOCKERFILE, re.MULTILINE)[-1] == "10001:10001"
+    stages = set(re.findall(r"^FROM \S+ AS (\S+)", DOCKERFILE, re.MULTILINE))
+    images = [image for image in re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE) if image not in stages]
+    assert len(set(images)) == 1, "what one stage builds runs in another"
+    assert re.fullmatch(r"[a-z]+:\d+\.\d+\.\d+-[a-z-]+", images[0])
+    assert re.findall(r"^USER (\S+)", DOCKERFILE, re.MULTILINE) == ["10001:10001"] * 2
+
+
+def test_the_image_of_copies_has_spark_java_and_its_own_command() -> None:
+    stage = DOCKERFILE.split(" AS repartition\n")[1].split("\nFROM ")[0]
+    assert "openjdk-17-jre-headless" in stage
+    assert "COPY --from=build-repartition /opt/tierberg /opt/tierberg\n" in stage
+    assert "RUN uv sync --locked --no-dev --no-editable --extra repartition\n" in DOCKERFILE
+    (command,) = re.findall(r"^CMD (.*)$", stage, re.MULTILINE)
+    tierberg, *arguments = json.loads(command)
+    assert tierberg == "tierberg"
+    with pytest.raises(SystemExit) as ended:
+        app([*arguments, "--help"])
+    assert ended.value.code == 0
 
 
 def test_the_image_is_built_with_the_lock_and_the_same_uv() -> None:
-    assert DOCKERFILE.count("--locked") == 2
+    assert DOCKERFILE.count("--locked") == DOCKERFILE.count("uv sync") == 3
     uv = re.findall(r"uv==([\d.]+)", DOCKERFILE)
     assert uv == re.findall(r"uv==([\d.]+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
 

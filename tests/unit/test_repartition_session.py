@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
+from unittest.mock import Mock
 
 import pyspark.sql
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from repartition import session as session_module
+from repartition.errors import RepartitionError
 from repartition.launch import properties_text
 from repartition.session import spark_session
 
@@ -138,3 +141,19 @@ def _unescaped(text: str) -> str:
     units = re.findall(r"\\u([0-9a-f]{4})|(.)", text)
     data = b"".join(bytes.fromhex(unit) if unit else plain.encode("utf-16-be") for unit, plain in units)
     return data.decode("utf-16-be")
+
+
+def test_without_pyspark_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    wanted = r"pip install 'tierberg\[repartition\]'"
+    with pytest.raises(RepartitionError, match=wanted) as raised, spark_session({}, {}):
+        pass
+    assert raised.value.kind == "no_spark"
+
+
+def test_spark_that_does_not_start_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(monkeypatch)
+    monkeypatch.setattr(session_module, "start_java", Mock(side_effect=RuntimeError("[JAVA_GATEWAY_EXITED] ended")))
+    with pytest.raises(RepartitionError, match=r"JAVA_GATEWAY_EXITED.*Java 17 or 21") as raised, spark_session({}, {}):
+        pass
+    assert raised.value.kind == "spark"
