@@ -52,7 +52,7 @@ def maintained(raised: Exception) -> tuple[bool, list[Event]]:
     job.source = SimpleNamespace(owner=Owner("c", "orders", b"t" * 16), place=SimpleNamespace(store=None))
     job.copy = SimpleNamespace(table="kafka.orders_now", key=lambda _: "copies/t/1.json")
     job.target = SimpleNamespace(catalog=SimpleNamespace(load_table=load_table))
-    job.name, job.rule = ("kafka", "orders_now"), SimpleNamespace(mode="append", retention=None)
+    job.name, job.rule = ("kafka", "orders_now"), SimpleNamespace(mode="append", retention=None, sort_by=())
     told: list[Event] = []
     return run_round(job, Budget(0.5, working_s=3600), (lambda _, event: told.append(event),)), told
 
