@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
+from iceberg_catalog.errors import CatalogError, CatalogErrorKind
 from iceberg_catalog.redaction import hide
 from repartition.limits import CAUSES_MAX
+from rsm_bridge.errors import BridgeError, ErrorKind
 
 _COMMIT_FAILED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
 _NOT_VALID: Final = "org.apache.iceberg.exceptions.ValidationException"
 
-RepartitionErrorKind = Literal[
+_OwnKind = Literal[
     "bad_rule",  # the rule does not fit the topic's table, or the target's
     "no_source",  # the topic has no table yet, or several
     "rewound",  # the topic's table took back rows that the copy has read
@@ -25,6 +27,10 @@ RepartitionErrorKind = Literal[
     "bad_queries",  # queries that are too many, too long, or do not name the table
     "no_picture",  # the picture cannot be written
 ]
+#: With what a run meets of store and catalog: `store_unavailable`, `unavailable`, `corrupt_state`, …
+RepartitionErrorKind = _OwnKind | ErrorKind | CatalogErrorKind
+#: Packages whose errors are those of a catalog, or of where it keeps its tables.
+_CLIENTS: Final = frozenset({"pyiceberg", "requests", "sqlalchemy", "botocore"})
 
 
 class RepartitionError(Exception):
@@ -37,6 +43,16 @@ class RepartitionError(Exception):
     def __init__(self, kind: RepartitionErrorKind, message: str) -> None:
         super().__init__(hide(message))
         self.kind = kind
+
+
+def as_ours(error: Exception) -> RepartitionError:
+    """Somebody else's error, by the kind that it has, or by whose it is."""
+    if isinstance(error, BridgeError | CatalogError):
+        return RepartitionError(error.kind, str(error))
+    if lost_race(error):
+        return RepartitionError("raced", first_line(error))
+    of_client = any(base.__module__.partition(".")[0] in _CLIENTS for base in type(error).__mro__)
+    return RepartitionError("unavailable" if of_client else "spark", first_line(error))
 
 
 def first_line(error: Exception) -> str:

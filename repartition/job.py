@@ -14,7 +14,7 @@ from repartition.catalogs import Target
 from repartition.changes import DELETED, STEP, Changes, changes
 from repartition.conforming import conformed
 from repartition.drift import Drift, drift
-from repartition.errors import RepartitionError, first_line, lost_race
+from repartition.errors import RepartitionError, as_ours, first_line
 from repartition.frontier import Frontier, Position
 from repartition.laying_out import AS_GIVEN, laid_out
 from repartition.layout import create_table, evolve_table
@@ -166,7 +166,7 @@ class CopyJob:
         if expired:
             said = f"a snapshot of table {'.'.join(self.source.name)} expired while it was read: {first_line(error)}"
             return RepartitionError("raced", said)
-        return RepartitionError("raced" if lost_race(error) else "spark", first_line(error))
+        return as_ours(error)
 
     def _again(self, pinned: Pinned, found: Drift) -> Mapping[int, int]:
         """Offsets below the frontier to begin at, by partition."""

@@ -24,7 +24,7 @@ from repartition.chores import (
     due,
     facts_of,
 )
-from repartition.errors import RepartitionError, first_line, lost_maintenance
+from repartition.errors import RepartitionError, as_ours, first_line, lost_maintenance
 from repartition.job import CopyJob
 from repartition.kept_table import KeptTable, kept_tables
 from repartition.limits import (
@@ -53,8 +53,8 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
     """Does what is due while the budget lasts, unless another job is at it: of the copy, then of its dead letters.
 
     Raises:
-        RepartitionError: `spark`: a chore failed, or the table cannot be looked at; nothing is half done, the next pass
-            goes on. `not_ours`: it is somebody else's by now.
+        RepartitionError: `spark`: a chore failed, or, with what kind that has, the table cannot be looked at; nothing
+            is half done, the next pass goes on. `not_ours`: it is somebody else's by now.
         StoreError: the store does not answer.
     """
     digest = job.copy.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
@@ -95,7 +95,7 @@ def _due(table: KeptTable, at_ms: int) -> tuple[Chore, ...]:
         raise
     except Exception as error:  # whatever a client of catalog or store raises: other copies go on
         said = f"maintenance cannot look at the table, the next round tries again: {first_line(error)}"
-        raise RepartitionError("spark", said) from error
+        raise RepartitionError(as_ours(error).kind, said) from error
     return due(facts, at_ms, retention=table.job.rule.retention is not None)
 
 

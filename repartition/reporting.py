@@ -24,6 +24,16 @@ _ADVICE: Final = {
     "not_ours": "choose another `table` for the copy",
     "key_moved": "take a key that stays in its partition, or set key_order: timestamp",
     "bad_rule": "correct the copy's rule",
+    "no_source": "nothing where an engine has dropped the table, for it comes back; where the topic is gone, take the "
+    "copy out of the rule, or name another `table` for the topic that is in its place",
+    "store_unavailable": "mend the store or its credentials; the next run goes on by itself",
+    "unavailable": "mend the catalog or its credentials; the next run goes on by itself",
+    "spark": "look into the job's log, where Spark says more; where memory ran out give it more, or set `max_mib`",
+    **dict.fromkeys(
+        ("corrupt_state", "state_missing", "schema_mismatch", "owner_mismatch", "corrupt_object", "not_found"),
+        "see to the topic's own table first: `tierberg status TOPIC` says what is wrong with it",
+    ),
+    "unsupported_version": "upgrade this release",
 }
 
 

@@ -6,9 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import requests
+from pyiceberg.exceptions import ServerError
+from sqlalchemy.exc import OperationalError
 
-from repartition.errors import first_line, java_causes, lost_maintenance, lost_race
+from iceberg_catalog.errors import CatalogError
+from repartition.errors import as_ours, first_line, java_causes, lost_maintenance, lost_race
 from repartition.limits import CAUSES_MAX
+from rsm_bridge.errors import BridgeError, StoreError
 
 ICEBERG = "org.apache.iceberg.exceptions"
 
@@ -82,3 +87,22 @@ def test_causes_that_go_round_end() -> None:
 )
 def test_the_first_line_says_what_was_wrong(error: Exception, said: str) -> None:
     assert first_line(error) == said
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (StoreError("no route to the store"), "store_unavailable", "no route to the store"),
+        (BridgeError("corrupt_object", "a.json: does not parse"), "corrupt_object", "a.json: does not parse"),
+        (CatalogError("state_missing", "no recorded state"), "state_missing", "no recorded state"),
+        (ServerError("503"), "unavailable", "ServerError: 503"),
+        (requests.ConnectionError("refused"), "unavailable", "ConnectionError: refused"),
+        (OperationalError("", {}, ValueError("gone")), "unavailable", "OperationalError: (builtins.ValueError) gone"),
+        (ValueError("x"), "spark", "ValueError: x"),
+        (Py4JJavaError(Thrown("java.lang.OutOfMemoryError", "heap")), "spark", "OutOfMemoryError: heap"),
+        (Py4JJavaError(Thrown(f"{ICEBERG}.CommitFailedException", "late")), "raced", "CommitFailedException: late"),
+    ],
+)
+def test_errors_of_others_keep_their_kind(error: Exception, kind: str, said: str) -> None:
+    found = as_ours(error)
+    assert (found.kind, str(found)) == (kind, said)

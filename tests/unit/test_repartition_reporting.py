@@ -5,20 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyiceberg.exceptions import ServerError
 from pyiceberg.table.snapshots import Operation, Summary
 
 import repartition.job
+from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.names import Owner
+from repartition.errors import RepartitionError
 from repartition.frontier import Frontier
 from repartition.job import CopyJob, Ran
 from repartition.reporting import report_run
 from rsm_bridge.copy_hold import DeclaredCopy
 from rsm_bridge.copy_progress import CopyProgress, CopySize, read_one
 from rsm_bridge.copy_rules import CopyRule
+from rsm_bridge.errors import BridgeError
 from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ObjectStore
@@ -65,6 +70,27 @@ def test_a_copy_had_everything_when_its_run_pinned_the_snapshot(
     assert asked == [1_000, 2_000, 9_000]
     assert told(store).caught_up_ms == 1_000
     assert (told(store).succeeded_ms or 0) > 9_000, "that is when the run ended"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "advice"),
+    [
+        (BridgeError("store_unavailable", "no route"), "store_unavailable", "mend the store"),
+        (CatalogError("state_missing", "rolled back"), "state_missing", "`tierberg status TOPIC`"),
+        (ServerError("503"), "unavailable", "mend the catalog"),
+        (RepartitionError("no_source", "gone"), "no_source", "where the topic is gone"),
+        (ValueError("x"), "spark", "the job's log"),
+    ],
+)
+def test_a_failure_keeps_its_kind_and_has_advice(tmp_path: Path, error: Exception, kind: str, advice: str) -> None:
+    store, target = make_store(tmp_path), SimpleNamespace(catalog=None)
+    source: Any = SimpleNamespace(owner=OWNER, place=SimpleNamespace(store=store), pin=Mock(side_effect=error))
+    with pytest.raises(RepartitionError) as raised:
+        CopyJob(None, source, "c", COPY, target).run()  # type: ignore[arg-type]
+    assert raised.value.kind == kind
+    failure = told(store).failure
+    assert failure is not None
+    assert (failure.message, advice in failure.advice) == (str(raised.value), True)
 
 
 def test_a_run_that_leaves_something_says_nothing_of_when_it_had_everything(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyiceberg.exceptions import ServerError
 
 import repartition.command
 from iceberg_catalog.names import Owner
@@ -61,6 +62,7 @@ def maintained(raised: Exception) -> tuple[bool, list[Event]]:
     ("raised", "kind"),
     [
         (OSError("503"), "spark"),
+        (ServerError("503"), "unavailable"),
         (ValueError("what a client raises"), "spark"),
         (RepartitionError("not_ours", "somebody else's"), "not_ours"),
     ],
