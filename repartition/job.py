@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pyiceberg.table import Table
+
 from iceberg_catalog.decide import NEVER
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import PartState
@@ -20,6 +22,7 @@ from repartition.laying_out import AS_GIVEN, laid_out
 from repartition.layout import create_table, evolve_table
 from repartition.reading import Reading, first_live, plan_reading, position_at
 from repartition.reporting import now_ms, report_failure, report_run
+from repartition.rule_stamp import refuse_other_rule, rule_stamp
 from repartition.session import unconstrained
 from repartition.source import Pinned, Source
 from repartition.target import Recorded, keep_frontier, load_copy, owner_stamp, quoted, recorded, staged
@@ -153,6 +156,8 @@ class CopyJob:
         table = load_copy(self.target.catalog, name, owner, kind)
         if table is None:
             return Recorded(None, None, Frontier(owner.topic_id))
+        if kind != LETTERS:
+            refuse_other_rule(table, self.rule)
         found = recorded(table, owner)
         if found.told_by is not None:
             keep_frontier(self.session, self.target.spark_name, table, found.told_by)
@@ -189,12 +194,20 @@ class CopyJob:
 
     def _bring_to_rule(self, owner: Owner, made: Changes) -> None:
         frame = made.rows.drop(DELETED, STEP)
-        table = load_copy(self.target.catalog, self.name, owner, self.rule.mode)
-        if table is None:
-            stamp = owner_stamp(owner, self.rule.mode)
-            create_table(self.session, self.target.spark_name, self.name, frame, self.rule, stamp)
-        else:
+        table = self._table(owner)
+        if table is not None:
             evolve_table(self.session, self.target.spark_name, self.name, table, frame, self.rule)
+            return
+        stamp = owner_stamp(owner, self.rule.mode) | rule_stamp(self.rule)
+        create_table(self.session, self.target.spark_name, self.name, frame, self.rule, stamp)
+        self._table(owner)  # another job may have made it meanwhile, by another rule
+
+    def _table(self, owner: Owner) -> Table | None:
+        """The copy's, of the rule's key."""
+        table = load_copy(self.target.catalog, self.name, owner, self.rule.mode)
+        if table is not None:
+            refuse_other_rule(table, self.rule)
+        return table
 
     def _write(self, branch: str, made: Changes, reading: Reading) -> None:
         rows = conformed(self.session, made.rows, branch)
