@@ -87,7 +87,7 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
     """
     properties = dict(settings.properties)
     try:
-        properties = dict(merge_config(Config().get_catalog_config(settings.name) or {}, properties))
+        properties = merged_properties(settings)
         connect_s, read_s = settings.timeouts.seconds()
         timeouts = {"s3.connect-timeout": str(connect_s), "s3.request-timeout": str(read_s)}
         properties = {**timeouts, **FILE_IO, **properties}
@@ -104,6 +104,15 @@ def open_catalog(settings: CatalogSettings) -> Catalog:
     except Exception as error:  # noqa: BLE001 what else a client library raises at start is a matter of its settings
         said = hide(str(error), secret_values(properties))
         raise CatalogError("bad_settings", f"catalog {settings.name} cannot be opened: {said}") from None
+
+
+def merged_properties(settings: CatalogSettings) -> dict[str, Any]:
+    """Those of the settings, over what PyIceberg's own configuration says of a catalog of this name.
+
+    Raises:
+        ValueError: that configuration is wrong.
+    """
+    return dict(merge_config(Config().get_catalog_config(settings.name) or {}, dict(settings.properties)))
 
 
 def _is(properties: Mapping[str, Any], kind: str, *schemes: str) -> bool:

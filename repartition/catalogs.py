@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
+from iceberg_catalog.catalogs import CatalogSettings, merged_properties, open_catalog
+from repartition.errors import RepartitionError
 from repartition.spark_catalog import spark_catalog
 from rsm_bridge.copy_hold import DeclaredCopy
 from rsm_bridge.maintain_command import Place
@@ -27,15 +28,26 @@ def open_targets(place: Place, copies: Iterable[DeclaredCopy]) -> tuple[dict[str
     """By name in the settings, that of the topics' tables too; and Spark's configuration of all, with credentials.
 
     Raises:
-        RepartitionError: `bad_rule` for a kind of catalog that Spark has to be told of by hand.
+        RepartitionError: `bad_rule` for a catalog that Spark has to be told of by hand, and is not.
         CatalogError: one cannot be opened.
     """
     own = catalog_properties(place.settings)
     targets = {place.settings.catalog.name: Target(place.catalog, own.name)}
-    conf = spark_catalog(own.name, own.properties, own.timeouts)
+    given = place.settings.repartition.spark
+    conf = _of_spark(own, given)
     for copy in copies:
         if copy.rule.catalog is not None and copy.catalog not in targets:
-            properties = revealed(copy.rule.catalog.properties)
-            targets[copy.catalog] = Target(open_catalog(CatalogSettings(copy.catalog, properties)), copy.catalog)
-            conf |= spark_catalog(copy.catalog, properties)
+            other = CatalogSettings(copy.catalog, revealed(copy.rule.catalog.properties))
+            targets[copy.catalog] = Target(open_catalog(other), copy.catalog)
+            conf |= _of_spark(other, given)
     return targets, conf
+
+
+def _of_spark(settings: CatalogSettings, given: Container[str]) -> dict[str, str]:
+    """Spark's configuration of a catalog; none where one that cannot be derived is `given` by hand."""
+    try:
+        return spark_catalog(settings.name, merged_properties(settings), settings.timeouts)
+    except RepartitionError:
+        if f"spark.sql.catalog.{settings.name}" in given:
+            return {}
+        raise

@@ -1,33 +1,21 @@
 """A catalog's properties as PyIceberg takes them → as Spark's Iceberg catalog takes them.
 
-Iceberg, "Spark configuration" and "Catalog properties". What both call the same passes through; credentials too, so the
-result belongs into Spark's configuration and nowhere else.
+Iceberg, "Spark configuration". The result has credentials, and belongs into Spark's configuration and nowhere else.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import URL, make_url
 
 from iceberg_catalog.limits import REST_CONNECT_TIMEOUT_MS, REST_READ_TIMEOUT_MS
 from iceberg_catalog.rest_sessions import Timeouts
 from repartition.errors import RepartitionError
+from repartition.java_properties import java_properties
 
-#: PyIceberg's names that Iceberg's Java side calls otherwise.
-_RENAMED: Final = {
-    "s3.region": "client.region",
-    "s3.session-token": "s3.session-token",
-    "s3.force-virtual-addressing": None,
-    "s3.connect-timeout": None,
-    "s3.request-timeout": None,
-    "py-io-impl": None,
-    "type": None,
-    "uri": None,
-    "warehouse": None,
-}
 #: What an address of PostgreSQL's may say, by the names of libpq, that its JDBC driver calls otherwise.
 _JDBC_RENAMED: Final = {
     "application_name": "ApplicationName",
@@ -39,7 +27,7 @@ _JDBC_RENAMED: Final = {
 _TIMEOUTS: Final = Timeouts(REST_CONNECT_TIMEOUT_MS, REST_READ_TIMEOUT_MS)
 
 
-def spark_catalog(name: str, properties: Mapping[str, str], timeouts: Timeouts = _TIMEOUTS) -> dict[str, str]:
+def spark_catalog(name: str, properties: Mapping[str, Any], timeouts: Timeouts = _TIMEOUTS) -> dict[str, str]:
     """`spark.sql.catalog.<name>` and all below it.
 
     Args:
@@ -49,7 +37,7 @@ def spark_catalog(name: str, properties: Mapping[str, str], timeouts: Timeouts =
             thread. What `properties` say by their names wins.
 
     Raises:
-        RepartitionError: `bad_rule` for a kind of catalog that has to be configured in `spark` by hand.
+        RepartitionError: `bad_rule` for a catalog that has to be configured in `spark` by hand.
     """
     prefix = f"spark.sql.catalog.{name}"
     kind, uri = _kind(properties), properties.get("uri", "")
@@ -64,23 +52,17 @@ def spark_catalog(name: str, properties: Mapping[str, str], timeouts: Timeouts =
             conf["rest.client.socket-timeout-ms"] = str(timeouts.read_ms)
     else:
         raise RepartitionError(
-            "bad_rule", f"catalog {name} is of type {kind!r}: set spark.sql.catalog.{name}.* in `repartition.spark`"
+            "bad_rule",
+            f"catalog {name} is of type {kind!r}: set spark.sql.catalog.{name} and all below it in `repartition.spark`",
         )
-    if "warehouse" in properties:
-        conf["warehouse"] = properties["warehouse"]
-    for key, value in properties.items():
-        renamed = _RENAMED.get(key, key)
-        if renamed is not None:
-            conf[renamed] = value
-    if any(key.startswith("s3.") for key in conf) or conf.get("warehouse", "").startswith("s3"):
-        conf.setdefault("io-impl", "org.apache.iceberg.aws.s3.S3FileIO")
+    conf |= java_properties(name, properties)
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {f"{prefix}.{key}": conf[key] for key in conf}
 
 
-def _kind(properties: Mapping[str, str]) -> str:
+def _kind(properties: Mapping[str, Any]) -> str:
     if "type" in properties:
-        return properties["type"].lower()
-    scheme = properties.get("uri", "").partition(":")[0]
+        return str(properties["type"]).lower()
+    scheme = str(properties.get("uri", "")).partition(":")[0]
     return {"http": "rest", "https": "rest", "thrift": "hive"}.get(scheme, "sql")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any, Final, Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from rsm_bridge.copy_layout import partition_term, sort_term
 from rsm_bridge.durations import Seconds
-from rsm_bridge.settings_section import Section
+from rsm_bridge.settings_section import CatalogProperties, Section, texts
 
 CopyMode = Literal["append", "upsert"]
 Envelope = Literal["none", "debezium"]
@@ -23,9 +23,11 @@ class CopyCatalog(Section):
     """The Iceberg catalog of a copy, where it is not that of the topic's own table."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="The catalog's name.")
-    properties: dict[str, SecretStr] = Field(
-        description="PyIceberg's catalog properties, for example `type: rest` and `uri: https://…`."
+    properties: CatalogProperties = Field(
+        description="PyIceberg's catalog properties, as in `catalog.properties`; the environment adds to them likewise."
     )
+
+    _plain_texts = field_validator("properties", mode="before")(texts)
 
 
 class CopyRule(Section):

@@ -13,8 +13,6 @@ import yaml
 from pydantic import (
     Field,
     SecretStr,
-    StrictBool,
-    StrictInt,
     ValidationError,
     field_validator,
     model_validator,
@@ -24,7 +22,7 @@ from rsm_bridge.durations import Seconds
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
 from rsm_bridge.registry_settings import SchemaRegistrySettings
-from rsm_bridge.settings_section import Section
+from rsm_bridge.settings_section import CatalogProperties, Section, texts
 from rsm_bridge.topic_rules import TopicRule, matching
 
 _UNIX = "unix:"
@@ -37,18 +35,6 @@ _STORE_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfss", "file", "memory"})
 
 #: Where a new table gets its location, see `CatalogSettings.layout`.
 TableLayout = Literal["outside", "inside"]
-_Leaf = SecretStr | StrictBool | StrictInt
-
-
-def _texts(given: Any) -> Any:
-    """YAML's `true` and `3` as the texts `"true"` and `"3"`, in a mapping whose values are texts."""
-    if not isinstance(given, dict):
-        return given
-    shown = {True: "true", False: "false"}
-    return {
-        name: shown[value] if isinstance(value, bool) else str(value) if isinstance(value, int | float) else value
-        for name, value in given.items()
-    }
 
 
 class TlsSettings(Section):
@@ -90,7 +76,7 @@ class StoreSettings(Section):
         "and the same once more.",
     )
 
-    _plain_texts = field_validator("options", mode="before")(_texts)
+    _plain_texts = field_validator("options", mode="before")(texts)
 
     @field_validator("url")
     @classmethod
@@ -115,7 +101,7 @@ class CatalogSettings(Section):
     """The Iceberg catalog. Without this section: SQLite in `data_dir`, tables in `data_dir/warehouse`."""
 
     name: str = Field(default="tierberg", min_length=1, description="The catalog's name.")
-    properties: dict[str, SecretStr | dict[str, _Leaf | dict[str, _Leaf]]] = Field(
+    properties: CatalogProperties = Field(
         default={},
         description="PyIceberg's catalog properties, for example `type: rest` and `uri: https://…`; `auth` and `ssl` "
         "are mappings, as there. Its environment variables (`PYICEBERG_CATALOG__<NAME>__…`) add to them. Empty: the "
@@ -144,7 +130,7 @@ class CatalogSettings(Section):
         "still happen.",
     )
 
-    _plain_texts = field_validator("properties", mode="before")(_texts)
+    _plain_texts = field_validator("properties", mode="before")(texts)
 
 
 class LimitSettings(Section):

@@ -38,7 +38,7 @@ class TokenGate:
         token = f"token-{uuid.uuid4().hex}"
         self.tokens.append(token)
         self._until[f"Bearer {token}"] = time.monotonic() + self._seconds
-        answer = {"access_token": token, "token_type": "bearer", "expires_in": self._seconds}
+        answer = {"access_token": token, "token_type": "bearer", "expires_in": round(self._seconds)}
         return 200, json.dumps(answer).encode()
 
     def admits(self, authorization: str | None) -> bool:
