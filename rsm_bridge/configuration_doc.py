@@ -75,11 +75,14 @@ def _type_text(field: FieldInfo) -> str:
     annotation = field.annotation
     options = [item for item in get_args(annotation) if item is not type(None)]
     inner = [item for option in options for item in getattr(option, "__metadata__", ())]
+    options = [
+        getattr(option, "__origin__", option) if hasattr(option, "__metadata__") else option for option in options
+    ]
     if any(getattr(item, "func", None) is parse_duration for item in (*field.metadata, *inner)):
         return "duration"
     if any(getattr(item, "func", None) is parse_retention for item in field.metadata):
         return "`follow-kafka`, `keep` or duration"
-    if options and all(isinstance(item, str) for item in options):
+    if options and all(isinstance(item, str | int) for item in options):
         return " or ".join(f"`{item}`" for item in options)
     names = {Path: "path", str: "text", int: "number", float: "number", bool: "true or false", SecretStr: "text"}
     for kind, text in names.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,10 @@ def test_listen_forms() -> None:
 
 def test_the_committed_page_is_current() -> None:
     assert DOC.read_text(encoding="utf-8") == render(), "run python -m rsm_bridge.configuration_doc"
+
+
+def test_only_sections_are_called_so() -> None:
+    page = render()
+    sections = re.findall(r"^\| `(\S+)` \| section \|", page, re.MULTILINE)
+    assert "topics[].copies[].catalog" in sections
+    assert [name for name in sections if f"\n## `{name}`\n" not in page] == []
