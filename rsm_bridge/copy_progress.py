@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -168,24 +168,6 @@ def write_progress(store: ObjectStore, progress: CopyProgress) -> None:
         except ObjectNotFoundError:
             continue
     raise StoreError(f"{progress.key} changed again and again: are several jobs writing this copy?")
-
-
-def read_progress(store: ObjectStore, topic_id: bytes) -> Iterator[CopyProgress | BridgeError]:
-    """The progress of every copy of a topic id, ascending by key; for an object that is damaged, what is wrong with it.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
-    for listed in store.list_after(copies_prefix(topic_id)):
-        try:
-            found = read_one(store, listed.key)
-        except StoreError:
-            raise
-        except BridgeError as error:
-            yield error
-        else:
-            if found is not None:
-                yield found
 
 
 def read_one(store: ObjectStore, key: str) -> CopyProgress | None:
