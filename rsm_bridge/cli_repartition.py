@@ -50,6 +50,8 @@ def repartition(
 
     if (topic is None) != all_topics:
         raise typer.BadParameter("name a topic, or say --all")
+    if all_topics and topic_id is not None:
+        raise typer.BadParameter("--topic-id chooses between topics of one name: name it, without --all")
     try:
         limit = None if max_mib is None else max_mib * MIB
         options = Options(topic, topic_id, continuous, limit, repair, maintenance_budget)
