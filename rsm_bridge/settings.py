@@ -226,7 +226,10 @@ class RepartitionSettings(Section):
         description="How much of a topic's data files one run reads, in MiB; at least one file. Default: all there is.",
     )
     interval: Seconds = Field(
-        default=60.0, gt=0, description="With `--continuous`: time from the start of one round to that of the next."
+        default=60.0,
+        gt=0,
+        description="With `--continuous`: time from the start of one round to that of the next. Topics with hundreds of "
+        "partitions want minutes, for the size of their copies' metadata (docs/copies.md, Limits).",
     )
     metrics: str | None = Field(
         default=None,
