@@ -99,6 +99,6 @@ def jobs(config: Path) -> Iterator[Jobs]:
     place = open_place(config, None)
     source = find_source(place, TOPIC)
     copies = declared_copies(place.settings, TOPIC, source.name[-1])
-    targets, conf = open_targets(place, copies)
+    targets, conf = open_targets(place, (copy.rule for copy in copies))
     with spark_session(conf, revealed(place.settings.repartition.spark)) as session:
         yield Jobs(session, source, targets, {copy.table.rpartition(".")[2]: copy for copy in copies})

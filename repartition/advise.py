@@ -90,7 +90,7 @@ def advise(config: Path | None, data_dir: Path | None, options: Options, say: Ca
     place = open_place(config, data_dir)
     source = find_source(place, options.topic, options.topic_id)
     copies = declared_copies(place.settings, source.owner.topic, source.name[-1])
-    targets, conf = open_targets(place, copies)
+    targets, conf = open_targets(place, (copy.rule for copy in copies))
     tables = asked_tables(source, targets[place.settings.catalog.name], copies, targets)
     with spark_session(conf, revealed(place.settings.repartition.spark)) as session:
         return survey(session, tables, queries, options, say)

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog.catalogs import CatalogSettings, merged_properties, open_catalog
 from repartition.errors import RepartitionError
 from repartition.spark_catalog import spark_catalog
-from rsm_bridge.copy_hold import DeclaredCopy
+from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.maintain_command import Place
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.secret_settings import revealed
@@ -24,8 +24,12 @@ class Target:
     spark_name: str
 
 
-def open_targets(place: Place, copies: Iterable[DeclaredCopy]) -> tuple[dict[str, Target], dict[str, str]]:
+def open_targets(place: Place, rules: Iterable[CopyRule]) -> tuple[dict[str, Target], dict[str, str]]:
     """By name in the settings, that of the topics' tables too; and Spark's configuration of all, with credentials.
+
+    Args:
+        place: of the topics.
+        rules: of the copies.
 
     Raises:
         RepartitionError: `bad_rule` for a catalog that Spark has to be told of by hand, and is not.
@@ -35,10 +39,10 @@ def open_targets(place: Place, copies: Iterable[DeclaredCopy]) -> tuple[dict[str
     targets = {place.settings.catalog.name: Target(place.catalog, own.name)}
     given = place.settings.repartition.spark
     conf = _of_spark(own, given)
-    for copy in copies:
-        if copy.rule.catalog is not None and copy.catalog not in targets:
-            other = CatalogSettings(copy.catalog, revealed(copy.rule.catalog.properties))
-            targets[copy.catalog] = Target(open_catalog(other), copy.catalog)
+    for rule in rules:
+        if rule.catalog is not None and rule.catalog.name not in targets:
+            other = CatalogSettings(rule.catalog.name, revealed(rule.catalog.properties))
+            targets[other.name] = Target(open_catalog(other), other.name)
             conf |= _of_spark(other, given)
     return targets, conf
 

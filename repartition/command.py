@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from repartition.catalogs import open_targets
-from repartition.chores import Budget
 from repartition.errors import RepartitionError
-from repartition.frontier import Frontier
-from repartition.job import CopyJob, Ran
-from repartition.limits import RACE_WAIT_S_MAX, RACES_MAX
-from repartition.maintenance import maintain
+from repartition.following import Following
 from repartition.metrics import CopyMetrics, served
-from repartition.reading import Reading
-from repartition.session import require_session, spark_session
+from repartition.rounds import run_round
+from repartition.session import spark_session
 from repartition.showing import Shown
 from repartition.source import Source, find_source, find_sources
-from repartition.watching import Began, CopyName, Ended, Event, Failed, Maintained, Planned, Raced, Watcher
-from rsm_bridge.copy_hold import declared_copies
-from rsm_bridge.errors import BridgeError
+from repartition.watching import Watcher
+from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.limits import MIB
 from rsm_bridge.maintain_command import Place, open_place
 from rsm_bridge.secret_settings import revealed
@@ -42,7 +35,9 @@ class Options:
 
 
 def repartition(config: Path | None, data_dir: Path | None, options: Options, shown: Shown) -> int:
-    """Runs every copy of one topic, or of all, until there is nothing new; returns how many failed in the last round.
+    """Runs every copy of one topic, or of all, until there is nothing new; returns how many failed.
+
+    Without end under `continuous`; with all topics, it then keeps those too that come later.
 
     Args:
         config: the settings file, None: defaults.
@@ -58,105 +53,33 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sh
     limit = place.settings.repartition.max_mib
     if options.max_bytes is None and limit is not None:
         options = replace(options, max_bytes=limit * MIB)
-    chosen = find_sources(place) if options.topic is None else [find_source(place, options.topic, options.topic_id)]
-    declared = [source for source in chosen if options.topic or place.settings.rule(source.owner.topic).copies]
-    metrics = CopyMetrics()
-    with served(metrics, place.settings.repartition.metrics, shown.say), _jobs(place, declared, options) as jobs:
-        metrics.expect(map(_name, jobs))
+    following = options.topic is None and options.continuous
+    sources = find_sources(place) if options.topic is None else [find_source(place, options.topic, options.topic_id)]
+    rules = _rules(place, sources, following=following)
+    targets, conf = open_targets(place, rules)
+    metrics, settings = CopyMetrics(), place.settings.repartition
+    with served(metrics, settings.metrics, shown.say), spark_session(conf, revealed(settings.spark)) as session:
+        kept = Following(
+            place, session, targets, options.max_bytes, options.repair, options.maintenance, metrics, shown.say
+        )
+        kept.take(sources)
         watchers: Sequence[Watcher] = (*shown.watchers, metrics)
-        budgets = [Budget(options.maintenance) for _ in jobs]
+        if not options.continuous:
+            return run_round(kept.copies, watchers)
         while True:
-            began = time.monotonic()
-            failed = sum(not run_round(job, budget, watchers) for job, budget in zip(jobs, budgets, strict=True))
-            if not options.continuous:
-                return failed
-            time.sleep(max(0.0, began + place.settings.repartition.interval - time.monotonic()))
+            end = time.monotonic() + settings.interval
+            run_round(kept.copies, watchers, end)
+            time.sleep(max(0.0, end - time.monotonic()))
+            if following:
+                kept.look()
 
 
-def run_round(job: CopyJob, budget: Budget, watchers: Sequence[Watcher]) -> bool:
-    """Runs a copy until it has everything, then maintains it; False when it failed, and why is told.
-
-    Raises:
-        RepartitionError: `spark` when the session has ended: no round could go well any more.
-    """
-    copy, complete = _name(job), False
-
-    def tell(event: Event) -> None:
-        for watcher in watchers:
-            watcher(copy, event)
-
-    job.step = lambda step: tell(Began(step))
-    try:
-        while not complete:
-            ran, seconds = _run(job, tell)
-            budget.working_s += seconds
-            tell(Ended(ran, seconds))
-            complete = ran.complete
-        for done in maintain(job, budget):
-            tell(Maintained(done, budget.per_hour()))
-    except (RepartitionError, BridgeError) as error:
-        tell(Failed(error, maintaining=complete))
-        require_session(job.session)
-        return False
-    return True
-
-
-def _run(job: CopyJob, tell: Callable[[Event], None]) -> tuple[Ran, float]:
-    """One run and its seconds; again while others are faster.
-
-    Raises:
-        RepartitionError: as CopyJob.run; `raced` when the copy came no further meanwhile, RACES_MAX times.
-    """
-    races = 0
-    at: Frontier | None = None
-
-    def planned(reading: Reading) -> None:
-        nonlocal races, at
-        if reading.before != at:  # the first run, or another job has brought the copy further
-            races, at = 0, reading.before
-        tell(Planned(reading))
-
-    job.planned = planned
-    while True:
-        began = time.monotonic()
-        try:
-            return job.run(), time.monotonic() - began
-        except RepartitionError as error:
-            races += 1
-            if error.kind != "raced" or races > RACES_MAX:
-                raise
-        tell(Raced())
-        lost_s = min(time.monotonic() - began, RACE_WAIT_S_MAX)
-        time.sleep(random.uniform(0, lost_s))  # noqa: S311 - only to fall out of step
-
-
-def _name(job: CopyJob) -> CopyName:
-    return CopyName(job.source.owner.topic, job.copy.table)
-
-
-@contextmanager
-def _jobs(place: Place, chosen: Sequence[Source], options: Options) -> Iterator[list[CopyJob]]:
-    """One job per declared copy, on one session."""
-    pairs = [
-        (source, copy)
-        for source in chosen
-        for copy in declared_copies(place.settings, source.owner.topic, source.name[-1])
-    ]
-    if not pairs:
-        topics = ", ".join(source.owner.topic for source in chosen) or "no topic"
-        raise RepartitionError("bad_rule", f"no `copies` in the rules of these topics: {topics}")
-    targets, conf = open_targets(place, (copy for _, copy in pairs))
-    own = targets[place.settings.catalog.name].spark_name
-    with spark_session(conf, revealed(place.settings.repartition.spark)) as session:
-        yield [
-            CopyJob(
-                session,
-                source,
-                own,
-                copy,
-                targets[copy.catalog],
-                options.max_bytes,
-                options.repair,
-            )
-            for source, copy in pairs
-        ]
+def _rules(place: Place, sources: Sequence[Source], *, following: bool) -> list[CopyRule]:
+    """Of all copies that the job can meet. `following`: also those of topics that are still to come."""
+    topics = sorted({source.owner.topic for source in sources})
+    given = place.settings.topics if following else [place.settings.rule(topic) for topic in topics]
+    found = [copy for rule in given for copy in rule.copies]
+    if not found:
+        said = "no rule" if following else f"no topic with a table ({', '.join(topics) or 'there is none'})"
+        raise RepartitionError("bad_rule", f"{said} has `copies`")
+    return found

@@ -68,6 +68,12 @@ class CopyMetrics:
             for each in (self.read_records, self.read_bytes, self.dead_letters):
                 each.labels(copy.topic, copy.table)
 
+    def forget(self, copies: Iterable[CopyName]) -> None:
+        """Has no more how far these are and how old that is, which nothing would change any more."""
+        for copy in copies:
+            for each in (self.lag, self.last_success):
+                each.remove(copy.topic, copy.table)
+
     def __call__(self, copy: CopyName, event: Event) -> None:
         """Counts."""
         if isinstance(event, Planned):  # what is read counts when it is in the copy

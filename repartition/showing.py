@@ -120,7 +120,7 @@ class Bars:
             case Failed():
                 self._note(bar, "failed")
             case Maintained():
-                self._note(bar, _DONE)
+                self._note(bar, _DONE if bar.complete else "")
 
     def _planned(self, bar: _Bar, reading: Reading) -> None:
         if bar.complete:

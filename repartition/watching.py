@@ -59,7 +59,7 @@ class Maintained:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The round is over for this copy. `maintaining`: its run had gone well."""
+    """The round is over for this copy, or what is left of it goes on without maintenance: `maintaining`."""
 
     error: RepartitionError | BridgeError
     maintaining: bool = False

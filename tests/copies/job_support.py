@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,20 @@ COPIES = (
 )
 
 
-def job(config: Path, *more: str) -> CopyJob:
-    """The command on its own session. `more`: of its arguments."""
-    argv = [sys.executable, "-u", "-m", "rsm_bridge.cli", "repartition", TOPIC, "--config", str(config)]
+def job(config: Path, *more: str, which: str = TOPIC) -> CopyJob:
+    """The command on its own session. `more`: of its arguments. `which`: topic, or `--all`."""
+    argv = [sys.executable, "-u", "-m", "rsm_bridge.cli", "repartition", which, "--config", str(config)]
     return CopyJob([*argv, "--maintenance-budget", "0.5", *more])
 
 
-def config_of(world: CopyWorld, folder: Path, **more: Any) -> Path:
-    """A settings file of COPIES. `more`: keys of `repartition`."""
+def config_of(world: CopyWorld, folder: Path, copies: Sequence[dict[str, Any]] = COPIES, **more: Any) -> Path:
+    """A settings file of copies. `more`: keys of `repartition`."""
     jars = ",".join(str(jar) for jar in sorted(spark_jars().glob("*.jar")))
     given = world.settings.catalog
     settings: dict[str, Any] = {
         "data_dir": str(world.settings.data_dir),
         "catalog": {"name": given.name, "properties": {key: _plain(value) for key, value in given.properties.items()}},
-        "topics": [{"pattern": TOPIC, "value_format": "json", "copies": list(COPIES)}],
+        "topics": [{"pattern": TOPIC, "value_format": "json", "copies": list(copies)}],
         "repartition": {
             "spark": {
                 "spark.jars": jars,

@@ -9,8 +9,8 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from repartition.chores import Budget
-from repartition.command import run_round
 from repartition.metrics import CopyMetrics, served
+from repartition.rounds import Tended, run_round
 from tests.copies.copy_support import TOPIC, copy_world, sent
 
 
@@ -19,7 +19,7 @@ def test_the_page_has_the_figures_of_the_runs(spark: Any, tmp_path: Path) -> Non
     with copy_world(spark, tmp_path, {}) as world, served(metrics, "127.0.0.1:0", said.append):
         for first in (0, 4):
             world.send([*(sent(n, {"id": n}) for n in range(first, first + 4)), (b"broken", b"{")])
-        assert run_round(world.job(max_bytes=1), Budget(0.5, working_s=3600), (metrics,))
+        assert run_round([Tended(world.job(max_bytes=1), Budget(0.5, working_s=3600))], (metrics,)) == 0
         with urlopen(said[0].removeprefix("metrics: "), timeout=10) as page:
             families = list(text_string_to_metric_families(page.read().decode()))
     names = {"topic": TOPIC, "table": "kafka.orders_copy"}

@@ -11,7 +11,6 @@ import yaml
 from repartition.catalogs import open_targets
 from repartition.errors import RepartitionError
 from repartition.spark_catalog import spark_catalog
-from rsm_bridge.copy_hold import declared_copies
 from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.maintain_command import Place, open_place
 from rsm_bridge.secret_settings import revealed
@@ -142,7 +141,7 @@ def opened(tmp_path: Path, spark: dict[str, str], **own: Any) -> Place:
 
 
 def conf_of(place: Place) -> dict[str, str]:
-    targets, conf = open_targets(place, declared_copies(place.settings, "orders", "orders"))
+    targets, conf = open_targets(place, place.settings.rule("orders").copies)
     for target in targets.values():
         target.catalog.close()
     return conf

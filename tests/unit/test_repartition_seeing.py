@@ -13,14 +13,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-import repartition.command
+import repartition.rounds
 from repartition.chores import Budget, Chore
-from repartition.command import run_round
 from repartition.errors import RepartitionError
 from repartition.frontier import Frontier, Position
 from repartition.limits import RACES_MAX
 from repartition.maintenance import Done
 from repartition.metrics import CopyMetrics, served
+from repartition.rounds import Tended, run_round
 from repartition.showing import shown, with_bars
 from repartition.watching import Began, CopyName, Watcher, lines
 from rsm_bridge.limits import MIB
@@ -31,7 +31,7 @@ NAME = CopyName("orders", TABLE)
 
 def rounds(watchers: tuple[Watcher, ...], *runs: Run, before: Callable[[], Frontier] = lambda: START) -> bool:
     job: Any = FakeJob(iter(runs), before=before)
-    return run_round(job, Budget(0.2), watchers)
+    return not run_round([Tended(job, Budget(0.2))], watchers)
 
 
 @pytest.fixture(autouse=True)
@@ -41,20 +41,21 @@ def _one_chore(monkeypatch: pytest.MonkeyPatch) -> None:
         budget.maintaining_s += 1.0
         return [Done("compaction", 1.0, "9 files became 1")]
 
-    monkeypatch.setattr(repartition.command, "maintain", maintain)
+    monkeypatch.setattr(repartition.rounds, "maintain", maintain)
 
 
 def test_elsewhere_every_step_is_a_line() -> None:
     said: list[str] = []
     assert rounds((lines(said.append, steps=True),), portion(3), portion(0))
     plain = [re.sub(r"\d+\.\d s|\d+ s", "T", line.removeprefix(f"{TABLE}: ")) for line in said]
+    chore = ("compaction", "compaction in T: 9 files became 1; T of maintenance per hour of work")
     assert plain == [
         *STEPS,
         "1 partitions, 1.0 MiB read in T, 2 dead letters, 3.0 MiB left",
+        *chore,
         *STEPS,
         "1 partitions, 1.0 MiB read in T, 2 dead letters",
-        "compaction",
-        "compaction in T: 9 files became 1; T of maintenance per hour of work",
+        *chore,
     ]
 
 
@@ -111,9 +112,9 @@ def test_a_bar_is_over_the_bytes_that_are_left_to_read() -> None:
     text = screen(draw)
     skipped = (" read", " letters", " publish", " record", " compaction")
     assert [line for line in seen if not line.endswith(skipped)] == [
-        "0/4 ", "0/4 write", "1/4 ",
-        "1/8 ", "1/8 write", "3/8 ",
-        "3/8 write", *["8/8 has everything"] * 3,  # after the run, its chore, and a round with nothing new
+        "0/4 ", "0/4 write", *["1/4 "] * 2,  # after a run and its chore
+        "1/8 ", "1/8 write", *["3/8 "] * 2,
+        "3/8 write", *["8/8 has everything"] * 3,  # and after a round with nothing new
         "0/4 ", "0/4 write", "4/4 has everything", "4/4 has everything",
     ]  # fmt: skip
     assert f"{TABLE}: 1 partitions, 2.0 MiB read" in text
@@ -185,7 +186,7 @@ def test_the_page_has_what_a_job_did() -> None:
         assert {key[1]: value for key, value in found.items() if key[0] == "step_seconds_total"} == {
             "read": 3, "write": 3, "dead_letters": 3, "publish": 3, "record": 2,
         }  # fmt: skip
-        assert found["maintenance_seconds_total", "compaction"] == 1
+        assert found["maintenance_seconds_total", "compaction"] == 3
         assert not rounds((metrics,), portion(1), RepartitionError("spark", ""))
         failed = samples(address)
         assert (failed["runs_total", "failed"], failed["failures_total", "spark"]) == (1, 1)
@@ -203,7 +204,7 @@ def test_maintenance_that_fails_is_no_run_that_failed(
             job.step(chore)
         raise RepartitionError("spark", "it failed")
 
-    monkeypatch.setattr(repartition.command, "maintain", maintain)
+    monkeypatch.setattr(repartition.rounds, "maintain", maintain)
     metrics, said = CopyMetrics(), list[str]()
     with served(metrics, "127.0.0.1:0", said.append):
         metrics.expect([NAME])
