@@ -228,8 +228,8 @@ class RepartitionSettings(Section):
     interval: Seconds = Field(
         default=60.0,
         gt=0,
-        description="With `--continuous`: time from the start of one round to that of the next. Topics with hundreds of "
-        "partitions want minutes, for the size of their copies' metadata (docs/copies.md, Limits).",
+        description="With `--continuous`: time from the start of one round to that of the next. Topics with hundreds "
+        "of partitions want minutes, for the size of their copies' metadata (docs/copies.md, Limits).",
     )
     metrics: str | None = Field(
         default=None,
