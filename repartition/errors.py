@@ -46,7 +46,9 @@ class RepartitionError(Exception):
 
 
 def as_ours(error: Exception) -> RepartitionError:
-    """Somebody else's error, by the kind that it has, or by whose it is."""
+    """Ours as it is; somebody else's by the kind that it has, or by whose it is."""
+    if isinstance(error, RepartitionError):
+        return error
     if isinstance(error, BridgeError | CatalogError):
         return RepartitionError(error.kind, str(error))
     if lost_race(error):

@@ -100,7 +100,6 @@ class CopyJob:
         Raises:
             RepartitionError: `raced` if another job was faster: run again; and the others of errors.py.
         """
-        store, topic_id = self.source.place.store, self.source.owner.topic_id
         pinned: Pinned | None = None
         pinned_ms = now_ms()
         try:
@@ -110,11 +109,11 @@ class CopyJob:
         except Exception as error:
             said = error if isinstance(error, RepartitionError) else self._said(pinned, error)
             if said.kind != "raced":
-                report_failure(store, topic_id, self.copy, said)
+                self.report(said)
             raise said from error
         report_run(
-            store,
-            topic_id,
+            self.source.place.store,
+            self.source.owner.topic_id,
             self.copy,
             ran.reading.after,
             snapshot_id=ran.snapshot_id,
@@ -124,6 +123,10 @@ class CopyJob:
             table=table,
         )
         return ran
+
+    def report(self, error: RepartitionError) -> None:
+        """Leaves word of a failure in the store, for `tierberg status`, until a run goes well."""
+        report_failure(self.source.place.store, self.source.owner.topic_id, self.copy, error)
 
     def _run(self, pinned: Pinned) -> Ran:
         before = self.recorded(pinned.owner, self.name, self.rule.mode)

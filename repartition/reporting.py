@@ -24,6 +24,7 @@ _ADVICE: Final = {
     "not_ours": "choose another `table` for the copy",
     "key_moved": "take a key that stays in its partition, or set key_order: timestamp",
     "bad_rule": "correct the copy's rule",
+    "raced": "see who else commits to the copy's table while runs last, or let a run read less (`max_mib`)",
     "no_source": "nothing where an engine has dropped the table, for it comes back; where the topic is gone, take the "
     "copy out of the rule, or name another `table` for the topic that is in its place",
     "store_unavailable": "mend the store or its credentials; the next run goes on by itself",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from repartition.chores import Budget
-from repartition.errors import RepartitionError
+from repartition.errors import RepartitionError, as_ours
 from repartition.frontier import Frontier
 from repartition.job import CopyJob, Ran
 from repartition.limits import RACE_WAIT_S_MAX, RACES_MAX
@@ -70,6 +70,8 @@ def _ran(copy: Tended, watchers: Sequence[Watcher]) -> Ran | None:
     try:
         ran, seconds = _run(copy.job, lambda event: copy.tell(watchers, event))
     except (RepartitionError, BridgeError) as error:
+        if error.kind == "raced":  # again and again: the job itself says nothing of a single race
+            copy.job.report(as_ours(error))
         copy.tell(watchers, Failed(error))
         require_session(copy.job.session)
         return None
@@ -84,6 +86,7 @@ def _maintained(copy: Tended, watchers: Sequence[Watcher]) -> bool:
         for done in maintain(copy.job, copy.budget):
             copy.tell(watchers, Maintained(done, copy.budget.per_hour()))
     except (RepartitionError, BridgeError) as error:
+        copy.job.report(as_ours(error))
         copy.tell(watchers, Failed(error, maintaining=True))
         require_session(copy.job.session)
         return False

@@ -52,6 +52,11 @@ class FakeJob:
     step: Callable[[str], None] = lambda _: None
     before: Callable[[], Frontier] = lambda: START
     session: FakeSession = field(default_factory=FakeSession)
+    reported: list[RepartitionError] = field(default_factory=list)
+
+    def report(self, error: RepartitionError) -> None:
+        """As for the store."""
+        self.reported.append(error)
 
     def run(self) -> Ran:
         """The next one."""

@@ -16,6 +16,7 @@ import repartition.rounds
 from iceberg_catalog.names import Owner
 from repartition.chores import Budget
 from repartition.errors import RepartitionError
+from repartition.limits import RACES_MAX
 from repartition.maintenance import Done
 from repartition.rounds import Tended, run_round
 from repartition.session import require_session
@@ -81,6 +82,18 @@ def test_a_copy_is_maintained_between_its_runs_and_goes_on_without(monkeypatch: 
     copies = [a_copy("a", portion(3), portion(0)), a_copy("b", portion(6), portion(3), portion(0))]
     assert turns(copies) == (1, "abBabb")
     assert "".join(asked) == "aba"
+    assert [str(error) for error in copies[1].job.reported] == ["no chore"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("_no_chores")
+def test_status_hears_of_a_copy_that_others_are_always_faster_than(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repartition.rounds, "RACE_WAIT_S_MAX", 0.0)
+    raced = RepartitionError("raced", "main has moved")
+    copy = a_copy("a", *[raced] * RACES_MAX, portion(0), *[raced] * (RACES_MAX + 1))
+    assert turns([copy]) == (0, "a")
+    assert copy.job.reported == []  # type: ignore[attr-defined]
+    assert turns([copy]) == (1, "A")
+    assert copy.job.reported == [raced]  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("_no_chores")
