@@ -191,5 +191,5 @@ def staged(
 
 def run_branches(metadata: TableMetadata, before_ms: int) -> list[str]:
     """Branches of runs that began before then, milliseconds since the epoch: those that are alive are younger."""
-    names = (name.removeprefix(BRANCH) for name in metadata.refs if name.startswith(BRANCH))
-    return [f"{BRANCH}{name}" for name in names if int(name.partition("_")[0]) < before_ms]
+    began = {name: name.removeprefix(BRANCH).partition("_")[0] for name in metadata.refs if name.startswith(BRANCH)}
+    return [name for name, text in began.items() if text.isdecimal() and int(text) < before_ms]

@@ -111,6 +111,8 @@ class CopyRule(Section):
     def _fits_the_mode(self) -> CopyRule:
         if (self.mode == "upsert") != bool(self.key):
             raise ValueError("mode: upsert takes key, and mode: append takes none")
+        if len(set(self.key)) != len(self.key):
+            raise ValueError("key names a column twice")
         if self.mode == "append":
             given = {"envelope", "key_order", "row_writes"} & self.model_fields_set
             if given:

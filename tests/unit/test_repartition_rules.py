@@ -64,6 +64,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"table": "Bad-Name"}, "lower-case"),
     ({"table": "t", "mode": "upsert"}, "takes key"),
     ({"table": "t", "key": ["id"]}, "takes key"),
+    ({"table": "t", "mode": "upsert", "key": ["id", "id"]}, "names a column twice"),
     ({"table": "t", "envelope": "debezium"}, "takes no envelope"),
     ({"table": "t", "partition_by": ["md5(x)"]}, "no partition transform"),
     ({"table": "t", "sort_by": ["x up"]}, "no sort field"),
