@@ -94,6 +94,11 @@ class CopyJob:
         """Of the copy's table, namespaces first."""
         return tuple(self.copy.table.split("."))
 
+    @property
+    def letters_name(self) -> tuple[str, ...]:
+        """Of the table of its dead letters, the same way."""
+        return (*self.name[:-1], f"{self.name[-1]}{DEAD_LETTERS}")
+
     def run(self) -> Ran:
         """Reads what is new, once, and leaves word of it in the store.
 
@@ -226,8 +231,7 @@ class CopyJob:
         That is ahead of the copy's where a run died in between. Letters of records that the topic's table took back, or
         that come late, are taken out and made anew: some may be rows now, or may be gone.
         """
-        owner, count = pinned.owner, int(made.dead.count())
-        name = (*self.name[:-1], f"{self.name[-1]}{DEAD_LETTERS}")
+        owner, name, count = pinned.owner, self.letters_name, int(made.dead.count())
         there = self.recorded(owner, name, LETTERS)
         anew = _letters_anew(pinned, there.frontier, reading, again)
         if not count and not anew:

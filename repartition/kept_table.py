@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from repartition.job import DEAD_LETTERS, LETTERS, CopyJob
+from repartition.job import LETTERS, CopyJob
 from repartition.target import load_copy, quoted, staged
 from repartition.writing import append
 
@@ -73,8 +73,7 @@ class KeptTable:
 
 def kept_tables(job: CopyJob) -> tuple[KeptTable, KeptTable]:
     """Of one copy; either may not be there yet."""
-    letters = (*job.name[:-1], f"{job.name[-1]}{DEAD_LETTERS}")
     return (
         KeptTable(job, job.name, job.rule.mode, job.rule.sort_by),
-        KeptTable(job, letters, LETTERS, called="dead letters: "),
+        KeptTable(job, job.letters_name, LETTERS, called="dead letters: "),
     )

@@ -128,7 +128,8 @@ def maintained(raised: Exception) -> tuple[bool, list[Event]]:
     job.source = SimpleNamespace(owner=Owner("c", "orders", b"t" * 16), place=SimpleNamespace(store=None))
     job.copy = SimpleNamespace(table="kafka.orders_now", key=lambda _: "copies/t/1.json")
     job.target = SimpleNamespace(catalog=SimpleNamespace(load_table=load_table))
-    job.name, job.rule = ("kafka", "orders_now"), CopyRule(table="orders_now")
+    job.name, job.letters_name = ("kafka", "orders_now"), ("kafka", "orders_now__dead_letters")
+    job.rule = CopyRule(table="orders_now")
     told: list[Event] = []
     kept = Tended(job, Budget(0.5, working_s=3600))
     return run_round([kept], (lambda _, event: told.append(event),)) == 0, told
