@@ -40,6 +40,8 @@ from tests.support.shim_client import Segment, ShimClient, segment_of
 TOPIC = "orders"
 TOPIC_ID = b"orders".ljust(16, b".")
 COPY = ("kafka", "orders_copy")
+#: Its dead letters.
+LETTERS = ("kafka", "orders_copy__dead_letters")
 #: When the records of a partition begin, if nothing else is said.
 START_MS = 1_700_000_000_000
 #: Any three files beside each other are worth to be one.

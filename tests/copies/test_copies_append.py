@@ -9,7 +9,7 @@ import pytest
 
 from repartition.errors import RepartitionError
 from repartition.target import TAG
-from tests.copies.copy_support import COPY, copy_world, framed, sent
+from tests.copies.copy_support import COPY, LETTERS, copy_world, framed, sent
 
 
 def test_every_record_once_in_several_runs(spark: Any, tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_what_cannot_be_transformed_is_a_dead_letter_once(spark: Any, tmp_path: 
         assert world.run().dead_letters == 4
         found = [(row["id"], row["amount"], row["_kafka_offset"]) for row in world.rows()]
         assert found == [(1, 10, 0), (5, None, 6)]
-        letters = world.rows(("kafka", "orders_copy__dead_letters"))
+        letters = world.rows(LETTERS)
         reasons = [(row["_kafka_offset"], row["error"].partition(":")[0]) for row in letters]
         assert reasons == [(1, "select failed"), (2, "select failed"), (3, "where failed"), (5, "undecodable")]
         assert letters[3]["_kafka_value"] == b"{"

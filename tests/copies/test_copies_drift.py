@@ -10,7 +10,7 @@ import pytest
 from repartition.errors import RepartitionError
 from rsm_bridge import copy_hold
 from rsm_bridge.requeue_command import requeue
-from tests.copies.copy_support import TOPIC, CopyWorld, copy_world, sent, some
+from tests.copies.copy_support import LETTERS, TOPIC, CopyWorld, copy_world, sent, some
 from tests.support.eventually import eventually
 
 MODES: list[dict[str, Any]] = [{"select": ["id"]}, {"select": ["id"], "mode": "upsert", "key": ["id"]}]
@@ -27,7 +27,7 @@ def ids(world: CopyWorld) -> list[int]:
 
 def letters(world: CopyWorld) -> list[int]:
     """Offsets."""
-    return [row["_kafka_offset"] for row in world.rows(("kafka", "orders_copy__dead_letters"))]
+    return [row["_kafka_offset"] for row in world.rows(LETTERS)]
 
 
 @BOTH

@@ -14,7 +14,7 @@ from repartition.chores import Budget
 from repartition.reporting import now_ms
 from repartition.target import BRANCH, quoted
 from rsm_bridge.copy_progress import read_one
-from tests.copies.copy_support import COPY, TOPIC_ID, CopyWorld, copy_world, sent
+from tests.copies.copy_support import COPY, LETTERS, TOPIC_ID, CopyWorld, copy_world, sent
 
 DAY_MS = 24 * 3_600_000
 
@@ -148,20 +148,19 @@ def test_branches_of_dead_runs_are_dropped(spark: Any, tmp_path: Path) -> None:
 
 
 def test_dead_letters_are_maintained_too(spark: Any, tmp_path: Path) -> None:
-    letters = (*COPY[:-1], f"{COPY[-1]}__dead_letters")
     with copy_world(spark, tmp_path, {"retention": "1d"}) as world:
         for n in range(4):
             world.send([(b"broken", b"{"), sent(n, {"id": n})])
             world.run()
-        assert len(list(world.catalog.load_table(letters).scan().plan_files())) == 4
+        assert len(list(world.catalog.load_table(LETTERS).scan().plan_files())) == 4
         at = 1_700_000_000_000 + DAY_MS + 3
         done = [item.chore for item in maintenance.maintain(world.job(), rich(), lambda: at) if "letters" in item.said]
         assert {"retention", "compaction", "orphans"} <= set(done)
-        assert [row["_kafka_offset"] for row in world.rows(letters)] == [4, 6]
-        assert len(list(world.catalog.load_table(letters).scan().plan_files())) == 1
+        assert [row["_kafka_offset"] for row in world.rows(LETTERS)] == [4, 6]
+        assert len(list(world.catalog.load_table(LETTERS).scan().plan_files())) == 1
         world.send([(b"broken", b"{")])
         world.run()
-        assert [row["_kafka_offset"] for row in world.rows(letters)] == [4, 6, 8]
+        assert [row["_kafka_offset"] for row in world.rows(LETTERS)] == [4, 6, 8]
 
 
 class RefusedError(Exception):

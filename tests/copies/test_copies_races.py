@@ -13,7 +13,7 @@ from repartition.errors import RepartitionError
 from repartition.job import CopyJob
 from repartition.target import BRANCH, TAG, quoted
 from rsm_bridge.requeue_command import requeue
-from tests.copies.copy_support import COPY, CopyWorld, copy_world, sent, some
+from tests.copies.copy_support import COPY, LETTERS, CopyWorld, copy_world, sent, some
 
 MODES: list[dict[str, Any]] = [{}, {"mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
@@ -45,6 +45,21 @@ def ids(world: CopyWorld) -> list[int]:
 
 def branches(world: CopyWorld) -> list[str]:
     return [name for name in world.catalog.load_table(COPY).metadata.refs if name.startswith(BRANCH)]
+
+
+def call(world: CopyWorld, procedure: str, arguments: str) -> None:
+    """By somebody else than a job."""
+    catalog = quoted(world.settings.catalog.name)
+    world.spark.sql(f"CALL {catalog}.system.{procedure}(table => '{'.'.join(COPY)}', {arguments})")
+
+
+def compact(world: CopyWorld) -> None:
+    call(world, "rewrite_data_files", "options => map('rewrite-all','true')")
+
+
+def expire(world: CopyWorld) -> None:
+    """All snapshots but the last one and those that are kept by name."""
+    call(world, "expire_snapshots", "retain_last => 1, older_than => timestamp'2999-01-01'")
 
 
 @BOTH
@@ -91,7 +106,7 @@ def test_another_job_is_done_before_a_branch_is_made(
         assert raised.value.kind == "raced"
         world.run()
         assert ids(world) == list(range(count))
-        letters = world.rows((*COPY[:-1], f"{COPY[-1]}__dead_letters"))
+        letters = world.rows(LETTERS)
         assert [row["_kafka_offset"] for row in letters] == list(range(1 + grown))
 
 
@@ -112,7 +127,6 @@ def test_a_job_that_dies_before_its_commit_is_visible_leaves_nothing(
 
 @pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
 def test_a_job_that_dies_between_the_two_tables_doubles_no_dead_letter(spark: Any, tmp_path: Path, first: bool) -> None:
-    letters = (*COPY[:-1], f"{COPY[-1]}__dead_letters")
     with copy_world(spark, tmp_path, {"select": ["100 / id AS share"]}) as world:
         some(world, 1, 1)
         if not first:
@@ -120,10 +134,10 @@ def test_a_job_that_dies_between_the_two_tables_doubles_no_dead_letter(spark: An
         some(world, 0, 3)
         with pytest.raises(RepartitionError, match="DiedError"):
             interrupted(world, "publish", die).run()
-        assert (world.count(letters), world.count(COPY)) == (1, 0 if first else 1)
+        assert (world.count(LETTERS), world.count(COPY)) == (1, 0 if first else 1)
         some(world, 0, 2)
         world.run()
-        assert [row["_kafka_offset"] for row in world.rows(letters)] == [1, 4]
+        assert [row["_kafka_offset"] for row in world.rows(LETTERS)] == [1, 4]
         assert [row["_kafka_offset"] for row in world.rows()] == [0, 2, 3, 5]
 
 
@@ -132,16 +146,12 @@ def test_compaction_and_expiry_by_others_do_not_lose_the_frontier(spark: Any, tm
         for n in range(3):
             some(world, n * 5, 5)
             world.run()
-        name, catalog = ".".join(COPY), quoted(world.settings.catalog.name)
-        spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))")
+        compact(world)
         some(world, 15, 5)
         world.run()
         assert ids(world) == list(range(20))
-        spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))")
-        spark.sql(
-            f"CALL {catalog}.system.expire_snapshots(table => '{name}', retain_last => 1, "
-            "older_than => timestamp'2999-01-01')"
-        )
+        compact(world)
+        expire(world)
         assert len(world.catalog.load_table(COPY).metadata.snapshots) == 2, "the tagged one stays"
         assert TAG in world.catalog.load_table(COPY).metadata.refs
         some(world, 20, 5)
@@ -153,13 +163,10 @@ def test_rows_without_a_frontier_are_an_error(spark: Any, tmp_path: Path) -> Non
     with copy_world(spark, tmp_path, {}) as world:
         some(world, 0, 5)
         world.run()
-        full, catalog = quoted(world.settings.catalog.name, *COPY), quoted(world.settings.catalog.name)
+        full = quoted(world.settings.catalog.name, *COPY)
         spark.sql(f"ALTER TABLE {full} DROP TAG {TAG}")
         spark.sql(f"INSERT OVERWRITE {full} SELECT * FROM {full}")
-        spark.sql(
-            f"CALL {catalog}.system.expire_snapshots(table => '{'.'.join(COPY)}', retain_last => 1, "
-            "older_than => timestamp'2999-01-01')"
-        )
+        expire(world)
         with pytest.raises(RepartitionError, match="no snapshot says how far") as raised:
             world.run()
         assert raised.value.kind == "no_frontier"
@@ -173,12 +180,8 @@ def test_a_partition_that_the_tag_does_not_know_is_not_read_again(spark: Any, tm
         some(world, 5, 5, partition=1)
         with pytest.raises(RepartitionError, match="DiedError"):
             interrupted(world, "record", die).run()
-        name, catalog = ".".join(COPY), quoted(world.settings.catalog.name)
-        spark.sql(f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all','true'))")
-        spark.sql(
-            f"CALL {catalog}.system.expire_snapshots(table => '{name}', retain_last => 1, "
-            "older_than => timestamp'2999-01-01')"
-        )
+        compact(world)
+        expire(world)
         with pytest.raises(RepartitionError, match="were expired with what they said") as raised:
             world.run()
         assert raised.value.kind == "no_frontier"
@@ -201,7 +204,6 @@ def test_a_publish_that_fails_while_nobody_was_faster_is_no_race(spark: Any, tmp
 
 
 def test_a_copy_that_was_dropped_gets_its_dead_letters_again(spark: Any, tmp_path: Path) -> None:
-    letters = (*COPY[:-1], f"{COPY[-1]}__dead_letters")
     with copy_world(spark, tmp_path, {}) as world:
         for partition in (0, 1):
             some(world, 0, 3, partition=partition)
@@ -212,7 +214,7 @@ def test_a_copy_that_was_dropped_gets_its_dead_letters_again(spark: Any, tmp_pat
         world.catalog.drop_table(COPY)
         while not world.job(max_bytes=1).run().complete:
             pass
-        found = [(row["_kafka_partition"], row["_kafka_offset"]) for row in world.rows(letters)]
+        found = [(row["_kafka_partition"], row["_kafka_offset"]) for row in world.rows(LETTERS)]
         assert found == [(0, 1), (0, 3), (1, 1), (1, 3)]
         assert world.count(COPY) == 10
 
@@ -268,7 +270,7 @@ def test_dead_letters_of_a_run_that_died(spark: Any, tmp_path: Path, rule: dict[
             interrupted(world, "publish", die).run()
 
     def letters() -> list[int]:
-        return [row["_kafka_offset"] for row in world.rows((*COPY[:-1], f"{COPY[-1]}__dead_letters"))]
+        return [row["_kafka_offset"] for row in world.rows(LETTERS)]
 
     with copy_world(spark, tmp_path, rule) as world:
         some(world, 0, 3)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from repartition.errors import RepartitionError
-from tests.copies.copy_support import copy_world, sent
+from tests.copies.copy_support import LETTERS, copy_world, sent
 
 RULE = {"mode": "upsert", "key": ["k"], "select": ["cast(_kafka_key AS string) AS k", "id", "who"]}
 
@@ -82,7 +82,7 @@ def test_both_sides_of_an_envelope_need_not_be_alike(spark: Any, tmp_path: Path)
         world.send([sent(1, change("u", {"at": {"z": 9, "k": 2}, "name": 3}, {"name": "o", "at": {"k": 7, "y": 1}}))])
         world.run()
         assert {row["k"]: row["name"] for row in world.rows()} == {5: "m", 7: "o"}
-        assert not world.catalog.table_exists(("kafka", "orders_copy__dead_letters"))
+        assert not world.catalog.table_exists(LETTERS)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_rows_without_a_key_and_undecodable_ones_are_dead_letters(spark: Any, tm
         world.send([sent(1, change("c", None, ROW)), sent(2, change("c", None, {**ROW, "id": None})), (b"3", b"{")])
         world.send([sent(9, change("d", None, None))])
         assert world.run().dead_letters == 3
-        letters = world.rows(("kafka", "orders_copy__dead_letters"))
+        letters = world.rows(LETTERS)
         assert [row["error"].partition(":")[0] for row in letters] == [
             "the key is null",
             "undecodable",
