@@ -72,7 +72,7 @@ def add_rows(
     except BaseException:
         file.abort()
         raise
-    writer, summary = BlockWriter(), SummaryBuilder()
+    writer, summary = BlockWriter(), SummaryBuilder(directory.metadata.leader_epochs)
     for batches in _converted(blocks, np.concatenate(found)):
         summary.add(batches)
         writer.add(batches, _NO_DELTAS)

@@ -107,7 +107,7 @@ class SegmentWriter:
         self._kept_crc32c = 0
         self._positions = PositionAssigner(metadata.start_offset, metadata.segment_size_bytes)
         self._blocks = BlockWriter()
-        self._summary = SummaryBuilder()
+        self._summary = SummaryBuilder(metadata.leader_epochs)
 
     def add(self, step: ParsedStep) -> None:
         """Write the next step. Positions are assigned here, whatever the step says.
