@@ -68,7 +68,7 @@ def add_rows(
         for step in _steps(parser, kept):
             file.add(step.rows)
             found.append(step.batches[_TAKEN].copy())
-        pages = file.close()
+        pages = file.close(directory.summary.leader_epochs)
     except BaseException:
         file.abort()
         raise

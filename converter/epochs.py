@@ -5,6 +5,9 @@ segment, and a replica that lost its checkpoint begins a new one. So the epochs 
 its first batch: below them the epoch is what the batch says. From there on Kafka finds a segment by the metadata's
 epochs alone (KIP-405, RemoteLogMetadataManager); where a batch says otherwise, the metadata's word counts for us, too.
 Neither fails a copy: the bytes are what the leader has.
+
+Every data file carries the runs of its rows in its footer: a name has no room for the epochs of a segment that lived
+through many restarts of brokers.
 """
 
 from __future__ import annotations
@@ -12,9 +15,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pyarrow.parquet as pq
 
+from converter.errors import SegmentError
 from converter.limits import EPOCH_RUNS_MAX
 from converter.types import BatchFlag, BatchTable, LeaderEpoch
+
+#: Key of a data file's footer: `epoch.offset` pairs, ascending, a blank between two.
+FOOTER_KEY = b"tierberg.leader-epochs"
 
 
 class EpochRuns:
@@ -60,3 +68,41 @@ class EpochRuns:
         first = self._told[0]
         below = (run for run in self._own if run.start_offset < first.start_offset and run.epoch < first.epoch)
         return (*below, *self._told)
+
+
+def footer_entry(runs: Sequence[LeaderEpoch]) -> dict[bytes, bytes]:
+    """What a data file's footer says of the runs of its rows."""
+    return {FOOTER_KEY: " ".join(f"{run.epoch}.{run.start_offset}" for run in runs).encode()}
+
+
+def runs_of_footer(footer: pq.FileMetaData) -> tuple[LeaderEpoch, ...]:
+    """The runs a data file's footer tells.
+
+    Raises:
+        SegmentError: `corrupt_object` when it tells none, or not in this form.
+    """
+    text = (footer.metadata or {}).get(FOOTER_KEY)
+    if text is None:
+        raise SegmentError("corrupt_object", f"the data file's footer has no {FOOTER_KEY.decode()}")
+    try:
+        pairs = [entry.split(".") for entry in text.decode("ascii").split()]
+        return tuple(LeaderEpoch(int(epoch), int(start)) for epoch, start in pairs)
+    except ValueError as error:
+        raise SegmentError("corrupt_object", f"{FOOTER_KEY.decode()} of the data file: {error}") from error
+
+
+def clipped(runs: Sequence[LeaderEpoch], first: int, last: int) -> tuple[LeaderEpoch, ...]:
+    """The runs of rows with offsets in [first, last], both inclusive; the first one begins at `first` or above."""
+    found: list[LeaderEpoch] = []
+    for number, run in enumerate(runs):
+        end = runs[number + 1].start_offset - 1 if number + 1 < len(runs) else last
+        start = max(run.start_offset, first)
+        if start <= min(end, last):
+            found.append(LeaderEpoch(run.epoch, start))
+    return tuple(found)
+
+
+def joined(left: Sequence[LeaderEpoch], right: Sequence[LeaderEpoch]) -> tuple[LeaderEpoch, ...]:
+    """The runs of rows and of those that follow them."""
+    same = bool(left and right) and left[-1].epoch == right[0].epoch
+    return (*left, *(right[1:] if same else right))

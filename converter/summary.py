@@ -41,6 +41,11 @@ class SummaryBuilder:
         self._epochs.add(batches)
         self._add_undecided(batches[(flags & BatchFlag.UNDECIDED) != 0])
 
+    @property
+    def leader_epochs(self) -> tuple[LeaderEpoch, ...]:
+        """The runs of all batches so far."""
+        return self._epochs.runs()
+
     def build(
         self,
         open_transactions: tuple[OpenTransaction, ...] | None,
@@ -57,7 +62,7 @@ class SummaryBuilder:
             rows=self._rows,
             served_bytes=self._served_bytes,
             markers=self._markers,
-            leader_epochs=self._epochs.runs(),
+            leader_epochs=self.leader_epochs,
             undecided=() if self._overflow else undecided,
             undecided_overflow=self._overflow,
             open_transactions=open_transactions,

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from iceberg_catalog.file_epochs import Endings, Look, no_look
 from iceberg_catalog.lineage import Lineage, fold
 from iceberg_catalog.plan_files import first_waiting, incoming, outgoing
 from iceberg_catalog.plan_hold import NO_HOLD, Hold, holding
@@ -49,6 +50,7 @@ def plan(
     *,
     relisted: bool,
     hold: Hold = NO_HOLD,
+    look: Look = no_look,
 ) -> Plan:
     """What one commit must do to this partition.
 
@@ -59,6 +61,7 @@ def plan(
         policy: what becomes of rows that Kafka's retention deleted.
         relisted: the listing was made again after a first one had ended, so a hole in it is real.
         hold: which of those rows stay because copies of the table have not read them.
+        look: gives the leader epochs of a file that does not tell them; asked only where the recorded lineage is left.
 
     Returns:
         A plan. With `need_relist` nothing else in it may be applied.
@@ -66,9 +69,9 @@ def plan(
     if state.frontier < 0 and files:
         state = replace(state, frontier=max(item.last for item in files) + 1)
     ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
-    lineage = fold(ordered, state)
+    lineage, recorded = fold(ordered, state), Lineage(state.lineage, state.known_end)
     alive = living(ordered, lineage, state)
-    rewind, frontier, floor = rewound(Lineage(state.lineage, state.known_end), lineage, alive, state)
+    rewind, frontier, floor = rewound(recorded, lineage, alive, state)
     floor = raised(floor, alive)
     stays = holding(policy, hold, lineage, state, floor, rewind)
     read = _read(alive, frontier, floor, stays, state.peeked, relisted=relisted)
@@ -78,7 +81,7 @@ def plan(
     if read.frontier < frontier:
         rewind = frontier = read.frontier
         stays = holding(policy, hold, lineage, state, floor, rewind)
-    remove, replaced, trim = outgoing(files, lineage, frontier, floor, stays)
+    remove, replaced, trim = outgoing(files, Endings(recorded, lineage, look), frontier, floor, stays)
     leaving = {*remove, *replaced}
     cut = {item.path: item.keep_below - 1 for item in trim}
     kept = sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)

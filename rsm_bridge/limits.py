@@ -23,6 +23,11 @@ SEGMENT_BYTES_MAX = 2**31 - 1  # Kafka's segment.bytes is an int32
 
 CUSTOM_METADATA_BYTES_MAX = 128
 
+# Keys of the store, UTF-8. Folders and several servers allow 255 bytes per part, of which a file that is being written
+# takes 22 for its number; all stores allow 1,024 in all, with the root's own prefix.
+KEY_PART_BYTES_MAX = 232
+KEY_BYTES_MAX = 1024
+
 # Copies.
 COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
 COPY_MEMORY_BYTES = 112 * MIB  # what one running copy is charged against the memory budget

@@ -106,7 +106,15 @@ class Planning:
         """From `segments`; `known` are all of the partition, for some of those that were deleted may not be agreed."""
         state = self.states.get(number, PartState())
         hold = hold_of(self.copies, number, known, self.now_ms)
-        return plan(self._inputs(segments), self._of(number), state, self.policy, relisted=relisted, hold=hold)
+        return plan(
+            self._inputs(segments),
+            self._of(number),
+            state,
+            self.policy,
+            relisted=relisted,
+            hold=hold,
+            look=self.head.look,
+        )
 
     def _inputs(self, segments: Sequence[KnownSegment]) -> list[Segment]:
         left = PENDING_RUN_MAX
