@@ -6,7 +6,7 @@ A line of the file may hold a password, and YAML's own messages quote lines, nam
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 from yaml.constructor import ConstructorError
@@ -22,7 +22,7 @@ _ADVICE = "a value with one of % & * ! @ ` { [ # : in it belongs between quotes"
 class _Loader(yaml.SafeLoader):
     """Dates stay texts: no setting is one. A key that comes twice is an error: the first would be lost unseen."""
 
-    yaml_implicit_resolvers = {
+    yaml_implicit_resolvers: ClassVar[Any] = {
         first: [entry for entry in entries if entry[0] != _TIMESTAMP]
         for first, entries in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

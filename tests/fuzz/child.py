@@ -92,7 +92,9 @@ def try_one(target: Target, data: bytes) -> tuple[str, int]:
 
 def _saved(folder: Path, number: int, data: bytes, error: BaseException) -> None:
     (folder / f"{number}.input").write_bytes(data)
-    (folder / f"{number}.txt").write_text("".join(traceback.format_exception(error)), encoding="utf-8", errors="replace")
+    (folder / f"{number}.txt").write_text(
+        "".join(traceback.format_exception(error)), encoding="utf-8", errors="replace"
+    )
     print(f"  {number}: {type(error).__name__}: {str(error)[:300]}", flush=True)
 
 

@@ -15,8 +15,8 @@ EDGES = (
 
 #: Texts that parsers trip over.
 TEXTS = (
-    "", " ", "a", "\0", "\ud800", "é" * 3, "x" * 300, "x" * 7000, "../..", "a/b", "_kafka_value", "null", "1e999", "NaN",
-    "-0", "ß", "K", "İ", "a.b.c", "😀", "\ufeff", "record", "2024-99-99",
+    "", " ", "a", "\0", "\ud800", "é" * 3, "x" * 300, "x" * 7000, "../..", "a/b", "_kafka_value", "null", "1e999",
+    "NaN", "-0", "ß", "K", "İ", "a.b.c", "😀", "\ufeff", "record", "2024-99-99",
 )  # fmt: skip
 
 
@@ -156,7 +156,9 @@ def bent_json(document: Any, rng: random.Random) -> Any:
             other, name = rng.choice(places)
             if isinstance(other, dict) and name not in other:
                 continue
-            holder[key] = json.loads(json.dumps(other[name])) if not isinstance(name, int) or name < len(other) else None
+            holder[key] = (
+                json.loads(json.dumps(other[name])) if not isinstance(name, int) or name < len(other) else None
+            )
         elif action == 3:
             depth = rng.choice((2, 60, 200, 3000))
             holder[key] = nested(holder[key], depth) if depth < 1000 else json.loads("[" * 400 + "]" * 400)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 from google.protobuf import descriptor_pb2
@@ -33,7 +35,19 @@ _AVRO_WORDS = (
     "null", "int", "long", "string", "bytes", "record", "enum", "fixed", "array", "map", "decimal", "uuid", "date",
     "timestamp-micros", "duration", "time-micros", "local-timestamp-millis",
 )  # fmt: skip
-_JSON_WORDS = ("object", "array", "string", "integer", "number", "boolean", "null", "date-time", "date", "#", "#/$defs/a")
+_JSON_WORDS = (
+    "object",
+    "array",
+    "string",
+    "integer",
+    "number",
+    "boolean",
+    "null",
+    "date-time",
+    "date",
+    "#",
+    "#/$defs/a",
+)
 
 
 class Schemas(Target):
@@ -81,15 +95,15 @@ class AvroSchemas(Schemas):
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
         document = random_schema(rng, fields=rng.choice((1, 3)))
         if corpus and rng.random() < 0.3:
-            try:
+            with suppress(ValueError):
                 document = json.loads(unpacked(rng.choice(corpus))[1][0])
-            except ValueError:
-                pass
         document = bent_json({"s": document}, rng)
         document = document["s"] if isinstance(document, dict) and "s" in document else document
         text = written(document, rng)
         if rng.random() < 0.3:
-            text = text.replace(rng.choice(_AVRO_WORDS).encode(), rng.choice((*_AVRO_WORDS, *TEXTS[:6])).encode("utf-8", "replace"), 1)
+            text = text.replace(
+                rng.choice(_AVRO_WORDS).encode(), rng.choice((*_AVRO_WORDS, *TEXTS[:6])).encode("utf-8", "replace"), 1
+            )
         return packed({"value": rng.randbytes(12).hex()}, [text])
 
 
@@ -109,7 +123,10 @@ class JsonSchemas(Schemas):
             return packed({"value": "7b7d"}, [(infer_schema(pa.array(values, pa.binary())) or "{}").encode()])
         document = {"s": json_world.schema_of(spec)}
         if rng.random() < 0.3:
-            document["s"] = {"$ref": "#/$defs/a", "$defs": {"a": document["s"], "b": {"$ref": rng.choice(("#", "#/$defs/b"))}}}
+            document["s"] = {
+                "$ref": "#/$defs/a",
+                "$defs": {"a": document["s"], "b": {"$ref": rng.choice(("#", "#/$defs/b"))}},
+            }
         bent_document = bent_json(document, rng)
         inner = bent_document.get("s", bent_document) if isinstance(bent_document, dict) else bent_document
         text = written(inner, rng)
@@ -151,7 +168,7 @@ def _bend(file: Message, rng: random.Random) -> None:
             if field.message_type is not None:
                 waiting += list(value) if field.is_repeated else [value]
     message, name = rng.choice(places)
-    field = message.DESCRIPTOR.fields_by_name[name]
+    field: Any = message.DESCRIPTOR.fields_by_name[name]
     value = getattr(message, name)
     if field.is_repeated:
         if rng.random() < 0.5 and len(value):

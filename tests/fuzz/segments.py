@@ -25,7 +25,20 @@ from tests.fuzz.mutate import bent, number, varint, zigzag
 from tests.fuzz.outcome import worded
 from tests.fuzz.target import MIB, Outcome, Target, WrongError
 from tests.oracle.expect import timestamp_seen
-from tests.oracle.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, Batch, Record, compress, decode_batch, decompress, marker, split_batches
+from tests.oracle.records import (
+    GZIP,
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZSTD,
+    Batch,
+    Record,
+    compress,
+    decode_batch,
+    decompress,
+    marker,
+    split_batches,
+)
 from tests.oracle.stored import Copied, copy_segment
 from tests.oracle.transactions import outcome
 from tests.unit.index_support import data_files
@@ -75,7 +88,9 @@ class Segments(Target):
                 epochs.append([part.leader_epoch, part.base_offset])
         if rng.random() < 0.2:
             data = bent(data, rng)
-        index, snapshot = (bent(file, rng) if rng.random() < 0.1 else file for file in (decided.index, decided.snapshot))
+        index, snapshot = (
+            bent(file, rng) if rng.random() < 0.1 else file for file in (decided.index, decided.snapshot)
+        )
         facts = {
             "start": start,
             "end": parts[-1].last_offset + rng.choice((0, 0, 3)),
@@ -87,7 +102,9 @@ class Segments(Target):
 
     def _batch(self, rng: random.Random, offset: int) -> Batch:
         if rng.random() < 0.15:
-            return marker(offset, rng.choice((1000, 1001)), rng.choice((0, 0, 1, 1, 2, 99)), timestamp=rng.choice(_TIMES))
+            return marker(
+                offset, rng.choice((1000, 1001)), rng.choice((0, 0, 1, 1, 2, 99)), timestamp=rng.choice(_TIMES)
+            )
         records, delta = [], -1
         for _ in range(rng.choice((0, 1, 1, 2, 5, 40))):
             delta += rng.choice((1, 1, 1, 7))
@@ -221,7 +238,9 @@ def _judge(segment: bytes, copied: Copied, back: bytes, flags: list[int], causes
             unread.append((first, first + int.from_bytes(original[23:27], "big", signed=True)))
             continue
         read = None if flag & BatchFlag.LEGACY else _read(original)
-        if again != original and (flag & BatchFlag.KEPT or read is None or not decode_batch(again).same_but_codec(read)):
+        if again != original and (
+            flag & BatchFlag.KEPT or read is None or not decode_batch(again).same_but_codec(read)
+        ):
             raise WrongError(f"batch {number_} is served as another one")
         if flag & BatchFlag.ROWS:
             if read is None:
@@ -256,7 +275,9 @@ def _read(original: bytes) -> Any:
     except Exception:  # noqa: BLE001, each codec library has errors of its own
         return None
     deltas = [record.offset_delta for record in read.records]
-    ascending = deltas == sorted(set(deltas)) and (not deltas or (deltas[0] >= 0 and deltas[-1] <= read.last_offset_delta))
+    ascending = deltas == sorted(set(deltas)) and (
+        not deltas or (deltas[0] >= 0 and deltas[-1] <= read.last_offset_delta)
+    )
     return read if ascending and read.codec <= ZSTD else None
 
 
@@ -281,7 +302,9 @@ def _rows(original: bytes, read: Any) -> dict[int, dict[str, Any]]:
             "_kafka_offset": read.base_offset + record.offset_delta,
             "_kafka_timestamp": None if seen is None else seen * 1000,
             "_kafka_key": record.key,
-            "_kafka_headers": [{"key": key.decode("utf-8", "replace"), "value": value} for key, value in record.headers],
+            "_kafka_headers": [
+                {"key": key.decode("utf-8", "replace"), "value": value} for key, value in record.headers
+            ],
             "value": record.value,
         }
     return rows

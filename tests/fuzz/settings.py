@@ -61,6 +61,9 @@ class Configuration(Target):
         self._open = ExitStack()
         self._path = Path(self._open.enter_context(TemporaryDirectory(prefix="tierberg-fuzz-")), "tierberg.yaml")
 
+    def close(self) -> None:
+        self._open.close()
+
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
         if corpus and rng.random() < 0.2:
             return bent(rng.choice(corpus), rng)
@@ -70,9 +73,14 @@ class Configuration(Target):
         except RecursionError:
             text = "[" * 3000
         if rng.random() < 0.4:
-            text = text.replace(SECRET, rng.choice(("%" + SECRET, "&x " + SECRET, "*" + SECRET, '"' + SECRET, "!t " + SECRET)), 1)
+            text = text.replace(
+                SECRET, rng.choice(("%" + SECRET, "&x " + SECRET, "*" + SECRET, '"' + SECRET, "!t " + SECRET)), 1
+            )
         if rng.random() < 0.1:
-            text = rng.choice(("listen: 2024-99-99\n", "a: &a [*a]\n", "? [x]\n: y\n", "<<: 3\n", "1: 2\n", "- " * 3000)) + text
+            text = (
+                rng.choice(("listen: 2024-99-99\n", "a: &a [*a]\n", "? [x]\n: y\n", "<<: 3\n", "1: 2\n", "- " * 3000))
+                + text
+            )
         data = text.encode("utf-8", "surrogatepass")
         return bent(data, rng) if rng.random() < 0.4 else data
 
@@ -91,12 +99,12 @@ class Configuration(Target):
 
 
 _COMMANDS = (
-    ("verify",), ("status",), ("inspect", "segment"), ("inspect", "index"), ("config", "check"), ("maintain",), ("undelete",),
-    ("requeue",), ("replay-dead-letters",), ("table", "drop"), ("version",), ("bucket", "init"), (),
+    ("verify",), ("status",), ("inspect", "segment"), ("inspect", "index"), ("config", "check"), ("maintain",),
+    ("undelete",), ("requeue",), ("replay-dead-letters",), ("table", "drop"), ("version",), ("bucket", "init"), (),
 )  # fmt: skip
 _OPTIONS = (
-    "--config", "--data-dir", "--topic", "--json", "--deadline", "--batches", "--dry-run", "--undo", "--topic-id", "--accept",
-    "--bridge", "--help", "--abandoned-days", "--", "-x", "--bootstrap-server",
+    "--config", "--data-dir", "--topic", "--json", "--deadline", "--batches", "--dry-run", "--undo", "--topic-id",
+    "--accept", "--bridge", "--help", "--abandoned-days", "--", "-x", "--bootstrap-server",
 )  # fmt: skip
 
 
@@ -116,9 +124,26 @@ class CommandLine(Target):
         for command in _COMMANDS:
             self._runner.invoke(app, [*command, "--data-dir", "d", "x"])
 
+    def close(self) -> None:
+        self._open.close()
+
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
         words = [*rng.choice(_COMMANDS)]
-        values = ("good.yaml", "bad.yaml", "none.yaml", "d", ".", "/dev/null", "0", "-1", "1e9", "nan", "a" * 32, "none", *TEXTS)
+        values = (
+            "good.yaml",
+            "bad.yaml",
+            "none.yaml",
+            "d",
+            ".",
+            "/dev/null",
+            "0",
+            "-1",
+            "1e9",
+            "nan",
+            "a" * 32,
+            "none",
+            *TEXTS,
+        )
         if rng.random() < 0.8:
             words += ["--data-dir", "d"]
         for _ in range(rng.randrange(4)):

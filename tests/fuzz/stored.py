@@ -92,7 +92,7 @@ class Damage(Target):
         if self._part == "index":
             stored = replace(stored, written=replace(stored.written, index=data))
         else:
-            stored = replace(stored, **{self._part: data})
+            stored = replace(stored, data=data) if self._part == "data" else replace(stored, kept=data)
         words = _served(stored)
         if words == "other bytes":
             raise WrongError("damage is served as if it were the record batches")
@@ -100,7 +100,7 @@ class Damage(Target):
 
 
 class ForgedIndex(Target):
-    """Another index under valid checksums of the directory: its JSON, its block table and its header say what they like."""
+    """Another index under valid checksums of the directory: JSON, block table and header say what they like."""
 
     name = "forged-index"
     memory_bytes_max = 128 * MIB
@@ -202,7 +202,9 @@ class KafkaFiles(Target):
     memory_bytes_max = 64 * MIB
 
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-        entries = [(rng.choice((1, 2, 2**40)), rng.randrange(50), 50 + rng.randrange(9)) for _ in range(rng.randrange(5))]
+        entries = [
+            (rng.choice((1, 2, 2**40)), rng.randrange(50), 50 + rng.randrange(9)) for _ in range(rng.randrange(5))
+        ]
         index = transaction_index(entries)
         snapshot = producer_snapshot([(producer, first) for producer, first, _ in entries])
         if rng.random() < 0.5:

@@ -43,8 +43,11 @@ class Target(ABC):
     seconds_max: float = 20.0
     memory_bytes_max: int = 256 * MIB
 
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027, most need nothing
         """Loads and compiles what inputs need, so that the first of them costs no more than the others."""
+
+    def close(self) -> None:  # noqa: B027, most hold nothing
+        """Ends what prepare() began."""
 
     @abstractmethod
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
@@ -59,6 +62,6 @@ class Target(ABC):
             Exception: every other exception is one that the product does not document.
         """
 
-    def parts(self, data: bytes) -> int:  # noqa: ARG002
+    def parts(self, data: bytes) -> int:
         """How many inputs this counts for."""
         return 1

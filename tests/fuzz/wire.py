@@ -1,4 +1,4 @@
-"""What peers send: gRPC messages as bytes, whole copies as streams of them to a real server, and a registry's answers."""
+"""What peers send: gRPC messages as bytes, whole copies as streams of them to a real server, answers of a registry."""
 
 from __future__ import annotations
 
@@ -21,14 +21,19 @@ from rsm_bridge.wire import parse, parse_copy_request, segment_metadata
 from tests.fuzz.envelope import packed, unpacked
 from tests.fuzz.mutate import TEXTS, any_json, bent, bent_json, number, written
 from tests.fuzz.outcome import worded
-from tests.fuzz.target import MIB, Outcome, Target, WrongError
 from tests.fuzz.segments import Segments
+from tests.fuzz.target import MIB, Outcome, Target, WrongError
 from tests.support.answering_server import AnsweringServer, answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.shim_client import HEADERS, SERVICE
 
 _CALL_SECONDS = 40.0
 _KINDS = ("bad_request", "damaged_in_transit")
+
+
+def _number(value: int) -> Any:
+    """Protobuf takes numbers that the enum does not name."""
+    return value
 
 
 def _metadata(rng: random.Random) -> rsm_pb2.SegmentMetadata:
@@ -46,7 +51,7 @@ def _metadata(rng: random.Random) -> rsm_pb2.SegmentMetadata:
         leader_epochs=[rsm_pb2.LeaderEpoch(epoch=0, start_offset=0), rsm_pb2.LeaderEpoch(epoch=4, start_offset=120)],
     )
     if rng.random() < 0.5:
-        field = rng.choice(message.DESCRIPTOR.fields)
+        field: Any = rng.choice(list(message.DESCRIPTOR.fields))
         if field.is_repeated or field.message_type is not None:
             message.ClearField(field.name)
         elif field.type == field.TYPE_STRING:
@@ -70,10 +75,12 @@ def _request(rng: random.Random) -> rsm_pb2.CopyRequest:
         return rsm_pb2.CopyRequest(start=start)
     data = rng.randbytes(rng.choice((0, 1, 61, 500)))
     if kind == 1:
-        file = rsm_pb2.IndexFile(type=rng.choice((0, 1, 2, 3, 4, 5)), data=data, data_crc32c=crc32c.crc32c(data))
+        file = rsm_pb2.IndexFile(
+            type=_number(rng.choice((0, 1, 2, 3, 4, 5))), data=data, data_crc32c=crc32c.crc32c(data)
+        )
         return rsm_pb2.CopyRequest(file=file)
     if kind == 2:
-        return rsm_pb2.CopyRequest(end=rsm_pb2.CopyEnd(segment_size_bytes=rng.choice((0, 4096))))
+        return rsm_pb2.CopyRequest(end=rsm_pb2.CopyEnd(size_bytes=rng.choice((0, 4096))))
     return rsm_pb2.CopyRequest(position=rng.choice((0, 500, 2**40)), data=data, data_crc32c=crc32c.crc32c(data))
 
 
@@ -108,7 +115,7 @@ def _refusal(error: BridgeError) -> str:
 
 
 class Streams(Target):
-    """Sequences of messages to a bridge that runs here, cut off anywhere: each call ends, and the next one is served."""
+    """Sequences of messages to a bridge that runs here, cut off anywhere: each call ends, the next is served."""
 
     name = "grpc-streams"
     memory_bytes_max = 256 * MIB
@@ -121,6 +128,9 @@ class Streams(Target):
         self._channel = self._open.enter_context(grpc.insecure_channel(bridge.address))
         for seed in range(20):
             self.run(self.make(random.Random(seed), ()))
+
+    def close(self) -> None:
+        self._open.close()
 
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
         method = rng.choice(("CopySegment",) * 4 + ("FetchSegment", "FetchIndex", "DeleteSegment"))
@@ -156,21 +166,21 @@ class Streams(Target):
 
     def run(self, data: bytes) -> Outcome:
         facts, messages = unpacked(data)
-        path, more = f"{SERVICE}{facts['method']}", {"metadata": HEADERS, "timeout": _CALL_SECONDS}
+        path = f"{SERVICE}{facts['method']}"
+        more: dict[str, Any] = {"metadata": HEADERS, "timeout": _CALL_SECONDS}
+        channel: Any = self._channel
         call: Any
         if facts["method"] == "CopySegment":
-            call = self._channel.stream_stream(path)(iter(messages), **more)
+            call = channel.stream_stream(path)(iter(messages), **more)
         elif facts["method"] == "DeleteSegment":
-            call = self._channel.unary_unary(path).future(messages[0], **more)
+            call = channel.unary_unary(path).future(messages[0], **more)
         else:
-            call = self._channel.unary_stream(path)(messages[0], **more)
+            call = channel.unary_stream(path)(messages[0], **more)
         if facts.get("hang_up"):
             call.cancel()
             return Outcome("hung up")
-        try:
+        with suppress(grpc.RpcError):
             call.result() if facts["method"] == "DeleteSegment" else list(call)
-        except grpc.RpcError:
-            pass
         code = call.code()
         kind = next((item.value for item in call.trailing_metadata() or () if item.key == "tierberg-error"), "")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED and kind != "deadline":
@@ -197,13 +207,13 @@ def _whole_copy(rng: random.Random) -> list[bytes]:
     files = {3: snapshot, 4: index, 5: b"0\n1\n0 0\n"}
     requests = [rsm_pb2.CopyRequest(start=rsm_pb2.CopyStart(segment=metadata))]
     for kind, content in files.items():
-        file = rsm_pb2.IndexFile(type=kind, data=content, data_crc32c=crc32c.crc32c(content))
+        file = rsm_pb2.IndexFile(type=_number(kind), data=content, data_crc32c=crc32c.crc32c(content))
         requests.append(rsm_pb2.CopyRequest(file=file))
     size = rng.choice((37, 1000, 100_000))
     for at in range(0, len(segment), size):
         part = segment[at : at + size]
         requests.append(rsm_pb2.CopyRequest(position=at, data=part, data_crc32c=crc32c.crc32c(part)))
-    requests.append(rsm_pb2.CopyRequest(end=rsm_pb2.CopyEnd(segment_size_bytes=len(segment))))
+    requests.append(rsm_pb2.CopyRequest(end=rsm_pb2.CopyEnd(size_bytes=len(segment))))
     return [request.SerializeToString() for request in requests]
 
 
@@ -219,21 +229,34 @@ class Registry(Target):
         self._now = 0.0
         settings = SchemaRegistrySettings.model_validate({"url": self._server.uri, "request_timeout": "5s"})
         self._registry = SchemaRegistry(settings, lambda: self._now)
+        self._open.callback(self._registry.close)
         self._number = 0
 
+    def close(self) -> None:
+        self._open.close()
+
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-        body: Any = {"schema": rng.choice(('"long"', "{}", "", *TEXTS[:4])), "schemaType": rng.choice(("AVRO", "JSON", "X"))}
+        body: Any = {
+            "schema": rng.choice(('"long"', "{}", "", *TEXTS[:4])),
+            "schemaType": rng.choice(("AVRO", "JSON", "X")),
+        }
         if rng.random() < 0.5:
             body |= {"subject": "s", "version": rng.choice((1, 0, -1, 2**70)), "id": rng.choice((1, None, "1"))}
         if rng.random() < 0.3:
             body["references"] = [
-                {"name": rng.choice(TEXTS), "subject": rng.choice(("s", *TEXTS[:5])), "version": rng.choice((1, 2, -1, None))}
+                {
+                    "name": rng.choice(TEXTS),
+                    "subject": rng.choice(("s", *TEXTS[:5])),
+                    "version": rng.choice((1, 2, -1, None)),
+                }
                 for _ in range(rng.choice((1, 2, 40)))
             ]
         answer = written(bent_json(body, rng) if rng.random() < 0.6 else body, rng)
         if rng.random() < 0.1:
             answer = written(any_json(rng), rng)
-        return packed({"status": rng.choice((200,) * 8 + (404, 429, 500, 301, 204)), "subject": rng.random() < 0.3}, [answer])
+        return packed(
+            {"status": rng.choice((200,) * 8 + (404, 429, 500, 301, 204)), "subject": rng.random() < 0.3}, [answer]
+        )
 
     def run(self, data: bytes) -> Outcome:
         facts, (answer,) = unpacked(data)

@@ -1,4 +1,4 @@
-"""The configuration file as operators really write it: every slip is named by its place, and nothing of it is quoted."""
+"""The configuration file as operators really write it: a slip is named by its place, and nothing of it is quoted."""
 
 from __future__ import annotations
 
