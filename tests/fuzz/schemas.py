@@ -163,10 +163,10 @@ def _bend(file: Message, rng: random.Random) -> None:
     waiting: list[Message] = [file]
     while waiting:
         message = waiting.pop()
-        for field, value in message.ListFields():
-            places.append((message, field.name))
-            if field.message_type is not None:
-                waiting += list(value) if field.is_repeated else [value]
+        for found, value in message.ListFields():
+            places.append((message, found.name))
+            if found.message_type is not None:
+                waiting += list(value) if found.is_repeated else [value]
     message, name = rng.choice(places)
     field: Any = message.DESCRIPTOR.fields_by_name[name]
     value = getattr(message, name)

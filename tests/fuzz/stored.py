@@ -202,9 +202,9 @@ class KafkaFiles(Target):
     memory_bytes_max = 64 * MIB
 
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-        entries = [
-            (rng.choice((1, 2, 2**40)), rng.randrange(50), 50 + rng.randrange(9)) for _ in range(rng.randrange(5))
-        ]
+        count = rng.randrange(5) if rng.random() < 0.998 else 60_000
+        producers = (1, 2, 2**40) if count < 5 else range(2**20)
+        entries = [(rng.choice(producers), rng.randrange(50), 50 + rng.randrange(9)) for _ in range(count)]
         index = transaction_index(entries)
         snapshot = producer_snapshot([(producer, first) for producer, first, _ in entries])
         if rng.random() < 0.5:
