@@ -33,7 +33,7 @@ ACTIONS: dict[str, tuple[int, float]] = {
     "settle": (0, 0.25),
 }
 #: Several steps in a row that happen all the time, and how often.
-FLOWS: dict[str, float] = {"flow": 4, "lost_reply": 1, "stale_leader": 1, "retention": 1, "end_twice": 0.5}
+FLOWS: dict[str, float] = {"flow": 4, "lost_reply": 1, "stale_leader": 1, "retention": 1, "end_twice": 0.5, "long_lived": 0.5}
 BIG = 60
 
 
@@ -69,7 +69,7 @@ def publish(draw: random.Random, *, calm: bool = False) -> Step:
     if not calm and draw.random() < 0.15:
         names = draw.choices(("copy", "delete", "withdraw", "write", "roll", "replicate"), (6, 2, 2, 1, 1, 1), k=3)
         during = tuple(one(draw, name) for name in names[: draw.randint(1, 3)])
-    reclaim = draw.choice((0, 0, 1, 2))
+    reclaim = draw.choice((0, 0, 0, 1, 1, 2, 5))
     mode = draw.choice((0, 0, 1, 2))
     numbers = (draw.randrange(2), mode, commit, store, draw.randrange(12), draw.randrange(3), reclaim)
     return "publish", numbers, during
@@ -152,7 +152,28 @@ def end_twice(draw: random.Random, setup: Setup) -> Iterator[Step]:
     yield "copy", (p, 0, 0, 0), ()
 
 
+def long_lived(draw: random.Random, setup: Setup) -> Iterator[Step]:
+    """A segment that lives through many restarts, followers that stop catching up somewhere in between."""
+    p = draw.randrange(setup.partitions)
+    for _ in range(draw.randint(1, 3)):
+        if draw.random() < 0.3:
+            yield "transaction", (p, draw.randrange(3), draw.randrange(2)), ()
+        yield "restarts", (p, draw.randrange(8), draw.randrange(4)), ()
+        if draw.random() < 0.6:
+            yield "replicate", (p, draw.randrange(3), 0), ()
+    yield "end", (p, draw.randrange(2), draw.randrange(3)), ()
+    yield "roll", (p, 0), ()
+    if draw.random() < 0.6:
+        for broker in range(3):
+            yield "replicate", (p, broker, 1), ()
+    yield "copy", (p, draw.randrange(2), draw.choice((0, 0, 0, 2)), draw.randrange(2)), ()
+    yield publish(draw)
+    if draw.random() < 0.5:
+        yield "elect", (p, draw.randrange(3)), ()
+
+
 FLOW = {
+    "long_lived": long_lived,
     "flow": flow,
     "lost_reply": lost_reply,
     "stale_leader": stale_leader,

@@ -57,12 +57,14 @@ class Entry:
 class Faults:
     """What the store does wrong, until it has done it.
 
-    denied: reads and looks at single keys that answer 404 although the object is there. failing: requests until one
+    denied: how often one key answers 404 although the object is there; the first such request comes after `skip`
+    others, and says which `key`. failing: requests until one
     fails. hidden: number of the key that the next listing leaves out. twice: the next listing gives each page twice.
     """
 
     denied: int = 0
     skip: int = 0
+    key: str = ""
     failing: int = -1
     hidden: int = -1
     twice: bool = False
@@ -79,8 +81,8 @@ class Faults:
     def deny(self, key: str) -> None:
         """A request of one key."""
         self.request()
-        if self.denied and self.skip == 0:
-            self.denied -= 1
+        if self.denied and self.skip == 0 and self.key in ("", key):
+            self.denied, self.key = self.denied - 1, key
             self.hit.add("denied")
             raise ObjectNotFoundError(key)
         self.skip -= self.skip > 0

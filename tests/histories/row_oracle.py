@@ -38,6 +38,7 @@ class RowOracle:
     uploads: dict[int, Upload] = field(default_factory=dict)
     deleted_below: dict[int, int] = field(default_factory=dict)
     deleted_end: int = 0
+    gone_end: int = 0
     disputed_from: int = 1 << 60
     told_from: int = 0
     _seen: int = 0
@@ -97,8 +98,13 @@ class RowOracle:
         if copied.name in self.uploads:
             self.uploads[copied.name].withdrawn = True
 
-    def deleted(self, copied: Copied) -> None:
-        """Deleted by retention, with a topic, or since the leader's cache does not reach back to it."""
+    def deleted(self, copied: Copied, *, durable: bool = True) -> None:
+        """Deleted by retention, with a topic, or since the leader's cache does not reach back to it.
+
+        durable: the bridge has heard of it. If not, Kafka asks again, unless another leader thinks otherwise.
+        """
+        if durable:
+            self.gone_end = max(self.gone_end, copied.end + 1)
         self.deleted_end = max(self.deleted_end, copied.end + 1)
         upload = self.uploads.get(copied.name)
         if upload is None:

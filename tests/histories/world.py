@@ -82,6 +82,7 @@ class World:
     during: list[Step] = field(default_factory=list)
     place: str = ""
     inside: bool = False
+    reclaimed: str = ""
 
     def __post_init__(self) -> None:
         self._new_topic()
@@ -355,7 +356,7 @@ class World:
             return None
         copied = found[item % len(found)]
         kind = "below the log start" if copied.end < part.kafka.lead.start else "epochs unknown to the leader"
-        part.oracle.deleted(copied)
+        part.oracle.deleted(copied, durable=DELETE[fault % 3] != DELETE[1])
         if DELETE[fault % 3] != DELETE[1]:
             self._tombstone(number, copied, SegmentState.DELETED, self.bridges[bridge % BRIDGES])
             copied.gone = DELETE[fault % 3] == ""
@@ -409,7 +410,8 @@ class World:
         finally:
             hit, self.store.faults, self.store.between = self.store.faults.hit, Faults(), None
         kinds = [*(done or ()), *([word] if hit else []), *([self.place] if happened > len(self.during) else [])]
-        self.during = []
+        kinds += [self.reclaimed] if self.reclaimed else []
+        self.during, self.reclaimed = [], ""
         return tuple(kinds) if done is not None else (("idle", *kinds) if kinds else None)
 
     def _stuck(self, error: BridgeError) -> list[str]:
@@ -457,11 +459,17 @@ class World:
     def _reclaim(self, run: Run, head: TableHead, wanted: int, now_ms: int) -> None:
         if wanted % 3 == 0 or run.found is None or not run.found.complete:
             return
-        if wanted % 3 == 2:
-            self.store.faults.failing = 1 + self.store.faults.failing % 2
-        if run.reclaim(run.result(head), now_ms):
-            self.store.faults.hit.add("reclaimed")
-            self.check_objects()
+        faults, files = self.store.faults, len(self.store.removed)
+        self.store.faults = Faults(failing=wanted % 2 if wanted % 3 == 2 else -1)
+        try:
+            removed = run.reclaim(run.result(head), now_ms)
+        except BridgeError:
+            removed = len(self.store.removed) - files
+            self.reclaimed = "crash in a reclaim" if removed else self.reclaimed
+        else:
+            self.reclaimed = "reclaimed" if removed else self.reclaimed
+        self.store.faults = faults
+        self.check_objects()
 
     def _land(self, made: TableHead) -> bool:
         """The swap, and what must hold of it."""
@@ -563,7 +571,7 @@ class World:
         files = [file for file in head.live.values() if file.partition == number]
         if retention == "follow-kafka" and self.setup.clean:
             for file in files:
-                assert file.last >= part.oracle.deleted_end, f"{file.path} is deleted and stays"
+                assert file.last >= part.oracle.gone_end, f"{file.path} is deleted and stays"
         epochs = len({batch.epoch for batch in kafka.lead.log if batch.last >= part.oracle.deleted_end})
         known = len(head.states[number].lineage)
         assert known <= epochs + 3 or not self.setup.clean, f"the state has {known} epochs, {epochs} are alive"
