@@ -12,7 +12,7 @@ from an old listing and a new head.
 | R1 lineage | the newest leader-epoch history wins, completed by older ones (lineage.py) | higher epoch per offset is wrong |
 | R2 validity | the newest run of a segment that agrees with the lineage proves all before it | log matching |
 | R3 rewind | where the recorded lineage is left, published rows go; from the first offset of a transaction open there | its marker was on the dead branch |
-| R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again) | taking one for the other loses rows for ever |
+| R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
 | R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no copy waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
 | R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated | Kafka copies in order; one paged listing may miss a segment |

@@ -68,7 +68,7 @@ class SegmentState(IntEnum):
     """R4. What Kafka has said about the segment id."""
 
     LIVE = 0
-    WITHDRAWN = 1  # deleted without custom metadata: a failed or unfinished copy
+    WITHDRAWN = 1  # deleted without custom metadata: a failed or unfinished copy; never becomes DELETED by its age
     DELETED = 2  # deleted with custom metadata: retention, or the topic is going
 
 

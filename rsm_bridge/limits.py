@@ -76,7 +76,6 @@ LEASE_SECONDS = 30.0  # a maintenance lease that is not renewed for so long is t
 CLOCK_SKEW_SECONDS_MAX = 600.0  # between the clocks of bridges, store and catalog's storage
 STOP_GRACE_SECONDS = 10.0  # for the calls that run
 STOP_SECONDS_MAX = 15.0  # for those and what publishes and maintains; then the process ends as if it was killed
-WITHDRAWN_SECONDS = 24 * 3600  # publish rule R4
 PUBLISH_WORKERS = 4  # tables published at once
 PUBLISH_RETRY_WORKERS = 2  # tables tried again at once after a failure
 INDEX_BYTES_MAX = 1024 * MIB
