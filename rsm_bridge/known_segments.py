@@ -38,6 +38,7 @@ from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.tombstone import MAGIC as TOMBSTONE_MAGIC
 from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
@@ -152,9 +153,10 @@ def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
     """Every index and tombstone of a topic id.
 
     Raises:
-        BridgeError, SegmentError: one is damaged, or the store is away.
+        BridgeError, SegmentError: one is damaged, or listed and not there, or the store is away.
     """
     found: list[KnownSegment] = []
+    missing: list[str] = []
     for listed in store.list_after(index_prefix(topic_id)):
         key = parse_index_key(listed.key)
         if key is None:
@@ -162,7 +164,8 @@ def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
         try:
             found.append(read_known(store, key, listed))
         except ObjectNotFoundError:
-            continue  # reclaimed between listing and reading
+            missing.append(listed.key)
+    confirm_gone(store, missing)
     return found
 
 
