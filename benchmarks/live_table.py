@@ -91,7 +91,7 @@ def make_table(catalog: Catalog) -> LiveTable:
 def entry(table: Table, footer: pq.FileMetaData, partition: int, first: int) -> DataFile:
     """The entry of a file with the offsets [first, first + ROWS), as the publisher makes it from the index's footer."""
     last = first + ROWS - 1
-    path = f"{DATA_PATH}/{partition}/{first:020d}-{last:020d}-0.{first}-{uuid.uuid4().hex}.parquet"
+    path = f"{DATA_PATH}/{partition}/{first:020d}-{last:020d}-{uuid.uuid4().hex}.parquet"
     made = data_file(table, path, 2**26, footer, partition)
     number = table.schema().find_field(OFFSET).field_id
     made.lower_bounds[number] = struct.pack("<q", first)

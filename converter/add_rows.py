@@ -68,11 +68,11 @@ def add_rows(
         for step in _steps(parser, kept):
             file.add(step.rows)
             found.append(step.batches[_TAKEN].copy())
-        pages = file.close()
+        pages = file.close(directory.summary.leader_epochs)
     except BaseException:
         file.abort()
         raise
-    writer, summary = BlockWriter(), SummaryBuilder()
+    writer, summary = BlockWriter(), SummaryBuilder(directory.metadata.leader_epochs)
     for batches in _converted(blocks, np.concatenate(found)):
         summary.add(batches)
         writer.add(batches, _NO_DELTAS)

@@ -20,9 +20,10 @@ magic byte:
     61  records
 
 What contradicts the file itself or the broker's metadata raises SegmentError("invalid_segment"): a cut tail, lengths
-outside the file, a size other than `segment_size_bytes`, offsets outside the segment or not ascending, leader epochs
-other than the segment's. Everything inside a rightly framed batch is the business of other files and fails nothing.
-A batch of unknown magic is framed by its first twelve bytes alone.
+outside the file, a size other than `segment_size_bytes`, offsets outside the segment or not ascending: no broker makes
+these. Everything inside a rightly framed batch is the business of other files and fails nothing; so is its leader
+epoch, which may be at odds with the metadata's (epochs.py). A batch of unknown magic is framed by its first twelve
+bytes alone.
 """
 
 from __future__ import annotations
@@ -53,7 +54,6 @@ _MESSAGES = (
     "base offset lies outside the segment's offsets",
     "last offset lies outside the segment's offsets",
     "base offset is not above the batch before",
-    "leader epoch is not the segment's at this offset",
 )
 
 
@@ -116,27 +116,11 @@ def _check_offsets(row: Row, previous: int, bounds: Int64Array) -> int:
 
 
 @kernel
-def _check_epoch(row: Row, epochs: Int64Array) -> int:
-    """0, or the number of a message. `epochs` is (n, 2): epoch and the offset it starts at, ascending."""
-    if row.magic != 2 or len(epochs) == 0:
-        return 0
-    covering = -1
-    for k in range(len(epochs)):
-        if epochs[k, 1] > row.base_offset:
-            break
-        covering = k
-    if covering < 0 or epochs[covering, 0] != row.leader_epoch:
-        return 6
-    return 0
-
-
-@kernel
 def _scan(
     data: UInt8Array,
     remaining: int,
     previous: int,
     bounds: Int64Array,
-    epochs: Int64Array,
     table: BatchTable,
     bytes_max: int,
 ) -> tuple[int, int, int, int]:
@@ -168,8 +152,6 @@ def _scan(
         else:
             _read_old_header(data, p, row)
         problem = _check_offsets(row, previous, bounds)
-        if problem == 0:
-            problem = _check_epoch(row, epochs)
         if problem != 0:
             return n, p, previous, problem
         row.source_position = p
@@ -189,8 +171,6 @@ class Framer:
         self._size = metadata.segment_size_bytes
         self._step_bytes = step_bytes
         self._bounds = np.array([metadata.start_offset, metadata.end_offset], dtype=np.int64)
-        self._epochs = np.array([(e.epoch, e.start_offset) for e in metadata.leader_epochs], dtype=np.int64)
-        self._epochs = self._epochs.reshape(-1, 2)
         self._previous = metadata.start_offset - 1
         self._buffer = np.empty(step_bytes, dtype=np.uint8)
         self._head = 0  # first byte not handed out
@@ -246,7 +226,6 @@ class Framer:
             self._size - self.position,
             self._previous,
             self._bounds,
-            self._epochs,
             self._table,
             self._step_bytes,
         )

@@ -115,7 +115,7 @@ class CauseCount:
 class Summary:
     """What publishing needs of the batches, so that it reads no block.
 
-    `leader_epochs` are the runs seen in the batches: (epoch, base offset of the run's first batch). With
+    `leader_epochs` are the runs of the batches, as epochs.py has them: (epoch, base offset of its first batch). With
     `undecided_overflow` the list of undecided transactions is empty and the blocks must be read. `open_transactions` is
     None when the broker's files did not say: that is not the same as none open. With `transaction_conflict` markers in
     the segment contradict those files, and its rows must not be published. `pending`: why the rows lack the value

@@ -69,6 +69,9 @@ BLOCK_DELTAS: Final = 256 * 1024
 #: Undecided transactions listed in the directory; with more a flag is set and the blocks must be read.
 SUMMARY_TRANSACTIONS_MAX: Final = 1000
 
+#: Leader-epoch runs of a segment's batches that are told apart; Kafka's checkpoint has one entry for each.
+EPOCH_RUNS_MAX: Final = 100_000
+
 # What is read. A stored object never makes a fetch allocate more than this, whatever its bytes say.
 
 #: One part of a block, decompressed.

@@ -10,6 +10,7 @@ the pages of all columns end at the same rows, or, where Arrow sees nothing but 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import BinaryIO
 
@@ -30,10 +31,11 @@ from converter.columns import (
     leaf_paths,
     value_fields,
 )
+from converter.epochs import footer_entry
 from converter.limits import PAGE_BYTES, PROVEN_PAGE_BYTES, ROW_GROUP_BYTES, ROW_GROUP_ROWS, ZSTD_LEVEL_DATA
 from converter.pagetable import footer_of, page_table
 from converter.parquet_sink import CountingSink
-from converter.types import Int64Array, PageTable, ValueFormat
+from converter.types import Int64Array, LeaderEpoch, PageTable, ValueFormat
 
 
 class RowFile:
@@ -79,11 +81,15 @@ class RowFile:
         if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
             self._flush()
 
-    def close(self) -> PageTable | None:
-        """Complete the file; returns its page table, or None when there were no rows and hence no file."""
+    def close(self, runs: Sequence[LeaderEpoch]) -> PageTable | None:
+        """Complete the file; returns its page table, or None when there were no rows and hence no file.
+
+        runs: leader-epoch runs of the rows, for the footer; more than that does no harm.
+        """
         self._flush()
         if self._writer is None:
             return None
+        self._writer.add_key_value_metadata(footer_entry(runs))
         self._sink.keep_tail()
         self._writer.close()
         tail = bytes(self._sink.tail)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from converter.epochs import EpochRuns
 from converter.index_model import CauseCount, OpenTransaction, Summary, UndecidedTransaction
 from converter.limits import SUMMARY_TRANSACTIONS_MAX
 from converter.position import last_offsets
@@ -11,14 +14,14 @@ from converter.types import BatchFlag, BatchTable, BoolArray, Cause, LeaderEpoch
 
 
 class SummaryBuilder:
-    """Feed batches in order, then ask for the summary."""
+    """Feed batches in order, then ask for the summary. `told`: the leader epochs of the segment's metadata."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: Sequence[LeaderEpoch]) -> None:
         self._batches = 0
         self._rows = 0
         self._served_bytes = 0
         self._markers = 0
-        self._epochs: list[LeaderEpoch] = []
+        self._epochs = EpochRuns(told)
         self._undecided: dict[int, tuple[int, int]] = {}
         self._overflow = False
         self._quarantined = _CauseCounter()
@@ -35,8 +38,13 @@ class SummaryBuilder:
         self._markers += int(((flags & BatchFlag.CONTROL) != 0).sum())
         self._quarantined.add(batches, (flags & BatchFlag.QUARANTINED) != 0)
         self._kept.add(batches, (flags & BatchFlag.KEPT) != 0)
-        self._add_epochs(batches)
+        self._epochs.add(batches)
         self._add_undecided(batches[(flags & BatchFlag.UNDECIDED) != 0])
+
+    @property
+    def leader_epochs(self) -> tuple[LeaderEpoch, ...]:
+        """The runs of all batches so far."""
+        return self._epochs.runs()
 
     def build(
         self,
@@ -54,7 +62,7 @@ class SummaryBuilder:
             rows=self._rows,
             served_bytes=self._served_bytes,
             markers=self._markers,
-            leader_epochs=tuple(self._epochs),
+            leader_epochs=self.leader_epochs,
             undecided=() if self._overflow else undecided,
             undecided_overflow=self._overflow,
             open_transactions=open_transactions,
@@ -64,17 +72,6 @@ class SummaryBuilder:
             verbatim=verbatim,
             pending=pending,
         )
-
-    def _add_epochs(self, batches: BatchTable) -> None:
-        # Legacy batches carry no epoch; the segment's metadata says what they belong to.
-        batches = batches[(batches["flags"] & BatchFlag.LEGACY) == 0]
-        if not len(batches):
-            return
-        epochs = batches["leader_epoch"]
-        starts = np.flatnonzero(np.diff(epochs, prepend=epochs[0] - 1))
-        for i in starts.tolist():
-            if not self._epochs or self._epochs[-1].epoch != epochs[i]:
-                self._epochs.append(LeaderEpoch(int(epochs[i]), int(batches["base_offset"][i])))
 
     def _add_undecided(self, batches: BatchTable) -> None:
         if self._overflow:

@@ -107,7 +107,7 @@ class SegmentWriter:
         self._kept_crc32c = 0
         self._positions = PositionAssigner(metadata.start_offset, metadata.segment_size_bytes)
         self._blocks = BlockWriter()
-        self._summary = SummaryBuilder()
+        self._summary = SummaryBuilder(metadata.leader_epochs)
 
     def add(self, step: ParsedStep) -> None:
         """Write the next step. Positions are assigned here, whatever the step says.
@@ -130,9 +130,9 @@ class SegmentWriter:
             self._kept.write(part)
             self._kept_crc32c = crc32c(part, self._kept_crc32c)
         self._kept_size += kept_bytes
+        self._summary.add(batches)
         if step.rows.num_rows:
             self._add_rows(batches, step.rows)
-        self._summary.add(batches)
         self._blocks.add(batches, step.timestamp_deltas, self._encoders_of_step())
 
     def finish(
@@ -157,8 +157,9 @@ class SegmentWriter:
             proven: of the directory.
         """
         tail = None if self._target is self._file else self._target
-        pages = self._file.close() if tail is None else self._data_pages
-        if tail is not None and pages is not None and (tail_pages := tail.close()) is not None:
+        runs = self._summary.leader_epochs
+        pages = self._file.close(runs) if tail is None else self._data_pages
+        if tail is not None and pages is not None and (tail_pages := tail.close(runs)) is not None:
             pages = appended(pages, tail_pages, rows=self._file.rows, size=self._file.size)
         table, blocks = self._blocks.finish(pages)
         directory = Directory(
@@ -211,7 +212,7 @@ class SegmentWriter:
             self._put(rows.slice(0, before))
         if before < rows.num_rows:
             if self._tail is not None and self._rows + before > 0:
-                self._data_pages = self._file.close()
+                self._data_pages = self._file.close(self._summary.leader_epochs)
                 self._target = self._tail
             else:
                 self._tail = None  # nothing lies before: the data file is the tail

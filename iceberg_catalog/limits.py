@@ -26,8 +26,8 @@ RELOAD_PAUSE_MS: Final = 200
 PEEKED_MAX: Final = 1000
 #: Rewinds, and repairs, of one partition that its state remembers; a reader that was away for more reads anew.
 EVENTS_KEPT: Final = 8
-#: Leader-epoch runs in the key of a merged file; keys are limited to 1,024 bytes.
-MERGED_RUNS_MAX: Final = 8
+#: Live files of one table whose leader epochs, read from their footers, are remembered.
+FILE_EPOCHS_KEPT_MAX: Final = 1_000
 #: Recorded state of one table: 100,000 partitions with long lineages stay below it.
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Characters of `tierberg.gaps` and of `tierberg.lost` in one snapshot's summary: with all kept snapshots, three of a

@@ -99,7 +99,8 @@ def valid_end(runs: Runs, base: int, end: int, lineage: Lineage) -> int:
 def divergence(old: Lineage, new: Lineage) -> int | None:
     """R3: first offset where both are known and differ; None if they do not.
 
-    If they differ where the record begins already, it is the start of the first newer epoch.
+    If they differ where the record begins already, it is the start of the first newer epoch where that lies below: the
+    record, whose epochs only rise, cannot have it. Where an older epoch has won back, it is that point.
     """
     if not old.entries or not new.entries:
         return None
@@ -111,5 +112,5 @@ def divergence(old: Lineage, new: Lineage) -> int | None:
             return None
         if UNKNOWN not in (before, after) and before != after:
             newer = [start for epoch, start in new.entries if epoch > before]
-            return min(newer) if point == begin and newer else point
+            return min([point, *newer]) if point == begin else point
     return None

@@ -1,8 +1,8 @@
 """What a publisher run starts from: the table's head, its live files and the state recorded with it.
 
 A file's rows are known from its manifest entry alone: offsets from the bounds of `_kafka_offset` (kept in full),
-partition from the partition value, leader-epoch runs from its key. Manifests are immutable, so each is read once;
-reading a head on which little changed costs its manifest list and the new manifests, and one seen before nothing.
+partition from the partition value. Manifests are immutable, so each is read once; reading a head on which little
+changed costs its manifest list and the new manifests, and one seen before nothing.
 
 Files whose key is not one of ours (an engine rewrote the table, somebody inserted rows) and delete files are *foreign*:
 reported, never touched. The state is then the one recorded by the newest ancestor that has one.
@@ -22,13 +22,14 @@ from pyiceberg.table.snapshots import Snapshot
 
 from converter.columns import OFFSET, TIMESTAMP
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.plan_types import LiveFile, Runs
+from iceberg_catalog.file_epochs import FileEpochs, Look, no_look
+from iceberg_catalog.plan_types import LiveFile
 from iceberg_catalog.state import StateRef
 
 STATE_KEY = "tierberg.state"
 STATE_SHA256 = "tierberg.state-sha256"
 
-_NAME = re.compile(r"(\d{20})-(\d{20})-(\d+\.\d+(?:_\d+\.\d+)*)-(?:d-?\d+-|tail-)?[0-9a-f]{32}\.parquet")
+_NAME = re.compile(r"(\d{20})-(\d{20})-(?:d-?\d+-|tail-)?[0-9a-f]{32}\.parquet")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +44,10 @@ class ManifestFiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Head:
-    """A table's current snapshot. `snapshot_id` is None for a table without one; `state` None: nothing recorded yet."""
+    """A table's current snapshot. `snapshot_id` is None for a table without one; `state` None: nothing recorded yet.
+
+    look: gives the leader epochs of its files.
+    """
 
     table: Table
     snapshot_id: int | None = None
@@ -51,6 +55,7 @@ class Head:
     foreign: tuple[str, ...] = ()
     state: StateRef | None = None
     manifests: tuple[ManifestFiles, ...] = field(default=(), repr=False)
+    look: Look = field(default=no_look, repr=False)
 
 
 def by_partition(files: Iterable[LiveFile]) -> defaultdict[int, list[LiveFile]]:
@@ -67,6 +72,7 @@ class LiveFiles:
     def __init__(self) -> None:
         self._seen: dict[str, ManifestFiles] = {}
         self._last: tuple[tuple[int, str], Head] | None = None
+        self._epochs = FileEpochs()
 
     def read(self, table: Table, written: Iterable[ManifestFiles] = ()) -> Head:
         """The head of `table` as it was loaded. `written`: manifests of our own commit, which are then not read.
@@ -76,6 +82,7 @@ class LiveFiles:
             What the table's storage raises passes through.
         """
         snapshot = table.current_snapshot()
+        self._epochs.io = table.io
         if snapshot is None:
             return Head(table)
         name = snapshot.snapshot_id, snapshot.manifest_list
@@ -102,7 +109,7 @@ class LiveFiles:
         self._seen = found
         files = tuple(item for content in found.values() for item in content.files)
         foreign = tuple(path for content in found.values() for path in content.foreign)
-        return Head(table, snapshot.snapshot_id, files, foreign, manifests=tuple(found.values()))
+        return Head(table, snapshot.snapshot_id, files, foreign, manifests=tuple(found.values()), look=self._epochs.of)
 
 
 def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:
@@ -130,13 +137,10 @@ def named_state(snapshot: Snapshot) -> StateRef | None:
     return None
 
 
-def parse_file_name(name: str) -> tuple[int, int, Runs] | None:
-    """First and last offset and leader-epoch runs from the last part of a data file's key; None if it is not ours."""
+def parse_file_name(name: str) -> tuple[int, int] | None:
+    """First and last offset from the last part of a data file's key; None if it is not ours."""
     match = _NAME.fullmatch(name)
-    if match is None:
-        return None
-    runs = tuple((int(epoch), int(start)) for epoch, start in (run.split(".") for run in match[3].split("_")))
-    return int(match[1]), int(match[2]), runs
+    return None if match is None else (int(match[1]), int(match[2]))
 
 
 def normal_path(path: str) -> str:
@@ -170,4 +174,4 @@ def _live_file(entry: DataFile, root: str, offset_id: int, timestamp_id: int) ->
     newest = (entry.upper_bounds or {}).get(timestamp_id)  # microseconds; absent when no row has a timestamp
     newest_ms = struct.unpack("<q", newest)[0] // 1000 if newest is not None and len(newest) == 8 else None
     size, rows = entry.file_size_in_bytes, entry.record_count
-    return LiveFile(path, first, last, named[2], entry.partition[0], newest_ms, size, rows)
+    return LiveFile(path, first, last, None, entry.partition[0], newest_ms, size, rows)

@@ -12,10 +12,10 @@ from an old listing and a new head.
 | R1 lineage | the newest leader-epoch history wins, completed by older ones (lineage.py) | higher epoch per offset is wrong |
 | R2 validity | the newest run of a segment that agrees with the lineage proves all before it | log matching |
 | R3 rewind | where the recorded lineage is left, published rows go; from the first offset of a transaction open there | its marker was on the dead branch |
-| R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again) | taking one for the other loses rows for ever |
+| R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
 | R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no copy waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
-| R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated | Kafka copies in order; one paged listing may miss a segment |
+| R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated and all it names was read (rsm_bridge/listed_keys.py) | Kafka copies in order; one paged listing may miss a segment, and what is listed is not gone because a read denies it |
 | R8 decide | the next marker of the same producer id decides (decide.py), until it is tiered what was peeked at copy time (plan_peeked.py); a hole or a producer snapshot ends what no marker will; a newer one shows which markers are dead (dead_markers.py) | a marker may never come, or not be there any more |
 | R9 frontier | the first row nothing decides yet, or the end of the walk; never below the (rewound) old one; where markers contradict the broker's files (in one segment: the copy saw it; across segments: cross_check.py) the partition stops | row-exact waiting |
 | R10 remove | files of a dead branch go, files wholly below the floor as the policy says, once no copy of the table waits for them (plan_hold.py); files that stick out are cut | rows leave by floor a file at a time |
@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from iceberg_catalog.file_epochs import Endings, Look, no_look
 from iceberg_catalog.lineage import Lineage, fold
 from iceberg_catalog.plan_files import first_waiting, incoming, outgoing
 from iceberg_catalog.plan_hold import NO_HOLD, Hold, holding
@@ -49,6 +50,7 @@ def plan(
     *,
     relisted: bool,
     hold: Hold = NO_HOLD,
+    look: Look = no_look,
 ) -> Plan:
     """What one commit must do to this partition.
 
@@ -59,6 +61,7 @@ def plan(
         policy: what becomes of rows that Kafka's retention deleted.
         relisted: the listing was made again after a first one had ended, so a hole in it is real.
         hold: which of those rows stay because copies of the table have not read them.
+        look: gives the leader epochs of a file that does not tell them; asked only where the recorded lineage is left.
 
     Returns:
         A plan. With `need_relist` nothing else in it may be applied.
@@ -66,9 +69,9 @@ def plan(
     if state.frontier < 0 and files:
         state = replace(state, frontier=max(item.last for item in files) + 1)
     ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
-    lineage = fold(ordered, state)
+    lineage, recorded = fold(ordered, state), Lineage(state.lineage, state.known_end)
     alive = living(ordered, lineage, state)
-    rewind, frontier, floor = rewound(Lineage(state.lineage, state.known_end), lineage, alive, state)
+    rewind, frontier, floor = rewound(recorded, lineage, alive, state)
     floor = raised(floor, alive)
     stays = holding(policy, hold, lineage, state, floor, rewind)
     read = _read(alive, frontier, floor, stays, state.peeked, relisted=relisted)
@@ -78,7 +81,7 @@ def plan(
     if read.frontier < frontier:
         rewind = frontier = read.frontier
         stays = holding(policy, hold, lineage, state, floor, rewind)
-    remove, replaced, trim = outgoing(files, lineage, frontier, floor, stays)
+    remove, replaced, trim = outgoing(files, Endings(recorded, lineage, look), frontier, floor, stays)
     leaving = {*remove, *replaced}
     cut = {item.path: item.keep_below - 1 for item in trim}
     kept = sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)

@@ -12,7 +12,7 @@ import numpy as np
 
 from converter.types import BoolArray
 from iceberg_catalog.decide import Verdict
-from iceberg_catalog.lineage import Lineage, valid_end
+from iceberg_catalog.file_epochs import Endings
 from iceberg_catalog.plan_inputs import Input, Stretch
 from iceberg_catalog.plan_types import (
     Batches,
@@ -61,17 +61,18 @@ def expired(first: int, last: int, max_timestamp_ms: int | None, floor: int, pol
 
 
 def outgoing(
-    files: Sequence[LiveFile], lineage: Lineage, frontier: int, floor: int, policy: Policy
+    files: Sequence[LiveFile], endings: Endings, frontier: int, floor: int, policy: Policy
 ) -> tuple[list[str], list[str], list[Trim]]:
     """R10: paths that go by retention, paths that go with a dead branch, files to cut."""
     remove: list[str] = []
     replaced: list[str] = []
     trim: list[Trim] = []
     for item in sorted(files, key=lambda file: (file.first, file.path)):
-        limit = min(valid_end(item.runs, item.first, item.last + 1, lineage), max(frontier, 0))
         if expired(item.first, item.last, item.max_timestamp_ms, floor, policy):
             remove.append(item.path)
-        elif limit <= item.first or (
+            continue
+        limit = endings.of(item, frontier)
+        if limit <= item.first or (
             limit <= item.last and expired(item.first, limit - 1, item.max_timestamp_ms, floor, policy)
         ):
             replaced.append(item.path)

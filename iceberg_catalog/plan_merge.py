@@ -7,7 +7,6 @@ for. What it may not do is tie together what may have to part again:
 |---|---|
 | the floor | rows leave by retention a file at a time (R10) |
 | more than `span_ms` of record time, unless the policy is Keep | its newest row decides when all of them leave |
-| a file of a dead branch | the next plan cuts or removes it |
 | a file below the floor, where the table follows Kafka | it leaves once no copy waits for its rows (plan_hold.py) |
 | a stretch without rows that a verbatim segment may yet fill | two live files must never overlap (I1) |
 | a file that is large, or young | it is what we want, or its neighbours are still coming |
@@ -21,9 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from iceberg_catalog.limits import MERGED_RUNS_MAX
-from iceberg_catalog.lineage import Lineage, valid_end
-from iceberg_catalog.plan_types import Follow, Keep, LiveFile, PartState, Policy, Runs
+from iceberg_catalog.plan_types import Follow, Keep, LiveFile, PartState, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +49,9 @@ class SmallFile:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Files, ascending, whose rows become one file with these leader-epoch runs."""
+    """Files, ascending, whose rows become one file."""
 
     files: tuple[LiveFile, ...]
-    runs: Runs
 
     @property
     def first(self) -> int:
@@ -101,7 +97,6 @@ def _stretches(
     now_ms: int,
 ) -> Iterator[list[SmallFile]]:
     """Neighbours that may be merged as far as the log is concerned."""
-    lineage = Lineage(state.lineage, state.known_end)
     stretch: list[SmallFile] = []
     for item in sorted(files, key=lambda entry: entry.file.first):
         file = item.file
@@ -109,7 +104,6 @@ def _stretches(
             item.size_bytes < limits.small_bytes
             and item.written_ms + limits.age_ms <= now_ms
             and file.last < state.frontier
-            and valid_end(file.runs, file.first, file.last + 1, lineage) == file.last + 1
             and not file.first < state.floor <= file.last
             and (file.first >= state.floor or not isinstance(policy, Follow))
         )
@@ -140,10 +134,7 @@ def _groups(files: Sequence[SmallFile], policy: Policy, limits: MergeLimits) -> 
         group = [item.file for item in files[at : at + len(sizes)]]
         at += len(sizes)
         if len(group) >= limits.files_min:
-            runs: Runs = ()
-            for file in group:
-                runs = _extended(runs, file)
-            yield Merge(tuple(group), runs)
+            yield Merge(tuple(group))
 
 
 def _lopsided(sizes: Sequence[int]) -> bool:
@@ -154,7 +145,6 @@ def _lopsided(sizes: Sequence[int]) -> bool:
 def _reach(files: Sequence[SmallFile], start: int, policy: Policy, limits: MergeLimits) -> list[SmallFile]:
     """The files from one on that fit into a merge; one at least."""
     group: list[SmallFile] = []
-    runs: Runs = ()
     times: list[int] = []
     size = 0
     for item in files[start : start + limits.files_max]:
@@ -163,15 +153,7 @@ def _reach(files: Sequence[SmallFile], start: int, policy: Policy, limits: Merge
             times = [min(times), max(times)]
         far = bool(times) and times[-1] - times[0] > limits.span_ms and not isinstance(policy, Keep)
         size += item.size_bytes
-        runs = _extended(runs, item.file)
-        if group and (size > limits.target_bytes or far or len(runs) > MERGED_RUNS_MAX):
+        if group and (size > limits.target_bytes or far):
             break
         group.append(item)
     return group
-
-
-def _extended(runs: Runs, file: LiveFile) -> Runs:
-    """Leader-epoch runs, with those of the next file."""
-    for run in file.runs:
-        runs = runs if runs and runs[-1][0] == run[0] else (*runs, run)
-    return runs

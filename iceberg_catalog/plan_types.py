@@ -68,7 +68,7 @@ class SegmentState(IntEnum):
     """R4. What Kafka has said about the segment id."""
 
     LIVE = 0
-    WITHDRAWN = 1  # deleted without custom metadata: a failed or unfinished copy
+    WITHDRAWN = 1  # deleted without custom metadata: a failed or unfinished copy; never becomes DELETED by its age
     DELETED = 2  # deleted with custom metadata: retention, or the topic is going
 
 
@@ -145,15 +145,16 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A data file of the table's head, from manifest bounds and key; `first` and `last` are offsets of rows.
+    """A data file of the table's head, from its manifest entry; `first` and `last` are offsets of rows.
 
-    max_timestamp_ms: the newest row's, since the epoch; None when no row has one. size_bytes, rows: of the object.
+    runs: None where they are in the file alone (file_epochs.py). max_timestamp_ms: the newest row's, since the epoch;
+    None when no row has one. size_bytes, rows: of the object.
     """
 
     path: str
     first: int
     last: int
-    runs: Runs
+    runs: Runs | None
     partition: int
     max_timestamp_ms: int | None = None
     size_bytes: int = 0

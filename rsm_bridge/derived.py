@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from converter.columns import OFFSET, row_schema
+from converter.epochs import clipped, joined, runs_of_footer
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
-from converter.types import Int64Array, PageTable, ValueFormat
+from converter.types import Int64Array, LeaderEpoch, PageTable, ValueFormat
 from converter.values.rows import TABLE, as_written_now, pieces
 from iceberg_catalog import failpoints
-from iceberg_catalog.plan_types import Runs
 from iceberg_catalog.schema import expected_field_ids
-from rsm_bridge.layout import DATA_ROOT, new_attempt_id
+from rsm_bridge.layout import derived_key
 from rsm_bridge.restored_values import RestoredValues
 from rsm_bridge.store import ObjectStore
 
@@ -136,7 +136,6 @@ def write_derived(
     *,
     topic_id: bytes,
     partition: int,
-    runs: Runs,
     head_snapshot: int | None,
 ) -> DerivedFile | None:
     """Writes one file with the rows of all cuts, which ascend and do not overlap; None when there are no rows.
@@ -147,17 +146,9 @@ def write_derived(
         shape: of the table.
         topic_id: 16 bytes.
         partition: of the topic.
-        runs: leader-epoch runs of the sources; the key carries them, cut to the rows.
         head_snapshot: the head the file is planned on; the key carries it (publish rule R13).
     """
-    first, last = cuts[0].first, cuts[-1].last
-    kept = [(epoch, max(start, first)) for number, (epoch, start) in enumerate(runs)
-            if start <= last and (number + 1 == len(runs) or runs[number + 1][1] > first)]  # fmt: skip
-    text = "_".join(f"{epoch}.{start}" for epoch, start in kept)
-    key = (
-        f"{DATA_ROOT}{topic_id.hex()}/{partition}/{first:020d}-{last:020d}-{text}"
-        f"-d{head_snapshot or 0}-{new_attempt_id().hex()}.parquet"
-    )
+    key = derived_key(topic_id, partition, cuts[0].first, cuts[-1].last, head_snapshot)
     written = copy_rows(store, key, cuts, shape)
     if written is None:
         return None
@@ -174,22 +165,26 @@ def copy_rows(
 ) -> CopiedRows | None:
     """Writes the rows of all cuts, which ascend and do not overlap, into one file; None when there are none.
 
+    The leader-epoch runs of its rows are those that the sources' footers tell.
+
     offsets: receives those of the rows, in their order.
     """
     total = 0
+    runs: tuple[LeaderEpoch, ...] = ()
     with store.open_upload(key) as upload:
         file = RowFile(shape.schema, cast(BinaryIO, upload), shape.value_format, proven=shape.proven)
         try:
             for cut in cuts:
                 source = pq.ParquetFile(ObjectFile(store, cut.data_key))
                 total += source.metadata.num_rows
+                runs = joined(runs, clipped(runs_of_footer(source.metadata), cut.first, cut.last))
                 pending = cut.pending or of_another(source.metadata, shape.schema)
                 for batch in _rows(source, cut, cut.values if pending else None):
                     for piece in pieces(batch, shape.schema):
                         file.add(_shaped(piece, shape, pending=pending))
                     if offsets is not None:
                         offsets.append(batch.column(OFFSET).to_numpy())
-            pages = file.close()
+            pages = file.close(runs)
         except BaseException:
             file.abort()
             raise

@@ -37,7 +37,8 @@ from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs, Segment, SegmentState
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
-from rsm_bridge.limits import INDEX_HEAD_BYTES, WITHDRAWN_SECONDS
+from rsm_bridge.limits import INDEX_HEAD_BYTES
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.tombstone import MAGIC as TOMBSTONE_MAGIC
 from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
@@ -152,9 +153,10 @@ def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
     """Every index and tombstone of a topic id.
 
     Raises:
-        BridgeError, SegmentError: one is damaged, or the store is away.
+        BridgeError, SegmentError: one is damaged, or listed and not there, or the store is away.
     """
     found: list[KnownSegment] = []
+    missing: list[str] = []
     for listed in store.list_after(index_prefix(topic_id)):
         key = parse_index_key(listed.key)
         if key is None:
@@ -162,7 +164,8 @@ def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
         try:
             found.append(read_known(store, key, listed))
         except ObjectNotFoundError:
-            continue  # reclaimed between listing and reading
+            missing.append(listed.key)
+    confirm_gone(store, missing)
     return found
 
 
@@ -178,17 +181,6 @@ def owner_of(segments: Sequence[KnownSegment]) -> tuple[Owner, ValueFormat]:
     """Whose table it is, and its value format: a segment with an index says so best."""
     best = max(segments, key=lambda known: (known.segment is not None, known.data is not None))
     return best.owner, best.value_format
-
-
-def as_planned(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
-    """The segment as the plan sees it: a withdrawal that was never followed by a new copy counts as deleted (rule R4).
-
-    Not while it is being reclaimed: a table that keeps rows would take them from a data file that may be gone.
-    """
-    deletion = known.deletion
-    if deletion is None or deletion.reclaiming or now_ms - deletion.time_ms <= WITHDRAWN_SECONDS * 1000:
-        return segment
-    return replace(segment, state=SegmentState.DELETED)
 
 
 def read_index(store: ObjectStore, known: KnownSegment) -> bytes:

@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 import secrets
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from converter.types import LeaderEpoch, SegmentMetadata
+from converter.types import SegmentMetadata
 
 INDEX_ROOT = "index/"
 DATA_ROOT = "data/"
@@ -23,9 +22,10 @@ DROP_ROOT = "drop/"
 COPIES_ROOT = "copies/"
 
 _INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/(\d{1,10})/(\d{20})-(\d{20})-([0-9a-f]{32})")
-_STORED = re.compile(r"(?:data|kept)/[0-9a-f]{32}/(\d{1,10})/(\d{20})-(\d{20})-[^/]*[0-9a-f]{32}\.(?:parquet|kept)")
+_STORED = re.compile(
+    r"(?:data|kept)/[0-9a-f]{32}/(\d{1,10})/(\d{20})-(\d{20})-(?:d-?\d+-|tail-)?[0-9a-f]{32}\.(?:parquet|kept)"
+)
 _DERIVED = re.compile(r".*-d(-?\d+)-[0-9a-f]{32}\.parquet")
-_RUNS_SHOWN_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,44 +90,33 @@ def new_attempt_id() -> bytes:
     return secrets.token_bytes(16)
 
 
-def clip_epochs(epochs: Sequence[LeaderEpoch], base: int, last: int) -> tuple[LeaderEpoch, ...]:
-    """Leader-epoch runs within [base, last], both inclusive; the first run starts at `base` or above."""
-    clipped: list[LeaderEpoch] = []
-    for number, run in enumerate(epochs):
-        end = epochs[number + 1].start_offset - 1 if number + 1 < len(epochs) else last
-        start = max(run.start_offset, base)
-        if start <= min(end, last):
-            clipped.append(LeaderEpoch(run.epoch, start))
-    return tuple(clipped)
-
-
-def runs_text(epochs: Sequence[LeaderEpoch]) -> str:
-    """`e.start` joined by `_`. Longer lists are shortened to their last runs: keys are limited to 1,024 bytes."""
-    return "_".join(f"{run.epoch}.{run.start_offset}" for run in epochs[-_RUNS_SHOWN_MAX:])
-
-
 def data_key(segment: SegmentMetadata, attempt: bytes) -> str:
     """Key of the data file one attempt writes."""
-    runs = runs_text(clip_epochs(segment.leader_epochs, segment.start_offset, segment.end_offset))
-    return (
-        f"{DATA_ROOT}{segment.topic_id.hex()}/{segment.partition}/"
-        f"{segment.start_offset:020d}-{segment.end_offset:020d}-{runs}-{attempt.hex()}.parquet"
-    )
+    return _data_key(segment.topic_id, segment.partition, segment.start_offset, segment.end_offset, attempt.hex())
 
 
 def tail_key(segment: SegmentMetadata, attempt: bytes) -> str:
     """Key of the data file with the rows from the segment's first undecided one on."""
-    return data_key(segment, attempt).replace(f"-{attempt.hex()}.", f"-tail-{attempt.hex()}.")
+    name = f"tail-{attempt.hex()}"
+    return _data_key(segment.topic_id, segment.partition, segment.start_offset, segment.end_offset, name)
 
 
-def rewritten_key(topic_id: bytes, partition: int, first: int, last: int, runs: Sequence[tuple[int, int]]) -> str:
+def derived_key(topic_id: bytes, partition: int, first: int, last: int, head_snapshot: int | None) -> str:
+    """A new key for rows of [first, last] cut out of other data files, planned on this head (publish rule R13)."""
+    return _data_key(topic_id, partition, first, last, f"d{head_snapshot or 0}-{new_attempt_id().hex()}")
+
+
+def rewritten_key(topic_id: bytes, partition: int, first: int, last: int) -> str:
     """A new key for rows that other data files of the table have already, offsets in [first, last].
 
     Unlike a derived file's it names no head: the same file may be committed on a later head, within the deadline that
     protects it from the sweep.
     """
-    text = "_".join(f"{epoch}.{start}" for epoch, start in runs)
-    return f"{DATA_ROOT}{topic_id.hex()}/{partition}/{first:020d}-{last:020d}-{text}-{new_attempt_id().hex()}.parquet"
+    return _data_key(topic_id, partition, first, last, new_attempt_id().hex())
+
+
+def _data_key(topic_id: bytes, partition: int, first: int, last: int, name: str) -> str:
+    return f"{DATA_ROOT}{topic_id.hex()}/{partition}/{first:020d}-{last:020d}-{name}.parquet"
 
 
 def is_stored_object(key: str) -> bool:

@@ -23,6 +23,11 @@ SEGMENT_BYTES_MAX = 2**31 - 1  # Kafka's segment.bytes is an int32
 
 CUSTOM_METADATA_BYTES_MAX = 128
 
+# Keys of the store, UTF-8. Folders and several servers allow 255 bytes per part, of which a file that is being written
+# takes 22 for its number; all stores allow 1,024 in all, with the root's own prefix.
+KEY_PART_BYTES_MAX = 232
+KEY_BYTES_MAX = 1024
+
 # Copies.
 COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
 COPY_MEMORY_BYTES = 112 * MIB  # what one running copy is charged against the memory budget
@@ -76,7 +81,6 @@ LEASE_SECONDS = 30.0  # a maintenance lease that is not renewed for so long is t
 CLOCK_SKEW_SECONDS_MAX = 600.0  # between the clocks of bridges, store and catalog's storage
 STOP_GRACE_SECONDS = 10.0  # for the calls that run
 STOP_SECONDS_MAX = 15.0  # for those and what publishes and maintains; then the process ends as if it was killed
-WITHDRAWN_SECONDS = 24 * 3600  # publish rule R4
 PUBLISH_WORKERS = 4  # tables published at once
 PUBLISH_RETRY_WORKERS = 2  # tables tried again at once after a failure
 INDEX_BYTES_MAX = 1024 * MIB

@@ -110,6 +110,7 @@ class LocalObjectStore(ObjectStore):
     def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:
         """See ObjectStore; with `sync`, file and folders are on disk on return."""
         failpoints.hit("store-put", key)
+        self._check_key(key)
         with store_errors(key):
             written = self._create(f"{self._folder}/{key}", data)
             if written and sync:
@@ -140,6 +141,7 @@ class LocalObjectStore(ObjectStore):
     def replace(self, key: str, data: bytes, version: str) -> bool:
         """See ObjectStore; atomic among the threads of this process and the commands beside it."""
         failpoints.hit("store-put", key)
+        self._check_key(key)
         with self._lock, self._swap_lock(key):
             try:
                 current = self.read(key)
@@ -199,6 +201,7 @@ class LocalObjectStore(ObjectStore):
 
     def open_upload(self, key: str) -> Upload:
         """See ObjectStore; a committed upload is on disk."""
+        self._check_key(key)
         return _DurableUpload(self, key)
 
     def commit_durably(self, upload: Upload) -> None:

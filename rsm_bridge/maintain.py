@@ -24,6 +24,7 @@ from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.known_segments import read_known, read_segments
 from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.merge import Merger
 from rsm_bridge.publish_table import RunResult, waiting_files
@@ -182,6 +183,6 @@ def find_owner(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace:
             try:
                 return read_known(store, key, listed).owner
             except ObjectNotFoundError:
-                continue
+                confirm_gone(store, [listed.key])
     owned = owned_tables(catalog, namespace=namespace)
     return next((owner for _, owner in owned if owner.topic_id == topic_id), None)

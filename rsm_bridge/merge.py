@@ -184,7 +184,7 @@ class Merger:
             BridgeError: `not_found` when a small file left the store, `corrupt_object` when rows are missing.
         """
         cuts = [Cut(self._key(file.path), file.first, file.last) for file in merge.files]
-        key = rewritten_key(self.topic_id, partition, merge.first, merge.last, merge.runs)
+        key = rewritten_key(self.topic_id, partition, merge.first, merge.last)
         parts: list[Int64Array] = []
         rows = copy_rows(self.store, key, cuts, shape, parts)
         if rows is None:

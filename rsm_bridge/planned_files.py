@@ -19,7 +19,7 @@ from iceberg_catalog.datafile import data_file
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolve_table import stamped_generation
 from iceberg_catalog.livefiles import Head
-from iceberg_catalog.plan_types import Derive, LiveFile, Runs, UseMain
+from iceberg_catalog.plan_types import Derive, LiveFile, UseMain
 from rsm_bridge.derived import Cut, Shape, of_another, write_derived
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, read_footer, read_index
@@ -86,7 +86,7 @@ class PlannedFiles:
         key = self.store.key(file.path)
         if key is None:
             raise BridgeError("internal", f"{file.path} lies outside of the store")
-        return self._write(partition, [Cut(key, file.first, keep_below - 1)], file.runs, None)
+        return self._write(partition, [Cut(key, file.first, keep_below - 1)], None)
 
     def _own(self, partition: int, piece: UseMain) -> list[DataFile]:
         known = self.segments[piece.segment_id]
@@ -97,7 +97,7 @@ class PlannedFiles:
         file = None if known.segment is None else known.segment.tail if piece.tail else known.segment.main
         if file is not None and self._lacks_columns(footer, piece.segment_id):
             cut = self._cut(known, stored, file.first, file.last, pending=True)
-            return self._write(partition, [cut], file.runs, piece.segment_id)
+            return self._write(partition, [cut], piece.segment_id)
         try:
             return [data_file(self.head.table, self.store.uri(stored.key), stored.size, footer, partition)]
         except CatalogError as error:
@@ -126,7 +126,6 @@ class PlannedFiles:
 
     def _derived(self, partition: int, piece: Derive) -> list[DataFile]:
         cuts: list[Cut] = []
-        runs: list[tuple[int, int]] = []
         pending: str | None = None
         for segment_id, first, last in piece.ranges:
             known = self.segments[segment_id]
@@ -134,9 +133,8 @@ class PlannedFiles:
                 between = known.rows_between(first, last)
                 waits = known.pending is not None or self._waits(known, between)
                 cuts.extend(self._cut(known, stored, start, end, pending=waits) for stored, start, end in between)
-                runs.extend(run for run in known.segment.runs if run not in runs)
                 pending = segment_id if waits else pending
-        return self._write(partition, cuts, tuple(sorted(runs)), pending) if cuts else []
+        return self._write(partition, cuts, pending) if cuts else []
 
     def _cut(self, known: KnownSegment, stored: StoredObject, first: int, last: int, *, pending: bool) -> Cut:
         values = restored_values(read_index(self.store, known)) if pending and known.proven else None
@@ -151,7 +149,7 @@ class PlannedFiles:
             for stored, _, _ in between
         )
 
-    def _write(self, partition: int, cuts: list[Cut], runs: Runs, pending: str | None) -> list[DataFile]:
+    def _write(self, partition: int, cuts: list[Cut], pending: str | None) -> list[DataFile]:
         try:
             written = write_derived(
                 self.store,
@@ -159,7 +157,6 @@ class PlannedFiles:
                 self._shape(pending is not None),
                 topic_id=self.topic_id,
                 partition=partition,
-                runs=runs,
                 head_snapshot=self.head.snapshot_id,
             )
         except ColumnsWaitError as error:

@@ -15,7 +15,7 @@ from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
-from rsm_bridge.known_segments import KnownSegment, as_planned, segments_by_partition
+from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.limits import INDEX_READS_MAX, PENDING_RUN_MAX
 from rsm_bridge.segment_listing import Notices, SegmentListing
 
@@ -106,7 +106,15 @@ class Planning:
         """From `segments`; `known` are all of the partition, for some of those that were deleted may not be agreed."""
         state = self.states.get(number, PartState())
         hold = hold_of(self.copies, number, known, self.now_ms)
-        return plan(self._inputs(segments), self._of(number), state, self.policy, relisted=relisted, hold=hold)
+        return plan(
+            self._inputs(segments),
+            self._of(number),
+            state,
+            self.policy,
+            relisted=relisted,
+            hold=hold,
+            look=self.head.look,
+        )
 
     def _inputs(self, segments: Sequence[KnownSegment]) -> list[Segment]:
         left = PENDING_RUN_MAX
@@ -114,7 +122,7 @@ class Planning:
         for known in sorted(segments, key=lambda item: item.key.base):
             if known.segment is None:
                 continue
-            item = as_planned(known, known.segment, self.now_ms)
+            item = known.segment
             if (
                 known.pending is not None
                 and known.key.last >= self.states.get(known.key.partition, PartState()).frontier

@@ -31,7 +31,7 @@ from iceberg_catalog.livefiles import Head, normal_path
 from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.retained import Retained, RetainedFiles
 from rsm_bridge.errors import ObjectNotFoundError
-from rsm_bridge.known_segments import KnownSegment, as_planned
+from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.layout import derived_head
 from rsm_bridge.limits import (
     COPY_RECHECK_SECONDS,
@@ -158,8 +158,7 @@ class Reclaimer:
                 return
             state = result.states.get(known.key.partition, PartState())
             waiting = result.waiting.get(known.key.partition)
-            planned = as_planned(known, known.segment, found.now_ms)
-            needed = verdict(planned, state, None if waiting is None else waiting[0])
+            needed = verdict(known.segment, state, None if waiting is None else waiting[0])
             left = [self._left(path, retained, left_ms) for path in paths]
             if needed is Verdict.NEEDED or None in left:
                 return

@@ -124,7 +124,7 @@ class Replay:
 
     def _written(self, head: Head, file: LiveFile, revision: Revision) -> DataFile:
         """The entry of a durable file with the rows of `file`, revised."""
-        key = rewritten_key(self.topic_id, file.partition, file.first, file.last, file.runs)
+        key = rewritten_key(self.topic_id, file.partition, file.first, file.last)
         shape = Shape(TableColumns.of(head.table).rows, self.value_format, revised=revision.rows)
         rows = copy_rows(self.store, key, [Cut(self._key(file), file.first, file.last)], shape)
         if rows is None or rows.left_out:

@@ -20,6 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.limits import KEY_BYTES_MAX, KEY_PART_BYTES_MAX
 from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.upload import Upload
 
@@ -126,6 +127,7 @@ class ObjectStore:
         Durable on return, except that a local store skips its fsync when `sync` is False.
         """
         failpoints.hit("store-put", key)
+        self._check_key(key)
         with store_errors(key):
             try:
                 obstore.put(self._uploads, key, data, mode="create", use_multipart=False)
@@ -136,6 +138,7 @@ class ObjectStore:
     def replace(self, key: str, data: bytes, version: str) -> bool:
         """Overwrites the object if it still has `version` (from :meth:`read`); False when it changed or went."""
         failpoints.hit("store-put", key)
+        self._check_key(key)
         # Google's store compares generations, the others entity tags; each looks only at its own.
         mode: UpdateVersion = {"e_tag": version, "version": version}
         with store_errors(key):
@@ -242,4 +245,13 @@ class ObjectStore:
 
     def open_upload(self, key: str) -> Upload:
         """A streaming multipart upload that nobody can read before `commit`."""
+        self._check_key(key)
         return Upload(self._uploads, key)
+
+    def _check_key(self, key: str) -> None:
+        """Refuses to write under a key that not every store takes. Raises BridgeError `internal`."""
+        whole = f"{self.root_uri.partition('://')[2].partition('/')[2]}/{key}"
+        if len(whole.encode()) > KEY_BYTES_MAX and not self.single_process:
+            raise BridgeError("internal", f"{key}: with the store's prefix it is longer than {KEY_BYTES_MAX} bytes")
+        if any(len(part.encode()) > KEY_PART_BYTES_MAX for part in key.split("/")):
+            raise BridgeError("internal", f"{key}: a part of it is longer than {KEY_PART_BYTES_MAX} bytes")

@@ -36,6 +36,7 @@ from rsm_bridge.layout import (
     stored_range,
 )
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, COPY_SECONDS_MAX, LATE_PUT_SECONDS
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Kind, Tally
 from rsm_bridge.store import ListedObject, ObjectStore
@@ -156,6 +157,7 @@ class Sweeper:
     def _named_by_indexes(self) -> set[str]:
         """Keys that indexes, and those inside tombstones, name."""
         found: dict[ListedObject, tuple[str, ...]] = {}
+        missing: list[str] = []
         for listed in self.store.list_after(index_prefix(self.topic_id)):
             key = parse_index_key(listed.key)
             if key is None:
@@ -165,8 +167,10 @@ class Sweeper:
                 try:
                     named = tuple(read_known(self.store, key, listed).objects())
                 except ObjectNotFoundError:
-                    continue  # reclaimed between listing and reading, its objects before it
+                    missing.append(listed.key)
+                    continue
             found[listed] = named
+        confirm_gone(self.store, missing)  # reclaimed between listing and reading, its objects before it
         self._indexes = found
         return {key for named in found.values() for key in named}
 

@@ -346,7 +346,7 @@ class World:
         """R14: the file, the pointers, the table; then reclaiming does the rest."""
         files = self.head.files
         rows: Rows = files[one][1] | files[two][1]
-        runs = tuple(sorted(dict(reversed([*files[one][0].runs, *files[two][0].runs])).items()))
+        runs = tuple(sorted(dict(reversed([*(files[one][0].runs or ()), *(files[two][0].runs or ())])).items()))
         self.versions += 1
         made = self.head.following(self.versions, dict(self.pointers))
         path = f"m{self.head.version}-{self.versions}"

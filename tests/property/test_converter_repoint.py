@@ -31,7 +31,7 @@ def merged(parts: Sequence[Stored], value_format: ValueFormat = "raw") -> tuple[
     for table in tables:
         for batch in table.combine_chunks().to_batches():
             file.add(batch)
-    pages = file.close()
+    pages = file.close(())
     assert pages is not None
     return target.getvalue(), StoredObject("data/merged.parquet", file.size, file.crc32c), pages
 

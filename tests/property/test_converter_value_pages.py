@@ -108,7 +108,7 @@ class Written:
         for first, end in pairwise(edges):
             file.add(rows.slice(first, end - first))
             file._flush()
-        pages = file.close()
+        pages = file.close(())
         assert pages is not None
         self.pages: PageTable = pages
 

@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_catalog.lineage import Lineage, valid_end
 from iceberg_catalog.plan_merge import Merge, MergeLimits, SmallFile, plan_merge
 from iceberg_catalog.plan_types import Follow, Keep, KeepUntil, LiveFile, PartState, Policy
 from tests.unit.plan_support import FOLLOW, KEEP
@@ -47,7 +46,7 @@ def test_neighbours_become_one_file_whatever_their_order() -> None:
     files = [small(number) for number in (3, 0, 4, 2, 1)]
     assert merged(files) == [names(0, 5)]
     (merge,) = plan_merge(files, state(), FOLLOW, (), LIMITS, NOW)
-    assert (merge.first, merge.last, merge.runs) == (0, 49, ((0, 0),))
+    assert (merge.first, merge.last) == (0, 49)
 
 
 def test_too_few_files_stay() -> None:
@@ -102,20 +101,16 @@ def test_never_over_a_verbatim_segment() -> None:
     assert merged(files, withheld=((45, 52),)) == [names(0, 5), names(6, 10)]
 
 
-def test_nothing_above_the_frontier_and_nothing_of_a_dead_branch() -> None:
+def test_nothing_above_the_frontier() -> None:
     files = [small(number) for number in range(8)]
     assert merged(files, state(frontier=60)) == [names(0, 6)]
     assert merged(files, state(frontier=65)) == [names(0, 6)]
-    later = [small(number, runs=((3, 10 * number),)) for number in range(4, 8)]
-    assert merged(files[:4] + later, state(lineage=((0, 0), (5, 40)))) == [names(0, 4)]
 
 
-def test_leader_changes_are_spanned_up_to_what_a_key_can_hold() -> None:
-    files = [small(number, runs=((number, 10 * number),)) for number in range(12)]
-    lineage = tuple((number, 10 * number) for number in range(12))
-    assert merged(files, state(lineage=lineage)) == [names(0, 8), names(8, 12)]
-    (first, _) = plan_merge(files, state(lineage=lineage), FOLLOW, (), LIMITS, NOW)
-    assert first.runs == lineage[:8]
+def test_any_number_of_leader_changes_is_spanned() -> None:
+    files = [small(number, runs=None) for number in range(50)]
+    lineage = tuple((number, 10 * number) for number in range(50))
+    assert merged(files, state(lineage=lineage)) == [names(0, 50)]
 
 
 FILES = st.lists(
@@ -182,7 +177,6 @@ def check(
     assert all(part.written_ms + limits.age_ms <= NOW for part in parts)
     assert merge.last < at.frontier
     assert merge.first >= at.floor or (merge.last < at.floor and not isinstance(policy, Follow))
-    assert valid_end(merge.runs, merge.first, merge.last + 1, Lineage(at.lineage, at.known_end)) == merge.last + 1
     times = [part.file.max_timestamp_ms for part in parts if part.file.max_timestamp_ms is not None]
     assert isinstance(policy, Keep) or max(times) - min(times) <= limits.span_ms
     for left, right in pairwise(parts):

@@ -15,7 +15,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from converter.columns import row_schema
-from converter.types import ValueFormat
+from converter.epochs import footer_entry
+from converter.types import LeaderEpoch, ValueFormat
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.datafile import data_file
 from iceberg_catalog.names import Owner
@@ -42,8 +43,9 @@ class Place:
         rows = make_rows(range(first, last + 1), partition, self.value_format)
         folder = self.data / str(partition)
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{first:020d}-{last:020d}-{epoch}.{first}-{uuid.uuid4().hex}.parquet"
-        pq.write_table(rows, path)
+        path = folder / f"{first:020d}-{last:020d}-{uuid.uuid4().hex}.parquet"
+        told = footer_entry([LeaderEpoch(epoch, first)])
+        pq.write_table(rows.replace_schema_metadata(told), path)
         return data_file(self.table, path.as_uri(), path.stat().st_size, pq.read_metadata(path), partition)
 
     def load(self) -> Table:

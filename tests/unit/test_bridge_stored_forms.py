@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from converter.types import LeaderEpoch, SegmentMetadata
 from rsm_bridge.custom_metadata import CustomMetadata, decode_custom_metadata
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.layout import clip_epochs, data_key, index_key, index_prefix, kept_key, parse_index_key, runs_text
+from rsm_bridge.layout import data_key, index_key, index_prefix, kept_key, parse_index_key
 from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
 
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -104,27 +104,9 @@ def test_other_keys_are_none(key: str) -> None:
     assert parse_index_key(key) is None
 
 
-def test_epochs_are_clipped_to_the_segment() -> None:
-    assert clip_epochs(SEGMENT.leader_epochs, 100, 199) == (
-        LeaderEpoch(0, 100),
-        LeaderEpoch(3, 120),
-        LeaderEpoch(5, 150),
-    )
-    assert clip_epochs(SEGMENT.leader_epochs, 120, 149) == (LeaderEpoch(3, 120),)
-    assert clip_epochs(SEGMENT.leader_epochs, 149, 150) == (LeaderEpoch(3, 149), LeaderEpoch(5, 150))
-    assert clip_epochs((), 0, 9) == ()
-
-
-def test_keys_of_one_attempt_name_offsets_epochs_and_attempt() -> None:
+def test_keys_of_one_attempt_name_offsets_and_attempt() -> None:
     attempt = bytes([0xAB]) * 16
     data, kept = data_key(SEGMENT, attempt), kept_key(SEGMENT, attempt)
-    assert data.endswith(f"{100:020d}-{199:020d}-0.100_3.120_5.150-{'ab' * 16}.parquet")
+    assert data.endswith(f"{100:020d}-{199:020d}-{'ab' * 16}.parquet")
     assert kept.endswith(f"{100:020d}-{199:020d}-{'ab' * 16}.kept")
     assert data.startswith(f"data/{SEGMENT.topic_id.hex()}/12/")
-
-
-def test_long_lists_of_epochs_do_not_outgrow_a_key() -> None:
-    many = tuple(LeaderEpoch(number, number * 10) for number in range(500))
-    long = replace(SEGMENT, start_offset=0, end_offset=10**6, leader_epochs=many)
-    assert len(data_key(long, bytes(16))) < 1024
-    assert runs_text(many).endswith("_499.4990")

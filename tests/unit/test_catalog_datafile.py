@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Place:
 def entry(place: Place, rows: pa.Table, **options: object) -> DataFile:
     folder = place.data / "0"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{0:020d}-{9:020d}-0.0-{'a' * 32}.parquet"
+    path = folder / f"{0:020d}-{9:020d}-{'a' * 32}.parquet"
     pq.write_table(rows, path, **options)
     return data_file(place.table, path.as_uri(), path.stat().st_size, pq.read_metadata(path), 0)
 

@@ -35,14 +35,14 @@ def publish(place: Place, live: LiveFiles, *files: Any, state: StateRef = STATE)
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        (f"{5:020d}-{9:020d}-0.5-{ATTEMPT}.parquet", (5, 9, ((0, 5),))),
-        (f"{5:020d}-{9:020d}-3.5_12.8-{ATTEMPT}.parquet", (5, 9, ((3, 5), (12, 8)))),
-        (f"{5:020d}-{9:020d}-0.5-d8412-{ATTEMPT}.parquet", (5, 9, ((0, 5),))),
-        (f"{5:020d}-{9:020d}-0.5-d-1-{ATTEMPT}.parquet", (5, 9, ((0, 5),))),
-        (f"{5:020d}-{9:020d}-0.5-{ATTEMPT}.parquet.tmp", None),
+        (f"{5:020d}-{9:020d}-{ATTEMPT}.parquet", (5, 9)),
+        (f"{5:020d}-{9:020d}-tail-{ATTEMPT}.parquet", (5, 9)),
+        (f"{5:020d}-{9:020d}-d8412-{ATTEMPT}.parquet", (5, 9)),
+        (f"{5:020d}-{9:020d}-d-1-{ATTEMPT}.parquet", (5, 9)),
+        (f"{5:020d}-{9:020d}-{ATTEMPT}.parquet.tmp", None),
         (f"{5:020d}-{9:020d}--{ATTEMPT}.parquet", None),
-        (f"{5:020d}-{9:020d}-0-{ATTEMPT}.parquet", None),
-        (f"{5:019d}-{9:020d}-0.5-{ATTEMPT}.parquet", None),
+        (f"{5:020d}-{9:020d}-0.5-{ATTEMPT}.parquet", None),
+        (f"{5:019d}-{9:020d}-{ATTEMPT}.parquet", None),
         ("00000-0-1b1ff9c5.parquet", None),
         ("", None),
     ],
@@ -65,13 +65,13 @@ def test_a_table_without_snapshots_has_an_empty_head(place: Place) -> None:
     assert (head.snapshot_id, head.files, head.foreign, head.state) == (None, (), (), None)
 
 
-def test_files_carry_offsets_runs_and_partition(place: Place) -> None:
+def test_files_carry_offsets_and_partition(place: Place) -> None:
     one, two = place.write(3, 9, partition=0, epoch=2), place.write(10, 12, partition=7)
     head = publish(place, LiveFiles(), one, two)
     sizes = [item.file_size_in_bytes for item in (one, two)]
     assert set(head.files) == {
-        LiveFile(one.file_path, 3, 9, ((2, 3),), 0, 1_704_067_209_000, sizes[0], 7),
-        LiveFile(two.file_path, 10, 12, ((0, 10),), 7, 1_704_067_212_000, sizes[1], 3),
+        LiveFile(one.file_path, 3, 9, None, 0, 1_704_067_209_000, sizes[0], 7),
+        LiveFile(two.file_path, 10, 12, None, 7, 1_704_067_212_000, sizes[1], 3),
     }
     assert head.state == STATE
     assert head.foreign == ()
@@ -83,7 +83,7 @@ def test_offsets_are_those_of_rows_not_of_the_key(place: Place) -> None:
 
     folder = place.data / "0"
     folder.mkdir(parents=True)
-    path = folder / f"{0:020d}-{99:020d}-0.0-{ATTEMPT}.parquet"
+    path = folder / f"{0:020d}-{99:020d}-{ATTEMPT}.parquet"
     pq.write_table(make_rows(range(10, 20), 0, "raw"), path)
     item = data_file(place.table, path.as_uri(), path.stat().st_size, pq.read_metadata(path), 0)
     (file,) = publish(place, LiveFiles(), item).files

@@ -72,6 +72,12 @@ def peeked_for_ever(alive: Sequence[Input], _edge: int) -> list[tuple[Peeked, in
     return [(told, decide.NEVER) for item in alive for told in item.segment.peeked]
 
 
+def from_the_newer_epoch(old: Lineage, new: Lineage) -> int | None:
+    point = lineage.divergence(old, new)
+    newer = [start for epoch, start in new.entries if point is not None and epoch > (old.epoch_at(point) or 0)]
+    return min(newer, default=point)
+
+
 def withdrawals_raise(floor: int, alive: Sequence[Input]) -> int:
     return max([floor, *(item.valid_end for item in alive if item.segment.state != SegmentState.LIVE)])
 
@@ -161,6 +167,11 @@ SWITCHES = [
         "R3 rewind",
         {(plan, "rewound"): lambda _old, _new, _alive, state: (None, state.frontier, state.floor)},
         lineages.test_an_unclean_election_replaces_published_rows,
+    ),
+    Switch(
+        "R3 from where the histories differ, though an older epoch has won back",
+        {(plan_rewind, "divergence"): from_the_newer_epoch},
+        found.test_c17_an_older_epoch_that_wins_back_is_published_from_its_first_offset_on,
     ),
     Switch(
         "R3 rewind to the transactions open there",

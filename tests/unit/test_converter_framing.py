@@ -56,9 +56,6 @@ LIES: dict[str, tuple[Callable[[bytes], bytes], int]] = {
     "largest last offset": (lambda d: patched(d, 2, 23, ">i", 2**31 - 1), 2),
     "negative last offset": (lambda d: patched(d, 2, 23, ">i", -1), 2),
     "last offset above the next batch": (lambda d: patched(d, 1, 23, ">i", 7), 2),
-    "another leader epoch": (lambda d: patched(d, 1, 12, ">i", 1), 1),
-    "the epoch before": (lambda d: patched(d, 2, 12, ">i", 0), 2),
-    "no leader epoch": (lambda d: patched(d, 0, 12, ">i", -1), 0),
 }
 
 
@@ -106,10 +103,7 @@ def test_a_first_batch_above_the_start_and_gaps_are_fine() -> None:
 
 def test_messages_carry_no_epoch() -> None:
     segment = make_segment([Message(5, b"k", b"v"), plain(6, epoch=4)], start_offset=5)
-    metadata = replace(segment.metadata, leader_epochs=(LeaderEpoch(4, 6),))
-    run(segment.data, metadata)
-    with pytest.raises(SegmentError):  # the batch has an epoch, so the segment must know it
-        run(segment.data, replace(metadata, leader_epochs=(LeaderEpoch(4, 7),)))
+    run(segment.data, replace(segment.metadata, leader_epochs=(LeaderEpoch(4, 6),)))
 
 
 def test_a_segment_without_batches() -> None:

@@ -38,7 +38,7 @@ def put(world: World, key: str) -> str:
 
 
 def derived_key(world: World, head: int, number: int = 0) -> str:
-    name = f"{number:020d}-{number:020d}-0.{number}-d{head}-{uuid.uuid4().hex}.parquet"
+    name = f"{number:020d}-{number:020d}-d{head}-{uuid.uuid4().hex}.parquet"
     return f"{DATA_ROOT}{world.topic_id.hex()}/0/{name}"
 
 
