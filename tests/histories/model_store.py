@@ -31,12 +31,12 @@ Rows = dict[int, Batch]
 
 @dataclass(slots=True, eq=False)
 class DataFile:
-    """A stored data file. `runs`: its leader-epoch runs, as they were given to whoever wrote it."""
+    """A stored data file. `runs`: the leader epochs that its footer tells."""
 
     key: str
     partition: int
     rows: Rows
-    runs: tuple[tuple[int, int], ...]
+    runs: tuple[LeaderEpoch, ...]
 
     @property
     def file_path(self) -> str:
@@ -231,7 +231,7 @@ class ModelStore:
             )
         return True
 
-    def put_file(self, key: str, partition: int, rows: Rows, runs: tuple[tuple[int, int], ...]) -> DataFile:
+    def put_file(self, key: str, partition: int, rows: Rows, runs: tuple[LeaderEpoch, ...]) -> DataFile:
         """A data file; refuses names that are too long.
 
         Raises:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from unittest import mock
 
+from converter.epochs import clipped, joined
+from converter.types import LeaderEpoch
 from iceberg_catalog.livefiles import Head, parse_file_name
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Runs
 from iceberg_catalog.retained import KeptSnapshot, Retained
@@ -52,7 +54,12 @@ class TableHead:
 
     def as_read(self) -> Head:
         """What the product reads of it."""
-        return Head(cast(Any, None), self.version or None, tuple(self.live.values()))
+        return Head(cast(Any, None), self.version or None, tuple(self.live.values()), look=self._look)
+
+    def _look(self, file: LiveFile) -> Runs:
+        """The epochs that a file's footer tells (FileEpochs)."""
+        told = clipped(self.files[file.path].runs, file.first, file.last)
+        return tuple((run.epoch, run.start_offset) for run in told)
 
     def rows(self, partition: int) -> dict[int, Batch]:
         """The rows of a partition by offset."""
@@ -62,10 +69,9 @@ class TableHead:
 
 def live_file(file: DataFile) -> LiveFile:
     """A file of the head as LiveFiles reads it from a manifest."""
-    named = parse_file_name(file.key.rpartition("/")[2])
-    assert named is not None, f"not a data file's key: {file.key}"
+    assert parse_file_name(file.key.rpartition("/")[2]) is not None, f"not a data file's key: {file.key}"
     newest = max(batch.time_ms for batch in file.rows.values())
-    return LiveFile(file.file_path, min(file.rows), max(file.rows), named[2], file.partition, newest)
+    return LiveFile(file.file_path, min(file.rows), max(file.rows), None, file.partition, newest)
 
 
 class ModelFiles(PlannedFiles):
@@ -102,13 +108,15 @@ class Written:
 def copy_rows(store: Any, key: str, cuts: Sequence[Cut], *_: Any, **__: Any) -> Written | None:
     """In place of rsm_bridge.derived.copy_rows."""
     rows: dict[int, Batch] = {}
+    runs: tuple[LeaderEpoch, ...] = ()
     partition = int(key.split("/")[2])
     for cut in cuts:
         source = store.files.get(cut.data_key)
         if source is None:
             raise ObjectNotFoundError(cut.data_key)
+        runs = joined(runs, clipped(source.runs, cut.first, cut.last))
         rows |= {offset: row for offset, row in source.rows.items() if cut.first <= offset <= cut.last}
-    return Written(1, store.put_file(key, partition, rows, ())) if rows else None
+    return Written(1, store.put_file(key, partition, rows, runs)) if rows else None
 
 
 def taken_as_footer(_table: object, _uri: str, _size: int, footer: Any, *_: Any, **__: Any) -> Any:
