@@ -76,7 +76,9 @@ class RowOracle:
         held = frozenset(due.batches)
         before = [item for item in self.uploads.values() if broker.has(item.first)]
         highest = max((item.copied.base for item in before), default=0)
-        covered: set[Batch] = set().union(*(item.batches for item in before)) if due.base < highest else set()
+        covered: set[Batch] = set()
+        if due.base < highest:
+            covered.update(*(item.batches - item.late for item in before))
         late = frozenset(batch for batch in due.batches if batch.base < highest and batch not in covered)
         self.uploads[copied.name] = Upload(copied, held, late, due.batches[0])
         self.told_from = max(broker.start, broker.known_from)
