@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from iceberg_catalog.lineage_record import cut
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import NO_HOLD, Hold
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
@@ -46,8 +47,10 @@ def plan_ahead(
     if state.frontier < 0:
         return None
     made = plan(segments, (), state, policy, relisted=False, hold=hold)
-    if made.need_relist or made.rewind is not None or made.state.lineage != state.lineage:
+    if made.need_relist or made.rewind is not None or made.state.floor < state.floor:
         return None
-    if made.state.floor == state.floor:
-        return made
-    return plan(segments, files(), state, policy, relisted=False, hold=hold) if made.state.floor > state.floor else None
+    if made.state.floor > state.floor:
+        made = plan(segments, files(), state, policy, relisted=False, hold=hold)
+    # A floor that rises cuts what is recorded; anything else is news.
+    begin = made.state.lineage[0][1] if made.state.lineage else 0
+    return made if made.state.lineage in (state.lineage, cut(state.lineage, begin)) else None

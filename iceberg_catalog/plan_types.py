@@ -166,7 +166,8 @@ class PartState:
     """What the plan remembers per partition, committed in the same swap as the files.
 
     frontier: the next offset to publish, -1 before the first publish. floor: offsets below are gone by retention.
-    lineage: leader-epoch history as (epoch, start). known_end: offset after the last one the lineage speaks of.
+    lineage: leader-epoch history as (epoch, start), cut where nothing below matters (lineage_record.py). known_end:
+    offset after the last one the lineage speaks of.
     peeked: transactions below the frontier that were decided without their marker, which is above it. rewinds, repairs:
     rows from that offset on were taken back, or came late; for readers that go by offsets.
     """
