@@ -42,6 +42,16 @@ class Lineage:
         number = bisect_right(self.entries, offset, key=lambda entry: entry[1]) - 1
         return self.entries[number][0] if number >= 0 and offset < self.end else None
 
+    def meets(self, epoch: int, start: int, end: int) -> int | None:
+        """The lowest offset in [start, end) that the history has in this epoch; None if there is none."""
+        for number, (own, first) in enumerate(self.entries):
+            if own == epoch and max(first, start) < min(end, self._end(number)):
+                return max(first, start)
+        return None
+
+    def _end(self, number: int) -> int:
+        return self.entries[number + 1][1] if number + 1 < len(self.entries) else self.end
+
     def end_of(self, offset: int) -> int:
         """Where the entry that holds `offset` ends, exclusive."""
         number = bisect_right(self.entries, offset, key=lambda entry: entry[1])
@@ -78,7 +88,8 @@ def valid_end(runs: Runs, base: int, end: int, lineage: Lineage) -> int:
     """R2: offset up to which [base, end) of a segment or file is alive, exclusive; `base` if nothing is.
 
     From the newest epoch run to the oldest: the first that agrees with the lineage proves itself up to the lineage's
-    end of that epoch, and everything before it, because two logs that agree on a batch agree on all before it. Where a
+    end of that epoch, and everything before it, because two logs that agree on a batch agree on all before it. They may
+    agree above the run's start only: a checkpoint that was cut hides where its first epoch began. Where a
     lineage begins with a hole, which only a shortened record does, what may lie in it is not called dead.
     """
     if not lineage.entries:
@@ -86,8 +97,9 @@ def valid_end(runs: Runs, base: int, end: int, lineage: Lineage) -> int:
     run_end = end
     for epoch, start in reversed(runs):
         at = max(start, base, lineage.entries[0][1])
-        if lineage.epoch_at(at) == epoch:
-            return max(base, min(run_end, max(lineage.end_of(at), start)))
+        met = lineage.meets(epoch, at, run_end)
+        if met is not None:
+            return max(base, min(run_end, lineage.end_of(met)))
         if at < lineage.end_of_hole and epoch < lineage.entries[1][0]:
             return max(base, min(run_end, lineage.end_of_hole))
         run_end = start

@@ -16,6 +16,7 @@ from converter.errors import SegmentError
 from converter.framing import Framer
 from converter.index_model import StoredObject
 from converter.types import SegmentMetadata
+from iceberg_catalog.limits import LINEAGE_ENTRIES_MAX
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import SegmentState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
@@ -570,8 +571,9 @@ class World:
         if retention == "follow-kafka" and self.setup.clean:
             self._left()
         epochs = len({batch.epoch for batch in kafka.lead.log if batch.last >= part.oracle.deleted_end})
+        least = epochs + 3 if retention == "follow-kafka" and self.setup.clean else LINEAGE_ENTRIES_MAX
         known = len(head.states[number].lineage)
-        assert known <= epochs + 3 or not self.setup.clean, f"the state has {known} epochs, {epochs} are alive"
+        assert known <= min(least, LINEAGE_ENTRIES_MAX), f"the state has {known} epochs, {epochs} are alive"
 
     def _left(self) -> None:
         """No file stays of which Kafka has deleted everything."""
