@@ -67,5 +67,5 @@ def cut(entries: Runs, begin: int) -> Runs:
     if number >= 0:
         entries = ((entries[number][0], begin), *entries[number + 1 :])
     if len(entries) > LINEAGE_ENTRIES_MAX:
-        entries = ((UNKNOWN, entries[0][1]), *entries[1 - LINEAGE_ENTRIES_MAX :])
+        entries = merged(((UNKNOWN, entries[0][1]), *entries[1 - LINEAGE_ENTRIES_MAX :]))
     return entries

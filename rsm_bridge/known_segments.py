@@ -40,6 +40,7 @@ from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.store import ListedObject, ObjectStore
+from rsm_bridge.store_clock import taken_ms
 from rsm_bridge.tombstone import MAGIC as TOMBSTONE_MAGIC
 from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
 
@@ -200,7 +201,9 @@ def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) 
 
 def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> KnownSegment:
     state = SegmentState.DELETED if stone.kind == "deleted" else SegmentState.WITHDRAWN
-    deletion = Deletion(state, stone.time_ms, bool(stone.index), stone.reclaiming)
+    # What is being removed has been judged; its mark has made the object a new one.
+    time_ms = stone.time_ms if stone.reclaiming else taken_ms(stone.time_ms, listed.modified_ms)
+    deletion = Deletion(state, time_ms, bool(stone.index), stone.reclaiming)
     if not stone.index:
         owner = Owner(stone.cluster_name, stone.topic, key.topic_id)
         return KnownSegment(key, listed, owner, "raw", None, None, None, deletion)

@@ -79,6 +79,7 @@ MERGE_SECONDS_MAX = 3600.0  # of one merge; like a copy it asks for nothing afte
 MERGE_COMMITS_MAX = 10  # tries of its commit against publishers that are faster
 LEASE_SECONDS = 30.0  # a maintenance lease that is not renewed for so long is taken over
 CLOCK_SKEW_SECONDS_MAX = 600.0  # between the clocks of bridges, store and catalog's storage
+CLOCK_FRESH_SECONDS = 600.0  # the store is asked for its time so often, where something may go by its age
 STOP_GRACE_SECONDS = 10.0  # for the calls that run
 STOP_SECONDS_MAX = 15.0  # for those and what publishes and maintains; then the process ends as if it was killed
 PUBLISH_WORKERS = 4  # tables published at once

@@ -178,6 +178,11 @@ def test_a_cut_begins_where_it_is_told() -> None:
     assert cut((), 5) == ()
 
 
+def test_a_short_record_has_one_hole_where_there_was_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lineage_record, "LINEAGE_ENTRIES_MAX", 3)
+    assert cut(((1, 0), (2, 5), (UNKNOWN, 7), (4, 9)), 2) == ((UNKNOWN, 2), (4, 9))
+
+
 EPOCHS = st.lists(st.integers(0, 3), min_size=1, max_size=60)
 
 
