@@ -19,6 +19,7 @@ import numpy as np
 import zstandard
 from crc32c import crc32c
 
+from converter import stored_json
 from converter.errors import SegmentError
 from converter.index_columns import inflate, unpack_batches, unpack_integers, unpack_pages
 from converter.index_json import directory_from_json, directory_to_json
@@ -127,11 +128,13 @@ def decode_directory(head: Buffer) -> Directory:
     blocks["offset"] += size
     blocks.flags.writeable = False
     try:
-        parsed = json.loads(bytes(view[HEADER_SIZE : HEADER_SIZE + json_size]))
+        parsed = stored_json.parse(view[HEADER_SIZE : HEADER_SIZE + json_size])
         return directory_from_json(parsed, blocks=blocks, directory_size=size, total_size=total_size, checksum=crc)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SegmentError(
-            "corrupt_object", f"index directory is malformed: {error!r}", position=HEADER_SIZE
+            "corrupt_object",
+            f"index directory is malformed: {type(error).__name__}: {str(error)[:300]}",
+            position=HEADER_SIZE,
         ) from error
 
 

@@ -15,8 +15,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from converter import stored_json
+from converter.stored_json import field, fields, listed, truth, whole
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import STATE_BYTES_MAX
 from iceberg_catalog.plan_types import PartState
@@ -72,47 +73,31 @@ def decode_state(data: bytes, sha256: str) -> dict[int, PartState]:
     if len(data) > STATE_BYTES_MAX or hashlib.sha256(data).hexdigest() != sha256:
         raise CatalogError("corrupt_state", f"{len(data)} bytes of state do not match SHA-256 {sha256}")
     try:
-        document = json.loads(data)
-        if document["version"] != _VERSION:
-            raise CatalogError("corrupt_state", f"state version {document['version']} is not known")
-        return {int(partition): _part_state(entry) for partition, entry in document["partitions"].items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise CatalogError("corrupt_state", f"the state does not parse: {error!r}") from error
+        document = stored_json.parse(data)
+        if (version := stored_json.field(document, "version")) != _VERSION:
+            raise CatalogError("corrupt_state", f"state version {ascii(version)[:40]} is not known")
+        partitions = stored_json.numbered(stored_json.field(document, "partitions"))
+        return {partition: _part_state(entry) for partition, entry in partitions.items()}
+    except ValueError as error:
+        raise CatalogError("corrupt_state", f"the state does not parse: {error}") from error
 
 
-def _part_state(entry: Mapping[str, object]) -> PartState:
-    frontier, floor, known_end = (_whole(entry[name]) for name in ("frontier", "floor", "known_end"))
+def _part_state(entry: object) -> PartState:
+    frontier, floor, known_end = (whole(field(entry, name)) for name in ("frontier", "floor", "known_end"))
+    found = fields(entry)
     return PartState(
         frontier,
         floor,
-        _pairs(entry["lineage"]),
+        _pairs(found.get("lineage")),
         known_end,
         tuple(
-            (_whole(producer), _whole(first), _truth(committed))
-            for producer, first, committed in _listed(entry.get("peeked", []))
+            (whole(producer), whole(first), truth(committed))
+            for producer, first, committed in (listed(item, 3) for item in listed(found.get("peeked", [])))
         ),
-        _pairs(entry.get("rewinds", [])),
-        _pairs(entry.get("repairs", [])),
+        _pairs(found.get("rewinds", [])),
+        _pairs(found.get("repairs", [])),
     )
 
 
 def _pairs(value: object) -> tuple[tuple[int, int], ...]:
-    return tuple((_whole(one), _whole(two)) for one, two in _listed(value))
-
-
-def _listed(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r} is no list")
-    return value
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{value!r} is neither true nor false")
-    return value
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no whole number")
-    return value
+    return tuple((whole(one), whole(two)) for one, two in (listed(item, 2) for item in listed(value)))

@@ -19,6 +19,9 @@ from typing import Any, Final
 
 import crc32c
 
+from converter.stored_json import field as field_of
+from converter.stored_json import fields, listed, numbered, parse, text
+from converter.stored_json import whole as _whole
 from iceberg_catalog.plan_hold import ReadTo
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.layout import copies_prefix
@@ -138,17 +141,17 @@ def decode_progress(data: bytes | memoryview, key: str) -> CopyProgress:
     if len(data) > COPY_PROGRESS_BYTES_MAX:
         raise BridgeError("corrupt_object", f"{key}: the progress of a copy has more than {COPY_PROGRESS_BYTES_MAX} B")
     try:
-        whole = json.loads(bytes(data))
-        document = whole["progress"]
-        if crc32c.crc32c(_canonical(document)) != whole["crc32c"]:
+        whole = parse(data)
+        document = fields(field_of(whole, "progress"))
+        if crc32c.crc32c(_canonical(document)) != field_of(whole, "crc32c"):
             raise ValueError("it fails its checksum")
-        progress = _decoded(document) if _whole(document["version"]) == _VERSION else None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise BridgeError("corrupt_object", f"{key}: the progress of a copy does not parse: {error!r}") from error
+        progress = _decoded(document) if _whole(field_of(document, "version")) == _VERSION else None
+    except (ValueError, RecursionError) as error:
+        raise BridgeError("corrupt_object", f"{key}: the progress of a copy does not parse: {error}") from error
     if progress is None:
         raise BridgeError("unsupported_version", f"{key}: the progress of a copy is of a newer release")
     if progress.key != key:
-        raise BridgeError("corrupt_object", f"{key}: the progress of another copy, {progress.table}, lies here")
+        raise BridgeError("corrupt_object", f"{key}: the progress of another copy, {progress.table[:200]}, lies here")
     return progress
 
 
@@ -188,48 +191,31 @@ def _canonical(document: Mapping[str, Any]) -> bytes:
 
 def _decoded(document: Mapping[str, Any]) -> CopyProgress:
     size, failure = document.get("size"), document.get("failure")
+    topic_id = bytes.fromhex(text(document.get("topic_id")))
     return CopyProgress(
-        bytes.fromhex(document["topic_id"]),
-        _text(document["catalog"]),
-        _text(document["table"]),
-        {int(number): _read_to(entry) for number, entry in document["read"].items()},
-        _whole_or_none(document["snapshot_id"]),
-        _whole_or_none(document["succeeded_ms"]),
-        _whole_or_none(document["caught_up_ms"]),
-        None if size is None else CopySize(*(_whole(item) for item in _listed(size, 3))),
-        None if failure is None else _failure(_listed(failure, 3)),
-        {int(n): CopyLoss(*(_whole(item) for item in _listed(entry, 3))) for n, entry in document["lost"].items()},
+        topic_id,
+        text(document.get("catalog")),
+        text(document.get("table")),
+        {number: _read_to(entry) for number, entry in numbered(document.get("read")).items()},
+        _whole_or_none(document.get("snapshot_id")),
+        _whole_or_none(document.get("succeeded_ms")),
+        _whole_or_none(document.get("caught_up_ms")),
+        None if size is None else CopySize(*(_whole(item) for item in listed(size, 3))),
+        None if failure is None else _failure(listed(failure, 3)),
+        {
+            number: CopyLoss(*(_whole(item) for item in listed(entry, 3)))
+            for number, entry in numbered(document.get("lost")).items()
+        },
     )
 
 
 def _read_to(entry: object) -> ReadTo:
-    found = ReadTo(*(_whole(item) for item in _listed(entry, 3)))
-    if min(found.next, found.rewinds, found.repairs) < 0:
-        raise ValueError(f"{entry!r} has a negative number")
-    return found
+    return ReadTo(*(_whole(item, 0) for item in listed(entry, 3)))
 
 
 def _failure(entry: list[Any]) -> CopyFailure:
-    return CopyFailure(_whole(entry[0]), _text(entry[1]), _text(entry[2]))
-
-
-def _listed(value: object, length: int) -> list[Any]:
-    if not isinstance(value, list) or len(value) != length:
-        raise TypeError(f"{value!r} is no list of {length}")
-    return value
-
-
-def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no whole number")
-    return value
+    return CopyFailure(_whole(entry[0]), text(entry[1]), text(entry[2]))
 
 
 def _whole_or_none(value: object) -> int | None:
     return None if value is None else _whole(value)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value

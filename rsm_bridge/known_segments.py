@@ -18,7 +18,7 @@ from converter.add_rows import has_added_rows
 from converter.columns import OFFSET
 from converter.errors import SegmentError
 from converter.framing import TRANSACTIONAL
-from converter.index import block_section, decode_block, decode_directory, footer_bytes, section_bytes
+from converter.index import block_section, decode_block, footer_bytes, section_bytes
 from converter.index_model import Directory, StoredObject, Summary
 from converter.pagetable import footer_metadata
 from converter.position import last_offsets
@@ -36,6 +36,7 @@ from converter.types import (
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs, Segment, SegmentState
 from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.index_at import directory_under
 from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
 from rsm_bridge.listed_keys import confirm_gone
@@ -196,7 +197,9 @@ def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) 
     A table that keeps rows takes them from deleted segments too (R6).
     """
     index = read_index(store, known)
-    return _footer(decode_directory(index), lambda start, length: index[start : start + length], tail=tail)
+    return _footer(
+        directory_under(known.listed.key, index), lambda start, length: index[start : start + length], tail=tail
+    )
 
 
 def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> KnownSegment:
@@ -219,7 +222,7 @@ def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> Kn
 
 def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: ReadRange) -> KnownSegment:
     head = read(0, 32)
-    directory = decode_directory(read(0, int.from_bytes(head[8:12], "little")))
+    directory = directory_under(listed.key, read(0, int.from_bytes(head[8:12], "little")))
     metadata, summary = directory.metadata, directory.summary
     segment = Segment(
         id=listed.key,
@@ -233,7 +236,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         main=None if directory.data is None else _file(directory, read, tail=False),
         tail=None if directory.tail is None else _file(directory, read, tail=True),
         peeked=_peeked(summary),
-        load=partial(_load_batches, load, directory.directory_size),  # a lambda would keep the directory
+        load=partial(_load_batches, listed.key, load, directory.directory_size),  # a lambda would keep the directory
     )
     owner = Owner(metadata.cluster_name, metadata.topic, metadata.topic_id)
     counts = SegmentCounts(
@@ -329,8 +332,8 @@ def parse_checkpoint(data: bytes) -> Runs:
     return entries
 
 
-def _load_batches(read: ReadRange, directory_size: int) -> Batches:
-    directory = decode_directory(read(0, directory_size))
+def _load_batches(key: str, read: ReadRange, directory_size: int) -> Batches:
+    directory = directory_under(key, read(0, directory_size))
     tables = []
     for number in range(len(directory.blocks)):
         section = block_section(directory, number)

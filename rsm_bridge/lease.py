@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from converter import stored_json
 from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.layout import LEASE_ROOT
@@ -149,7 +150,6 @@ class Lease:
 def _holder(data: bytes) -> str | None:
     """Who a lease object names; None when it cannot be read: it is taken over like one that stands still."""
     try:
-        named = json.loads(data)["holder"]
-    except (ValueError, KeyError, TypeError):
+        return stored_json.text(stored_json.field(stored_json.parse(data), "holder"))
+    except ValueError:
         return None
-    return named if isinstance(named, str) else None

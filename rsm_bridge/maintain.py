@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 
+from converter.errors import SegmentError
 from iceberg_catalog import failpoints
 from iceberg_catalog.expire import expire, fence, foldable
 from iceberg_catalog.livefiles import Head, LiveFiles
@@ -19,7 +20,7 @@ from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.retained import RetainedFiles
 from iceberg_catalog.tables import find_table, owned_tables
 from rsm_bridge.copy_hold import WaitingCopies, no_copies
-from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.known_segments import read_known, read_segments
 from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
@@ -176,14 +177,18 @@ def topic_ids(store: ObjectStore) -> list[bytes]:
 def find_owner(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> Owner | None:
     """Whose topic id it is, by its first index or tombstone, or by the stamp of a table.
 
-    None when neither tells. Raises what store and catalog raise.
+    Damaged ones do not tell. None when nothing does. Raises what store and catalog raise.
     """
     for listed in store.list_after(index_prefix(topic_id)):
         key = parse_index_key(listed.key)
         if key is not None:
             try:
                 return read_known(store, key, listed).owner
+            except StoreError:
+                raise
             except ObjectNotFoundError:
                 confirm_gone(store, [listed.key])
+            except (BridgeError, SegmentError):
+                continue
     owned = owned_tables(catalog, namespace=namespace)
     return next((owner for _, owner in owned if owner.topic_id == topic_id), None)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 
+from converter.errors import SegmentError
 from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.redaction import remember_settings
 from iceberg_catalog.tables import find_table
 from rsm_bridge.copy_hold import CopyReaders
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.known_segments import read_known
 from rsm_bridge.layout import index_prefix, parse_index_key
 from rsm_bridge.lease import Lease, kept, lease_key
@@ -171,7 +172,13 @@ def _topic_ids_of(store: ObjectStore, topic: str) -> list[bytes]:
         for listed in store.list_after(index_prefix(topic_id)):
             key = parse_index_key(listed.key)
             if key is not None:
-                if read_known(store, key, listed).owner.topic == topic:
+                try:
+                    known = read_known(store, key, listed)
+                except StoreError:
+                    raise
+                except (BridgeError, SegmentError):
+                    continue  # another topic's damage is no reason to leave this one alone
+                if known.owner.topic == topic:
                     found.append(topic_id)
                 break
     return found

@@ -14,7 +14,7 @@ from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 
 from iceberg_catalog import failpoints
-from iceberg_catalog.livefiles import LiveFiles
+from iceberg_catalog.livefiles import LiveFiles, normal_path
 from iceberg_catalog.metadata_files import list_metadata
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import owned_tables, stamped_owner
@@ -61,6 +61,7 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
             _uuid(table) == record.table_uuid for table, _ in owned_tables(catalog, namespace=namespace)
         ):
             raise BridgeError("not_found", f"no table {full_name}") from error
+        _refuse_elsewhere(record, owned_folders(store, catalog, identifier, record.topic_id))
         _remove(store, load_file_io(catalog.properties), record, tally)
         return full_name
     owner = _owner(table)
@@ -79,6 +80,29 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
     failpoints.hit("after-drop", record.topic_id)
     _remove(store, table.io, record, tally)
     return full_name
+
+
+def owned_folders(store: ObjectStore, catalog: Catalog, identifier: tuple[str, ...], topic_id: str) -> frozenset[str]:
+    """Where the metadata of a table that is gone can have been: under the warehouse by its name, or with its data."""
+    *namespace, name = identifier
+    folders = {store.uri(f"{DATA_ROOT}{topic_id}/metadata")}
+    warehouse = catalog.properties.get("warehouse", "").rstrip("/")
+    if "/" in warehouse:
+        place = ".".join(namespace)
+        folders |= {f"{warehouse}/{place}/{name}/metadata", f"{warehouse}/{place}.db/{name}/metadata"}
+    return frozenset(map(normal_path, folders))
+
+
+def _refuse_elsewhere(record: DropRecord, folders: frozenset[str]) -> None:
+    """Raises BridgeError `corrupt_object` for a record, read from the store, that would remove anybody else's files."""
+    for location in record.metadata:
+        folder, _, name = normal_path(location).rpartition("/")
+        if folder not in folders or name in ("", ".", ".."):
+            raise BridgeError(
+                "corrupt_object",
+                f"{record.key} names {ascii(location)[:500]}, which is in no folder that table {record.table} can have "
+                "had: nothing was removed. If it was the table's, remove the files it names by hand, then the object",
+            )
 
 
 def _remove(store: ObjectStore, io: FileIO, record: DropRecord, tally: Tally) -> None:

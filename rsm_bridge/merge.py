@@ -43,6 +43,7 @@ from iceberg_catalog.plan_types import PartState, Policy
 from rsm_bridge.chunks import cut
 from rsm_bridge.derived import CopiedRows, Cut, Shape, copy_rows
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.index_at import directory_under
 from rsm_bridge.known_segments import KnownSegment, owner_of
 from rsm_bridge.layout import rewritten_key
 from rsm_bridge.limits import MERGE_COMMITS_MAX, MERGE_SECONDS_MAX
@@ -222,7 +223,10 @@ class Merger:
             current = self.store.read(key)
         except ObjectNotFoundError:
             return None
-        return None if is_tombstone(current.data) else current
+        if is_tombstone(current.data):
+            return None
+        directory_under(key, current.data)
+        return current
 
     def _point(self, merged: _Merged, pointer: _Pointer) -> None:
         """Swaps one pointer, unless the index was deleted, or written by another merge, since it was proven."""

@@ -25,7 +25,6 @@ from pyiceberg.manifest import DataFile
 
 from converter.add_rows import add_rows
 from converter.columns import row_schema
-from converter.index import decode_directory
 from converter.repoint import decode_index
 from converter.types import BatchFlag, BatchTable, ConvertOptions
 from iceberg_catalog import failpoints
@@ -36,6 +35,7 @@ from iceberg_catalog.plan_repair import plan_repair
 from iceberg_catalog.plan_types import PartState, remembered
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.index_at import directory_under
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.layout import data_key, new_attempt_id
 from rsm_bridge.limits import COPY_SECONDS_MAX, UPLOAD_PART_BYTES
@@ -107,7 +107,7 @@ def _convert_one(
     current = store.read(key)
     if is_tombstone(current.data) or known.kept is None:
         return None
-    stored_as = data_key(decode_directory(current.data).metadata, new_attempt_id())
+    stored_as = data_key(directory_under(key, current.data).metadata, new_attempt_id())
     schema = row_schema(options.value_format, expected_field_ids(options.value_format))
     with store.open_upload(stored_as) as upload:
         pieces = _pieces(store, known.kept.key, known.kept.size)

@@ -15,7 +15,6 @@ from converter.index import (
     HEADER_SIZE,
     block_section,
     decode_block,
-    decode_directory,
     header_checksum,
     section_bytes,
 )
@@ -26,6 +25,7 @@ from converter.types import IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
 from rsm_bridge.custom_metadata import CustomMetadata, decode_custom_metadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.index_at import directory_under
 from rsm_bridge.index_heads import IndexHeads
 from rsm_bridge.layout import index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
@@ -83,14 +83,14 @@ class SegmentReader:
 
         Raises:
             ObjectNotFoundError: there is neither index nor tombstone.
-            BridgeError: `segment_deleted`.
+            BridgeError: `segment_deleted`, `corrupt_object`.
         """
         head = self.store.head_bytes(key, max(size_hint, HEADER_SIZE))
         self._refuse_tombstone(head)
         needed = int.from_bytes(head[8:12], "little") if len(head) >= HEADER_SIZE else 0
         if len(head) < needed:
             head = self.store.head_bytes(key, needed)
-        directory = decode_directory(head)
+        directory = directory_under(key, head)
         self._heads.keep(directory, head)
         return directory
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 import crc32c
 
+from converter import stored_json
 from rsm_bridge.errors import BridgeError
 
 MAGIC = b"TBTS"
@@ -76,12 +77,23 @@ def decode_tombstone(data: bytes) -> Tombstone:
         raise BridgeError("corrupt_object", "the tombstone fails its checksum")
     if length > min(HEADER_BYTES_MAX, len(body) - _HEAD.size):
         raise BridgeError("corrupt_object", "the tombstone's header is longer than the object")
-    header = json.loads(bytes(body[_HEAD.size : _HEAD.size + length]))
-    return Tombstone(
-        header["kind"],
-        header["time_ms"],
-        header["topic"],
-        header["cluster_name"],
-        bytes(body[_HEAD.size + length :]),
-        header.get("reclaiming", False),
-    )
+    try:
+        header = stored_json.fields(stored_json.parse(body[_HEAD.size : _HEAD.size + length]))
+        return Tombstone(
+            _kind(header.get("kind")),
+            stored_json.whole(header.get("time_ms"), 0),
+            stored_json.text(header.get("topic")),
+            stored_json.text(header.get("cluster_name")),
+            bytes(body[_HEAD.size + length :]),
+            stored_json.truth(header.get("reclaiming", False)),
+        )
+    except ValueError as error:
+        raise BridgeError("corrupt_object", f"the tombstone does not parse: {error}") from error
+
+
+def _kind(value: object) -> Kind:
+    if value == "deleted":
+        return "deleted"
+    if value == "withdrawn":
+        return "withdrawn"
+    raise ValueError("its kind is neither deleted nor withdrawn")

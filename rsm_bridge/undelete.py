@@ -30,6 +30,7 @@ from iceberg_catalog.names import PlainName, table_name
 from iceberg_catalog.plan_types import PartState, Plan, SegmentState
 from rsm_bridge.copy_hold import WaitingCopies, no_copies
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.index_at import directory_under
 from rsm_bridge.known_segments import KnownSegment, read_segments
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.publish_table import RunResult, TableRun
@@ -90,7 +91,7 @@ def turn_back(store: ObjectStore, key: str) -> bool:
     """Makes a deletion's tombstone an index again; False when there is none, or it is being reclaimed.
 
     Raises:
-        BridgeError: the tombstone is damaged, or the store is away.
+        BridgeError, SegmentError: tombstone or index is damaged, or the store is away.
     """
     try:
         current = store.read(key)
@@ -102,6 +103,7 @@ def turn_back(store: ObjectStore, key: str) -> bool:
     stone = decode_tombstone(current.data)
     if stone.kind != "deleted" or stone.reclaiming or not stone.index:
         return False
+    directory_under(key, stone.index)
     failpoints.hit("undelete-turn", key)
     return store.replace(key, stone.index, current.version)
 

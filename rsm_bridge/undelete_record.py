@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from converter import stored_json
 from iceberg_catalog import failpoints
 from iceberg_catalog.plan_types import PartState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
@@ -40,18 +41,29 @@ class Undeleted:
         return json.dumps({"lowest": lowest, "restored": sorted(self.restored)}, sort_keys=True).encode()
 
 
-def decode(data: bytes) -> Undeleted:
-    """The record.
+def decode(data: bytes, topic_id: bytes) -> Undeleted:
+    """The record of a topic id.
 
     Raises:
-        BridgeError: `corrupt_object`.
+        BridgeError: `corrupt_object`, also when it names another topic's indexes: those it names get deleted.
     """
     try:
-        document = json.loads(data)
-        lowest = {int(partition): int(offset) for partition, offset in document["lowest"].items()}
-        return Undeleted(lowest, frozenset(map(str, document["restored"])))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BridgeError("corrupt_object", f"the record of an undelete does not parse: {error!r}") from error
+        document = stored_json.parse(data)
+        lowest = stored_json.numbered(stored_json.field(document, "lowest"))
+        restored = stored_json.listed(stored_json.field(document, "restored"))
+        return Undeleted(
+            {partition: stored_json.whole(offset, 0) for partition, offset in lowest.items()},
+            frozenset(_index_of(name, topic_id) for name in restored),
+        )
+    except ValueError as error:
+        raise BridgeError("corrupt_object", f"the record of an undelete does not parse: {error}") from error
+
+
+def _index_of(name: object, topic_id: bytes) -> str:
+    key = parse_index_key(stored_json.text(name))
+    if key is None or key.topic_id != topic_id:
+        raise ValueError(f"it names {ascii(name)[:200]}, which is no index of topic id {topic_id.hex()}")
+    return str(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +85,7 @@ class UndeleteRecord:
             BridgeError: `corrupt_object`, `store_unavailable`.
         """
         try:
-            return decode(self.store.read(self.key).data)
+            return decode(self.store.read(self.key).data, self.topic_id)
         except ObjectNotFoundError:
             return Undeleted({})
 
@@ -106,7 +118,7 @@ class UndeleteRecord:
                 if made == Undeleted({}) or self.store.put_if_absent(self.key, made.encode()):
                     return made
                 continue
-            old = decode(current.data)
+            old = decode(current.data, self.topic_id)
             made = change(old)
             if made == old or self.store.replace(self.key, made.encode(), current.version):
                 return made

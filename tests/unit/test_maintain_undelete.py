@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -10,7 +11,7 @@ import pytest
 
 from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.layout import index_key
+from rsm_bridge.layout import IndexKey, index_key
 from rsm_bridge.limits import COPY_SECONDS_MAX
 from rsm_bridge.maintain_drop import drop_table
 from rsm_bridge.maintain_tally import Tally
@@ -201,18 +202,19 @@ def test_rows_no_segment_has_are_not_given_up(world: World) -> None:
 def test_a_record_is_widened_not_forgotten(world: World) -> None:
     record = UndeleteRecord(world.store, world.topic_id)
     assert record.widen({}, frozenset()) == Undeleted({})
-    assert record.widen({0: 5, 1: 7}, frozenset("a")) == Undeleted({0: 5, 1: 7}, frozenset("a"))
-    assert record.widen({0: 9, 2: 1}, frozenset("b")) == Undeleted({0: 5, 1: 7, 2: 1}, frozenset("ab"))
+    a, b = (str(IndexKey(world.topic_id, 0, 9, 0, bytes([number]) * 16)) for number in range(2))
+    assert record.widen({0: 5, 1: 7}, frozenset({a})) == Undeleted({0: 5, 1: 7}, frozenset({a}))
+    assert record.widen({0: 9, 2: 1}, frozenset({b})) == Undeleted({0: 5, 1: 7, 2: 1}, frozenset({a, b}))
     record.finish()
-    record.forget(frozenset("a"))
-    assert record.read() == Undeleted({}, frozenset("b"))
-    assert decode(record.read().encode()) == record.read()
+    record.forget(frozenset({a}))
+    assert record.read() == Undeleted({}, frozenset({b}))
+    assert decode(record.read().encode(), world.topic_id) == record.read()
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"lowest": {"a": 1}, "restored": []}', b'{"lowest": {}}'])
 def test_a_damaged_record_is_named(data: bytes) -> None:
     with pytest.raises(BridgeError) as caught:
-        decode(data)
+        decode(data, bytes(16))
     assert caught.value.kind == "corrupt_object"
 
 
@@ -297,6 +299,59 @@ def test_a_drop_that_died_is_finished_by_the_next(world: World, point: str) -> N
     with pytest.raises(BridgeError) as caught:
         drop(world)
     assert caught.value.kind == "not_found"
+
+
+FOREIGN = (
+    "{store}/index/0/0",
+    "{warehouse}/kafka/other/metadata/x.avro",
+    "{warehouse}/kafka/orders/metadata/../../other/metadata/x.avro",
+    "{warehouse}/kafka/orders/metadata/deeper/x.avro",
+    "{warehouse}/kafka/orders/metadata/..",
+    "{warehouse}/kafka/orders/metadata/",
+    "file:///etc/passwd",
+    "s3://bucket/x",
+    "",
+)
+
+
+@pytest.mark.parametrize("location", FOREIGN)
+def test_the_record_of_a_drop_removes_nobody_elses_files(world: World, location: str) -> None:
+    world.delete(*published(world))
+    world.publish()
+    world.later(2 * DAY)
+    world.reclaim()
+    folder = Path(world.loaded().metadata_location.removeprefix("file://")).parent
+    with killed("after-drop"), pytest.raises(failpoints.InjectedFaultError):
+        drop(world)
+    (listed,) = world.store.list_after("drop/")
+    path = Path(world.store.uri(listed.key).removeprefix("file://"))
+    document = json.loads(path.read_bytes())
+    victim = folder.parents[1] / "other" / "metadata" / "x.avro"
+    victim.parent.mkdir(parents=True)
+    victim.write_bytes(b"of another table")
+    named = location.format(store=world.store.root_uri, warehouse=folder.parents[2].as_uri())
+    path.write_text(json.dumps(document | {"metadata": {**document["metadata"], named: 1}}))
+    with pytest.raises(BridgeError, match="in no folder") as refused:
+        drop(world)
+    assert refused.value.kind == "corrupt_object"
+    assert victim.read_bytes() == b"of another table"
+    assert list(world.store.list_after("state/"))  # nothing was removed
+    assert list(folder.iterdir())
+    path.write_text(json.dumps(document))
+    drop(world)
+    assert not list(folder.iterdir())
+
+
+def test_the_record_of_an_undelete_deletes_no_other_topics_segments(world: World) -> None:
+    segments = published(world)
+    other = World(world.store, world.catalog, "other")
+    own = UndeleteRecord(other.store, other.topic_id)
+    world.store.put_if_absent(own.key, Undeleted({}, frozenset({str(index_key(segments[0]))})).encode())
+    with pytest.raises(BridgeError, match="no index of topic id") as refused:
+        take_back(other.store, other.topic_id)
+    assert refused.value.kind == "corrupt_object"
+    world.check()
+    assert all(item.live for item in world.observe().segments)
 
 
 def test_an_unfinished_drop_leaves_a_table_alone_that_was_only_renamed(world: World) -> None:
