@@ -33,7 +33,14 @@ ACTIONS: dict[str, tuple[int, float]] = {
     "settle": (0, 0.25),
 }
 #: Several steps in a row that happen all the time, and how often.
-FLOWS: dict[str, float] = {"flow": 4, "lost_reply": 1, "stale_leader": 1, "retention": 1, "end_twice": 0.5, "long_lived": 0.5}
+FLOWS: dict[str, float] = {
+    "flow": 4,
+    "lost_reply": 1,
+    "stale_leader": 1,
+    "retention": 1,
+    "end_twice": 0.5,
+    "long_lived": 0.5,
+}
 BIG = 60
 
 

@@ -68,10 +68,14 @@ def replay(setup: Setup, given: Iterable[Step], counts: Counts | None = None) ->
             try:
                 kinds = world.apply(step)
             except (AssertionError, BridgeError, LookupError, ValueError, TypeError) as error:
-                return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", [
-                    *done,
-                    step,
-                ], traceback.format_exc()
+                return (
+                    f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+                    [
+                        *done,
+                        step,
+                    ],
+                    traceback.format_exc(),
+                )
             if kinds is not None or step[0] == "publish":  # a run that changes nothing may remember something
                 done.append(step)
             if kinds is not None and counts is not None:

@@ -221,7 +221,9 @@ class World:
 
     # Copies and deletes
 
-    def metadata(self, number: int, copied: Copied, epochs: tuple[tuple[int, int], ...], size: int = 0) -> SegmentMetadata:
+    def metadata(
+        self, number: int, copied: Copied, epochs: tuple[tuple[int, int], ...], size: int = 0
+    ) -> SegmentMetadata:
         """What the broker says of a segment."""
         name = hashlib.md5(b"%d/%d/%d" % (self.generation, number, copied.name), usedforsecurity=False).digest()
         return SegmentMetadata(
@@ -455,7 +457,12 @@ class World:
             bridge.noticed -= notices.keys
             self._reclaim(run, made, reclaim, now_ms)
         rewinds = any(item.rewind is not None for item in found.plans.values())
-        return [complete, *([fault] if fault else []), *(["rewind"] if rewinds else []), *([] if landed else ["refused"])]
+        return [
+            complete,
+            *([fault] if fault else []),
+            *(["rewind"] if rewinds else []),
+            *([] if landed else ["refused"]),
+        ]
 
     def _reclaim(self, run: Run, head: TableHead, wanted: int, now_ms: int) -> None:
         if wanted % 3 == 0 or run.found is None or not run.found.complete:
