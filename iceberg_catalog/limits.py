@@ -30,8 +30,8 @@ EVENTS_KEPT: Final = 8
 FILE_EPOCHS_KEPT_MAX: Final = 1_000
 #: Leader epochs of one partition that its recorded lineage has; older ones are read from the indexes. Kafka's producers
 #: make none, brokers' restarts do.
-LINEAGE_ENTRIES_MAX: Final = 32
-#: Recorded state of one table. 50,000 partitions stay below it, each with LINEAGE_ENTRIES_MAX epochs at large offsets.
+LINEAGE_ENTRIES_MAX: Final = 1_000
+#: Recorded state of one table: 2,000 partitions with LINEAGE_ENTRIES_MAX epochs each stay below it, 100,000 with few.
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Characters of `tierberg.gaps` and of `tierberg.lost` in one snapshot's summary: with all kept snapshots, three of a
 #: commit, metadata.json stays small. What has no room is counted.

@@ -100,12 +100,14 @@ def test_rows_kept_for_a_duration_do_not_leave_early(world: World, day_ahead: No
     assert world.offsets() == list(range(0 if policy == "duration" else 3, 9))
 
 
-def test_the_sweep_takes_no_object_of_a_copy_that_runs_elsewhere(world: World, day_ahead: None) -> None:
+def test_the_sweep_takes_no_object_of_a_copy_that_runs_elsewhere(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Data file and kept bytes are there, the index is about to be put, and this bridge is a day ahead."""
     published(world)
     world.log().write(3)
     world.copy_range(9, 11, indexed=False)
     stored = world.stored()
+    ahead_ms = local_ms() + DAY * 1000
+    monkeypatch.setattr("time.time", lambda: ahead_ms / 1000)
     world.maintenance.clock_ms = StoreClock(world.store).now_ms
     world.maintain()
     assert world.stored() == stored

@@ -44,22 +44,36 @@ def test_a_thousand_partitions_with_a_hundred_epochs_below_the_floor_are_a_small
     assert len(data) < 100_000
 
 
-@pytest.mark.parametrize("epochs", [LINEAGE_ENTRIES_MAX, LINEAGE_ENTRIES_MAX + 1, 1000])
-def test_where_the_floor_does_not_move_the_newest_epochs_are_recorded(epochs: int) -> None:
+SHORT = 32
+
+
+@pytest.mark.parametrize("epochs", [SHORT, SHORT + 1, 1000])
+def test_where_the_floor_does_not_move_the_newest_epochs_are_recorded(
+    epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lineage_record, "LINEAGE_ENTRIES_MAX", SHORT)
     segments = segments_of(log_of(epochs), 7)
     model = Model(KEEP)
     for number in range(0, len(segments), 10):
         model.publish(*segments[: number + 10])
     assert model.offsets == list(range(epochs * ROWS))
-    assert len(model.state.lineage) == min(epochs, LINEAGE_ENTRIES_MAX)
+    assert len(model.state.lineage) == min(epochs, SHORT)
     assert model.state.lineage[-1] == (epochs - 1, (epochs - 1) * ROWS)
     assert not model.plan(segments[-1:]).changes(model.state)
-    assert 50 * len(encode_state(dict.fromkeys(range(1000), model.state))[0]) < STATE_BYTES_MAX
+
+
+def test_two_thousand_partitions_with_as_many_epochs_as_are_recorded_fit_into_a_state() -> None:
+    lineage = tuple((10_000 + n, 10**12 + n) for n in range(LINEAGE_ENTRIES_MAX))
+    state = PartState(10**12, 10**12, lineage, 10**12)
+    assert 20 * len(encode_state(dict.fromkeys(range(100), state))[0]) < STATE_BYTES_MAX
 
 
 @pytest.mark.parametrize("dropped", [5, 45, 59])
-def test_an_unclean_election_over_more_epochs_than_are_recorded_takes_back_what_it_must(dropped: int) -> None:
+def test_an_unclean_election_over_more_epochs_than_are_recorded_takes_back_what_it_must(
+    dropped: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the record does not have, the index of the branch that lost still tells."""
+    monkeypatch.setattr(lineage_record, "LINEAGE_ENTRIES_MAX", SHORT)
     log = log_of(60)
     whole = seg("whole", log)
     model = Model(KEEP)
@@ -77,10 +91,12 @@ def test_an_older_epoch_that_wins_back_over_more_epochs_than_are_recorded() -> N
     lost = seg("lost", log[1:], checkpoint=runs_of(log))
     winner = seg("winner", [plain(100, 109, 90)], checkpoint=((1, 0), (90, 100)))
     model = Model(KEEP)
-    model.publish(first)
-    model.publish(first, lost)
-    assert model.state.lineage[0] == (UNKNOWN, 0)
-    assert model.publish(first, lost, winner).rewind == 20
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lineage_record, "LINEAGE_ENTRIES_MAX", SHORT)
+        model.publish(first)
+        model.publish(first, lost)
+        assert model.state.lineage[0] == (UNKNOWN, 0)
+        assert model.publish(first, lost, winner).rewind == 20
     assert model.rows == {**dict.fromkeys(range(100), 1), **dict.fromkeys(range(100, 110), 90)}
 
 
