@@ -6,7 +6,7 @@ Three things obstore's `LocalStore` does not give are added here.
   has seen are the exception (`put_if_absent(..., sync=False)`): what they guard against is a copy still running in this
   process, and that cannot outlive a power failure either.
 * Compare-and-swap: a lock, a file lock and a comparison of the bytes. One bridge owns a data folder
-  (:class:`FolderLock`); the file lock is for commands that swap beside it.
+  (:class:`FolderLock`); the file lock is for commands that swap and delete beside it.
 """
 
 from __future__ import annotations
@@ -156,9 +156,12 @@ class LocalObjectStore(ObjectStore):
 
     @contextlib.contextmanager
     def _swap_lock(self, key: str) -> Iterator[None]:
-        """`tierberg undelete` and `maintain` may swap while a bridge owns the folder."""
+        """Commands may swap and delete while a bridge owns the folder: `undelete`, `maintain`, `requeue` and others.
+
+        Its file has the name of one that is being written, which no listing shows.
+        """
         with store_errors(key):
-            descriptor = os.open(self._folder / ".swap.lock", os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(self._folder / ".swap.lock#1", os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
@@ -194,9 +197,9 @@ class LocalObjectStore(ObjectStore):
                     yield self.stat(key)
 
     def delete_many(self, keys: Sequence[str]) -> None:
-        """See ObjectStore."""
+        """See ObjectStore; never between comparison and write of a swap, which would bring the object back."""
         for key in keys:
-            with store_errors(key):
+            with self._lock, self._swap_lock(key), store_errors(key):
                 (self._folder / key).unlink(missing_ok=True)
 
     def open_upload(self, key: str) -> Upload:
