@@ -42,6 +42,11 @@ class Lineage:
         number = bisect_right(self.entries, offset, key=lambda entry: entry[1]) - 1
         return self.entries[number][0] if number >= 0 and offset < self.end else None
 
+    def epoch_behind(self, offset: int) -> int | None:
+        """The epoch of the entry after the one that holds `offset`; None if it is the last."""
+        number = bisect_right(self.entries, offset, key=lambda entry: entry[1])
+        return self.entries[number][0] if number < len(self.entries) else None
+
     def meets(self, epoch: int, start: int, end: int) -> int | None:
         """The lowest offset in [start, end) that the history has in this epoch; None if there is none."""
         for number, (own, first) in enumerate(self.entries):
@@ -122,7 +127,11 @@ def divergence(old: Lineage, new: Lineage) -> int | None:
         if before is None or after is None:
             return None
         if UNKNOWN in (before, after):
-            continue
+            # Epochs only rise along a log: what is newer than the epoch behind a hole does not lie in the hole.
+            behind = old.epoch_behind(point) if before == UNKNOWN else new.epoch_behind(point)
+            if behind is None or max(before, after) <= behind:
+                continue
+            before = behind if before == UNKNOWN else before
         if before != after:
             newer = [start for epoch, start in new.entries if epoch > before]
             return point if agreed else min([point, *newer])

@@ -93,7 +93,8 @@ class Planning:
     def _ahead(self, number: int, found: dict[int, list[KnownSegment]]) -> Plan:
         state = self.states.get(number, PartState())
         hold = hold_of(self.copies, number, None, self.now_ms)
-        made = plan_ahead(self._inputs(found[number]), lambda: self._of(number), state, self.policy, hold)
+        inputs = self._inputs(found[number])
+        made = plan_ahead(inputs, lambda: self._of(number), state, self.policy, hold, self.head.look)
         if made is None:
             known = self.listing.partition(number)
             found[number] = _agreed(found[number], known)

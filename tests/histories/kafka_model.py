@@ -146,6 +146,10 @@ class Due:
     aborts: tuple[tuple[int, int, int], ...]
     later: tuple[tuple[int, int, bool], ...]
 
+    def aborts_in_it(self, batch: Batch) -> bool:
+        """Whether a marker in the segment aborts the batch's transaction."""
+        return any(pid == batch.pid and first <= batch.base < marker for pid, first, marker in self.aborts)
+
 
 @dataclass(slots=True, eq=False)
 class Kafka:

@@ -19,7 +19,11 @@ JUDGED: Counter[str] = Counter()
 
 @dataclass(slots=True, eq=False)
 class Upload:
-    """A durable copy. `late`: its batches below what lay in the store already, in a stretch nobody had."""
+    """A durable copy.
+
+    late: its batches that it need not give rows of: below what lay in the store already, in a stretch nobody had, or
+    aborted by a marker that it has too.
+    """
 
     copied: Copied
     batches: frozenset[Batch]
@@ -73,6 +77,7 @@ class RowOracle:
 
     def uploaded(self, copied: Copied, due: Due, broker: Broker) -> None:
         """A copy's index is durable."""
+        ended = [batch for batch in due.batches if batch.kind is TXN and due.aborts_in_it(batch)]
         held = frozenset(due.batches)
         before = [item for item in self.uploads.values() if broker.has(item.first)]
         highest = max((item.copied.base for item in before), default=0)
@@ -80,6 +85,9 @@ class RowOracle:
         if due.base < highest:
             covered.update(*(item.batches - item.late for item in before))
         late = frozenset(batch for batch in due.batches if batch.base < highest and batch not in covered)
+        # What a copy's own transaction index says is aborted, Kafka serves as aborted from it, whatever a leader whose
+        # log ends the transaction otherwise has on its disk. Nobody copies these offsets again.
+        late |= frozenset(ended)
         self.uploads[copied.name] = Upload(copied, held, late, due.batches[0])
         self.told_from = max(broker.start, broker.known_from)
         if not self.clean:

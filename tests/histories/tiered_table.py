@@ -16,6 +16,7 @@ from unittest import mock
 
 from converter.epochs import clipped, joined
 from converter.types import LeaderEpoch
+from iceberg_catalog import lineage_record
 from iceberg_catalog.livefiles import Head, parse_file_name
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Runs
 from iceberg_catalog.retained import KeptSnapshot, Retained
@@ -36,6 +37,7 @@ from tests.histories.model_store import PAGE_KEYS, DataFile, ModelStore
 
 SNAPSHOTS_KEPT = 4
 INDEX_READS = 6
+EPOCHS_RECORDED = 24
 RECLAIM_GRACE_SECONDS = 3600.0
 
 
@@ -131,6 +133,7 @@ def model_parts(store: ModelStore) -> Iterator[None]:
         (segment_listing, "read_known", store.read_known),
         (segment_listing, "LIST_PAGE_KEYS", PAGE_KEYS),
         (planning, "INDEX_READS_MAX", INDEX_READS),
+        (lineage_record, "LINEAGE_ENTRIES_MAX", EPOCHS_RECORDED),
         (derived, "copy_rows", copy_rows),
         (planned_files, "data_file", taken_as_footer),
         (reclaim, "expire", lambda topic, _, snapshots: topic.expire(snapshots)),

@@ -16,7 +16,6 @@ from converter.errors import SegmentError
 from converter.framing import Framer
 from converter.index_model import StoredObject
 from converter.types import SegmentMetadata
-from iceberg_catalog.limits import LINEAGE_ENTRIES_MAX
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import SegmentState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
@@ -29,7 +28,7 @@ from tests.histories.batch_headers import header_bytes
 from tests.histories.kafka_model import ABORT, COMMIT, PLAIN, TXN, Batch, Copied, Due, Kafka
 from tests.histories.model_store import Faults, ModelStore, leader_epochs, segment_of
 from tests.histories.row_oracle import RowOracle
-from tests.histories.tiered_table import Bridge, Run, TableHead, Topic, overlaps
+from tests.histories.tiered_table import EPOCHS_RECORDED, Bridge, Run, TableHead, Topic, overlaps
 
 Step = tuple[str, tuple[int, ...], tuple[Any, ...]]
 HOUR = 3_600_000
@@ -295,10 +294,8 @@ class World:
     def _store_copy(self, number: int, copied: Copied, due: Due, peek: int, bridge: Bridge, *, index: bool) -> int:
         """Data files, and an index that names them; how many rows they have."""
         metadata = self.metadata(number, copied, due.metadata_epochs)
-        ended = {(pid, first): marker for pid, first, marker in due.aborts}
         held = [batch for batch in due.batches if batch.rows and batch.kind in (PLAIN, TXN)]
-        held = [batch for batch in held if batch.kind is PLAIN or not any(
-            pid == batch.pid and first <= batch.base < marker for (pid, first), marker in ended.items())]  # fmt: skip
+        held = [batch for batch in held if not due.aborts_in_it(batch)]
         key = index_key(metadata)
         segment, main, tail = segment_of(
             str(key),
@@ -531,7 +528,7 @@ class World:
     def publish_all(self) -> None:
         """Every bridge publishes until nothing changes. Nothing fails any more."""
         for _ in range(6):
-            if all([self._run(bridge, "whole", "") is None for bridge in self.bridges]):
+            if [self._run(bridge, "whole", "") for bridge in self.bridges] == [None] * BRIDGES:
                 return
         raise AssertionError("publishing does not come to rest")
 
@@ -578,9 +575,9 @@ class World:
         if retention == "follow-kafka" and self.setup.clean:
             self._left()
         epochs = len({batch.epoch for batch in kafka.lead.log if batch.last >= part.oracle.deleted_end})
-        least = epochs + 3 if retention == "follow-kafka" and self.setup.clean else LINEAGE_ENTRIES_MAX
+        least = epochs + 3 if retention == "follow-kafka" and self.setup.clean else EPOCHS_RECORDED
         known = len(head.states[number].lineage)
-        assert known <= min(least, LINEAGE_ENTRIES_MAX), f"the state has {known} epochs, {epochs} are alive"
+        assert known <= min(least, EPOCHS_RECORDED), f"the state has {known} epochs, {epochs} are alive"
 
     def _left(self) -> None:
         """No file stays of which Kafka has deleted everything."""
