@@ -105,7 +105,7 @@ def valid_end(runs: Runs, base: int, end: int, lineage: Lineage) -> int:
         met = lineage.meets(epoch, at, run_end)
         if met is not None:
             return max(base, min(run_end, lineage.end_of(met)))
-        if at < lineage.end_of_hole and epoch < lineage.entries[1][0]:
+        if at < lineage.end_of_hole and epoch <= lineage.entries[1][0]:
             return max(base, min(run_end, lineage.end_of_hole))
         run_end = start
     return base
