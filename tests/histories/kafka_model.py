@@ -153,7 +153,11 @@ class Due:
 
 @dataclass(slots=True, eq=False)
 class Kafka:
-    """One partition on three brokers. `clean`: leaders are elected from the in-sync replicas only."""
+    """One partition on three brokers.
+
+    clean: leaders are elected from the in-sync replicas only. dropped: a leader was elected without some of what the
+    one before it had.
+    """
 
     clean: bool
     brokers: list[Broker] = field(default_factory=lambda: [Broker(), Broker(), Broker()])
@@ -162,6 +166,7 @@ class Kafka:
     high_watermark: int = 0
     copies: dict[int, Copied] = field(default_factory=dict)
     serial: int = 0
+    dropped: bool = False
 
     @property
     def lead(self) -> Broker:
@@ -239,6 +244,7 @@ class Kafka:
 
     def elect(self, number: int) -> None:
         """A new leader, or the same one again: a new epoch."""
+        self.dropped |= self.common(self.brokers[number], self.lead) < len(self.lead.log)
         self.leader = number
         self.epoch += 1
         if not self.clean:

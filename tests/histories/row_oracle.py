@@ -94,7 +94,7 @@ class RowOracle:
             self._dispute(broker)
 
     def _dispute(self, broker: Broker) -> None:
-        """A leader that lacks what was readable once, or ends it otherwise, has copied: rows from there on may leave."""
+        """The leader that copies lacks what was readable once, or ends it otherwise: rows from there on may leave."""
         now = committed(broker.log)
         lost = [batch.base for batch in self.ever - now]
         if not lost:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 from unittest import mock
 
@@ -307,11 +308,7 @@ class Run:
 def overlaps(head: TableHead) -> list[tuple[LiveFile, LiveFile]]:
     """Files of one partition that share offsets."""
     ordered = sorted(head.live.values(), key=lambda file: (file.partition, file.first))
-    return [
-        (one, two)
-        for one, two in zip(ordered, ordered[1:], strict=False)
-        if one.partition == two.partition and one.last >= two.first
-    ]
+    return [(one, two) for one, two in pairwise(ordered) if one.partition == two.partition and one.last >= two.first]
 
 
 __all__ = ["Bridge", "BridgeError", "KnownSegment", "Run", "Runs", "StoreError", "TableHead", "Topic", "model_parts"]

@@ -111,8 +111,7 @@ class World:
         act: Callable[..., tuple[str, ...] | None] = getattr(self, f"do_{name}")
         if name in DURING:
             return act(*numbers, during=during)
-        done = act(*numbers)
-        return done
+        return act(*numbers)
 
     # Producers
 
@@ -564,7 +563,7 @@ class World:
     def _judge(self, number: int, part: Part) -> None:
         head, kafka = self.topic.head, part.kafka
         retention = self.setup.retention
-        archive = self.setup.clean or not any(lost_something(part))
+        archive = self.setup.clean or not kafka.dropped
         part.oracle.judge(
             kafka.lead,
             head.rows(number),
@@ -592,11 +591,6 @@ class World:
                 needed |= set(entry.known.objects())
         gone = sorted(needed - self.store.files.keys())
         assert not gone, f"needed, and gone from the store: {gone}"
-
-
-def lost_something(part: Part) -> list[Batch]:
-    """Batches that consumers could read and that the leader's log does not have."""
-    return [batch for batch in part.oracle.ever if not part.kafka.lead.has(batch)]
 
 
 def faults_of(word: str, where: int) -> Faults:
