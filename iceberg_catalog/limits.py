@@ -28,7 +28,10 @@ PEEKED_MAX: Final = 1000
 EVENTS_KEPT: Final = 8
 #: Live files of one table whose leader epochs, read from their footers, are remembered.
 FILE_EPOCHS_KEPT_MAX: Final = 1_000
-#: Recorded state of one table: 100,000 partitions with long lineages stay below it.
+#: Leader epochs of one partition that its recorded lineage has; older ones are read from the indexes. Kafka's producers
+#: make none, brokers' restarts do.
+LINEAGE_ENTRIES_MAX: Final = 1_000
+#: Recorded state of one table: 2,000 partitions with LINEAGE_ENTRIES_MAX epochs each stay below it, 100,000 with few.
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Characters of `tierberg.gaps` and of `tierberg.lost` in one snapshot's summary: with all kept snapshots, three of a
 #: commit, metadata.json stays small. What has no room is counted.

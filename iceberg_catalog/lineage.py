@@ -5,16 +5,16 @@ epoch 5 that has the log of epoch 3 and never had the rows of epoch 4. What wins
 leader-epoch checkpoint that came with the newest copy, completed downwards by weaker ones where it says nothing.
 
 A checkpoint is cut at its broker's log start, which hides where its first epoch began. Taking the cut for the epoch's
-start would look like a divergence, so such a hole is entered as UNKNOWN, and nothing is ever compared with it.
+start would look like a divergence, so such a hole is entered as UNKNOWN, and nothing is ever compared with it. The
+record is cut in the same way (lineage_record.py).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from iceberg_catalog.plan_types import PartState, Runs, Segment
+from iceberg_catalog.plan_types import Runs, Segment
 
 UNKNOWN = -1
 
@@ -31,10 +31,31 @@ class Lineage:
         """Which of two histories is newer: last epoch, then end."""
         return (self.entries[-1][0] if self.entries else UNKNOWN - 1, self.end)
 
+    @property
+    def end_of_hole(self) -> int:
+        """Where the hole ends that the history begins with; where it begins, if there is none."""
+        begin = self.entries[0]
+        return self.entries[1][1] if begin[0] == UNKNOWN and len(self.entries) > 1 else begin[1]
+
     def epoch_at(self, offset: int) -> int | None:
         """The epoch at an offset; UNKNOWN in a hole, None outside what is known."""
         number = bisect_right(self.entries, offset, key=lambda entry: entry[1]) - 1
         return self.entries[number][0] if number >= 0 and offset < self.end else None
+
+    def epoch_behind(self, offset: int) -> int | None:
+        """The epoch of the entry after the one that holds `offset`; None if it is the last."""
+        number = bisect_right(self.entries, offset, key=lambda entry: entry[1])
+        return self.entries[number][0] if number < len(self.entries) else None
+
+    def meets(self, epoch: int, start: int, end: int) -> int | None:
+        """The lowest offset in [start, end) that the history has in this epoch; None if there is none."""
+        for number, (own, first) in enumerate(self.entries):
+            if own == epoch and max(first, start) < min(end, self._end(number)):
+                return max(first, start)
+        return None
+
+    def _end(self, number: int) -> int:
+        return self.entries[number + 1][1] if number + 1 < len(self.entries) else self.end
 
     def end_of(self, offset: int) -> int:
         """Where the entry that holds `offset` ends, exclusive."""
@@ -47,21 +68,10 @@ def of_segment(segment: Segment) -> Lineage:
     start = segment.checkpoint[0][1] if segment.checkpoint else segment.end + 1
     own = tuple(run for run in segment.runs if run[1] < start)
     told = tuple(entry for entry in segment.checkpoint if entry[1] <= segment.end)
-    return Lineage(_merged((*own, *told)), segment.end + 1)
+    return Lineage(merged((*own, *told)), segment.end + 1)
 
 
-def fold(segments: Iterable[Segment], state: PartState) -> Lineage:
-    """The living history from all indexes, tombstoned ones too, and the recorded one."""
-    known = [of_segment(segment) for segment in segments]
-    if state.lineage:
-        known.append(Lineage(state.lineage, state.known_end))
-    result = Lineage()
-    for newer in sorted(known, key=lambda item: (*item.rank, item.entries)):
-        result = _complete(newer, result) if newer.entries else result
-    return result
-
-
-def _complete(newer: Lineage, older: Lineage) -> Lineage:
+def completed(newer: Lineage, older: Lineage) -> Lineage:
     """`newer`, with what `older` knows below its first entry."""
     epoch, first = newer.entries[0]
     kept = tuple(entry for entry in older.entries if entry[1] < first and entry[0] <= epoch)
@@ -71,10 +81,10 @@ def _complete(newer: Lineage, older: Lineage) -> Lineage:
     reach = min([older.end, *dropped])
     if reach < first and kept[-1][0] not in (epoch, UNKNOWN):
         kept = (*(entry for entry in kept if entry[1] < reach), (UNKNOWN, reach))
-    return Lineage(_merged((*kept, *newer.entries)), newer.end)
+    return Lineage(merged((*kept, *newer.entries)), newer.end)
 
 
-def _merged(entries: Runs) -> Runs:
+def merged(entries: Runs) -> Runs:
     """Without entries that repeat the epoch before them."""
     return tuple(entry for n, entry in enumerate(entries) if n == 0 or entry[0] != entries[n - 1][0])
 
@@ -83,15 +93,20 @@ def valid_end(runs: Runs, base: int, end: int, lineage: Lineage) -> int:
     """R2: offset up to which [base, end) of a segment or file is alive, exclusive; `base` if nothing is.
 
     From the newest epoch run to the oldest: the first that agrees with the lineage proves itself up to the lineage's
-    end of that epoch, and everything before it, because two logs that agree on a batch agree on all before it.
+    end of that epoch, and everything before it, because two logs that agree on a batch agree on all before it. They may
+    agree above the run's start only: a checkpoint that was cut hides where its first epoch began. Where a
+    lineage begins with a hole, which only a shortened record does, what may lie in it is not called dead.
     """
     if not lineage.entries:
         return end
     run_end = end
     for epoch, start in reversed(runs):
         at = max(start, base, lineage.entries[0][1])
-        if lineage.epoch_at(at) == epoch:
-            return max(base, min(run_end, max(lineage.end_of(at), start)))
+        met = lineage.meets(epoch, at, run_end)
+        if met is not None:
+            return max(base, min(run_end, lineage.end_of(met)))
+        if at < lineage.end_of_hole and epoch <= lineage.entries[1][0]:
+            return max(base, min(run_end, lineage.end_of_hole))
         run_end = start
     return base
 
@@ -99,17 +114,26 @@ def valid_end(runs: Runs, base: int, end: int, lineage: Lineage) -> int:
 def divergence(old: Lineage, new: Lineage) -> int | None:
     """R3: first offset where both are known and differ; None if they do not.
 
-    If they differ where the record begins already, it is the start of the first newer epoch.
+    If they differ at the first offset that both know already, it is the start of the first newer epoch where that lies
+    below: the record, whose epochs only rise, cannot have it. Where an older epoch has won back, it is that point.
     """
     if not old.entries or not new.entries:
         return None
     begin = max(old.entries[0][1], new.entries[0][1])
     points = sorted({begin} | {start for _, start in (*old.entries, *new.entries) if start > begin})
+    agreed = False
     for point in points:
         before, after = old.epoch_at(point), new.epoch_at(point)
         if before is None or after is None:
             return None
-        if UNKNOWN not in (before, after) and before != after:
+        if UNKNOWN in (before, after):
+            # Epochs only rise along a log: what is newer than the epoch behind a hole does not lie in the hole.
+            behind = old.epoch_behind(point) if before == UNKNOWN else new.epoch_behind(point)
+            if behind is None or max(before, after) <= behind:
+                continue
+            before = behind if before == UNKNOWN else before
+        if before != after:
             newer = [start for epoch, start in new.entries if epoch > before]
-            return min(newer) if point == begin and newer else point
+            return point if agreed else min([point, *newer])
+        agreed = True
     return None

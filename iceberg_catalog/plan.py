@@ -9,13 +9,13 @@ from an old listing and a new head.
 
 | rule | says | why |
 |---|---|---|
-| R1 lineage | the newest leader-epoch history wins, completed by older ones (lineage.py) | higher epoch per offset is wrong |
+| R1 lineage | the newest leader-epoch history wins, completed by older ones (lineage.py); recorded from the least of floor, frontier and the table's lowest row on, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
 | R2 validity | the newest run of a segment that agrees with the lineage proves all before it | log matching |
 | R3 rewind | where the recorded lineage is left, published rows go; from the first offset of a transaction open there | its marker was on the dead branch |
-| R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again) | taking one for the other loses rows for ever |
+| R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
 | R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no copy waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
-| R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated | Kafka copies in order; one paged listing may miss a segment |
+| R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated and all it names was read (rsm_bridge/listed_keys.py) | Kafka copies in order; one paged listing may miss a segment, and what is listed is not gone because a read denies it |
 | R8 decide | the next marker of the same producer id decides (decide.py), until it is tiered what was peeked at copy time (plan_peeked.py); a hole or a producer snapshot ends what no marker will; a newer one shows which markers are dead (dead_markers.py) | a marker may never come, or not be there any more |
 | R9 frontier | the first row nothing decides yet, or the end of the walk; never below the (rewound) old one; where markers contradict the broker's files (in one segment: the copy saw it; across segments: cross_check.py) the partition stops | row-exact waiting |
 | R10 remove | files of a dead branch go, files wholly below the floor as the policy says, once no copy of the table waits for them (plan_hold.py); files that stick out are cut | rows leave by floor a file at a time |
@@ -31,13 +31,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from iceberg_catalog.file_epochs import Endings, Look, no_look
-from iceberg_catalog.lineage import Lineage, fold
-from iceberg_catalog.plan_files import first_waiting, incoming, outgoing
+from iceberg_catalog.lineage import of_segment
+from iceberg_catalog.lineage_record import fold, read_record, recorded
+from iceberg_catalog.plan_files import first_waiting, incoming, outgoing, span
 from iceberg_catalog.plan_hold import NO_HOLD, Hold, holding
 from iceberg_catalog.plan_inputs import Input, living
 from iceberg_catalog.plan_peeked import checked
 from iceberg_catalog.plan_rewind import rewound
-from iceberg_catalog.plan_types import Follow, LiveFile, PartState, Peeked, Plan, Policy, Segment, remembered
+from iceberg_catalog.plan_types import (
+    Derive,
+    Follow,
+    LiveFile,
+    PartState,
+    Peeked,
+    Plan,
+    Policy,
+    Segment,
+    UseMain,
+    remembered,
+)
 from iceberg_catalog.plan_view import Judgement, judged
 from iceberg_catalog.plan_walk import Walk, raised, sources, walked
 
@@ -69,9 +81,10 @@ def plan(
     if state.frontier < 0 and files:
         state = replace(state, frontier=max(item.last for item in files) + 1)
     ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
-    lineage, recorded = fold(ordered, state), Lineage(state.lineage, state.known_end)
+    lineage = fold(ordered, state)
     alive = living(ordered, lineage, state)
-    rewind, frontier, floor = rewound(recorded, lineage, alive, state)
+    record = read_record(state, [of_segment(item) for item in ordered])
+    rewind, frontier, floor = rewound(record, lineage, alive, state)
     floor = raised(floor, alive)
     stays = holding(policy, hold, lineage, state, floor, rewind)
     read = _read(alive, frontier, floor, stays, state.peeked, relisted=relisted)
@@ -81,15 +94,17 @@ def plan(
     if read.frontier < frontier:
         rewind = frontier = read.frontier
         stays = holding(policy, hold, lineage, state, floor, rewind)
-    remove, replaced, trim = outgoing(files, Endings(recorded, lineage, look), frontier, floor, stays)
+    remove, replaced, trim = outgoing(files, Endings(record, lineage, look), frontier, floor, stays)
     leaving = {*remove, *replaced}
     cut = {item.path: item.keep_below - 1 for item in trim}
     kept = sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)
     end = min(first_waiting(seen.stretches, walk.pos), seen.stop)
     frontier = max(frontier, end)
     peeked = {*read.peeked, *(item for item, base in seen.peeked if base < frontier)}
+    add = incoming(seen.stretches, end, kept, floor, stays)
+    least = min([floor, frontier, *(first for first, _ in kept), *_firsts(add, ordered)])
     return Plan(
-        add=tuple(incoming(seen.stretches, end, kept, floor, stays)),
+        add=tuple(add),
         remove=tuple(remove),
         replace=tuple(replaced),
         trim=tuple(trim),
@@ -97,7 +112,7 @@ def plan(
             state,
             frontier=frontier,
             floor=floor,
-            lineage=lineage.entries,
+            lineage=recorded(lineage, state, floor, least),
             known_end=lineage.end,
             peeked=tuple(sorted(peeked)),
             rewinds=state.rewinds if rewind is None else remembered(state.rewinds, rewind),
@@ -107,6 +122,13 @@ def plan(
         lost=tuple(part for part in seen.lost if part[0] < frontier),
         conflict=seen.conflict,
     )
+
+
+def _firsts(add: Sequence[UseMain | Derive], segments: Sequence[Segment]) -> list[int]:
+    """The lowest offset of each new file."""
+    by_id = {item.id: item for item in segments}
+    sources = [piece.segment_id if isinstance(piece, UseMain) else piece.ranges[0][0] for piece in add]
+    return [span(piece, by_id[source])[0] for piece, source in zip(add, sources, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from iceberg_catalog.file_epochs import Look, no_look
+from iceberg_catalog.lineage_record import cut
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import NO_HOLD, Hold
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
@@ -27,6 +29,7 @@ def plan_ahead(
     state: PartState,
     policy: Policy,
     hold: Hold = NO_HOLD,
+    look: Look = no_look,
 ) -> Plan | None:
     """What one commit must do to this partition, or None when its whole listing is needed to tell.
 
@@ -38,6 +41,7 @@ def plan_ahead(
             copy waits for them any more, are left to the next plan from a whole listing.
         hold: which of those rows stay because copies have not read them. Without all tombstones of the partition its
             deletions are not known.
+        look: gives the leader epochs of a file, as for `plan`.
 
     Returns:
         What `plan` says of all indexes of the partition, given that those left out are the ones it knew when `state`
@@ -46,8 +50,10 @@ def plan_ahead(
     if state.frontier < 0:
         return None
     made = plan(segments, (), state, policy, relisted=False, hold=hold)
-    if made.need_relist or made.rewind is not None or made.state.lineage != state.lineage:
+    if made.need_relist or made.rewind is not None or made.state.floor < state.floor:
         return None
-    if made.state.floor == state.floor:
-        return made
-    return plan(segments, files(), state, policy, relisted=False, hold=hold) if made.state.floor > state.floor else None
+    if made.state.floor > state.floor:
+        made = plan(segments, files(), state, policy, relisted=False, hold=hold, look=look)
+    # A floor that rises cuts what is recorded; anything else is news.
+    begin = made.state.lineage[0][1] if made.state.lineage else 0
+    return made if made.state.lineage in (state.lineage, cut(state.lineage, begin)) else None

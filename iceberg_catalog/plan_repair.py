@@ -21,7 +21,8 @@ import numpy as np
 
 from converter.types import BoolArray
 from iceberg_catalog.decide import Verdict
-from iceberg_catalog.lineage import Lineage, fold
+from iceberg_catalog.lineage import of_segment
+from iceberg_catalog.lineage_record import fold, read_record
 from iceberg_catalog.plan_files import incoming, span
 from iceberg_catalog.plan_inputs import Input, Stretch, living
 from iceberg_catalog.plan_rewind import rewound
@@ -57,7 +58,8 @@ def plan_repair(
     ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
     lineage = fold(ordered, state)
     alive = living(ordered, lineage, state)
-    rewind, frontier, floor = rewound(Lineage(state.lineage, state.known_end), lineage, alive, state)
+    record = read_record(state, [of_segment(item) for item in ordered])
+    rewind, frontier, floor = rewound(record, lineage, alive, state)
     if rewind is not None:
         return Repair()
     floor = raised(floor, alive)

@@ -68,7 +68,7 @@ class SegmentState(IntEnum):
     """R4. What Kafka has said about the segment id."""
 
     LIVE = 0
-    WITHDRAWN = 1  # deleted without custom metadata: a failed or unfinished copy
+    WITHDRAWN = 1  # deleted without custom metadata: a failed or unfinished copy; never becomes DELETED by its age
     DELETED = 2  # deleted with custom metadata: retention, or the topic is going
 
 
@@ -166,7 +166,8 @@ class PartState:
     """What the plan remembers per partition, committed in the same swap as the files.
 
     frontier: the next offset to publish, -1 before the first publish. floor: offsets below are gone by retention.
-    lineage: leader-epoch history as (epoch, start). known_end: offset after the last one the lineage speaks of.
+    lineage: leader-epoch history as (epoch, start), cut where nothing below matters (lineage_record.py). known_end:
+    offset after the last one the lineage speaks of.
     peeked: transactions below the frontier that were decided without their marker, which is above it. rewinds, repairs:
     rows from that offset on were taken back, or came late; for readers that go by offsets.
     """

@@ -19,7 +19,7 @@ class Walk:
 
 
 def raised(floor: int, alive: Sequence[Input]) -> int:
-    """R4, R5: the floor after what retention deleted; a withdrawn copy says nothing about it.
+    """R4, R5: the floor after what retention deleted; a withdrawn copy says nothing about it, however old it is.
 
     Kafka raises a partition's log start before it deletes, so offsets below can never be served again.
     """

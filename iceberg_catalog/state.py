@@ -6,7 +6,7 @@ metadata.json. The summary names the object and its SHA-256; the object is put b
 JSON: `{"version": 1, "partitions": {"0": {"frontier": 10, "floor": 0, "lineage": [[0, 0]], "known_end": 10}}}`, with
 `"peeked": [[7, 4, true]]` (producer id, first offset, committed), `"rewinds": [[1, 7]]` and `"repairs": [[1, 7]]` (how
 many there had been, offset) where there is something to remember; keys sorted, no spaces, so equal states give equal
-names.
+names. `lineage` is what lineage_record.py records, with epoch -1 for a hole.
 """
 
 from __future__ import annotations
@@ -56,7 +56,11 @@ def encode_state(states: Mapping[int, PartState]) -> tuple[bytes, str]:
     document = {"version": _VERSION, "partitions": partitions}
     data = json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
     if len(data) > STATE_BYTES_MAX:
-        raise CatalogError("corrupt_state", f"the state has {len(data)} bytes, the limit is {STATE_BYTES_MAX}")
+        raise CatalogError(
+            "corrupt_state",
+            f"the state of {len(states)} partitions would have {len(data)} bytes, the limit is {STATE_BYTES_MAX}: the "
+            "topic has more partitions than one table carries",
+        )
     return data, hashlib.sha256(data).hexdigest()
 
 

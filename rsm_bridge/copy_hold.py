@@ -20,7 +20,7 @@ from iceberg_catalog.plan_types import LiveFile, PartState, SegmentState
 from rsm_bridge.copy_progress import CopyProgress, progress_key, read_one
 from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.known_segments import KnownSegment, as_planned, segments_by_partition
+from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.limits import COPY_PROGRESS_FRESH_SECONDS
 from rsm_bridge.logs import logger
 from rsm_bridge.settings import Settings
@@ -131,17 +131,17 @@ def hold_of(copies: Sequence[WaitingCopy], number: int, segments: Iterable[Known
     readers = tuple(Reader(copy.read.get(number, ReadTo()), copy.limit_ms) for copy in copies)
     if not readers:
         return Hold()
-    return Hold(readers, None if segments is None else deletions(segments, now_ms), now_ms)
+    return Hold(readers, None if segments is None else deletions(segments), now_ms)
 
 
-def deletions(segments: Iterable[KnownSegment], now_ms: int) -> tuple[Deletion, ...]:
-    """Those of the segments that count as deleted (R4), and when that was."""
+def deletions(segments: Iterable[KnownSegment]) -> tuple[Deletion, ...]:
+    """Those of the segments that retention deleted, and when that was."""
     found: list[Deletion] = []
     for known in segments:
         segment, deletion = known.segment, known.deletion
         if segment is None or deletion is None:
             continue
-        if as_planned(known, segment, now_ms).state is SegmentState.DELETED:
+        if deletion.kind is SegmentState.DELETED:
             found.append(Deletion(segment.base, segment.end, segment.runs, deletion.time_ms))
     return tuple(found)
 

@@ -38,8 +38,10 @@ from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.index_at import directory_under
 from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
-from rsm_bridge.limits import INDEX_HEAD_BYTES, WITHDRAWN_SECONDS
+from rsm_bridge.limits import INDEX_HEAD_BYTES
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.store import ListedObject, ObjectStore
+from rsm_bridge.store_clock import taken_ms
 from rsm_bridge.tombstone import MAGIC as TOMBSTONE_MAGIC
 from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
 
@@ -153,9 +155,10 @@ def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
     """Every index and tombstone of a topic id.
 
     Raises:
-        BridgeError, SegmentError: one is damaged, or the store is away.
+        BridgeError, SegmentError: one is damaged, or listed and not there, or the store is away.
     """
     found: list[KnownSegment] = []
+    missing: list[str] = []
     for listed in store.list_after(index_prefix(topic_id)):
         key = parse_index_key(listed.key)
         if key is None:
@@ -163,7 +166,8 @@ def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
         try:
             found.append(read_known(store, key, listed))
         except ObjectNotFoundError:
-            continue  # reclaimed between listing and reading
+            missing.append(listed.key)
+    confirm_gone(store, missing)
     return found
 
 
@@ -179,17 +183,6 @@ def owner_of(segments: Sequence[KnownSegment]) -> tuple[Owner, ValueFormat]:
     """Whose table it is, and its value format: a segment with an index says so best."""
     best = max(segments, key=lambda known: (known.segment is not None, known.data is not None))
     return best.owner, best.value_format
-
-
-def as_planned(known: KnownSegment, segment: Segment, now_ms: int) -> Segment:
-    """The segment as the plan sees it: a withdrawal that was never followed by a new copy counts as deleted (rule R4).
-
-    Not while it is being reclaimed: a table that keeps rows would take them from a data file that may be gone.
-    """
-    deletion = known.deletion
-    if deletion is None or deletion.reclaiming or now_ms - deletion.time_ms <= WITHDRAWN_SECONDS * 1000:
-        return segment
-    return replace(segment, state=SegmentState.DELETED)
 
 
 def read_index(store: ObjectStore, known: KnownSegment) -> bytes:
@@ -211,7 +204,9 @@ def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) 
 
 def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> KnownSegment:
     state = SegmentState.DELETED if stone.kind == "deleted" else SegmentState.WITHDRAWN
-    deletion = Deletion(state, stone.time_ms, bool(stone.index), stone.reclaiming)
+    # What is being removed has been judged; its mark has made the object a new one.
+    time_ms = stone.time_ms if stone.reclaiming else taken_ms(stone.time_ms, listed.modified_ms)
+    deletion = Deletion(state, time_ms, bool(stone.index), stone.reclaiming)
     if not stone.index:
         owner = Owner(stone.cluster_name, stone.topic, key.topic_id)
         return KnownSegment(key, listed, owner, "raw", None, None, None, deletion)

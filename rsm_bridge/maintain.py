@@ -5,7 +5,6 @@ The order matters: objects are listed, then the table is loaded, then indexes ar
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,11 +24,13 @@ from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.known_segments import read_known, read_segments
 from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.merge import Merger
 from rsm_bridge.publish_table import RunResult, waiting_files
 from rsm_bridge.state_objects import StateObjects, recorded_parts
 from rsm_bridge.store import ListedObject, ObjectStore
+from rsm_bridge.store_clock import local_ms
 from rsm_bridge.sweep import Leftovers, Sweeper
 from rsm_bridge.undelete_record import delete_passed
 
@@ -49,7 +50,7 @@ class TableMaintenance:
     grace: float
     merger: Merger | None = None
     owner: Owner | None = None
-    clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+    clock_ms: Callable[[], int] = local_ms
     plain: PlainName = table_name
     _live: LiveFiles = field(default_factory=LiveFiles)
     _retained: RetainedFiles = field(default_factory=RetainedFiles)
@@ -145,10 +146,11 @@ def observe(
     namespace: str,
     plain: PlainName = table_name,
     copies: WaitingCopies = no_copies,
+    clock_ms: Callable[[], int] = local_ms,
 ) -> RunResult:
     """What a publisher run would start from, without running it: head and state first, listing after.
 
-    `copies`: declared ones that rows may wait for.
+    `copies`: declared ones that rows may wait for. `clock_ms`: decides how long they have.
 
     Raises:
         BridgeError, SegmentError, CatalogError: and what else catalog and storage raise.
@@ -159,7 +161,7 @@ def observe(
     states = {} if head is None else recorded_parts(store, head)
     found = RunResult(head, states, read_segments(store, topic_id))
     declared = () if owner is None or table is None else copies(owner, table.name()[-1])
-    return replace(found, waiting=waiting_files(found, declared, int(time.time() * 1000)))
+    return replace(found, waiting=waiting_files(found, declared, clock_ms() if declared else 0))
 
 
 def topic_ids(store: ObjectStore) -> list[bytes]:
@@ -184,6 +186,8 @@ def find_owner(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace:
                 return read_known(store, key, listed).owner
             except StoreError:
                 raise
+            except ObjectNotFoundError:
+                confirm_gone(store, [listed.key])
             except (BridgeError, SegmentError):
                 continue
     owned = owned_tables(catalog, namespace=namespace)

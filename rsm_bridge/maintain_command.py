@@ -33,6 +33,7 @@ from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.store_clock import StoreClock, local_ms
 from rsm_bridge.undelete import undelete
 from rsm_bridge.undelete_record import take_back
 
@@ -96,11 +97,13 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
 
 def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool) -> None:
     graces = Graces(place.settings.reclaim_grace, place.settings.mass_delete_grace)
-    reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run)
+    clock_ms = local_ms if dry_run else StoreClock(place.store).now_ms
+    reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run, clock_ms=clock_ms)
     copies = CopyReaders(place.settings, place.store).waiting
-    found = observe(place.store, place.catalog, topic_id, place.namespace, place.settings.table_of, copies)
+    found = observe(place.store, place.catalog, topic_id, place.namespace, place.settings.table_of, copies, clock_ms)
     reclaimer.reclaim(found, tally)
-    open_maintenance(place.settings, place.store, place.catalog, topic_id).run(tally, dry_run=dry_run)
+    maintenance = open_maintenance(place.settings, place.store, place.catalog, topic_id, clock_ms=clock_ms)
+    maintenance.run(tally, dry_run=dry_run)
 
 
 @contextlib.contextmanager

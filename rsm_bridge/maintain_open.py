@@ -14,6 +14,7 @@ from rsm_bridge.merge import Merger
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import MergeSettings, Settings
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.store_clock import local_ms
 
 
 def open_maintenance(
@@ -22,8 +23,9 @@ def open_maintenance(
     catalog: Catalog,
     topic_id: bytes,
     stopping: Callable[[], bool] = lambda: False,
+    clock_ms: Callable[[], int] = local_ms,
 ) -> TableMaintenance:
-    """Maintenance of one topic id. `stopping`: asked between merges."""
+    """Maintenance of one topic id. `stopping`: asked between merges. `clock_ms`: decides what may go by its age."""
 
     def policy(topic: str, now_ms: int) -> Policy:
         return policy_at(settings.rule(topic).table_retention, now_ms)
@@ -37,6 +39,7 @@ def open_maintenance(
         settings.reclaim_grace,
         merger if settings.merge.small_mib else None,
         plain=settings.table_of,
+        clock_ms=clock_ms,
     )
 
 

@@ -22,6 +22,7 @@ from rsm_bridge.niceness import be_nice
 from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.store_clock import StoreClock
 
 _TICK_SECONDS = 0.2
 
@@ -47,6 +48,10 @@ class Maintainer:
     _topics: dict[bytes, _Topic] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _clock: StoreClock = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._clock = StoreClock(self.store)
 
     def start(self) -> None:
         """Begins, with a first pass within one interval. Does nothing when the interval is 0."""
@@ -105,7 +110,8 @@ class Maintainer:
             self.log.info("maintained", topic_id=topic_id.hex(), **done)
 
     def _open(self, topic_id: bytes) -> _Topic:
-        maintenance = open_maintenance(self.settings, self.store, self.catalog(), topic_id, self._stop.is_set)
+        stopping, clock_ms = self._stop.is_set, self._clock.now_ms
+        maintenance = open_maintenance(self.settings, self.store, self.catalog(), topic_id, stopping, clock_ms)
         return _Topic(maintenance, Lease(self.store, lease_key(topic_id.hex()), holder_name()))
 
 

@@ -15,7 +15,7 @@ from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
-from rsm_bridge.known_segments import KnownSegment, as_planned, segments_by_partition
+from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.limits import INDEX_READS_MAX, PENDING_RUN_MAX
 from rsm_bridge.segment_listing import Notices, SegmentListing
 
@@ -93,7 +93,8 @@ class Planning:
     def _ahead(self, number: int, found: dict[int, list[KnownSegment]]) -> Plan:
         state = self.states.get(number, PartState())
         hold = hold_of(self.copies, number, None, self.now_ms)
-        made = plan_ahead(self._inputs(found[number]), lambda: self._of(number), state, self.policy, hold)
+        inputs = self._inputs(found[number])
+        made = plan_ahead(inputs, lambda: self._of(number), state, self.policy, hold, self.head.look)
         if made is None:
             known = self.listing.partition(number)
             found[number] = _agreed(found[number], known)
@@ -122,7 +123,7 @@ class Planning:
         for known in sorted(segments, key=lambda item: item.key.base):
             if known.segment is None:
                 continue
-            item = as_planned(known, known.segment, self.now_ms)
+            item = known.segment
             if (
                 known.pending is not None
                 and known.key.last >= self.states.get(known.key.partition, PartState()).frontier

@@ -119,7 +119,7 @@ def _held(
     held: list[LiveFile] = []
     ends_ms: list[int] = []
     for number, state in states.items():
-        ends = living_ends(deletions(groups[number], now_ms), Lineage(state.lineage, state.known_end))
+        ends = living_ends(deletions(groups[number]), Lineage(state.lineage, state.known_end))
         start = max(first_unread(_read_of(read, number), state), lost_below(limit_ms, ends, now_ms))
         top = max((end for end, _ in ends), default=0)
         found = [file for file in of_partition[number] if file.last < state.floor and start <= file.last]

@@ -5,7 +5,6 @@ Every failure ends the run; the next one starts from the table's head again, so 
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -22,10 +21,8 @@ from iceberg_catalog.commit_summary import plan_summary
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.plan_types import (
-    Follow,
     PartState,
     Plan,
-    Policy,
 )
 from iceberg_catalog.state import StateRef, decode_state
 from iceberg_catalog.tables import check_layout, find_table
@@ -40,6 +37,7 @@ from rsm_bridge.segment_listing import ALL, Notices, SegmentListing
 from rsm_bridge.settings import TableLayout
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.store_clock import local_ms
 from rsm_bridge.topic_table import topic_table
 from rsm_bridge.typed_table import TypedTable, untyped
 
@@ -96,7 +94,7 @@ class TableRun:
 
     retention: `table_retention` of a topic name, in seconds if it is a duration. readers: read indexes at once. typed:
     the columns of a topic's values; None where it has none. plain: topic → name of its table. copies: declared ones
-    that rows may wait for.
+    that rows may wait for. clock_ms: decides what leaves the table by its age; asked only where something may.
     """
 
     store: ObjectStore
@@ -110,6 +108,7 @@ class TableRun:
     plain: PlainName = table_name
     generation: int = 0
     copies: WaitingCopies = no_copies
+    clock_ms: Callable[[], int] = local_ms
     _held: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)
@@ -146,10 +145,13 @@ class TableRun:
             return RunResult(None, {}, self._listing.known(), complete=False)
         head = self._live.read(table)
         states = self._states(head)
-        self._as_of_ms = int(time.time() * 1000)
+        self._as_of_ms = local_ms()
         failpoints.hit("head-read", self.topic_id.hex())
         copies = self._copies(table)
-        planning = Planning(self._listing, head, states, self._policy(), self._as_of_ms, self._held, copies)
+        retention = "follow-kafka" if self._whose is None else self.retention(self._whose.owner.topic)
+        now_ms = self.clock_ms() if copies or not isinstance(retention, str) else self._as_of_ms
+        policy = policy_at(retention, now_ms)
+        planning = Planning(self._listing, head, states, policy, now_ms, self._held, copies)
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
         if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):
             result = RunResult(head, states, found.segments)
@@ -161,7 +163,7 @@ class TableRun:
             listing_seconds=self._listing.whole_seconds,
             held=dict(self._held),
             more=found.more,
-            waiting=waiting_files(result, copies, self._as_of_ms) if found.complete else {},
+            waiting=waiting_files(result, copies, now_ms) if found.complete else {},
         )
 
     def until_landed(self, attempt: Callable[[], T], missing: str) -> T:
@@ -204,11 +206,6 @@ class TableRun:
 
     def _copies(self, table: Table) -> Sequence[WaitingCopy]:
         return () if self._whose is None else self.copies(self._whose.owner, table.name()[-1])
-
-    def _policy(self) -> Policy:
-        if self._whose is None:
-            return Follow()
-        return policy_at(self.retention(self._whose.owner.topic), self._as_of_ms)
 
     def _states(self, head: Head) -> dict[int, PartState]:
         if head.state is None:

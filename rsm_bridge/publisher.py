@@ -57,6 +57,7 @@ from rsm_bridge.segment_listing import Notices
 from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
 from rsm_bridge.store import ObjectStore, first_line
+from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.typed_table import untyped
 from rsm_bridge.typed_topics import TypedTopics
 
@@ -129,9 +130,11 @@ class Publisher:
     _outages: Outages = field(default_factory=Outages)
     _others: dict[bytes, tuple[int, int | None]] = field(default_factory=dict)
     _held: HeldDeletes = field(init=False)
+    _clock: StoreClock = field(init=False)
 
     def __post_init__(self) -> None:
         self._held = HeldDeletes(self.metrics)
+        self._clock = StoreClock(self.store)
 
     def start(self) -> None:
         """Begins to work, with a listing of everything."""
@@ -295,7 +298,7 @@ class Publisher:
     def _reclaimer(self, topic_id: bytes) -> Reclaimer:
         graces = Graces(self.settings.reclaim_grace, self.settings.mass_delete_grace)
         held = partial(self._held.note, topic_id)
-        return Reclaimer(self.store, self.open_catalog(), graces, self.copies, held)
+        return Reclaimer(self.store, self.open_catalog(), graces, self.copies, held, clock_ms=self._clock.now_ms)
 
     def _reclaim(self, reclaimer: Reclaimer, result: RunResult) -> float | None:
         tally = Tally()
@@ -318,6 +321,7 @@ class Publisher:
             self.settings.table_of,
             self.settings.generation,
             CopyReaders(self.settings, self.store, log=self.log).waiting,
+            self._clock.now_ms,
         )
 
     def open_catalog(self) -> Catalog:

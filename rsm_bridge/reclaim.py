@@ -18,7 +18,6 @@ the sweep's (sweep.py).
 from __future__ import annotations
 
 import contextlib
-import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,7 +30,7 @@ from iceberg_catalog.livefiles import Head, normal_path
 from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.retained import Retained, RetainedFiles
 from rsm_bridge.errors import ObjectNotFoundError
-from rsm_bridge.known_segments import KnownSegment, as_planned
+from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.layout import derived_head
 from rsm_bridge.limits import (
     COPY_RECHECK_SECONDS,
@@ -48,6 +47,7 @@ from rsm_bridge.reclaim_rules import Verdict, verdict
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.store_clock import local_ms
 from rsm_bridge.tombstone import decode_tombstone, is_tombstone
 
 
@@ -98,7 +98,7 @@ class Reclaimer:
     copies: RunningCopies
     held: Callable[[Sequence[MassDelete]], None] = lambda _: None
     dry_run: bool = False
-    clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)
+    clock_ms: Callable[[], int] = local_ms
     _retained: RetainedFiles = field(default_factory=RetainedFiles)
     _left_ms: dict[str, int] = field(default_factory=dict)
     _first_seen: dict[str, int | None] = field(default_factory=dict)
@@ -110,7 +110,6 @@ class Reclaimer:
         Raises:
             BridgeError, SegmentError: and whatever else catalog and store raise; the next run finishes.
         """
-        found = _Pass(self.clock_ms())
         mass = self.graces.of_mass()
         holds = mass_deletes(result.segments, mass) if mass is not None else ()
         self.held(holds)
@@ -121,6 +120,7 @@ class Reclaimer:
         retained = self._read_retained(result, tombstoned)
         gone = {path for path in retained.left() | self._left_ms.keys() if derived_head(path) is not None}
         left_ms, self._left_ms = self._left_ms, {}
+        found = _Pass(self.clock_ms() if tombstoned or gone else 0)
         for known in tombstoned:
             self._judge(known, result, retained, left_ms, due_ms.get(known.listed.key, 0), found)
         for path in sorted(gone):
@@ -158,8 +158,7 @@ class Reclaimer:
                 return
             state = result.states.get(known.key.partition, PartState())
             waiting = result.waiting.get(known.key.partition)
-            planned = as_planned(known, known.segment, found.now_ms)
-            needed = verdict(planned, state, None if waiting is None else waiting[0])
+            needed = verdict(known.segment, state, None if waiting is None else waiting[0])
             left = [self._left(path, retained, left_ms) for path in paths]
             if needed is Verdict.NEEDED or None in left:
                 return

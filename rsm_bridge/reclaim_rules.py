@@ -34,7 +34,7 @@ def verdict(segment: Segment, state: PartState, waiting: int | None = None) -> V
     """Whether the plan still needs a tombstoned segment.
 
     Args:
-        segment: DELETED or WITHDRAWN, as the plan sees it (a withdrawal of more than a day ago is a deletion, R4).
+        segment: DELETED or WITHDRAWN.
         state: of its partition, recorded with the table's current head.
         waiting: the first offset below the floor that the head has for copies of the table; None: none does.
     """

@@ -7,7 +7,8 @@ Three ways to look, from dear to cheap:
   the history is.
 * by notice: what was stored or deleted in this process is read by its key, without any listing.
 
-Index objects are read once per version, by several readers at once.
+Index objects are read once per version, by several readers at once. What is listed and cannot be read fails the run
+(listed_keys.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import LIST_PAGE_KEYS
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.store import ListedObject, ObjectStore
 
 A = TypeVar("A")
@@ -81,7 +83,7 @@ class SegmentListing:
             None when there are more to read; the next call goes on, and lists again once all are read.
 
         Raises:
-            BridgeError, SegmentError: an index is damaged, or the store is away.
+            BridgeError, SegmentError: an index is damaged, or listed and not there, or the store is away.
         """
         if reads_max is not None and self._unread:
             self._read(self._unread[:reads_max])
@@ -204,11 +206,13 @@ class SegmentListing:
         """What is at these keys now; forgets those at which nothing is any more."""
         ordered = sorted(keys, key=str)
         rows: list[_Row] = []
+        missing: list[IndexKey] = []
         for key, listed in zip(ordered, self._each(self._stat, ordered), strict=True):
             if listed is not None:
                 rows.append((key, listed))
             else:
-                self._known[key.partition].pop(str(key), None)
+                missing.append(key)
+        self._forget([key for key in missing if str(key) in self._known[key.partition]])
         return rows
 
     def _stat(self, key: IndexKey) -> ListedObject | None:
@@ -218,17 +222,26 @@ class SegmentListing:
             return None
 
     def _read(self, rows: Sequence[_Row]) -> None:
+        missing: list[IndexKey] = []
         for (key, listed), known in zip(rows, self._each(self._read_one, rows), strict=True):
             if known is not None:
                 self._known[key.partition][listed.key] = known
             else:
-                self._known[key.partition].pop(listed.key, None)
+                missing.append(key)
+        self._forget(missing)
+
+    def _forget(self, missing: Sequence[IndexKey]) -> None:
+        """What was known or listed, and could not be read: gone, if a listing made now says so too."""
+        if missing:
+            confirm_gone(self.store, [str(key) for key in missing])
+        for key in missing:
+            self._known[key.partition].pop(str(key), None)
 
     def _read_one(self, row: _Row) -> KnownSegment | None:
         try:
             return read_known(self.store, *row)
         except ObjectNotFoundError:
-            return None  # reclaimed between listing and reading
+            return None
 
     def _each(self, work: Callable[[A], B], items: Sequence[A]) -> Iterator[B]:
         """`work` of each item, in order, by all readers; a page at a time, so that a failure leaves what was read."""

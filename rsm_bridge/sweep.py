@@ -7,8 +7,8 @@ What may go, and why nothing can name it any more (publish rule R13):
 | data file, kept bytes | no index or tombstone names it, and it is older than any copy can be: after its deadline a bridge puts no index, so none will come. The objects are listed first, the indexes after |
 | a segment's own data file, after a merge | the same, and the merged file that the segment's index names instead is or was in the table: no plan made before the pointer was swapped can land any more |
 | derived data file | the head it was planned on, which is in its key, is not the head: its commit cannot land any more |
-| state object | it is older than the head's commit: its own commit was planned on an earlier head |
-| manifest, metadata.json | the same, and older than any copy can be: engines write here too |
+| state object | it is older than the head's commit: its own commit was planned on an earlier head. And older than any copy can be: the time of that commit is some bridge's |
+| manifest, metadata.json | the same: engines write here too |
 
 Each only while no kept snapshot names it, and a file that was in the table only `reclaim_grace` after it left it. While
 the table is not found, which may be a wrong setting, data files stay.
@@ -36,6 +36,7 @@ from rsm_bridge.layout import (
     stored_range,
 )
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, COPY_SECONDS_MAX, LATE_PUT_SECONDS
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Kind, Tally
 from rsm_bridge.store import ListedObject, ObjectStore
@@ -96,7 +97,7 @@ class Sweeper:
         Args:
             stored: from :meth:`stored`, listed before `head` was read.
             head: of the topic's table; None without one.
-            now_ms: milliseconds since the epoch.
+            now_ms: milliseconds since the epoch by the store's clock, not ahead of it.
 
         Raises:
             BridgeError, SegmentError: and what the table's storage raises: nothing may be removed then.
@@ -117,8 +118,8 @@ class Sweeper:
                 waiting += 1
         if head is None or head.snapshot_id is None:
             return Leftovers(tuple(objects), (), waiting)
-        objects.extend(("state", listed) for listed in self._states(head))
         before_ms = min(now_ms - int(COPY_IS_OVER_SECONDS * 1000), _settled_ms(head))
+        objects.extend(("state", listed) for listed in self._states(head, before_ms))
         expiring = self._holding(stored, by_index, retained, now_ms)
         return Leftovers(tuple(objects), tuple(unnamed_metadata(head.table, before_ms)), waiting, expiring)
 
@@ -156,6 +157,7 @@ class Sweeper:
     def _named_by_indexes(self) -> set[str]:
         """Keys that indexes, and those inside tombstones, name."""
         found: dict[ListedObject, tuple[str, ...]] = {}
+        missing: list[str] = []
         for listed in self.store.list_after(index_prefix(self.topic_id)):
             key = parse_index_key(listed.key)
             if key is None:
@@ -165,8 +167,10 @@ class Sweeper:
                 try:
                     named = tuple(read_known(self.store, key, listed).objects())
                 except ObjectNotFoundError:
-                    continue  # reclaimed between listing and reading, its objects before it
+                    missing.append(listed.key)
+                    continue
             found[listed] = named
+        confirm_gone(self.store, missing)  # reclaimed between listing and reading, its objects before it
         self._indexes = found
         return {key for named in found.values() for key in named}
 
@@ -180,10 +184,9 @@ class Sweeper:
                 found |= {own for name in named if name not in in_table and stored_range(name) != own}
         return found
 
-    def _states(self, head: Head) -> list[ListedObject]:
+    def _states(self, head: Head, before_ms: int) -> list[ListedObject]:
         named = {reference.key for reference in recorded_states(head.table)}
         prefix = state_prefix(head.table.metadata.table_uuid)
-        before_ms = _settled_ms(head)
         return [
             listed
             for listed in self.store.list_after(prefix)

@@ -32,6 +32,7 @@ from rsm_bridge.copy_hold import WaitingCopies, no_copies
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.index_at import directory_under
 from rsm_bridge.known_segments import KnownSegment, read_segments
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.publish_table import RunResult, TableRun
 from rsm_bridge.retention import follow_kafka
 from rsm_bridge.store import ObjectStore
@@ -95,6 +96,7 @@ def turn_back(store: ObjectStore, key: str) -> bool:
     try:
         current = store.read(key)
     except ObjectNotFoundError:
+        confirm_gone(store, [key])
         return False
     if not is_tombstone(current.data):
         return False

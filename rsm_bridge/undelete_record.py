@@ -19,6 +19,7 @@ from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import read_known
 from rsm_bridge.layout import UNDELETE_ROOT, parse_index_key
 from rsm_bridge.limits import TOMBSTONE_SWAPS_MAX
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.tombstone import Tombstone, is_tombstone
 
@@ -173,6 +174,7 @@ def _bury(store: ObjectStore, index: str) -> bool:
             return False
         owner = read_known(store, key, ListedObject(index, len(current.data), 0)).owner
     except ObjectNotFoundError:
+        confirm_gone(store, [index])
         return False
     failpoints.hit("undelete-undo", index)
     stone = Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster, current.data)

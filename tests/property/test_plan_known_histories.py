@@ -120,3 +120,29 @@ def test_what_was_peeked_below_the_frontier_contradicts_nobody(narrow: bool) -> 
     state.end_twice(pid=1, commit=False, broker=0, fault="reply lost")
     state.nothing_is_wrong()
     state.settle(chance=0)
+
+
+def test_c17_rows_of_an_older_epoch_that_wins_back_come_again() -> None:
+    """Each leader is elected with the log of its own only; the third has that of the first."""
+    state = begun(narrow=False)
+    state.elect(broker=1)
+    state.write(count=2, rows=True)
+    state.roll(broker=1)
+    state.replicate(broker=2)
+    state.copy(fault="", verbatim=False, peek=False)
+    state.publish(fault="")
+    state.elect(broker=0)
+    state.write(count=3, rows=True)
+    state.write(count=3, rows=True)
+    state.roll(broker=0)
+    state.copy(fault="", verbatim=False, peek=False)
+    state.publish(fault="")
+    assert state.world.head.rows == dict.fromkeys(range(6), 2)
+    state.elect(broker=2)
+    state.write(count=3, rows=True)
+    state.roll(broker=2)
+    state.copy(fault="", verbatim=False, peek=False)
+    state.publish(fault="")
+    state.nothing_is_wrong()
+    assert state.world.head.rows == {0: 1, 1: 1, 2: 3, 3: 3, 4: 3}
+    state.settle(chance=0)

@@ -1,4 +1,4 @@
-"""C1–C16: the minimal histories that a model check found, each a way to lose, double or resurrect rows."""
+"""C1–C20: the minimal histories that a model check found, each a way to lose, double or resurrect rows."""
 
 from __future__ import annotations
 
@@ -203,3 +203,15 @@ def test_what_retention_deleted_is_needed_until_the_frontier_has_passed_it(polic
     model.publish(tail, marker)
     # Under `keep` the last row of the deleted segment still waits for its marker.
     assert verdict(marker, model.state) is (Verdict.FREE if policy == FOLLOW else Verdict.NEEDED)
+
+
+def test_c17_an_older_epoch_that_wins_back_is_published_from_its_first_offset_on() -> None:
+    """Two unclean elections in a row: what the second leader wrote dies whole, and the first one's rows are alive."""
+    e1 = seg("e1", [plain(0, 1, 1)])
+    e2 = seg("e2", [plain(0, 5, 2)])
+    e3 = seg("e3", [plain(2, 4, 3)], checkpoint=((1, 0), (3, 2)))
+    model = Model()
+    model.publish(e1)
+    assert model.publish(e1, e2).rewind == 0
+    assert model.publish(e1, e2, e3).rewind == 0
+    assert model.rows == {0: 1, 1: 1, 2: 3, 3: 3, 4: 3}

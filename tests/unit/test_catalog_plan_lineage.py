@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_catalog.lineage import UNKNOWN, Lineage, divergence, fold, of_segment, valid_end
+from iceberg_catalog.lineage import UNKNOWN, Lineage, divergence, of_segment, valid_end
+from iceberg_catalog.lineage_record import fold
 from iceberg_catalog.plan_types import PartState, UseMain
 from tests.unit.plan_support import B, Model, commit, plain, runs_of, seg, txn
 
@@ -63,6 +64,9 @@ def test_a_cut_checkpoint_is_no_divergence() -> None:
         (lineage(10, (1, 0)), lineage(9, (1, 0), (2, 7)), 7),
         (lineage(10, (1, 0), (2, 5)), lineage(20, (1, 0), (3, 8)), 5),
         (lineage(10, (3, 5)), lineage(9, (4, 2)), 2),
+        (lineage(10, (2, 0)), lineage(9, (1, 0), (3, 2)), 0),
+        (lineage(10, (2, 4)), lineage(20, (1, 0), (3, 8)), 4),
+        (lineage(10, (2, 4)), lineage(20, (1, 0), (3, 3)), 3),
         (Lineage(), lineage(9, (4, 2)), None),
         (lineage(5, (1, 0)), lineage(9, (4, 7)), None),
     ],

@@ -14,6 +14,7 @@ import pytest
 from iceberg_catalog import (
     decide,
     lineage,
+    lineage_record,
     plan,
     plan_files,
     plan_hold,
@@ -25,10 +26,11 @@ from iceberg_catalog import (
 )
 from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.plan_inputs import Input
-from iceberg_catalog.plan_types import FileRef, PartState, Peeked, Segment, SegmentState, UseMain
+from iceberg_catalog.plan_types import FileRef, PartState, Peeked, Runs, Segment, SegmentState, UseMain
 from rsm_bridge import reclaim_rules
 from rsm_bridge.reclaim_rules import Verdict, verdict
 from tests.unit import test_catalog_cross_check as checks
+from tests.unit import test_catalog_lineage_record as records
 from tests.unit import test_catalog_plan_counterexamples as found
 from tests.unit import test_catalog_plan_hold as holds
 from tests.unit import test_catalog_plan_lineage as lineages
@@ -64,12 +66,26 @@ def completed_without_holes(newer: Lineage, older: Lineage) -> Lineage:
     return Lineage((*kept, *newer.entries), newer.end)
 
 
+def cut_at_the_floor(living: Lineage, state: PartState, floor: int, _least: int) -> Runs:
+    return lineage_record.recorded(living, state, floor, floor)
+
+
+def completed_by_any_branch(segments: Sequence[Segment], state: PartState) -> Lineage:
+    return lineage_record.fold(segments, replace(state, floor=-1))
+
+
 def all_alive(segments: Iterable[Segment], *_: object) -> list[Input]:
     return [Input(segment, segment.end + 1) for segment in segments]
 
 
 def peeked_for_ever(alive: Sequence[Input], _edge: int) -> list[tuple[Peeked, int]]:
     return [(told, decide.NEVER) for item in alive for told in item.segment.peeked]
+
+
+def from_the_newer_epoch(old: Lineage, new: Lineage) -> int | None:
+    point = lineage.divergence(old, new)
+    newer = [start for epoch, start in new.entries if point is not None and epoch > (old.epoch_at(point) or 0)]
+    return min(newer, default=point)
 
 
 def withdrawals_raise(floor: int, alive: Sequence[Input]) -> int:
@@ -144,13 +160,38 @@ SWITCHES = [
     ),
     Switch(
         "R1 the recorded lineage counts too",
-        {(plan, "fold"): lambda segments, _: lineage.fold(segments, PartState())},
+        {(plan, "fold"): lambda segments, _: lineage_record.fold(segments, PartState())},
         found.test_c3_a_dead_branch_does_not_come_back_when_its_better_is_deleted,
     ),
     Switch(
         "R1 a cut checkpoint leaves a hole",
-        {(lineage, "_complete"): completed_without_holes},
+        {(lineage_record, "completed"): completed_without_holes},
         lineages.test_a_checkpoint_cut_at_the_log_start_leaves_an_unknown_hole,
+    ),
+    Switch(
+        "R1 the record is cut at the floor",
+        {(plan, "recorded"): lambda lineage, *_: lineage.entries},
+        records.test_a_thousand_partitions_with_a_hundred_epochs_below_the_floor_are_a_small_state,
+    ),
+    Switch(
+        "R1 the record is not cut above rows of the table",
+        {(plan, "recorded"): cut_at_the_floor},
+        records.test_an_archive_keeps_what_proves_its_files,
+    ),
+    Switch(
+        "R1 the record is not cut above rows that wait",
+        {(plan, "recorded"): cut_at_the_floor},
+        records.test_what_waits_for_its_marker_below_the_floor_of_an_archive_is_not_cut,
+    ),
+    Switch(
+        "R1 below its cut only the same log completes the record",
+        {(records, "fold"): completed_by_any_branch},
+        records.test_a_dead_branch_below_the_cut_stays_dead,
+    ),
+    Switch(
+        "R1 an index of the same log completes a shortened record",
+        {(plan, "read_record"): lambda state, _told: Lineage(state.lineage, state.known_end)},
+        records.test_an_older_epoch_that_wins_back_over_more_epochs_than_are_recorded,
     ),
     Switch(
         "R2 validity",
@@ -161,6 +202,11 @@ SWITCHES = [
         "R3 rewind",
         {(plan, "rewound"): lambda _old, _new, _alive, state: (None, state.frontier, state.floor)},
         lineages.test_an_unclean_election_replaces_published_rows,
+    ),
+    Switch(
+        "R3 from where the histories differ, though an older epoch has won back",
+        {(plan_rewind, "divergence"): from_the_newer_epoch},
+        found.test_c17_an_older_epoch_that_wins_back_is_published_from_its_first_offset_on,
     ),
     Switch(
         "R3 rewind to the transactions open there",

@@ -12,7 +12,6 @@ from iceberg_catalog.plan_hold import ReadTo
 from rsm_bridge.copy_hold import CopyReaders, WaitingCopy
 from rsm_bridge.copy_progress import CopyProgress, progress_key, write_progress
 from rsm_bridge.known_segments import read_segments
-from rsm_bridge.limits import WITHDRAWN_SECONDS
 from rsm_bridge.maintain import observe
 from rsm_bridge.maintain_drop import drop_table
 from rsm_bridge.maintain_tally import Tally
@@ -154,17 +153,22 @@ def test_what_maintenance_sees_holds_as_well(tmp_path: Path) -> None:
     assert world.observe().waiting == {}
 
 
-def test_a_withdrawn_copy_that_was_never_repeated_waits_too(tmp_path: Path) -> None:
+def test_a_withdrawn_copy_tells_since_when_nothing_waits(tmp_path: Path) -> None:
+    """Only retention does; the withdrawn copy's rows wait with those below the deletion above them."""
     world = make_world(tmp_path)
     segments = published(world)
     waiting(world, copy())
-    world.ahead_ms = -(WITHDRAWN_SECONDS + 60) * 1000
+    world.ahead_ms = -2 * DAY * 1000
     world.withdraw(segments[0])
+    world.ahead_ms = 0
     world.publish()
     assert world.offsets() == list(range(9))
-    waiting(world, copy({0: 3}))
+    waiting(world, copy({0: 6}))
     world.publish()
-    assert world.offsets() == list(range(3, 9))
+    assert world.offsets() == list(range(9))
+    world.delete(segments[1])
+    world.publish()
+    assert world.offsets() == [6, 7, 8]
 
 
 def test_what_was_deleted_before_it_was_published_comes_for_the_copy(tmp_path: Path) -> None:

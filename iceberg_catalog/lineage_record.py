@@ -1,0 +1,71 @@
+"""R1: what of the living history is recorded, and how the record is read.
+
+Kafka cuts its leader-epoch checkpoint at the log start; so is the record. It begins at the least of floor, frontier and
+the lowest row of the table: below, nothing is published, judged or taken back any more. Every restart of a broker is an
+epoch, and one state of all partitions goes with each commit.
+
+Where that does not move, in an archive or under a retention of years, a record is shortened to its newest
+LINEAGE_ENTRIES_MAX entries, behind a hole. Nothing is lost by it: Kafka's own checkpoint comes with every copy, and an
+index that has the epoch with which the record begins, at the offset at which it begins, has the same log below it.
+Only what agrees in this way completes a record that was cut: another branch would look alive again below the cut, for
+what had shown it dead is not there any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from iceberg_catalog.limits import LINEAGE_ENTRIES_MAX
+from iceberg_catalog.lineage import UNKNOWN, Lineage, completed, merged, of_segment
+from iceberg_catalog.plan_types import PartState, Runs, Segment
+
+
+def fold(segments: Iterable[Segment], state: PartState) -> Lineage:
+    """The living history from all indexes, tombstoned ones too, and the recorded one."""
+    told = [of_segment(segment) for segment in segments]
+    record = read_record(state, told)
+    was_cut = bool(state.lineage) and state.lineage[0][1] <= state.floor
+    result = Lineage()
+    for newer in sorted([*told, record], key=lambda item: (*item.rank, item.entries)):
+        if newer.entries:
+            result = newer if newer is record and was_cut else completed(newer, result)
+    return result
+
+
+def read_record(state: PartState, told: Sequence[Lineage]) -> Lineage:
+    """The recorded history, with what indexes of the same log tell below it. `told`: by each index."""
+    record = Lineage(state.lineage, state.known_end)
+    epoch, begin = next((entry for entry in record.entries if entry[0] != UNKNOWN), (UNKNOWN, 0))
+    same = [item for item in told if epoch != UNKNOWN and item.epoch_at(begin) == epoch]
+    below = min((item.entries for item in same), key=lambda entries: entries[0][1], default=())
+    below = tuple(entry for entry in below if entry[1] < begin)
+    if not below:
+        return record
+    hole = tuple(entry for entry in record.entries[:1] if entry[0] == UNKNOWN and entry[1] < below[0][1])
+    known = record.entries[1:] if record.entries[0][0] == UNKNOWN else record.entries
+    return Lineage(merged((*hole, *below, *known)), record.end)
+
+
+def recorded(lineage: Lineage, state: PartState, floor: int, least: int) -> Runs:
+    """What of a history is to be recorded.
+
+    Args:
+        lineage: the living one.
+        state: recorded with the head. What it has is kept as it is until floor or history change.
+        floor: the new one.
+        least: of the new floor and frontier and the table's lowest row.
+    """
+    before = state.lineage
+    if before and floor == state.floor and before[0][1] <= least and cut(lineage.entries, before[0][1]) == before:
+        return before
+    return cut(lineage.entries, min(least, lineage.end - 1))  # with its last epoch: another may have taken its place
+
+
+def cut(entries: Runs, begin: int) -> Runs:
+    """From `begin` on, and of the rest the newest LINEAGE_ENTRIES_MAX. The epoch at `begin` begins there then."""
+    number = sum(start <= begin for _, start in entries) - 1
+    if number >= 0:
+        entries = ((entries[number][0], begin), *entries[number + 1 :])
+    if len(entries) > LINEAGE_ENTRIES_MAX:
+        entries = merged(((UNKNOWN, entries[0][1]), *entries[1 - LINEAGE_ENTRIES_MAX :]))
+    return entries

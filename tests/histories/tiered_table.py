@@ -1,0 +1,314 @@
+"""One topic id's table and the bridges that publish and reclaim it: the product's own code on a store and a catalog
+that are models.
+
+Real: SegmentListing and Planning (listing, 404s, relisting, plan_ahead and plan), PlannedFiles and write_derived
+(which file becomes what, and its key), Reclaimer with its clocks and graces. Model: encoding, Parquet, the catalog's
+swap. A head is never changed, only followed by another (`Topic.swap`, the compare-and-swap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, cast
+from unittest import mock
+
+from converter.epochs import clipped, joined
+from converter.types import LeaderEpoch
+from iceberg_catalog import lineage_record
+from iceberg_catalog.livefiles import Head, parse_file_name
+from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Runs
+from iceberg_catalog.retained import KeptSnapshot, Retained
+from rsm_bridge import derived, planned_files, planning, reclaim, segment_listing
+from rsm_bridge.derived import Cut
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.layout import IndexKey
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.planned_files import PlannedFiles
+from rsm_bridge.planning import Planned, Planning
+from rsm_bridge.publish_table import RunResult
+from rsm_bridge.reclaim import Graces, Reclaimer
+from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.segment_listing import SegmentListing
+from tests.histories.kafka_model import Batch
+from tests.histories.model_store import PAGE_KEYS, DataFile, ModelStore
+
+SNAPSHOTS_KEPT = 4
+INDEX_READS = 6
+EPOCHS_RECORDED = 24
+RECLAIM_GRACE_SECONDS = 3600.0
+
+
+@dataclass(slots=True, eq=False)
+class TableHead:
+    """One snapshot. `made_ms`: by the clock of the bridge that made it. broken: it names a file that was gone."""
+
+    version: int = 0
+    parent: int = -1
+    made_ms: int = 0
+    files: dict[str, DataFile] = field(default_factory=dict)
+    live: dict[str, LiveFile] = field(default_factory=dict)
+    states: dict[int, PartState] = field(default_factory=dict)
+    broken: bool = False
+    horizon_ms: int | None = None
+
+    def as_read(self) -> Head:
+        """What the product reads of it."""
+        return Head(cast(Any, None), self.version or None, tuple(self.live.values()), look=self._look)
+
+    def _look(self, file: LiveFile) -> Runs:
+        """The epochs that a file's footer tells (FileEpochs)."""
+        told = clipped(self.files[file.path].runs, file.first, file.last)
+        return tuple((run.epoch, run.start_offset) for run in told)
+
+    def rows(self, partition: int) -> dict[int, Batch]:
+        """The rows of a partition by offset."""
+        files = (file for file in self.files.values() if file.partition == partition)
+        return {offset: batch for file in files for offset, batch in file.rows.items()}
+
+
+def live_file(file: DataFile) -> LiveFile:
+    """A file of the head as LiveFiles reads it from a manifest."""
+    assert parse_file_name(file.key.rpartition("/")[2]) is not None, f"not a data file's key: {file.key}"
+    newest = max(batch.time_ms for batch in file.rows.values())
+    return LiveFile(file.file_path, min(file.rows), max(file.rows), None, file.partition, newest)
+
+
+class ModelFiles(PlannedFiles):
+    """The files of a plan; no schemas, no footers. A segment's own file comes from its index, be it there or not."""
+
+    def __post_init__(self) -> None:
+        """Nothing of the table's schema is read."""
+
+    def _own(self, partition: int, piece: Any) -> Any:
+        known = self.segments[piece.segment_id]
+        stored = known.tail if piece.tail else known.data
+        assert stored is not None, f"the plan wants rows of {piece.segment_id}, which has none"
+        store = cast(ModelStore, self.store)
+        return [store.files.get(stored.key) or store.removed[stored.key]]
+
+    def _waits(self, known: Any, between: Any) -> bool:
+        return False
+
+    def _cut(self, known: Any, stored: Any, first: int, last: int, *, pending: bool) -> Cut:
+        return Cut(stored.key, first, last)
+
+    def _shape(self, pending: bool) -> Any:
+        return None
+
+
+@dataclass(slots=True, eq=False)
+class Written:
+    """What copy_rows returns."""
+
+    size: int
+    footer: DataFile
+
+
+def copy_rows(store: Any, key: str, cuts: Sequence[Cut], *_: Any, **__: Any) -> Written | None:
+    """In place of rsm_bridge.derived.copy_rows."""
+    rows: dict[int, Batch] = {}
+    runs: tuple[LeaderEpoch, ...] = ()
+    partition = int(key.split("/")[2])
+    for cut in cuts:
+        source = store.files.get(cut.data_key)
+        if source is None:
+            raise ObjectNotFoundError(cut.data_key)
+        runs = joined(runs, clipped(source.runs, cut.first, cut.last))
+        rows |= {offset: row for offset, row in source.rows.items() if cut.first <= offset <= cut.last}
+    return Written(1, store.put_file(key, partition, rows, runs)) if rows else None
+
+
+def taken_as_footer(_table: object, _uri: str, _size: int, footer: Any, *_: Any, **__: Any) -> Any:
+    """In place of iceberg_catalog.datafile.data_file: the model's footer is the file."""
+    return footer
+
+
+@contextmanager
+def model_parts(store: ModelStore) -> Iterator[None]:
+    """Puts the model's parts where the product encodes, decodes and counts pages."""
+    parts: list[tuple[Any, str, Any]] = [
+        (segment_listing, "read_known", store.read_known),
+        (segment_listing, "LIST_PAGE_KEYS", PAGE_KEYS),
+        (planning, "INDEX_READS_MAX", INDEX_READS),
+        (lineage_record, "LINEAGE_ENTRIES_MAX", EPOCHS_RECORDED),
+        (derived, "copy_rows", copy_rows),
+        (planned_files, "data_file", taken_as_footer),
+        (reclaim, "expire", lambda topic, _, snapshots: topic.expire(snapshots)),
+    ]
+    patches = [mock.patch.object(*part) for part in parts]
+    for patch in patches:
+        patch.start()
+    try:
+        yield
+    finally:
+        for patch in patches:
+            patch.stop()
+
+
+class ModelReclaimer(Reclaimer):
+    """The reclaimer on a topic of the model; `catalog` is the topic."""
+
+    def _read_retained(self, result: RunResult, tombstoned: Any) -> Retained:
+        return cast(Topic, self.catalog).kept()
+
+    def _fence(self, head: Head, states: Mapping[int, PartState]) -> Head | None:
+        return cast(Topic, self.catalog).fence(head, self.clock_ms())
+
+    def _mark(self, key: str) -> bool:
+        return cast(ModelStore, self.store).mark(key)
+
+
+@dataclass(slots=True, eq=False)
+class Bridge:
+    """A process: what it remembers of a topic, and its clock's error in ms."""
+
+    number: int
+    offset_ms: int = 0
+    listing: SegmentListing | None = None
+    reclaimer: Reclaimer | None = None
+    noticed: set[IndexKey] = field(default_factory=set)
+
+    def restart(self) -> None:
+        """Forgets everything."""
+        self.listing, self.reclaimer = None, None
+        self.noticed = set()
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """One topic id: the table's head and the snapshots that are kept, newest last."""
+
+    store: ModelStore
+    topic_id: bytes
+    head: TableHead = field(default_factory=TableHead)
+    retained: list[TableHead] = field(default_factory=list)
+    versions: int = 0
+
+    def following(self, head: TableHead, made_ms: int) -> TableHead:
+        """A head to come after another, equal to it so far."""
+        self.versions += 1
+        return TableHead(self.versions, head.version, made_ms, dict(head.files), dict(head.live), dict(head.states))
+
+    def swap(self, made: TableHead) -> bool:
+        """Whether it lands: only while the head is the one it was made from."""
+        if made.parent != self.head.version:
+            return False
+        assert not made.broken, "a plan that names reclaimed files must not land"
+        self.head = made
+        self.retained = [*self.retained, made][-SNAPSHOTS_KEPT:]
+        return True
+
+    def touch(self, made_ms: int) -> None:
+        """Another commit changes nothing of ours."""
+        assert self.swap(self.following(self.head, made_ms))
+
+    def kept(self) -> Retained:
+        """The snapshots, as the reclaimer reads them."""
+        following = [*(item.made_ms for item in self.retained[1:]), *[None] * bool(self.retained)]
+        kept = tuple(
+            KeptSnapshot(item.version, replaced, (frozenset(item.files),))
+            for item, replaced in zip(self.retained, following, strict=True)
+        )
+        oldest = min((item.made_ms for item in self.retained), default=None)
+        return Retained(kept, kept[-1] if kept else None, oldest)
+
+    def expire(self, snapshots: set[int]) -> Head | None:
+        """Those leave; a commit of its own."""
+        self.retained = [item for item in self.retained if item.version not in snapshots or item is self.head]
+        return self.head.as_read()
+
+    def fence(self, head: Head, made_ms: int) -> Head | None:
+        """An empty commit after `head`; None: it did not land."""
+        if (head.snapshot_id or 0) != self.head.version:
+            return None
+        self.touch(made_ms)
+        return self.head.as_read()
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One publisher run of one bridge: what rsm_bridge.publish_table.TableRun does, up to the commit."""
+
+    topic: Topic
+    bridge: Bridge
+    policy: Policy
+    now_ms: int
+    horizon_ms: int | None
+    head: TableHead = field(init=False)
+    read: Head = field(init=False)
+    planning: Planning = field(init=False)
+    found: Planned | None = None
+
+    def __post_init__(self) -> None:
+        if self.bridge.listing is None:
+            self.bridge.listing = SegmentListing(cast(Any, self.topic.store), self.topic.topic_id)
+        self.head = self.topic.head
+        self.read = self.head.as_read()
+        self.planning = Planning(self.bridge.listing, self.read, dict(self.head.states), self.policy, self.now_ms)
+
+    def changes(self, found: Planned) -> bool:
+        """Whether there is something to commit."""
+        self.found = found
+        return any(item.changes(self.head.states.get(number, PartState())) for number, item in found.plans.items())
+
+    def prepare(self) -> TableHead:
+        """Writes what the plans derive, and makes the head they want.
+
+        Raises:
+            BridgeError: a name was too long, the store failed, or a source was reclaimed meanwhile.
+        """
+        assert self.found is not None
+        by_id = {known.listed.key: known for known in self.found.segments}
+        files = ModelFiles(
+            cast(Any, self.topic.store), self.read, self.topic.topic_id, "raw", by_id, None, 0, lambda: 0
+        )
+        made = self.topic.following(self.head, self.now_ms)
+        made.horizon_ms = self.horizon_ms
+        for partition, item in self.found.plans.items():
+            self._apply(made, partition, item, files)
+        made.states |= {partition: item.state for partition, item in self.found.plans.items()}
+        made.broken = any(file.key not in self.topic.store.files for file in made.files.values())
+        return made
+
+    def _apply(self, made: TableHead, partition: int, item: Plan, files: ModelFiles) -> None:
+        added = [file for piece in item.add for file in cast(list[DataFile], files.added(partition, piece))]
+        for trim in item.trim:
+            added += cast(list[DataFile], files.trimmed(partition, made.live[trim.path], trim.keep_below))
+        for path in (*item.remove, *item.replace, *(trim.path for trim in item.trim)):
+            del made.files[path], made.live[path]
+        for file in added:
+            assert file.file_path not in made.files, f"{file.file_path} twice"
+            made.files[file.file_path] = file
+            made.live[file.file_path] = live_file(file)
+
+    def result(self, head: TableHead) -> RunResult:
+        """For the reclaimer."""
+        assert self.found is not None
+        return RunResult(head.as_read(), dict(head.states), self.found.segments, complete=self.found.complete)
+
+    def reclaim(self, result: RunResult, clock_ms: int) -> int:
+        """A pass of the reclaimer; how many objects it removed."""
+        if self.bridge.reclaimer is None:
+            self.bridge.reclaimer = ModelReclaimer(
+                cast(Any, self.topic.store),
+                cast(Any, self.topic),
+                Graces(RECLAIM_GRACE_SECONDS, 0),
+                RunningCopies(),
+            )
+        self.bridge.reclaimer.clock_ms = lambda: clock_ms
+        tally = Tally()
+        self.bridge.reclaimer.reclaim(result, tally)
+        return sum(tally.objects.values())
+
+
+def overlaps(head: TableHead) -> list[tuple[LiveFile, LiveFile]]:
+    """Files of one partition that share offsets."""
+    ordered = sorted(head.live.values(), key=lambda file: (file.partition, file.first))
+    return [(one, two) for one, two in pairwise(ordered) if one.partition == two.partition and one.last >= two.first]
+
+
+__all__ = ["Bridge", "BridgeError", "KnownSegment", "Run", "Runs", "StoreError", "TableHead", "Topic", "model_parts"]
