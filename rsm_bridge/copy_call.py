@@ -98,7 +98,8 @@ class CopyCall:
         finally:
             heartbeats.cancel()
         self.copier.metrics.copy_seconds.observe(time.monotonic() - started)
-        self.copier.finished(first.segment, directory, self._failed())
+        if self.attempt is None or not self.attempt.repeated:
+            self.copier.finished(first.segment, directory, self._failed())
         return first.segment
 
     def _failed(self) -> Mapping[str, int]:
