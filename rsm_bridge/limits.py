@@ -10,11 +10,10 @@ MIB = 1024 * KIB
 
 PROTOCOL_VERSION = 1
 
-# What one message may hold. A copy's frame is at most 1 MiB + 64 KiB; a small file travels whole in one message, and
-# Kafka's largest is a TIMESTAMP or OFFSET index of `segment.index.bytes` (10 MiB by default).
+# What one message may hold. A copy's frame, or a piece of a file beside the log, is at most 1 MiB + 64 KiB. The largest
+# message is a request with the metadata of a segment of LEADER_EPOCHS_MAX epochs.
 FRAME_BYTES_MAX = MIB + 64 * KIB
-INDEX_FILE_BYTES_MAX = 32 * MIB
-MESSAGE_BYTES_MAX = INDEX_FILE_BYTES_MAX + 64 * KIB
+MESSAGE_BYTES_MAX = 4 * MIB
 LEADER_EPOCHS_MAX = 100_000
 LATER_INDEXES_MAX = 32  # transaction indexes of later segments that come with a copy
 LATER_INDEX_BYTES_MAX = 256 * KIB  # of all of them together
@@ -25,10 +24,19 @@ CUSTOM_METADATA_BYTES_MAX = 128
 
 # Copies.
 COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
+COPY_FILES_BYTES_MAX = 128 * MIB  # of the files beside a log: a producer snapshot of 2.8 million producer ids
+COPY_FILES_BYTES_USUAL = 32 * MIB  # copies with more of them take turns
 COPY_MEMORY_BYTES = 112 * MIB  # what one running copy is charged against the memory budget
 HEARTBEAT_SECONDS = 2.0
 COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline
+COPY_WAIT_SECONDS_MAX = 1800.0  # for a place; half of COPY_SECONDS_MAX is left for the copy itself
+START_SECONDS_MAX = 10.0  # from the beginning of a copy's call to its first message
 FRAME_WAIT_SECONDS_MAX = 60.0  # a client that sends nothing for so long is gone
+CONTENDED_SILENCE_SECONDS = 5.0  # and for so long while copies of others wait for its place
+COPY_RATE_MIN_BYTES = 256 * KIB  # a second, in all, while they do; a segment of 1 GiB takes COPY_SECONDS_MAX so
+PEER_TICK_SECONDS = 0.5  # between two looks at whether a peer is overdue
+ANSWER_SECONDS_MAX = 60.0  # a peer that takes nothing for so long is gone
+HOST_SHARE = 3  # calls of one host for each that is left to others: peers.py
 CANCEL_NOTICE_SECONDS = 0.5  # from the end of a cancelled call's messages until gRPC tells of the cancellation
 COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait
 AHEAD_PAUSE_SECONDS_MAX = 0.5  # before a chunk that nobody waits for is decoded, while others are
@@ -37,6 +45,7 @@ UPLOAD_PARTS_IN_FLIGHT_MAX = 2
 
 # Fetches.
 FETCH_FRAME_BYTES = 256 * KIB
+FETCH_CLAIM_SECONDS = 0.1  # a fetch whose reader takes a frame later than that holds up no copy
 FETCH_CHUNK_BYTES = MIB  # aim for the served bytes of one cached chunk
 FETCH_CHUNK_BYTES_MAX = 1024 * MIB  # one batch may be large; Kafka's batches are int32 sized
 DIRECTORY_FRESH_SECONDS = 15.0  # after this a cached directory is compared with the store again

@@ -17,6 +17,7 @@ from converter.index_model import Directory
 from converter.types import ConvertOptions, SegmentMetadata
 from rsm_bridge.call_pool import CallPool
 from rsm_bridge.copy_call import Copier
+from rsm_bridge.copy_places import CopyPlaces
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.fetcher import Fetcher, FetchPools
 from rsm_bridge.handlers import Handlers
@@ -117,7 +118,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
                 precedence=fetch_pools.precedence,
                 running=running,
                 executor=pools["copy"],
-                slots=asyncio.Semaphore(slots),
+                places=CopyPlaces(slots),
                 metrics=metrics,
                 options=lambda topic: convert_options(settings, topic),
                 columns=typed.copy,
