@@ -31,6 +31,7 @@ from rsm_bridge.custom_metadata import CustomMetadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.frame_feed import FrameFeed
 from rsm_bridge.layout import data_key, index_key, kept_key, new_attempt_id, tail_key
+from rsm_bridge.limits import INDEX_BYTES_MAX
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import is_tombstone
 from rsm_bridge.upload import Upload
@@ -111,6 +112,12 @@ def store_segment(store: ObjectStore, attempt: CopyAttempt) -> Directory:
         written = _write_objects(store, attempt, objects, completed)
         failpoints.hit("before-index", objects.data_key)
         attempt.stage = "indexing"
+        if len(written.index) > INDEX_BYTES_MAX:
+            raise BridgeError(
+                "invalid_segment",
+                f"the segment's index would have {len(written.index)} bytes, more than {INDEX_BYTES_MAX}: its batches "
+                "are too small for its size; lower segment.bytes of the topic",
+            )
         _check_sizes(store, written.directory)
         earlier = _put_index(store, attempt, written.index, completed)
     except BaseException:

@@ -20,8 +20,6 @@ LATER_INDEX_BYTES_MAX = 256 * KIB  # of all of them together
 NAME_CHARS_MAX = 1024
 SEGMENT_BYTES_MAX = 2**31 - 1  # Kafka's segment.bytes is an int32
 
-CUSTOM_METADATA_BYTES_MAX = 128
-
 # Copies.
 COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
 COPY_FILES_BYTES_MAX = 128 * MIB  # of the files beside a log: a producer snapshot of 2.8 million producer ids
@@ -47,7 +45,7 @@ UPLOAD_PARTS_IN_FLIGHT_MAX = 2
 FETCH_FRAME_BYTES = 256 * KIB
 FETCH_CLAIM_SECONDS = 0.1  # a fetch whose reader takes a frame later than that holds up no copy
 FETCH_CHUNK_BYTES = MIB  # aim for the served bytes of one cached chunk
-FETCH_CHUNK_BYTES_MAX = 1024 * MIB  # one batch may be large; Kafka's batches are int32 sized
+FETCH_CHUNK_BYTES_MAX = SEGMENT_BYTES_MAX  # one batch may be nearly a segment; what claims more is damaged
 DIRECTORY_FRESH_SECONDS = 15.0  # after this a cached directory is compared with the store again
 INDEX_RENEWALS_MAX = 3  # times one read starts again because a merge wrote the segment's index anew
 READ_AHEAD_CHUNKS = 3  # behind the one being sent
@@ -88,7 +86,7 @@ STOP_SECONDS_MAX = 15.0  # for those and what publishes and maintains; then the 
 WITHDRAWN_SECONDS = 24 * 3600  # publish rule R4
 PUBLISH_WORKERS = 4  # tables published at once
 PUBLISH_RETRY_WORKERS = 2  # tables tried again at once after a failure
-INDEX_BYTES_MAX = 1024 * MIB
+INDEX_BYTES_MAX = 1024 * MIB  # of an index; nothing larger is put, or read whole
 
 # Progress of copies.
 COPY_PROGRESS_BYTES_MAX = 8 * MIB  # 100,000 partitions stay below it

@@ -20,6 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.limits import INDEX_BYTES_MAX
 from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.upload import Upload
 
@@ -83,8 +84,15 @@ def store_errors(key: str) -> Iterator[None]:
         raise StoreError(f"{key}: {first_line(error)}") from error
 
 
+def check_size(key: str, size: int) -> None:
+    """Raises BridgeError `corrupt_object` for an object that is larger than any of those that are read whole."""
+    if size > INDEX_BYTES_MAX:
+        raise BridgeError("corrupt_object", f"{key} has {size} bytes; nothing of ours here has over {INDEX_BYTES_MAX}")
+
+
 def _whole(client: Client, key: str, names_versions: Literal["e_tag", "version"]) -> VersionedBytes:
     result = obstore.get(client, key)
+    check_size(key, int(result.meta["size"]))
     return VersionedBytes(bytes(result.bytes()), result.meta[names_versions] or "")
 
 
@@ -146,7 +154,11 @@ class ObjectStore:
         return True
 
     def read(self, key: str) -> VersionedBytes:
-        """A whole small object with its version."""
+        """A whole small object with its version.
+
+        Raises:
+            BridgeError: `corrupt_object` for one of over INDEX_BYTES_MAX; `not_found`, `store_unavailable`.
+        """
         names_versions: Literal["e_tag", "version"] = "version" if self.root_uri.startswith("gs://") else "e_tag"
         with store_errors(key):
             return self._reads.ask(lambda client: _whole(client, key, names_versions))
