@@ -98,9 +98,10 @@ async def _serve(settings: Settings) -> None:
         _favour_calls()
 
     async with running_bridge(settings, prepare) as bridge:
+        found = await asyncio.to_thread(bridge.reach.first_words)
         sys.stdout.write(
             f"tierberg ready listen={bridge.address} metrics={bridge.metrics_address or '-'} "
-            f"data={settings.data_dir.resolve()}\n"
+            f"data={settings.data_dir.resolve()} {found}\n"
         )
         sys.stdout.flush()
         await stop.wait()

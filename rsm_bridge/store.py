@@ -177,10 +177,18 @@ class ObjectStore:
         """Asks the store one small thing, with the time-outs of fetches.
 
         Raises:
-            StoreError: it does not answer, or not with these credentials.
+            StoreError: it does not answer, or not with these credentials; or there is no such bucket.
         """
-        with contextlib.suppress(ObjectNotFoundError), store_errors(_PROBED):
-            obstore.head(self._reads.current, _PROBED)
+        try:
+            with store_errors(_PROBED):
+                obstore.head(self._reads.current, _PROBED)
+        except ObjectNotFoundError:
+            # The answer is the same where the bucket is missing; only a listing tells.
+            try:
+                with store_errors(_PROBED):
+                    obstore.list_with_delimiter(self._reads.current, f"{_PROBED}/")
+            except ObjectNotFoundError:
+                raise StoreError(f"there is no {self.root_uri}") from None
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Bytes [start, start + length).
