@@ -58,6 +58,28 @@ def serve(
 
 
 @app.command()
+def warmup() -> None:
+    """Compile kernels into this installation, so that no bridge of it compiles when it starts. Half a minute, once."""
+    import os
+
+    from rsm_bridge.kernel_cache import installed_kernels
+
+    folder = installed_kernels()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        typer.echo(f"tierberg: {folder}: {error.strerror}; run it as who installs, bridges only read", err=True)
+        raise typer.Exit(FAILURE) from error
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)  # read when numba is loaded
+    from converter.values.warmup import warm_values
+    from converter.warmup import warm
+
+    warm()
+    warm_values()
+    typer.echo(f"kernels are in {folder}")
+
+
+@app.command()
 def demo(
     data_dir: Annotated[
         Path, typer.Option("--data-dir", help="Folder for the servers and their data; emptied when a demo made it.")

@@ -53,7 +53,7 @@ class Probes:
     def ready(self) -> str | None:
         """Whether copies and fetches can be served."""
         if not self.warm.is_set():
-            return "kernels are being compiled"
+            return "starting: compiling kernels"
         wrong = self._store()
         # Ready all the same: copies and fetches need no catalog.
         said = None if wrong is not None or self.reach is None else self.reach.note("catalog")
