@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import structlog
 from pyiceberg.catalog import Catalog
 
 from converter.index_model import Directory
@@ -98,15 +97,12 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
             stack.callback(lock.close)
         running, precedence, unhurried = RunningCopies(), Precedence(), store.unhurried()
         publisher = Publisher(settings, unhurried, metrics, logger("publisher"), running, precedence.give_way)
-        reach = watched(settings, store, publisher.open_catalog, log)
-        stack.callback(reach.stop)
+        reach = _watched(settings, store, publisher.open_catalog, stack)
         probes = Probes(asyncio.get_running_loop(), store, reach)
         metrics_address = _metrics_page(settings, metrics, probes, stack)
-        reach.start()
         await asyncio.to_thread(warm)
         probes.warm.set()
-        pools = _pools(settings, slots, stack)
-        fetch_pools = _fetch_pools(settings, precedence, stack)
+        pools, fetch_pools = _pools(settings, slots, stack), _fetch_pools(settings, precedence, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
         publisher.typed = typed = stack.enter_context(opened_typed_topics(settings, unhurried, publisher.open_catalog))
         maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"))
@@ -154,18 +150,15 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
             await asyncio.to_thread(publisher.stop)
 
 
-def watched(
-    settings: Settings,
-    store: ObjectStore,
-    open_catalog: Callable[[], Catalog],
-    log: structlog.typing.FilteringBoundLogger,
+def _watched(
+    settings: Settings, store: ObjectStore, open_catalog: Callable[[], Catalog], stack: contextlib.ExitStack
 ) -> Reachability:
-    """The watch over what the settings name."""
+    """The watch over what the settings name, until `stack` ends."""
     namespace, properties = settings.catalog.namespace, settings.catalog.properties
     place = revealed(properties).get("uri", settings.catalog.name) if properties else str(settings.data_dir)
     # Names alone: an address may carry a password.
     where = urlsplit(place)._replace(netloc=urlsplit(place).netloc.rpartition("@")[2]).geturl()
-    return Reachability(
+    reach = Reachability(
         (
             Place(
                 "store",
@@ -180,8 +173,11 @@ def watched(
                 "copies and fetches go on, tables stay as they are and catch up by themselves",
             ),
         ),
-        log,
+        logger("bridge"),
     )
+    reach.start()
+    stack.callback(reach.stop)
+    return reach
 
 
 def _pools(settings: Settings, slots: int, stack: contextlib.ExitStack) -> dict[str, ThreadPoolExecutor]:
