@@ -222,7 +222,7 @@ def test_a_read_that_fails_or_ends_is_handed_on() -> None:
         raise ValueError("gone")
 
     async def run(read: Coroutine[object, object, object]) -> object:
-        return await Patience(lambda: True).message(read)  # type: ignore[arg-type]
+        return await Patience(lambda: True).message(read)
 
     with pytest.raises(ValueError, match="gone"):
         asyncio.run(run(fails()))
