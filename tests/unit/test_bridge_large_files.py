@@ -111,6 +111,11 @@ def test_pieces_are_joined() -> None:
     assert files.whole() == {IndexType.TIMESTAMP: b"", IndexType.TRANSACTION: data}
 
 
+def add_all(files: CopyFiles, pieces: list[File]) -> None:
+    for piece in pieces:
+        files.add(piece)
+
+
 def test_pieces_that_do_not_fit_are_refused() -> None:
     first, second = list(pieces(IndexType.TRANSACTION, b"abcdef", 3))
     other = File(IndexType.TIMESTAMP, memoryview(b""), 0, 0)
@@ -127,7 +132,7 @@ def test_pieces_that_do_not_fit_are_refused() -> None:
     ):
         files = CopyFiles()
         with pytest.raises(BridgeError) as failed:
-            [files.add(piece) for piece in wrong]
+            add_all(files, wrong)
         assert failed.value.kind == "bad_request"
     files = CopyFiles()
     files.add(first)
