@@ -62,6 +62,7 @@ final class Bridges implements AutoCloseable {
     private final ShimConfig config;
     private final Lookup lookup;
     private final SslContext tls;
+    private final String security;
     private final EventLoop eventLoop;
     private final ScheduledExecutorService lookups;
     private final AtomicBoolean lookingUp = new AtomicBoolean();
@@ -90,7 +91,9 @@ final class Bridges implements AutoCloseable {
     Bridges(ShimConfig config, Lookup lookup) throws IOException, GeneralSecurityException {
         this.config = config;
         this.lookup = lookup;
-        tls = config.tls() == null ? null : new PemTls(config.tls()).context();
+        PemTls pem = config.tls() == null ? null : new PemTls(config.tls());
+        tls = pem == null ? null : pem.context();
+        security = pem == null ? "plaintext, no TLS" : pem.describe();
         // A loop without a group: a group reports its end on a global thread that idles for a second after it.
         eventLoop = new SingleThreadIoEventLoop(null, (ThreadFactory) task -> thread("tierberg-io", task),
             NioIoHandler.newFactory());
@@ -309,6 +312,11 @@ final class Bridges implements AutoCloseable {
             Thread.currentThread().interrupt();
             return false;
         }
+    }
+
+    /** How connections are secured, for the log. */
+    String security() {
+        return security;
     }
 
     /** Direct memory held by the pool, in bytes. */

@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
@@ -109,7 +110,12 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
      * @param dns whether {@code addresses} is one name, each address of which is a bridge
      * @param addresses at least one; without {@code dns} each is a bridge
      */
-    record Target(boolean dns, List<Address> addresses) { }
+    record Target(boolean dns, List<Address> addresses) {
+        @Override
+        public String toString() {
+            return (dns ? DNS + "///" : "") + addresses.stream().map(Address::toString).collect(Collectors.joining(","));
+        }
+    }
 
     /**
      * PEM files of a TLS connection.
@@ -122,11 +128,12 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
     record Tls(Path ca, Path certificate, Path key, String serverName) { }
 
     /**
-     * Reads and checks the settings. Keys that are not ours (Kafka adds some) are ignored.
+     * Reads and checks the settings. Keys that are not ours are warned of ({@link UnknownKeys}).
      *
      * @throws ConfigException naming the key and what is wrong with it
      */
     static ShimConfig parse(Map<String, ?> properties) {
+        UnknownKeys.check(properties.keySet(), DEFINITION.names());
         Map<String, Object> values = DEFINITION.parse(properties);
         return new ShimConfig(target((String) values.get(TARGET)), (String) values.get(CLUSTER_NAME), tls(values),
             (boolean) values.get(PEEK_LATER_TXN_INDEXES), (int) values.get(CONNECT_TIMEOUT),

@@ -18,6 +18,8 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 import java.io.ByteArrayInputStream;
 import java.io.IOException;
@@ -37,6 +39,7 @@ import java.util.concurrent.TimeUnit;
  * segment, step and cause. Safe for use by many threads.
  */
 public final class TierbergRemoteStorageManager implements RemoteStorageManager {
+    private static final Logger LOG = LoggerFactory.getLogger(TierbergRemoteStorageManager.class);
     /** A producer snapshot of 140,000 producer ids. */
     private static final int BUFFERED_BYTES_MAX = 8 * 1024 * 1024;
 
@@ -69,6 +72,10 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
         } catch (IOException | GeneralSecurityException e) {
             throw new ConfigException("bridge.tls.*: " + e.getMessage());
         }
+        String version = getClass().getPackage().getImplementationVersion();
+        LOG.info("Tierberg plugin {}, protocol {}: bridge.target {}, cluster.name {}, {}",
+            version == null ? "(not from its jar)" : version, BridgeMethods.PROTOCOL_VERSION, config.target(),
+            config.clusterName(), bridges.security());
     }
 
     /**
