@@ -20,8 +20,13 @@ final class Attempt {
     private volatile String asked = "";
 
     Attempt(String operation, RemoteLogSegmentMetadata segment) {
-        this.what = operation + " of segment " + segment.remoteLogSegmentId().topicIdPartition() + " "
-            + segment.remoteLogSegmentId().id() + " [" + segment.startOffset() + ", " + segment.endOffset() + "]";
+        this(operation + " of segment " + segment.remoteLogSegmentId().topicIdPartition() + " "
+            + segment.remoteLogSegmentId().id() + " [" + segment.startOffset() + ", " + segment.endOffset() + "]");
+    }
+
+    /** Something that is done to no segment. */
+    Attempt(String what) {
+        this.what = what;
     }
 
     /** Names what is done from now on. */

@@ -89,6 +89,11 @@ final class Bridge {
         return awake(control);
     }
 
+    /** Has all connections made, if they are not; waits for none. */
+    void connect() {
+        List.of(copy, fetch, control).forEach(channel -> channel.getState(true));
+    }
+
     /**
      * gRPC's back-off between attempts reaches minutes; a call that waits is reason enough to try now. The call fails
      * at once when the bridge does not come back in 250 ms.

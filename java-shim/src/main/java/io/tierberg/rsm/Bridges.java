@@ -69,6 +69,7 @@ final class Bridges implements AutoCloseable {
     private volatile Map<String, Bridge> members = new TreeMap<>();
     private volatile long lookedUpNanos;
     private final List<Bridge> leaving = new ArrayList<>();
+    private Thread background;
     private String lookupFailure;
     private long lookupsDone;
     private boolean closed;
@@ -243,6 +244,17 @@ final class Bridges implements AutoCloseable {
         }
     }
 
+    /** The bridges known now; none before the first look-up. */
+    Collection<Bridge> known() {
+        return members.values();
+    }
+
+    /** Runs it on a thread of its own, which {@link #close} interrupts and waits for. */
+    void inBackground(String name, Runnable task) {
+        background = thread(name, task);
+        background.start();
+    }
+
     private void lookAgain() {
         if (lookingUp.compareAndSet(false, true)) {
             try {
@@ -333,6 +345,9 @@ final class Bridges implements AutoCloseable {
             notifyAll();
             all = new ArrayList<>(members.values());
             all.addAll(leaving);
+        }
+        if (background != null) {
+            background.interrupt();
         }
         all.forEach(Bridge::shutdownNow);
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSE_WAIT_MS);

@@ -76,6 +76,7 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
         LOG.info("Tierberg plugin {}, protocol {}: bridge.target {}, cluster.name {}, {}",
             version == null ? "(not from its jar)" : version, BridgeMethods.PROTOCOL_VERSION, config.target(),
             config.clusterName(), bridges.security());
+        bridges.inBackground("tierberg-warm-up", new WarmUp(bridges, this::describe, this::open));
     }
 
     /**
