@@ -37,6 +37,7 @@ UPLOAD_PARTS_IN_FLIGHT_MAX = 2
 
 # Fetches.
 FETCH_FRAME_BYTES = 256 * KIB
+WARM_UP_BYTES = 64 * KIB  # zeros for a plugin that has just started
 FETCH_CHUNK_BYTES = MIB  # aim for the served bytes of one cached chunk
 FETCH_CHUNK_BYTES_MAX = 1024 * MIB  # one batch may be large; Kafka's batches are int32 sized
 DIRECTORY_FRESH_SECONDS = 15.0  # after this a cached directory is compared with the store again
