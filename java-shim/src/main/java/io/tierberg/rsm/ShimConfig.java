@@ -113,7 +113,8 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
     record Target(boolean dns, List<Address> addresses) {
         @Override
         public String toString() {
-            return (dns ? DNS + "///" : "") + addresses.stream().map(Address::toString).collect(Collectors.joining(","));
+            return (dns ? DNS + "///" : "")
+                + addresses.stream().map(Address::toString).collect(Collectors.joining(","));
         }
     }
 

@@ -31,8 +31,8 @@ import java.util.function.Function;
  * connections and the handshakes: more than the 500 ms for which Kafka waits for a fetch ({@code
  * remote.fetch.max.wait.ms}).
  *
- * <p>A fetch with an empty request is answered by a bridge with zeros; nothing is read, logged or counted there. A bridge
- * that is away is tried again until it has answered, for ten minutes. Says nothing, marks no bridge as down.
+ * <p>A fetch with an empty request is answered by a bridge with zeros; nothing is read, logged or counted there. A
+ * bridge that is away is tried again until it has answered, for ten minutes. Says nothing, marks no bridge as down.
  */
 final class WarmUp implements Runnable {
     private static final Logger LOG = LoggerFactory.getLogger(WarmUp.class);

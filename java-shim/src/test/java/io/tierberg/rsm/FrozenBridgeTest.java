@@ -14,7 +14,7 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Path;
 
-/** A bridge that was away and is frozen now: its port takes connections, nobody speaks. Errors say what is, not what was. */
+/** A bridge that was away and hangs now: its port takes connections, nobody speaks. Errors say what is, not what was. */
 @Timeout(60)
 class FrozenBridgeTest {
     private static final String[] SETTINGS = {"fetch.first.byte.timeout.ms", "1500", "delete.timeout.ms", "1500",
@@ -41,8 +41,8 @@ class FrozenBridgeTest {
                 for (int i = 0; i < 3; i++) {
                     String message = refused(manager);
                     assertFalse(message.contains("refused"), message);
-                    assertTrue(message.contains("no connection in 250 ms") || message.contains("nothing from the bridge for"),
-                        message);
+                    assertTrue(message.contains("no connection in 250 ms")
+                        || message.contains("nothing from the bridge for"), message);
                 }
                 assertTrue(frozen.isBound());
                 RemoteStorageException delete = assertThrows(RemoteStorageException.class,

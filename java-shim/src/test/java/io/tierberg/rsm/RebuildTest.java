@@ -79,8 +79,8 @@ class RebuildTest {
         int port = killed.port();
         killed.close();
         InetAddress[] address = {InetAddress.getByName("127.0.0.1")};
-        try (TierbergRemoteStorageManager own = Shim.configured(new TierbergRemoteStorageManager(host -> address.clone()),
-                "dns:///bridges.example:" + port)) {
+        try (TierbergRemoteStorageManager own = Shim.configured(
+                new TierbergRemoteStorageManager(host -> address.clone()), "dns:///bridges.example:" + port)) {
             long start = System.nanoTime();
             CompletableFuture<byte[]> epochs = reading(own, IndexType.LEADER_EPOCH);
             CompletableFuture<byte[]> snapshot = reading(own, IndexType.PRODUCER_SNAPSHOT);
@@ -141,7 +141,8 @@ class RebuildTest {
         Uuid bad = Uuid.randomUuid();
         for (FakeBridge fake : fakes.list) {
             fake.index = (request, out) -> {
-                if (request.getSegment().getSegmentId().asReadOnlyByteBuffer().getLong() == bad.getMostSignificantBits()) {
+                long id = request.getSegment().getSegmentId().asReadOnlyByteBuffer().getLong();
+                if (id == bad.getMostSignificantBits()) {
                     out.onError(FakeBridge.error(Status.UNAVAILABLE.withDescription("503"), "store_unavailable"));
                 } else {
                     FakeBridge.stream(Shim.EPOCHS, 100, out, new AtomicInteger());

@@ -175,8 +175,8 @@ class ShimConfigTest {
     @Test
     void theStartIsLoggedOnceWithTargetAndTls() throws Exception {
         String log = Logged.during(() -> Shim.connect("b:1, [::1]:2").close());
-        assertTrue(log.contains("INFO") && log.contains("Tierberg plugin (not from its jar), protocol 1: bridge.target "
-            + "b:1,[::1]:2, cluster.name test, plaintext, no TLS"), log);
+        assertTrue(log.contains("INFO") && log.contains("Tierberg plugin (not from its jar), protocol 1: "
+            + "bridge.target b:1,[::1]:2, cluster.name test, plaintext, no TLS"), log);
         assertEquals(1, log.lines().count(), log);
         assertTrue(Logged.during(() -> Shim.connect("dns:///b:1").close()).contains("bridge.target dns:///b:1,"));
     }

@@ -218,7 +218,8 @@ class TlsTest {
     @Test
     void theStartSaysWhoTheBrokerIs() throws Exception {
         String log = Logged.during(() -> shim(1, server.certificate(), client).close());
-        assertTrue(log.contains("TLS, CA file " + server.certificate() + ", client certificate CN=client until 20"), log);
+        assertTrue(log.contains("TLS, CA file " + server.certificate() + ", client certificate CN=client until 20"),
+            log);
         log = Logged.during(() -> shim(1, server.certificate(), null).close());
         assertTrue(log.contains("TLS, CA file " + server.certificate() + ", no client certificate"), log);
     }
