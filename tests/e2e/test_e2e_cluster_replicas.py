@@ -85,7 +85,7 @@ def test_a_follower_that_rebuilds_outlasts_the_bridges_absence(three: ThreeBroke
     for bridge in three.bridges:
         bridge.start()
     three.wait_in_sync("rebuilt", 0, 1, 2, 3)
-    assert "history is read again, after" in log()
+    assert "reads of a rebuild are answered again, after" in log()
     failed = [line for line in log().splitlines() if "Error building remote log auxiliary state" in line]
     assert failed == [], "a partition failed while the bridges were away"
     lead_and_agree(three, "rebuilt", 2, producer, ledger)

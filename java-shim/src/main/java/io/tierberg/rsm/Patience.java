@@ -60,10 +60,14 @@ final class Patience implements AutoCloseable {
         for (int times = 1;; times++) {
             try {
                 T result = read.ask();
-                succeeded(segment);
+                answered(segment);
                 return result;
             } catch (BridgeCall.Failure e) {
-                if (!e.mayPass() || !waits(segment, Math.min(PAUSE_MS * times, PAUSE_MS_MAX), attempt, e)) {
+                if (!e.mayPass()) {
+                    answered(segment);
+                    throw e;
+                }
+                if (!waits(segment, Math.min(PAUSE_MS * times, PAUSE_MS_MAX), attempt, e)) {
                     throw e;
                 }
                 attempt.again(times + 1);
@@ -71,10 +75,10 @@ final class Patience implements AutoCloseable {
         }
     }
 
-    private synchronized void succeeded(Uuid segment) {
+    private synchronized void answered(Uuid segment) {
         segments.remove(segment);
         if (outage != null) {
-            LOG.info("history is read again, after {} ms", millis(System.nanoTime() - outage.first()));
+            LOG.info("reads of a rebuild are answered again, after {} ms", millis(System.nanoTime() - outage.first()));
             outage = null;
         }
     }
@@ -83,18 +87,17 @@ final class Patience implements AutoCloseable {
     private synchronized boolean waits(Uuid segment, long pauseMs, Attempt attempt, BridgeCall.Failure failure)
             throws InterruptedException {
         long now = System.nanoTime();
-        boolean first = outage == null;
         outage = later(outage, now);
         Trouble own = later(segments.get(segment), now);
         segments.put(segment, own);
         long end = now + limitNanos - Math.max(now - outage.first(), now - own.first());
-        if (first && end - now > 0) {
+        if (outage.first() == now && end - now > 0) {
             LOG.warn("{} is repeated for up to {} ms, because the follower's log is empty until it succeeds: {}",
                 attempt.what(), millis(limitNanos), failure.getMessage());
         }
-        long pause = now + TimeUnit.MILLISECONDS.toNanos(pauseMs);
-        while (!closed && pause - System.nanoTime() > 0 && end - System.nanoTime() > 0) {
-            TimeUnit.NANOSECONDS.timedWait(this, Math.max(1_000_000, Math.min(pause, end) - System.nanoTime()));
+        long pause = Math.min(TimeUnit.MILLISECONDS.toNanos(pauseMs), end - now);
+        for (long left = pause; !closed && left > 0; left = now + pause - System.nanoTime()) {
+            TimeUnit.NANOSECONDS.timedWait(this, Math.max(1_000_000, left));
         }
         return !closed && end - System.nanoTime() > 0;
     }
