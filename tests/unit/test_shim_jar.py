@@ -40,8 +40,8 @@ def lacking(names: list[str], bundled: str, texts: dict[str, str]) -> list[str]:
     listed = {}
     for line in bundled.splitlines():
         if not line.startswith("#"):
-            folder, project, files = (part.strip() for part in line.split("|"))
-            listed[folder] = (project, [file.strip() for file in files.split(",")])
+            folder, project, named = (part.strip() for part in line.split("|"))
+            listed[folder] = (project, [file.strip() for file in named.split(",")])
     folders = {name.rpartition("/")[0] + "/" for name in names if name.endswith(".class")}
     found = []
     for folder in sorted(folder for folder in folders if not folder.startswith("io/tierberg/rsm/")):
