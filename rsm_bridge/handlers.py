@@ -22,7 +22,7 @@ from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.fetch_claim import FetchClaim
 from rsm_bridge.fetcher import Fetcher
-from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_CHUNK_BYTES, FETCH_FRAME_BYTES, PROTOCOL_VERSION
+from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_CHUNK_BYTES, FETCH_FRAME_BYTES, PROTOCOL_VERSION, WARM_UP_BYTES
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.peers import Admission, peer_of
 from rsm_bridge.proto import rsm_pb2
@@ -32,6 +32,8 @@ from rsm_bridge.wire import fetch_chunk, parse, segment_metadata
 
 SERVICE = "tierberg.v1.RemoteStorage"
 Context = aio.ServicerContext[bytes, bytes]
+_WARM_UP_METHOD = "warm_up"
+_WARM_UP = bytes(WARM_UP_BYTES)
 
 
 @dataclass(slots=True)
@@ -77,7 +79,10 @@ class Handlers:
         await self._guard("copy", context, serve)
 
     async def fetch_segment(self, request: bytes, context: Context) -> None:
-        """FetchSegment."""
+        """FetchSegment. An empty request is a plugin's warm-up."""
+        if not request:
+            await self._warm_up(context)
+            return
 
         async def serve() -> dict[str, object]:
             message = parse(rsm_pb2.FetchSegmentRequest(), request)
@@ -91,7 +96,10 @@ class Handlers:
         await self._guard("fetch", context, serve)
 
     async def fetch_index(self, request: bytes, context: Context) -> None:
-        """FetchIndex."""
+        """FetchIndex. An empty request is a plugin's warm-up."""
+        if not request:
+            await self._warm_up(context)
+            return
 
         async def serve() -> dict[str, object]:
             message = parse(rsm_pb2.FetchIndexRequest(), request)
@@ -120,6 +128,15 @@ class Handlers:
 
         await self._guard("delete", context, serve)
         return rsm_pb2.DeleteSegmentResponse().SerializeToString()
+
+    async def _warm_up(self, context: Context) -> None:
+        """Zeros for a plugin that loads its classes and connects (proto, `FetchSegmentRequest`); reads nothing."""
+
+        async def serve() -> dict[str, object]:
+            await context.write(fetch_chunk(memoryview(_WARM_UP)))
+            return {}
+
+        await self._guard(_WARM_UP_METHOD, context, serve)
 
     def _bind(self, message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
         segment = segment_metadata(message)
@@ -181,6 +198,8 @@ class Handlers:
         facts: dict[str, object],
         failure: Exception | None,
     ) -> None:
+        if method == _WARM_UP_METHOD and kind in ("ok", "cancelled"):
+            return
         self.metrics.requests.labels(method, kind).inc()
         if method != "copy":
             self.metrics.request_seconds.labels(method).observe(seconds)

@@ -49,6 +49,7 @@ UPLOAD_PARTS_IN_FLIGHT_MAX = 2
 # Fetches.
 FETCH_FRAME_BYTES = 256 * KIB
 FETCH_CLAIM_SECONDS = 0.1  # a fetch whose reader takes a frame later than that holds up no copy
+WARM_UP_BYTES = 64 * KIB  # zeros for a plugin that has just started
 FETCH_CHUNK_BYTES = MIB  # aim for the served bytes of one cached chunk
 FETCH_CHUNK_BYTES_MAX = SEGMENT_BYTES_MAX  # one batch may be nearly a segment; what claims more is damaged
 DIRECTORY_FRESH_SECONDS = 15.0  # after this a cached directory is compared with the store again

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from stack.waiting import wait_for
@@ -12,6 +14,7 @@ from tests.support.ledger import NOTHING, Ledger, compare
 pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 
 MIB = 1 << 20
+AWAY_S = 20
 
 
 def move_to_the_other_folder(three: ThreeBrokers, topic: str, number: int) -> None:
@@ -58,6 +61,34 @@ def test_a_follower_begins_at_the_last_tiered_offset(three: ThreeBrokers) -> Non
         broker.start()
     three.wait_in_sync("skipped", 0, 1, 2, 3)
     lead_and_agree(three, "skipped", 3, producer, ledger)
+
+
+def test_a_follower_that_rebuilds_outlasts_the_bridges_absence(three: ThreeBrokers) -> None:
+    """Kafka empties its log before it asks the plugin for the state; a failure then may cost its history for ever."""
+    three.create("rebuilt", [[1, 2, 3]])
+    ledger, broker = Ledger(), three.kafka.brokers[2]
+    producer = BatchProducer(three.kafka.bootstrap, "rebuilt", "rebuilt")
+    ledger.committed.append(producer.send(0, 6000))
+    three.wait_tiered("rebuilt")
+    broker.kill()
+    broker.wipe()
+    for bridge in three.bridges:
+        bridge.kill()
+    said = len(broker.process.log.read_text())
+    broker.start()
+
+    def log() -> str:
+        return broker.process.log.read_text()[said:]
+
+    wait_for("the follower to ask for its state", lambda: "because the follower's log is empty" in log(), 60, 0.5)
+    time.sleep(AWAY_S)
+    for bridge in three.bridges:
+        bridge.start()
+    three.wait_in_sync("rebuilt", 0, 1, 2, 3)
+    assert "reads of a rebuild are answered again, after" in log()
+    failed = [line for line in log().splitlines() if "Error building remote log auxiliary state" in line]
+    assert failed == [], "a partition failed while the bridges were away"
+    lead_and_agree(three, "rebuilt", 2, producer, ledger)
 
 
 def lose_disk(three: ThreeBrokers, topic: str, victim: int) -> None:

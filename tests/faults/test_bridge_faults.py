@@ -173,13 +173,14 @@ def answer_of(call: Any, kind: str, request: bytes) -> list[bytes]:
 
 
 def test_malformed_requests_are_refused_and_harm_nobody(shim: ShimClient) -> None:
-    noise = [b"\xff" * 40, b"\x0a\xff\xff\xff\xff\x0f", os.urandom(500), b""]
+    # The last is without a segment; for a delete even an empty message is no request.
+    noise = [b"\xff" * 40, b"\x0a\xff\xff\xff\xff\x0f", os.urandom(500), b"\x10\x01"]
     for kind, method in (
         ("unary_stream", "FetchSegment"),
         ("unary_stream", "FetchIndex"),
         ("unary_unary", "DeleteSegment"),
     ):
-        for request in noise:
+        for request in [*noise, *([b""] if method == "DeleteSegment" else [])]:
             call = shim.stub(kind, method)
             with pytest.raises(grpc.RpcError) as failed:
                 answer_of(call, kind, request)

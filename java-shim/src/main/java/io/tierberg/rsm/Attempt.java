@@ -17,10 +17,16 @@ final class Attempt {
     private volatile String step = "preparing";
     private volatile String bridge = "";
     private volatile String before = "";
+    private volatile String asked = "";
 
     Attempt(String operation, RemoteLogSegmentMetadata segment) {
-        this.what = operation + " of segment " + segment.remoteLogSegmentId().topicIdPartition() + " "
-            + segment.remoteLogSegmentId().id() + " [" + segment.startOffset() + ", " + segment.endOffset() + "]";
+        this(operation + " of segment " + segment.remoteLogSegmentId().topicIdPartition() + " "
+            + segment.remoteLogSegmentId().id() + " [" + segment.startOffset() + ", " + segment.endOffset() + "]");
+    }
+
+    /** Something that is done to no segment. */
+    Attempt(String what) {
+        this.what = what;
     }
 
     /** Names what is done from now on. */
@@ -36,6 +42,17 @@ final class Attempt {
     /** Notes why the bridge asked last is not waited for any longer. */
     void movesOn(BridgeCall.Failure failure) {
         before += (before.isEmpty() ? " after " : ", ") + bridge + ": " + failure.getMessage();
+    }
+
+    /** Notes that all bridges are asked again, from the first. */
+    void again(int times) {
+        before = "";
+        asked = ", asked " + times + " times";
+    }
+
+    /** Operation and segment, for the log. */
+    String what() {
+        return what;
     }
 
     /**
@@ -64,7 +81,7 @@ final class Attempt {
             Thread.currentThread().interrupt();
             why = "interrupted";
         } else if (cause instanceof BridgeCall.Failure) {
-            why = cause.getMessage() + (bridge.isEmpty() ? "" : " [bridge " + bridge + before + "]");
+            why = cause.getMessage() + (bridge.isEmpty() ? "" : " [bridge " + bridge + before + asked + "]");
         } else {
             why = cause.toString();
         }

@@ -75,33 +75,56 @@ final class Bridge {
     }
 
     /** For copies. */
-    ManagedChannel copy() throws InterruptedException {
+    ManagedChannel copy() throws BridgeCall.Failure, InterruptedException {
         return awake(copy);
     }
 
     /** For fetches of segments and indexes. */
-    ManagedChannel fetch() throws InterruptedException {
+    ManagedChannel fetch() throws BridgeCall.Failure, InterruptedException {
         return awake(fetch);
     }
 
     /** For deletes. */
-    ManagedChannel control() throws InterruptedException {
+    ManagedChannel control() throws BridgeCall.Failure, InterruptedException {
         return awake(control);
+    }
+
+    /** Has all connections made, if they are not; waits for none. */
+    void connect() {
+        List.of(copy, fetch, control).forEach(channel -> channel.getState(true));
     }
 
     /**
      * gRPC's back-off between attempts reaches minutes; a call that waits is reason enough to try now. The call fails
      * at once when the bridge does not come back in 250 ms.
+     *
+     * @throws BridgeCall.Failure when nothing was heard in that time; a connection that is refused fails the call
      */
-    private static ManagedChannel awake(ManagedChannel channel) throws InterruptedException {
-        if (channel.getState(true) == ConnectivityState.TRANSIENT_FAILURE) {
-            channel.resetConnectBackoff();
-            long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(RECONNECT_WAIT_MS);
-            while (channel.getState(false) != ConnectivityState.READY && System.nanoTime() < deadline) {
-                Thread.sleep(RECONNECT_POLL_MS);
+    private static ManagedChannel awake(ManagedChannel channel) throws BridgeCall.Failure, InterruptedException {
+        synchronized (channel) {
+            if (channel.getState(true) != ConnectivityState.TRANSIENT_FAILURE) {
+                return channel;
             }
+            // By way of idle: otherwise gRPC fails calls with the end of an older attempt while the new one hangs.
+            channel.enterIdle();
+        }
+        if (connecting(channel, RECONNECT_WAIT_MS)) {
+            throw new BridgeCall.Failure(Status.Code.UNAVAILABLE, null, "no connection in " + RECONNECT_WAIT_MS
+                + " ms", null);
         }
         return channel;
+    }
+
+    /** Has it connect, and waits for the end of that; true when there was none in time. */
+    private static boolean connecting(ManagedChannel channel, long timeoutMs) throws InterruptedException {
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+        ConnectivityState state = channel.getState(true);
+        while ((state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING)
+                && System.nanoTime() < deadline) {
+            Thread.sleep(RECONNECT_POLL_MS);
+            state = channel.getState(true);
+        }
+        return state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING;
     }
 
     /** Copies that run here now. */
@@ -131,15 +154,12 @@ final class Bridge {
     }
 
     private boolean connects() throws InterruptedException {
-        awake(copy);
-        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(connectTimeoutMs);
-        ConnectivityState state = copy.getState(true);
-        while ((state == ConnectivityState.IDLE || state == ConnectivityState.CONNECTING)
-                && System.nanoTime() < deadline) {
-            Thread.sleep(RECONNECT_POLL_MS);
-            state = copy.getState(true);
+        try {
+            connecting(awake(copy), connectTimeoutMs);
+        } catch (BridgeCall.Failure e) {
+            return false;
         }
-        return state == ConnectivityState.READY;
+        return copy.getState(false) == ConnectivityState.READY;
     }
 
     /**

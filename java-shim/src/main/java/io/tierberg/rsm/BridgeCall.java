@@ -252,6 +252,11 @@ final class BridgeCall<Q, R> implements AutoCloseable {
                 || code == Status.Code.CANCELLED && getCause() == null;
         }
 
+        /** Whether the same request may succeed later: nobody was there, or the bridge or its store could not now. */
+        boolean mayPass() {
+            return worthAnother() || code == Status.Code.RESOURCE_EXHAUSTED;
+        }
+
         Status.Code code() {
             return code;
         }

@@ -62,12 +62,14 @@ final class Bridges implements AutoCloseable {
     private final ShimConfig config;
     private final Lookup lookup;
     private final SslContext tls;
+    private final String security;
     private final EventLoop eventLoop;
     private final ScheduledExecutorService lookups;
     private final AtomicBoolean lookingUp = new AtomicBoolean();
     private volatile Map<String, Bridge> members = new TreeMap<>();
     private volatile long lookedUpNanos;
     private final List<Bridge> leaving = new ArrayList<>();
+    private Thread background;
     private String lookupFailure;
     private long lookupsDone;
     private boolean closed;
@@ -90,7 +92,9 @@ final class Bridges implements AutoCloseable {
     Bridges(ShimConfig config, Lookup lookup) throws IOException, GeneralSecurityException {
         this.config = config;
         this.lookup = lookup;
-        tls = config.tls() == null ? null : new PemTls(config.tls()).context();
+        PemTls pem = config.tls() == null ? null : new PemTls(config.tls());
+        tls = pem == null ? null : pem.context();
+        security = pem == null ? "plaintext, no TLS" : pem.describe();
         // A loop without a group: a group reports its end on a global thread that idles for a second after it.
         eventLoop = new SingleThreadIoEventLoop(null, (ThreadFactory) task -> thread("tierberg-io", task),
             NioIoHandler.newFactory());
@@ -240,6 +244,17 @@ final class Bridges implements AutoCloseable {
         }
     }
 
+    /** The bridges known now; none before the first look-up. */
+    Collection<Bridge> known() {
+        return members.values();
+    }
+
+    /** Runs it on a thread of its own, which {@link #close} interrupts and waits for. */
+    void inBackground(String name, Runnable task) {
+        background = thread(name, task);
+        background.start();
+    }
+
     private void lookAgain() {
         if (lookingUp.compareAndSet(false, true)) {
             try {
@@ -311,6 +326,11 @@ final class Bridges implements AutoCloseable {
         }
     }
 
+    /** How connections are secured, for the log. */
+    String security() {
+        return security;
+    }
+
     /** Direct memory held by the pool, in bytes. */
     long directBytes() {
         return buffers.metric().usedDirectMemory();
@@ -325,6 +345,9 @@ final class Bridges implements AutoCloseable {
             notifyAll();
             all = new ArrayList<>(members.values());
             all.addAll(leaving);
+        }
+        if (background != null) {
+            background.interrupt();
         }
         all.forEach(Bridge::shutdownNow);
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(CLOSE_WAIT_MS);

@@ -2,6 +2,7 @@ package io.tierberg.rsm;
 
 import io.grpc.Status;
 
+import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 
@@ -35,6 +36,19 @@ final class FetchStream extends InputStream {
         attempt.step("waiting for the first bytes");
         advance(timeoutMs);
         attempt.step("reading");
+    }
+
+    /**
+     * Reads on to the end, or to {@code most} bytes: for a caller who can still ask another bridge.
+     *
+     * @throws BridgeCall.Failure when the bridge fails; the stream is of no use then
+     */
+    byte[] head(int most) throws BridgeCall.Failure, IOException, InterruptedException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        while (bytes.size() < most && advance(frameTimeoutMs)) {
+            bytes.writeBytes(frame.readNBytes(Math.min(most - bytes.size(), frame.available())));
+        }
+        return bytes.toByteArray();
     }
 
     private boolean advance(int timeoutMs) throws BridgeCall.Failure, IOException, InterruptedException {

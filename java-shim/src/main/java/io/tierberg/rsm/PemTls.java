@@ -77,6 +77,17 @@ final class PemTls {
         return GrpcSslContexts.configure(builder, SslProvider.JDK).build();
     }
 
+    /** Whom we trust and who we are, for the log. */
+    String describe() throws IOException, GeneralSecurityException {
+        String own = "no client certificate";
+        if (files.key() != null) {
+            X509Certificate certificate = certificates(files.certificate()).get(0);
+            own = "client certificate " + certificate.getSubjectX500Principal() + " until "
+                + certificate.getNotAfter().toInstant();
+        }
+        return "TLS, CA file " + files.ca() + ", " + own;
+    }
+
     private synchronized Material current() {
         List<Object> state = List.of();
         try {

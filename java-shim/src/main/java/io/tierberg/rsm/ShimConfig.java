@@ -7,6 +7,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
@@ -29,10 +30,12 @@ import org.apache.kafka.common.config.ConfigException;
  * @param fetchFirstByteTimeoutMs longest wait for the first frame of a fetch
  * @param fetchFrameTimeoutMs longest wait for a further frame
  * @param deleteTimeoutMs deadline of a delete
+ * @param rebuildTimeoutMs how long a rebuilding follower's reads go on while no bridge answers
  */
 record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterTxnIndexes, int connectTimeoutMs,
                   int dnsIntervalMs, int failoverPercent, int copyStallTimeoutMs, int copyProgressTimeoutMs,
-                  int fetchFirstByteTimeoutMs, int fetchFrameTimeoutMs, int deleteTimeoutMs) {
+                  int fetchFirstByteTimeoutMs, int fetchFrameTimeoutMs, int deleteTimeoutMs,
+                  int rebuildTimeoutMs) {
 
     static final String TARGET = "bridge.target";
     static final String DNS_INTERVAL = "bridge.dns.interval.ms";
@@ -50,6 +53,7 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
     static final String FETCH_FIRST_BYTE_TIMEOUT = "fetch.first.byte.timeout.ms";
     static final String FETCH_FRAME_TIMEOUT = "fetch.frame.timeout.ms";
     static final String DELETE_TIMEOUT = "delete.timeout.ms";
+    static final String REBUILD_TIMEOUT = "rebuild.timeout.ms";
 
     private static final String DNS = "dns:";
     private static final int BRIDGES_MAX = 64;
@@ -87,7 +91,10 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
             "Longest wait for the first bytes of a fetch, in ms.")
         .define(FETCH_FRAME_TIMEOUT, Type.INT, 5_000, TIMEOUT, Importance.LOW,
             "Longest wait between two frames of a fetch, in ms.")
-        .define(DELETE_TIMEOUT, Type.INT, 2_000, TIMEOUT, Importance.LOW, "Deadline of a delete, in ms.");
+        .define(DELETE_TIMEOUT, Type.INT, 2_000, TIMEOUT, Importance.LOW, "Deadline of a delete, in ms.")
+        .define(REBUILD_TIMEOUT, Type.INT, 120_000, Range.between(0, 3_600_000), Importance.MEDIUM,
+            "How long the reads of a follower that rebuilds its state from the remote store (LEADER_EPOCH, "
+                + "PRODUCER_SNAPSHOT) are repeated while no bridge answers, in ms; once per outage.");
 
     /** Host, without brackets, and port of a bridge; the text is {@code host:port}, IPv6 in brackets. */
     record Address(String host, int port) {
@@ -103,7 +110,13 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
      * @param dns whether {@code addresses} is one name, each address of which is a bridge
      * @param addresses at least one; without {@code dns} each is a bridge
      */
-    record Target(boolean dns, List<Address> addresses) { }
+    record Target(boolean dns, List<Address> addresses) {
+        @Override
+        public String toString() {
+            return (dns ? DNS + "///" : "")
+                + addresses.stream().map(Address::toString).collect(Collectors.joining(","));
+        }
+    }
 
     /**
      * PEM files of a TLS connection.
@@ -116,17 +129,19 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
     record Tls(Path ca, Path certificate, Path key, String serverName) { }
 
     /**
-     * Reads and checks the settings. Keys that are not ours (Kafka adds some) are ignored.
+     * Reads and checks the settings. Keys that are not ours are warned of ({@link UnknownKeys}).
      *
      * @throws ConfigException naming the key and what is wrong with it
      */
     static ShimConfig parse(Map<String, ?> properties) {
+        UnknownKeys.check(properties.keySet(), DEFINITION.names());
         Map<String, Object> values = DEFINITION.parse(properties);
         return new ShimConfig(target((String) values.get(TARGET)), (String) values.get(CLUSTER_NAME), tls(values),
             (boolean) values.get(PEEK_LATER_TXN_INDEXES), (int) values.get(CONNECT_TIMEOUT),
             (int) values.get(DNS_INTERVAL), (int) values.get(FAILOVER_PERCENT), (int) values.get(COPY_STALL_TIMEOUT),
             (int) values.get(COPY_PROGRESS_TIMEOUT), (int) values.get(FETCH_FIRST_BYTE_TIMEOUT),
-            (int) values.get(FETCH_FRAME_TIMEOUT), (int) values.get(DELETE_TIMEOUT));
+            (int) values.get(FETCH_FRAME_TIMEOUT), (int) values.get(DELETE_TIMEOUT),
+            (int) values.get(REBUILD_TIMEOUT));
     }
 
     private static Target target(String value) {

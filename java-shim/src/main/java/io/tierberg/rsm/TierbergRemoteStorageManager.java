@@ -18,9 +18,13 @@ import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata.CustomMetadata;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageException;
 import org.apache.kafka.server.log.remote.storage.RemoteStorageManager;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
+import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.io.SequenceInputStream;
 import java.net.InetAddress;
 import java.nio.ByteBuffer;
 import java.security.GeneralSecurityException;
@@ -35,9 +39,14 @@ import java.util.concurrent.TimeUnit;
  * segment, step and cause. Safe for use by many threads.
  */
 public final class TierbergRemoteStorageManager implements RemoteStorageManager {
+    private static final Logger LOG = LoggerFactory.getLogger(TierbergRemoteStorageManager.class);
+    /** A producer snapshot of 140,000 producer ids. */
+    private static final int BUFFERED_BYTES_MAX = 8 * 1024 * 1024;
+
     private final Bridges.Lookup lookup;
     private ShimConfig config;
     private Bridges bridges;
+    private Patience patience;
 
     /** For Kafka, which calls {@link #configure} next. */
     public TierbergRemoteStorageManager() {
@@ -57,11 +66,17 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
     @Override
     public void configure(Map<String, ?> properties) {
         config = ShimConfig.parse(properties);
+        patience = new Patience(config.rebuildTimeoutMs());
         try {
             bridges = new Bridges(config, lookup);
         } catch (IOException | GeneralSecurityException e) {
             throw new ConfigException("bridge.tls.*: " + e.getMessage());
         }
+        String version = getClass().getPackage().getImplementationVersion();
+        LOG.info("Tierberg plugin {}, protocol {}: bridge.target {}, cluster.name {}, {}",
+            version == null ? "(not from its jar)" : version, BridgeMethods.PROTOCOL_VERSION, config.target(),
+            config.clusterName(), bridges.security());
+        bridges.inBackground("tierberg-warm-up", new WarmUp(bridges, this::describe, this::open));
     }
 
     /**
@@ -119,14 +134,33 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
         });
     }
 
-    /** One index file, whole. A TRANSACTION index that does not exist is a RemoteResourceNotFoundException. */
+    /**
+     * One index file, whole. A TRANSACTION index that does not exist is a RemoteResourceNotFoundException. LEADER_EPOCH
+     * and PRODUCER_SNAPSHOT are read {@linkplain Patience patiently}.
+     */
     @Override
     public InputStream fetchIndex(RemoteLogSegmentMetadata segment, IndexType type) throws RemoteStorageException {
         return guarded("fetch of the " + type + " index", segment, attempt -> {
             FetchIndexRequest request = FetchIndexRequest.newBuilder().setSegment(describe(segment))
                 .setType(io.tierberg.rsm.proto.IndexType.valueOf(type.name())).build();
-            return fetch(segment, BridgeMethods.FETCH_INDEX, request, attempt);
+            if (type != IndexType.LEADER_EPOCH && type != IndexType.PRODUCER_SNAPSHOT) {
+                return fetch(segment, BridgeMethods.FETCH_INDEX, request, attempt);
+            }
+            return patience.read(id(segment), attempt, () -> bridges.ask(id(segment),
+                config.fetchFirstByteTimeoutMs(), attempt, (bridge, timeoutMs) ->
+                    buffered(open(bridge, BridgeMethods.FETCH_INDEX, request, timeoutMs, attempt))));
         });
+    }
+
+    /** The stream, of which all or the first 8 MiB are here already: what fails before, another bridge is asked for. */
+    private static InputStream buffered(FetchStream stream) throws Exception {
+        try {
+            InputStream head = new ByteArrayInputStream(stream.head(BUFFERED_BYTES_MAX));
+            return new SequenceInputStream(head, stream);
+        } catch (Throwable e) {
+            stream.close();
+            throw e;
+        }
     }
 
     /** Deletes a segment, or withdraws a copy that failed. Returns within {@code delete.timeout.ms}. */
@@ -160,6 +194,7 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
     @Override
     public void close() {
         if (bridges != null) {
+            patience.close();
             bridges.close();
         }
     }
@@ -171,20 +206,24 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
 
     private <Q extends MessageLite> InputStream fetch(RemoteLogSegmentMetadata segment,
             MethodDescriptor<Q, InputStream> method, Q request, Attempt attempt) throws Exception {
-        return bridges.ask(id(segment), config.fetchFirstByteTimeoutMs(), attempt, (bridge, timeoutMs) -> {
-            attempt.step("connecting");
-            BridgeCall<Q, InputStream> call = BridgeCall.start(bridge.fetch(), method, CallOptions.DEFAULT);
-            FetchStream stream = new FetchStream(call, bridges, bridge, attempt, config.fetchFrameTimeoutMs());
-            try {
-                call.send(request);
-                call.halfClose();
-                stream.awaitFirst(timeoutMs);
-                return stream;
-            } catch (Throwable e) {
-                stream.close();
-                throw e;
-            }
-        });
+        return bridges.ask(id(segment), config.fetchFirstByteTimeoutMs(), attempt, (bridge, timeoutMs) ->
+            open(bridge, method, request, timeoutMs, attempt));
+    }
+
+    private <Q extends MessageLite> FetchStream open(Bridge bridge, MethodDescriptor<Q, InputStream> method, Q request,
+            int timeoutMs, Attempt attempt) throws Exception {
+        attempt.step("connecting");
+        BridgeCall<Q, InputStream> call = BridgeCall.start(bridge.fetch(), method, CallOptions.DEFAULT);
+        FetchStream stream = new FetchStream(call, bridges, bridge, attempt, config.fetchFrameTimeoutMs());
+        try {
+            call.send(request);
+            call.halfClose();
+            stream.awaitFirst(timeoutMs);
+            return stream;
+        } catch (Throwable e) {
+            stream.close();
+            throw e;
+        }
     }
 
     private <T> T guarded(String operation, RemoteLogSegmentMetadata segment, Action<T> action)

@@ -60,6 +60,12 @@ final class FakeBridge implements AutoCloseable {
         out.onNext(DeleteSegmentResponse.getDefaultInstance());
         out.onCompleted();
     };
+    /** What a plugin that warms up gets. */
+    volatile BiConsumer<Object, ServerCallStreamObserver<FetchChunk>> warm = (request, out) -> {
+        out.onNext(FetchChunk.newBuilder().setData(ByteString.copyFrom(new byte[65_536])).build());
+        out.onCompleted();
+    };
+    final AtomicInteger warmUps = new AtomicInteger();
     volatile Recorder recorded;
     final CountDownLatch cancelled = new CountDownLatch(1);
     private final Server server;
@@ -158,10 +164,10 @@ final class FakeBridge implements AutoCloseable {
                 }))
             .addMethod(method("FetchSegment", MethodType.SERVER_STREAMING, FetchSegmentRequest.getDefaultInstance(),
                 FetchChunk.getDefaultInstance()), ServerCalls.asyncServerStreamingCall((request, out) ->
-                    answer(fetch, request, out)))
+                    answer(request.hasSegment() ? fetch : warmUp(), request, out)))
             .addMethod(method("FetchIndex", MethodType.SERVER_STREAMING, FetchIndexRequest.getDefaultInstance(),
                 FetchChunk.getDefaultInstance()), ServerCalls.asyncServerStreamingCall((request, out) ->
-                    answer(index, request, out)))
+                    answer(request.hasSegment() ? index : warmUp(), request, out)))
             .addMethod(method("DeleteSegment", MethodType.UNARY, DeleteSegmentRequest.getDefaultInstance(),
                 DeleteSegmentResponse.getDefaultInstance()), ServerCalls.asyncUnaryCall((request, out) ->
                     delete.accept(request, out)))
@@ -171,8 +177,14 @@ final class FakeBridge implements AutoCloseable {
     private <Q> void answer(BiConsumer<Q, ServerCallStreamObserver<FetchChunk>> script, Q request,
                             StreamObserver<FetchChunk> out) {
         ServerCallStreamObserver<FetchChunk> call = (ServerCallStreamObserver<FetchChunk>) out;
-        call.setOnCancelHandler(cancelled::countDown);
+        call.setOnCancelHandler(script == warm ? () -> { } : cancelled::countDown);
         script.accept(request, call);
+    }
+
+    @SuppressWarnings("unchecked")
+    private <Q> BiConsumer<Q, ServerCallStreamObserver<FetchChunk>> warmUp() {
+        warmUps.incrementAndGet();
+        return (BiConsumer<Q, ServerCallStreamObserver<FetchChunk>>) (BiConsumer<?, ?>) warm;
     }
 
     private static <Q extends MessageLite, R extends MessageLite> MethodDescriptor<Q, R> method(

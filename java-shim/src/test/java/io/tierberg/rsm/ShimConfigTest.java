@@ -54,6 +54,7 @@ class ShimConfigTest {
         assertEquals(5_000, config.fetchFirstByteTimeoutMs());
         assertEquals(5_000, config.fetchFrameTimeoutMs());
         assertEquals(2_000, config.deleteTimeoutMs());
+        assertEquals(120_000, config.rebuildTimeoutMs());
     }
 
     @ParameterizedTest
@@ -129,6 +130,55 @@ class ShimConfigTest {
             assertTrue(refused(key, value).contains(key));
         }
         assertNotNull(parse(key, "1"));
+    }
+
+    @Test
+    void theWaitOfARebuildHasARange() {
+        for (String value : new String[] {"-1", "3600001", "soon"}) {
+            assertTrue(refused("rebuild.timeout.ms", value).contains("rebuild.timeout.ms"));
+        }
+        assertEquals(0, parse("rebuild.timeout.ms", "0").rebuildTimeoutMs());
+    }
+
+    @ParameterizedTest
+    @CsvSource({"bridge.targets, bridge.target", "rebuild.timeout, rebuild.timeout.ms",
+        "fetch.first.byte.timeout.sec, fetch.first.byte.timeout.ms", "Cluster.Name, cluster.name",
+        "peek.later.txn.index, peek.later.txn.indexes"})
+    void aKeyThatNobodyReadsIsWarnedOf(String key, String meant) throws Exception {
+        String log = Logged.during(() -> parse(key, "1"));
+        assertTrue(log.contains("WARN") && log.contains(key + " is no setting of this plugin and is ignored; did you "
+            + "mean " + meant + "?"), log);
+    }
+
+    @Test
+    void aKeyLikeNoOtherIsWarnedOfWithAllThereAre() throws Exception {
+        String log = Logged.during(() -> parse("s3.endpoint", "x", "broker.id", "3"));
+        assertTrue(log.contains("s3.endpoint is no setting") && log.contains("; known are [bridge.dns.interval.ms, "), log);
+        assertFalse(log.contains("broker.id"), log);
+        assertEquals("", Logged.during(() -> parse("broker.id", "3", "delete.timeout.ms", "7")));
+    }
+
+    /** What was to be secured must not be sent in plaintext for a typing error. */
+    @ParameterizedTest
+    @CsvSource({"bridge.tls.enable, bridge.tls.enabled", "bridge.tsl.enabled, bridge.tls.enabled",
+        "bridge.TLS.enabled, bridge.tls.enabled", "tls.enabled, bridge.tls.enabled",
+        "bridge.tlsenabled, bridge.tls.enabled", "bridge.tls.ca, ''", "ssl.truststore.location, ''",
+        "bridge.ssl.enabled, bridge.tls.enabled", "bridge.tls.certificate, ''",
+        "bridge.tls.server.names, bridge.tls.server.name", "bridge_tls_enabled, bridge.tls.enabled"})
+    void aKeyThatWasMeantForTlsEndsTheBroker(String key, String meant) {
+        String message = refused(key, "true");
+        assertTrue(message.startsWith(key + " is no setting of this plugin, and TLS"), message);
+        assertTrue(meant.isEmpty() || message.contains("did you mean " + meant + "?"), message);
+        assertTrue(message.contains("[bridge.tls.ca.file, bridge.tls.certificate.file, bridge.tls.enabled, "), message);
+    }
+
+    @Test
+    void theStartIsLoggedOnceWithTargetAndTls() throws Exception {
+        String log = Logged.during(() -> Shim.connect("b:1, [::1]:2").close());
+        assertTrue(log.contains("INFO") && log.contains("Tierberg plugin (not from its jar), protocol 1: "
+            + "bridge.target b:1,[::1]:2, cluster.name test, plaintext, no TLS"), log);
+        assertEquals(1, log.lines().count(), log);
+        assertTrue(Logged.during(() -> Shim.connect("dns:///b:1").close()).contains("bridge.target dns:///b:1,"));
     }
 
     @Test

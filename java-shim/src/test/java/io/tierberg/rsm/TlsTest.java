@@ -214,4 +214,13 @@ class TlsTest {
         e = assertThrows(ConfigException.class, () -> shim(1, folder.resolve("empty.crt"), null));
         assertTrue(e.getMessage().contains("empty.crt"), e.getMessage());
     }
+
+    @Test
+    void theStartSaysWhoTheBrokerIs() throws Exception {
+        String log = Logged.during(() -> shim(1, server.certificate(), client).close());
+        assertTrue(log.contains("TLS, CA file " + server.certificate() + ", client certificate CN=client until 20"),
+            log);
+        log = Logged.during(() -> shim(1, server.certificate(), null).close());
+        assertTrue(log.contains("TLS, CA file " + server.certificate() + ", no client certificate"), log);
+    }
 }
