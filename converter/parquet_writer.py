@@ -77,11 +77,11 @@ class RowFile:
         self._pending_bytes += rows.nbytes
         self._pending_rows += rows.num_rows
         if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
-            self._flush()
+            self.flush()
 
     def close(self) -> PageTable | None:
         """Complete the file; returns its page table, or None when there were no rows and hence no file."""
-        self._flush()
+        self.flush()
         if self._writer is None:
             return None
         self._sink.keep_tail()
@@ -99,7 +99,8 @@ class RowFile:
         if self._writer is not None:
             self._writer.close()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Close the row group."""
         if not self._pending_rows:
             return
         schema = self._schema = self._pending[0].schema if self._schema is None else self._schema

@@ -22,6 +22,7 @@ from converter.index_model import Directory
 from converter.later_indexes import LaterAborts
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
+from rsm_bridge.copy_memory import CopyMemory
 from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.frame_feed import FeedClosedError, FrameFeed
@@ -42,7 +43,7 @@ class Copier:
     Attributes:
         precedence: of fetches, before each step of a worker and each frame that it does not need yet.
         running: what the reclaimer asks before a tombstone goes.
-        slots: as many as fit the memory budget and the workers.
+        memory: of which each takes a place, and its turn where it needs more.
         options: a topic's conversion options, by its rule.
         columns: what gives the rows of one copy the columns of their values.
         finished: told about each finished copy, and how many of its rows did not decode, by code.
@@ -52,7 +53,7 @@ class Copier:
     precedence: Precedence
     running: RunningCopies
     executor: Executor
-    slots: asyncio.Semaphore
+    memory: CopyMemory
     metrics: Metrics
     options: Callable[[str], ConvertOptions]
     columns: Callable[[SegmentMetadata], TypedCopy | None]
@@ -112,7 +113,7 @@ class CopyCall:
         """Memory and a worker for the time of the block, and until the worker really is back."""
         copier = self.copier
         with copier.metrics.copies_waiting.track_inprogress():
-            await copier.slots.acquire()
+            await copier.memory.places.acquire()
         copier.metrics.copies_running.inc()
         self.stage = "receiving"
         try:
@@ -128,7 +129,7 @@ class CopyCall:
 
     def _release(self) -> None:
         self.copier.metrics.copies_running.dec()
-        self.copier.slots.release()
+        self.copier.memory.places.release()
 
     async def _copy(self, segment: SegmentMetadata, later: LaterAborts, deadline: float) -> Directory:
         files: dict[IndexType, bytes] = {}
@@ -146,6 +147,7 @@ class CopyCall:
             self.copier.precedence.give_way,
             later,
             columns=self.copier.columns(segment),
+            memory=self.copier.memory,
         )
         try:
             return await self._pass(attempt, message)

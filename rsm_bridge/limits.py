@@ -25,7 +25,8 @@ CUSTOM_METADATA_BYTES_MAX = 128
 
 # Copies.
 COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
-COPY_MEMORY_BYTES = 112 * MIB  # what one running copy is charged against the memory budget
+COPY_MEMORY_BYTES = 128 * MIB  # what one running copy is charged against the memory budget
+LARGE_TURN_CHECK_SECONDS = 0.5  # a copy that waits for its turn with a large batch or value looks whether it is wanted
 HEARTBEAT_SECONDS = 2.0
 COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline
 FRAME_WAIT_SECONDS_MAX = 60.0  # a client that sends nothing for so long is gone
@@ -102,6 +103,7 @@ SCHEMA_REFERENCE_DEPTH_MAX = 32
 # Typed values.
 INFERRED_VALUES_MAX = 2000  # values that a JSON schema is inferred from
 DECODERS_MAX = 1000  # of one topic, kept
+COMPILER_TRIES_MAX = 3  # of a Protobuf schema with which the compiler dies or does not end; then it is unusable
 EVOLUTION_WORKERS = 4  # threads that ask the catalog for copies
 EVOLUTION_SECONDS_MAX = 5.0  # a copy waits so long for the catalog to change a table
 CATALOG_AGAIN_SECONDS = 5.0  # after a failure of that it is not asked for so long
