@@ -1,4 +1,4 @@
-"""What a value may become is counted before anything is allocated: at the limit it decodes, one more is its row's error.
+"""What a value may become is counted before anything is allocated: at the limit it decodes, one item more is an error.
 
 Two bytes of an empty item are a row of a list's columns; a few bytes of wire hold 100 KB of them.
 """
@@ -198,7 +198,7 @@ def test_what_is_decoded_slowly_is_counted_too(name: str) -> None:
 
 
 def test_bombs_take_no_memory() -> None:
-    """102 KB that were 861 MiB, 502 KB that were 2.5 GiB: twenty such values, each an error, take no more than a step."""
+    """102 KB that were 861 MiB, 502 KB that were 2.5 GiB: twenty such values, each an error, take less than a step."""
     code = (
         "import resource, pyarrow as pa\n"
         "from tests.unit.test_values_cells import FORMS\n"
