@@ -50,7 +50,7 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolution import evolve
 from iceberg_catalog.evolution_sources import SOURCES, Sources
 from iceberg_catalog.evolution_walk import Change, Incompatible
-from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX, EVOLVE_DEADLINE_MS, EVOLVE_PAUSE_MS
+from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX, EVOLVE_DEADLINE_MS, EVOLVE_PAUSE_MS, EVOLVE_REFUSALS_MAX
 
 GENERATION: Final = "tierberg.generation"
 _NOTHING_FIXED: Final[Mapping[str, str]] = MappingProxyType({})
@@ -122,6 +122,7 @@ def evolved(
     seen: dict[Change, None] = {}
     cause: Exception | None = None
     apart: dict[int, str] = {}
+    refusals = 0
     for attempt in range(EVOLVE_ATTEMPTS_MAX + 1):
         if cause is not None:
             time.sleep(EVOLVE_PAUSE_MS / 1000)
@@ -143,7 +144,9 @@ def evolved(
             cause = error
             with suppress(Exception):  # then the next request is computed on what was known, and refused if that moved
                 table = catalog.load_table(table.name())
-            if _is_about_content(error):
+            refusals += _is_about_content(error)
+            if refusals >= EVOLVE_REFUSALS_MAX:  # an answer may also have been garbled on its way
+                refusals = 0
                 table = _one_by_one(catalog, table, writers, incompatible, generation, apart)
     text = f"table {name} could not be given the columns it needs"
     raise CatalogError("unavailable", f"{text}: {cause or 'other bridges change it all the time'}") from cause
