@@ -212,8 +212,13 @@ class SegmentParser:
             if int(costs[first:behind].sum()) > limits.STEP_ROWS_BYTES:
                 self._begin_large()
             mine = slice(first, behind)
-            yield self._step(batches[mine], raw, plain, places[mine], decodable[mine], sums[mine])
-        self._plain.reset()
+            step = self._step(batches[mine], raw, plain, places[mine], decodable[mine], sums[mine])
+            if behind == len(batches):
+                # What is decompressed goes before the rows are written: of a large batch that is half of all memory.
+                del plain
+                self._plain.reset()
+            yield step
+            del step
         self._large_work.close()
 
     def _begin_large(self) -> None:

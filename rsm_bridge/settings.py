@@ -161,14 +161,15 @@ class LimitSettings(Section):
     decompressed_batch_mib: Annotated[int, Field(ge=1, le=1024)] = Field(
         default=256,
         description="A batch that decompresses to more is kept as it is and its rows are withheld. "
-        "So is one whose records and headers, at 64 bytes each, take more than that with their contents. What a large "
-        "batch or value needs beyond `copy_memory_mib` one copy has at a time: twice as much as this, and 256 MiB.",
+        "So is one whose records and headers, at 64 bytes each, take more than that, and than 32 MiB, with their "
+        "contents. What a large batch or value needs beyond `copy_memory_mib` one copy has at a time: four times as much "
+        "as this, and 256 MiB.",
     )
 
     @property
     def large_work_mib(self) -> int:
         """MiB that the one copy whose turn it is with a large batch or value may use beyond its place."""
-        return 2 * self.decompressed_batch_mib + LARGE_VALUE_BYTES // MIB
+        return 4 * self.decompressed_batch_mib + LARGE_VALUE_BYTES // MIB
 
 
 class MergeSettings(Section):

@@ -8,10 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from converter.values.json_decode import json_decoder
+from converter.values.json_infer import infer_schema
+from converter.values.model import Decoder
+from converter.values.typed import Writer
+from iceberg_catalog.evolution import evolve
+from iceberg_catalog.evolution_sources import Sources
 from iceberg_catalog.limits import COLUMNS_MAX
+from iceberg_catalog.schema import table_schema
+from rsm_bridge import value_schemas
+from rsm_bridge.limits import COMPILER_TRIES_MAX
+from rsm_bridge.registry_schemas import RegisteredSchema
 from rsm_bridge.service import Running
+from rsm_bridge.value_schemas import ColumnsWaitError, SchemaRule, ValueSchemas
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -126,3 +138,83 @@ def test_a_schema_that_cannot_become_columns_costs_its_writers_rows_only(bridge:
     assert [row["_kafka_value"] for row in found] == values
     said = found[1]["_kafka_error"]
     assert said is None or said.split(":")[0] in {"unusable_schema", "incompatible_schema", "undecodable"}
+
+
+class _Panic(BaseException):
+    """As those of libraries in Rust, which are no exceptions of Python's usual kind."""
+
+
+class _Registry:
+    """Has one schema of each kind."""
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        return RegisteredSchema(schema_id, "avro", '"int"', {})
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        raise NotImplementedError(subject)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        _Panic("at src/lib.rs"),
+        RecursionError("too deep"),
+        MemoryError(),
+        UnicodeError("\ud800"),
+        KeyError(1),
+        OverflowError(),
+    ],
+)
+def test_whatever_making_a_decoder_raises_is_its_writers_problem(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fails(*_: object) -> Decoder:
+        raise error
+
+    monkeypatch.setitem(value_schemas._MAKERS, "avro", fails)
+    said = ValueSchemas(SchemaRule(None, "wire"), _Registry()).decoder(Writer(7))
+    assert isinstance(said, str)
+    assert said.startswith(f"unusable_schema: no decoder can be made of it: {type(error).__name__}")
+    said.encode()
+
+
+@pytest.mark.parametrize("error", [ChildProcessError("ended by signal 9"), TimeoutError("took longer than 20 s")])
+def test_a_compiler_that_never_ends_with_a_schema_is_not_waited_for_for_ever(
+    monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    def fails(*_: object) -> Decoder:
+        raise error
+
+    monkeypatch.setitem(value_schemas._MAKERS, "avro", fails)
+    schemas = ValueSchemas(SchemaRule(None, "wire"), _Registry())
+    for _ in range(COMPILER_TRIES_MAX - 1):
+        with pytest.raises(ColumnsWaitError, match="could not be compiled"):
+            schemas.decoder(Writer(7))
+    for _ in range(2):
+        assert str(schemas.decoder(Writer(7))).startswith("unusable_schema: schema id 7 could not be compiled")
+
+
+def test_a_compiler_that_cannot_be_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> Decoder:
+        raise BlockingIOError("no more processes")
+
+    monkeypatch.setitem(value_schemas._MAKERS, "avro", fails)
+    schemas = ValueSchemas(SchemaRule(None, "wire"), _Registry())
+    for _ in range(COMPILER_TRIES_MAX + 1):
+        with pytest.raises(ColumnsWaitError):
+            schemas.decoder(Writer(7))
+
+
+def test_an_inferred_schema_is_one_that_a_table_can_take() -> None:
+    """One record with a name that no table takes, others with other names each: no reason to have no columns."""
+    long = {"n" * 6_000: 1, "_kafka_value": 2, "inner": {"m" * 6_000: 1, "ok": 1}}
+    others = [{f"k{n}": {f"i{m}": m for m in range(150)}, "id": n} for n in range(300)]
+    texts = [json.dumps(value).encode() for value in (long, *others)]
+    text = infer_schema(pa.array(texts, pa.binary()))
+    assert text is not None
+    decoder = json_decoder(text)
+    raw = table_schema("raw")
+    found = evolve(raw, Sources(), decoder.type, last_field_id=100, properties={}, incompatible="new-column")
+    assert not found.incompatible
+    assert {"id", "_kafka_value"} <= set(decoder.type.names)
+    assert decoder.decode(pa.array(texts, pa.binary())).errors.null_count == len(texts)
