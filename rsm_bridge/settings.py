@@ -162,8 +162,8 @@ class LimitSettings(Section):
         default=256,
         description="A batch that decompresses to more is kept as it is and its rows are withheld. "
         "So is one whose records and headers, at 64 bytes each, take more than that, and than 32 MiB, with their "
-        "contents. What a large batch or value needs beyond `copy_memory_mib` one copy has at a time: four times as much "
-        "as this, and 256 MiB.",
+        "contents. What a large batch or value needs beyond `copy_memory_mib` one copy has at a time: four times "
+        "as much as this, and 256 MiB.",
     )
 
     @property
