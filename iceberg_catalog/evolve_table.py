@@ -213,7 +213,7 @@ def _wish(
     last_field_id = table.metadata.last_column_id
     properties: dict[str, str | None] = {}
     changes: list[Change] = []
-    refused = []
+    refused: list[tuple[str, ...]] = []
     for number, writer in enumerate(writers):
         if number in apart:
             refused.append((apart[number],))

@@ -42,10 +42,8 @@ class ValueColumns(Protocol):
     Attributes:
         pending: why the rows so far lack columns, as it will stand in the index; None: they have them.
         failed: rows that did not decode, by code.
-        large: entered for what takes more memory than a piece of rows may.
     """
 
-    large: LargeWork
     pending: str | None
     failed: Counter[str]
 
@@ -57,6 +55,10 @@ class ValueColumns(Protocol):
     @property
     def encodings(self) -> bytes:
         """Of the rows so far: Directory.proven."""
+        ...
+
+    def in_turn(self, large: LargeWork) -> None:
+        """Tells, before the first rows, what to enter for what takes more memory than a piece of rows may."""
         ...
 
     def rows(self, rows: pa.RecordBatch) -> Iterable[TypedPiece]:
@@ -163,7 +165,7 @@ def _write_objects(
         if attempt.memory is not None:
             large = attempt.memory.share(attempt.check)
         if columns is not None:
-            columns.large = large
+            columns.in_turn(large)
         parser = SegmentParser(segment, options, transactions, attempt.verbatim_cause, large)
         writer = SegmentWriter(
             segment,

@@ -46,7 +46,7 @@ class TypedCopy:
     table: TypedTable
     budget: CpuBudget | None = None
     prover: ValueProver | None = None
-    large: LargeWork = nullcontext
+    large: LargeWork = field(default=nullcontext)
     pending: str | None = None
     failed: Counter[str] = field(default_factory=Counter)
     _columns: TableColumns | None = None
@@ -61,6 +61,10 @@ class TypedCopy:
     def encodings(self) -> bytes:
         """How values that are become bytes again: Directory.proven."""
         return b"" if self.prover is None or self._columns is None else self.prover.packed(self._columns.rows)
+
+    def in_turn(self, large: LargeWork) -> None:
+        """See ValueColumns."""
+        self.large = large
 
     def rows(self, rows: pa.RecordBatch) -> Iterator[TypedPiece]:
         """Rows with value columns, or with null ones when pending; Kafka's alone when the copy began so."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -25,6 +26,10 @@ def test_places_are_as_many_as_the_budget_holds(budget: int, workers: int, copie
     assert CopyMemory(budget, workers).copies == copies
 
 
+def _waits(memory: CopyMemory, count: int) -> bool:
+    return memory.waiting == count
+
+
 def test_one_at_a_time_and_whoever_asks_first_is_first() -> None:
     memory = CopyMemory(COPY_MEMORY_BYTES, 8)
     inside: list[int] = []
@@ -42,7 +47,8 @@ def test_one_at_a_time_and_whoever_asks_first_is_first() -> None:
     for number in range(5):
         threads.append(threading.Thread(target=work, args=(number,)))
         threads[-1].start()
-        eventually(lambda wanted=number: memory.waiting == wanted if wanted else inside == [0])
+        eventually(partial(_waits, memory, number))
+        eventually(lambda: inside == [0])
     assert inside == [0]
     held.set()
     for thread in threads:
