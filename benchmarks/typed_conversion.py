@@ -20,6 +20,7 @@ from converter.values.json_decode import json_decoder
 from converter.values.model import Decoder
 from converter.values.protobuf import protobuf_decoder
 from converter.values.prover import ValueProver
+from converter.values.rows import made_in_pieces
 from converter.values.typed import Route, Writer, parted_by_id
 from converter.writer import TypedPiece
 from iceberg_catalog.evolution import bind, evolve
@@ -86,13 +87,15 @@ class TypedColumns:
 
     def rows(self, rows: pa.RecordBatch) -> Iterator[TypedPiece]:
         """See CopyColumns."""
+        yield from made_in_pieces(rows, self.routes.columns.rows, self._piece)
+
+    def _piece(self, rows: pa.RecordBatch, cells_max: int) -> TypedPiece:
         values = parted_by_id(rows.column(RAW_VALUE), lambda _: self.is_protobuf)
-        made = self.routes.rows(rows, Given({"value": values}))
+        made = self.routes.rows(rows, Given({"value": values}), cells_max)
         if self.prover is None:
-            yield TypedPiece(made)
-            return
+            return TypedPiece(made)
         routes = {writer: route for (_, writer), route in self.routes.of.items()}
-        yield TypedPiece(*self.prover.prove(made, values, routes, self.routes.columns.types["value"]))
+        return TypedPiece(*self.prover.prove(made, values, routes, self.routes.columns.types["value"]))
 
 
 def columns_for(payload: str, made: Decoder, *, proven: bool = False) -> Columns:

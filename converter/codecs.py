@@ -38,9 +38,13 @@ class Undecodable(Exception):  # noqa: N818, likewise
 
 
 class PlainBuffer:
-    """Decompressed records of the batches of a step, one after another."""
+    """Decompressed records of the batches of a step, one after another.
 
-    def __init__(self) -> None:
+    before_large: called before the buffer grows beyond limits.SCRATCH_BYTES_MAX.
+    """
+
+    def __init__(self, before_large: Callable[[], None] = lambda: None) -> None:
+        self._before_large = before_large
         self.data: UInt8Array = np.empty(limits.STEP_RECORDS_BYTES, dtype=np.uint8)
         self.size = 0
 
@@ -53,7 +57,10 @@ class PlainBuffer:
     def room(self, size: int) -> UInt8Array:
         """At least `size` writable bytes after the ones held. Invalid after the next call."""
         if size > len(self.data) - self.size:
-            grown = np.empty(max(self.size + size, 2 * len(self.data)), dtype=np.uint8)
+            wanted = max(self.size + size, 2 * len(self.data))
+            if wanted > limits.SCRATCH_BYTES_MAX:
+                self._before_large()
+            grown = np.empty(wanted, dtype=np.uint8)
             grown[: self.size] = self.data[: self.size]
             self.data = grown
         return self.data[self.size :]

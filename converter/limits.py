@@ -25,9 +25,24 @@ SERVED_BATCH_BYTES_MAX: Final = MIB
 #: Upper bound of the setting `decompressed_batch_bytes_max`: Arrow's 32-bit offsets must hold a batch.
 DECOMPRESSED_BATCH_BYTES_CEILING: Final = 1024 * MIB
 
-#: A row costs about ten times the seven bytes of the smallest record. A compressed batch may have one record per this
-#: many bytes of the decompression limit (4 million at 256 MiB); beyond, it counts as exceeding the limit.
-DECOMPRESSED_BYTES_PER_RECORD_MIN: Final = 64
+#: What a record, or a header, costs beside its bytes: ten times the seven bytes of the smallest record, thirty times
+#: the two of the smallest header. A compressed batch may have one record per this many bytes of the decompression limit
+#: (4 million at 256 MiB); beyond, it counts as exceeding the limit.
+RECORD_BYTES: Final = 64
+
+#: Rows of one step, in bytes: each batch's keys, values and headers, and RECORD_BYTES for each record and header. A
+#: step of more ends with the batch before; a single batch of more is *large*. One whose rows take more than this and
+#: more than the decompression limit counts as exceeding the limit, however it is compressed.
+STEP_ROWS_BYTES: Final = 32 * MIB
+
+# Values in columns. A cell is what one value of one column takes: 9 to 17 bytes, null or not.
+
+#: Cells of one value: elements of lists and entries of maps times the columns they have, null ones too. A value of
+#: more has no columns; its row says so.
+VALUE_CELLS_MAX: Final = 4 * MIB
+
+#: Cells of rows that are decoded together, those of columns of the whole row included. A single row of more is *large*.
+PIECE_CELLS_MAX: Final = MIB
 
 #: Most bytes one call of rebuild() may be asked for.
 REBUILD_BYTES_MAX: Final = 2048 * MIB

@@ -79,14 +79,14 @@ class RowFile:
         self._pending_bytes += rows.nbytes
         self._pending_rows += rows.num_rows
         if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
-            self._flush()
+            self.flush()
 
     def close(self, runs: Sequence[LeaderEpoch]) -> PageTable | None:
         """Complete the file; returns its page table, or None when there were no rows and hence no file.
 
         runs: leader-epoch runs of the rows, for the footer; more than that does no harm.
         """
-        self._flush()
+        self.flush()
         if self._writer is None:
             return None
         self._writer.add_key_value_metadata(footer_entry(runs))
@@ -105,7 +105,8 @@ class RowFile:
         if self._writer is not None:
             self._writer.close()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Close the row group."""
         if not self._pending_rows:
             return
         schema = self._schema = self._pending[0].schema if self._schema is None else self._schema

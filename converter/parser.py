@@ -22,6 +22,7 @@ without exact deltas. `position` is the writer's.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
 
 import numpy as np
 
@@ -32,7 +33,20 @@ from converter.framing import CODEC_MASK, HEADER_BYTES, LENGTH_PREFIX_BYTES, Fra
 from converter.kernel import readonly
 from converter.prove import prove
 from converter.rebuild import served_checksums
-from converter.records import EXACT, EXTENT_DTYPE, MEASURES, Extents, control_types, fill, measure
+from converter.records import (
+    EXACT,
+    EXTENT_DTYPE,
+    HEADER_KEY_BYTES,
+    HEADER_VALUE_BYTES,
+    HEADERS,
+    KEY_BYTES,
+    MEASURES,
+    VALUE_BYTES,
+    Extents,
+    control_types,
+    fill,
+    measure,
+)
 from converter.rows import StepRows
 from converter.transactions import MarkerCheck, Transactions
 from converter.types import (
@@ -43,6 +57,7 @@ from converter.types import (
     Cause,
     ConvertOptions,
     Int64Array,
+    LargeWork,
     ParsedStep,
     SegmentMetadata,
     UInt8Array,
@@ -55,6 +70,8 @@ class SegmentParser:
 
     Args:
         verbatim_cause: why the segment is stored as it is, where options.mode is `verbatim`: VERBATIM or INTERNAL.
+        large: entered before the memory for a large batch is allocated (limits.STEP_ROWS_BYTES, SCRATCH_BYTES_MAX),
+            left when the last step with it was taken or the parser is closed. It may wait for others' large work.
 
     Attributes:
         transaction_conflicts: after finish(), how often markers in the segment contradict the broker's transaction
@@ -67,21 +84,29 @@ class SegmentParser:
         options: ConvertOptions,
         transactions: Transactions,
         verbatim_cause: Cause = Cause.VERBATIM,
+        large: LargeWork = nullcontext,
     ) -> None:
         self._verbatim_cause = verbatim_cause
+        self._large = large
+        self._large_work = ExitStack()
+        self._is_large = False
         self._partition = metadata.partition
         self._options = options
         self._limit = min(options.decompressed_batch_bytes_max, limits.DECOMPRESSED_BATCH_BYTES_CEILING)
         self._framer = Framer(metadata)
         self._transactions = transactions
         self._markers = MarkerCheck(transactions)
-        self._plain = PlainBuffer()
+        self._plain = PlainBuffer(self._begin_large)
         self._scratch: UInt8Array = np.empty(0, dtype=np.uint8)
         self._rows = 0
         self._kept_bytes = 0
         self._deltas = 0
         self._busy = False
         self.transaction_conflicts = 0
+
+    def close(self) -> None:
+        """Leaves the large work of steps that were not all taken. May be called at any time, more than once."""
+        self._large_work.close()
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[ParsedStep]:
         """Take more bytes of the segment, sliced anyhow; iterate the steps that are ready before feeding again.
@@ -137,17 +162,17 @@ class SegmentParser:
         for i in packed.tolist():
             self._decompress(batches[i : i + 1], extents[i : i + 1], wanted[i : i + 1], view)
             if self._plain.size >= limits.STEP_RECORDS_BYTES:
-                yield self._step(batches[begin : i + 1], raw, extents[begin : i + 1], wanted[begin : i + 1])
+                yield from self._measured(batches[begin : i + 1], raw, extents[begin : i + 1], wanted[begin : i + 1])
                 begin = i + 1
         if begin < len(batches):
-            yield self._step(batches[begin:], raw, extents[begin:], wanted[begin:])
+            yield from self._measured(batches[begin:], raw, extents[begin:], wanted[begin:])
 
     def _decompress(self, batch: BatchTable, extent: Extents, wanted: BoolArray, raw: memoryview) -> None:
         """Replace the extent of one batch by its decompressed records, or quarantine it."""
         packed = raw[int(extent["start"][0]) : int(extent["end"][0])]
         start = self._plain.size
         try:
-            if int(batch["count"][0]) > self._limit // limits.DECOMPRESSED_BYTES_PER_RECORD_MIN:
+            if int(batch["count"][0]) > self._limit // limits.RECORD_BYTES:
                 raise LimitExceeded
             decompress(int(batch["attributes"][0]) & CODEC_MASK, packed, self._plain, self._limit)
         except LimitExceeded:
@@ -160,8 +185,13 @@ class SegmentParser:
         extent["start"] = start
         extent["end"] = self._plain.size
 
-    def _step(self, batches: BatchTable, raw: UInt8Array, extents: Extents, wanted: BoolArray) -> ParsedStep:
-        """Rows, proof and kept bytes of some batches, all of whose records are at hand."""
+    def _measured(
+        self, batches: BatchTable, raw: UInt8Array, extents: Extents, wanted: BoolArray
+    ) -> Iterator[ParsedStep]:
+        """Some batches, all of whose records are at hand, in steps of at most limits.STEP_ROWS_BYTES or one batch.
+
+        What their rows will take is counted before anything is allocated for them.
+        """
         plain = readonly(self._plain.data[: self._plain.size], np.uint8)
         places = readonly(extents, EXTENT_DTYPE)
         control_types(raw, plain, batches, places, is_control(batches))
@@ -171,6 +201,44 @@ class SegmentParser:
         failed = wanted & ~decodable
         if failed.any():
             _quarantine(batches, failed, Cause.UNDECODABLE)
+        costs = _rows_bytes(batches, sums, decodable)
+        over = decodable & (costs > max(self._limit, limits.STEP_ROWS_BYTES))
+        if over.any():
+            _quarantine(batches, over, Cause.DECOMPRESSION_LIMIT)
+            decodable &= ~over
+            sums[over] = 0
+            costs[over] = 0
+        for first, behind in _runs(costs, limits.STEP_ROWS_BYTES):
+            if int(costs[first:behind].sum()) > limits.STEP_ROWS_BYTES:
+                self._begin_large()
+            mine = slice(first, behind)
+            step = self._step(batches[mine], raw, plain, places[mine], decodable[mine], sums[mine])
+            if behind == len(batches):
+                # What is decompressed goes before the rows are written: of a large batch that is half of all memory.
+                del plain
+                self._plain.reset()
+            yield step
+            del step
+        self._large_work.close()
+
+    def _begin_large(self) -> None:
+        """Before more is allocated than a step usually takes; until the last step of these batches was taken."""
+        if not self._is_large:
+            self._is_large = True
+            self._large_work.callback(setattr, self, "_is_large", False)
+            self._large_work.enter_context(self._large())
+
+    def _step(
+        self,
+        batches: BatchTable,
+        raw: UInt8Array,
+        plain: UInt8Array,
+        extents: Extents,
+        decodable: BoolArray,
+        sums: Int64Array,
+    ) -> ParsedStep:
+        """Rows, proof and kept bytes of measured batches."""
+        places = readonly(extents, EXTENT_DTYPE)
         sizes = batches["served_size"].astype(np.int64)
         plain_sizes = HEADER_BYTES + extents["end"] - extents["start"]
         servable = decodable & (plain_sizes <= np.maximum(sizes, limits.SERVED_BATCH_BYTES_MAX))
@@ -186,7 +254,6 @@ class SegmentParser:
         _serve_uncompressed(batches, equal & (extents["source"] == 1), scratch, starts, plain_sizes)
         kept = self._collect_kept(batches, raw, sizes)
         self._markers.see(batches)
-        self._plain.reset()
         record_batch = rows.record_batch(self._partition, self._options.value_format)
         return ParsedStep(batches, record_batch, kept, deltas)
 
@@ -261,6 +328,25 @@ class SegmentParser:
         for first, after in edges.reshape(-1, 2).tolist():
             pieces.append(raw[starts[first] : starts[after - 1] + sizes[after - 1]].tobytes())
         return pieces
+
+
+def _rows_bytes(batches: BatchTable, sums: Int64Array, wanted: BoolArray) -> Int64Array:
+    """What the rows of each wanted batch take, as limits.STEP_ROWS_BYTES counts it."""
+    content = sums[:, KEY_BYTES] + sums[:, VALUE_BYTES] + sums[:, HEADER_KEY_BYTES] + sums[:, HEADER_VALUE_BYTES]
+    things = np.where(wanted, batches["count"], 0).astype(np.int64) + sums[:, HEADERS]
+    return content + things * limits.RECORD_BYTES
+
+
+def _runs(costs: Int64Array, most: int) -> list[tuple[int, int]]:
+    """Runs `[first, behind)` of all items, each of at most `most` in sum, or of one item."""
+    ends = np.cumsum(costs)
+    runs, first = [], 0
+    while first < len(costs):
+        before = int(ends[first]) - int(costs[first])
+        behind = max(int(np.searchsorted(ends, before + most, side="right")), first + 1)
+        runs.append((first, behind))
+        first = behind
+    return runs
 
 
 def _keep(batches: BatchTable, mask: BoolArray, cause: Cause) -> None:

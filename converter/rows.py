@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from converter import columns
 from converter.columns import row_schema
+from converter.kernel import kernel, readonly
+from converter.memory import copy
 from converter.records import HEADER_KEY_BYTES, HEADER_VALUE_BYTES, HEADERS, KEY_BYTES, VALUE_BYTES
 from converter.types import BoolArray, Int64Array, RowBuffers, UInt8Array, ValueFormat, VarBytes
 from converter.utf8 import replace_invalid, valid_utf8
@@ -118,8 +120,18 @@ def _gathered(data: UInt8Array, starts: Int64Array, ends: Int64Array, valid: Boo
     sizes = np.where(valid, ends - starts, 0)
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
-    shift = np.repeat(starts - offsets[:-1], sizes)
-    return VarBytes(offsets, data[np.arange(len(shift), dtype=np.int64) + shift], valid)
+    out = np.empty(int(offsets[-1]), dtype=np.uint8)
+    _copy_ranges(readonly(data, np.uint8), readonly(starts, np.int64), readonly(offsets, np.int64), out)
+    return VarBytes(offsets, out, valid)
+
+
+@kernel
+def _copy_ranges(data: UInt8Array, starts: Int64Array, offsets: Int64Array, out: UInt8Array) -> None:
+    """Caller's promise: `out` has the bytes that `offsets` says, and data has as many from each start on."""
+    for i in range(len(starts)):
+        size = offsets[i + 1] - offsets[i]
+        if size > 0:
+            copy(out, offsets[i], data, starts[i], size)
 
 
 def _all_null(count: int) -> VarBytes:

@@ -7,6 +7,8 @@ ends in `_us`, sizes bytes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Literal
@@ -89,6 +91,10 @@ BATCH_DTYPE = np.dtype(
         ("timestamps_start", "<i8"),  # first of its `count` deltas in the timestamp deltas; -1: none
     ]
 )
+
+#: Makes a context of work that takes more memory than usual: entered before that is allocated, left when it is free
+#: again. Entering may wait for others, and within it may be entered again.
+LargeWork = Callable[[], AbstractContextManager[object]]
 
 BatchTable = npt.NDArray[np.void]  # dtype BATCH_DTYPE
 Int64Array = npt.NDArray[np.int64]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from converter.kernel import i64, kernel, readonly, u8
+from converter.memory import copy
 from converter.types import BoolArray, Int64Array, UInt8Array, VarBytes
 
 
@@ -69,23 +70,55 @@ def valid_utf8(column: VarBytes) -> BoolArray:
     return out
 
 
+@kernel
+def _malformed_length(data: UInt8Array, p: int, end: int) -> int:
+    """Length of the malformed sequence at p: as much of it as a well-formed one could begin with (Unicode 15, 3.9)."""
+    first = i64(data[p])
+    if first < 0xC2 or first > 0xF4 or end - p < 2:
+        return 1
+    low = 0xA0 if first == 0xE0 else (0x90 if first == 0xF0 else 0x80)
+    high = 0x9F if first == 0xED else (0x8F if first == 0xF4 else 0xBF)
+    if data[p + 1] < low or data[p + 1] > high:
+        return 1
+    most = 2 if first < 0xE0 else (3 if first < 0xF0 else 4)
+    size = 2
+    while size < most and size < end - p and 0x80 <= data[p + size] <= 0xBF:
+        size += 1
+    return size
+
+
+@kernel
+def _replace(
+    offsets: Int64Array, data: UInt8Array, ok: BoolArray, ends: Int64Array, out: UInt8Array, fill: bool
+) -> None:
+    """Without `fill` sets the new ends, ends[0] being 0; with it writes the values there. Else as replace_invalid()."""
+    for i in range(len(ok)):
+        p, end, to = offsets[i], offsets[i + 1], ends[i]
+        if ok[i]:
+            if fill and end > p:
+                copy(out, to, data, p, end - p)
+            to += end - p
+            p = end
+        while p < end:
+            size = sequence_length(data, p, end)
+            if size > 0:
+                if fill:
+                    copy(out, to, data, p, size)
+                p += size
+                to += size
+                continue
+            if fill:
+                out[to], out[to + 1], out[to + 2] = 0xEF, 0xBF, 0xBD
+            p += _malformed_length(data, p, end)
+            to += 3
+        ends[i + 1] = to
+
+
 def replace_invalid(column: VarBytes, ok: BoolArray) -> VarBytes:
     """The column with malformed sequences replaced by U+FFFD, as Java and Python do, where `ok` is False."""
-    sizes = np.diff(column.offsets)
-    fixed = {
-        i: column.data[column.offsets[i] : column.offsets[i + 1]].tobytes().decode("utf-8", "replace").encode()
-        for i in np.flatnonzero(~ok).tolist()
-    }
-    for i, value in fixed.items():
-        sizes[i] = len(value)
+    old, data = readonly(column.offsets, np.int64), readonly(column.data, np.uint8)
     offsets = np.zeros(len(column) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=offsets[1:])
-    data = np.empty(int(offsets[-1]), dtype=np.uint8)
-    done = 0
-    for i in [*fixed, len(column)]:
-        run = column.data[column.offsets[done] : column.offsets[i]]
-        data[offsets[done] : offsets[i]] = run
-        if i < len(column):
-            data[offsets[i] : offsets[i + 1]] = np.frombuffer(fixed[i], dtype=np.uint8)
-        done = i + 1
-    return VarBytes(offsets, data, column.valid)
+    _replace(old, data, ok, offsets, np.empty(0, dtype=np.uint8), False)
+    out = np.empty(int(offsets[-1]), dtype=np.uint8)
+    _replace(old, data, ok, offsets, out, True)
+    return VarBytes(offsets, out, column.valid)

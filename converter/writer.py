@@ -20,6 +20,7 @@ from crc32c import crc32c
 from converter.block_writer import BlockWriter
 from converter.index import encode_index
 from converter.index_model import Directory, OpenTransaction, StoredObject, StoredObjects, Summary
+from converter.limits import ROW_GROUP_BYTES
 from converter.pagetable import appended
 from converter.parquet_writer import RowFile
 from converter.position import PositionAssigner
@@ -99,7 +100,7 @@ class SegmentWriter:
         self._tail = None if tail is None else RowFile(schema, tail, options.value_format, proven=proven)
         self._target = self._file
         self._columns = columns
-        self._step: list[TypedPiece] = []
+        self._step: list[tuple[int, Int64Array | None]] = []  # rows and encoders of each piece; the rows themselves go
         self._data_pages: PageTable | None = None
         self._rows = 0
         self._kept = kept
@@ -217,21 +218,21 @@ class SegmentWriter:
             else:
                 self._tail = None  # nothing lies before: the data file is the tail
             self._put(rows.slice(before))
+        if rows.nbytes >= ROW_GROUP_BYTES:
+            self._target.flush()  # what waits for a full row group would hold all of a large batch
         self._rows += rows.num_rows
 
     def _put(self, rows: pa.RecordBatch) -> None:
         for piece in (TypedPiece(rows),) if self._columns is None else self._columns(rows):
             self._target.add(piece.rows)
-            self._step.append(piece)
+            self._step.append((piece.rows.num_rows, piece.encoders))
 
     def _encoders_of_step(self) -> Int64Array | None:
         """One per row of the step's pieces; None where the bytes of all their values are stored."""
         pieces, self._step = self._step, []
-        if all(piece.encoders is None for piece in pieces):
+        if all(encoders is None for _, encoders in pieces):
             return None
-        return np.concatenate(
-            [np.zeros(piece.rows.num_rows, np.int64) if piece.encoders is None else piece.encoders for piece in pieces]
-        )
+        return np.concatenate([np.zeros(rows, np.int64) if encoders is None else encoders for rows, encoders in pieces])
 
     def _summarize(self, transactions: Transactions, conflicts: int, pending: str | None) -> Summary:
         opened = tuple(

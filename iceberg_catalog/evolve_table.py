@@ -28,6 +28,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import BadRequestError, ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import (
@@ -49,10 +50,11 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolution import evolve
 from iceberg_catalog.evolution_sources import SOURCES, Sources
 from iceberg_catalog.evolution_walk import Change, Incompatible
-from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX, EVOLVE_DEADLINE_MS, EVOLVE_PAUSE_MS
+from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX, EVOLVE_DEADLINE_MS, EVOLVE_PAUSE_MS, EVOLVE_REFUSALS_MAX
 
 GENERATION: Final = "tierberg.generation"
 _NOTHING_FIXED: Final[Mapping[str, str]] = MappingProxyType({})
+_NOBODY: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,8 @@ class Evolved:
 
     Attributes:
         table: as it is now; every writer binds that is not refused.
-        refused: per writer, in the order given, what of it the table cannot take, as `path: reason`; empty for those
-            that bind.
+        refused: per writer, in the order given, what of it the table cannot take, as `path: reason`, or why the catalog
+            refused its columns; empty for those that bind.
         changes: what this call found missing; who has added it in the end does not matter.
     """
 
@@ -114,12 +116,13 @@ def evolved(
             `owner_mismatch` if another table has its name now; `schema_mismatch` if its property `tierberg.sources` is
             damaged; `unavailable` if it did not come to an end within EVOLVE_ATTEMPTS_MAX requests or
             EVOLVE_DEADLINE_MS: some may have landed, or land later, which harms nothing.
-        ValueError: a writer has a type that no column may have.
     """
     uuid, name = table.metadata.table_uuid, ".".join(table.name())
     deadline = time.monotonic() + EVOLVE_DEADLINE_MS / 1000
     seen: dict[Change, None] = {}
     cause: Exception | None = None
+    apart: dict[int, str] = {}
+    refusals = 0
     for attempt in range(EVOLVE_ATTEMPTS_MAX + 1):
         if cause is not None:
             time.sleep(EVOLVE_PAUSE_MS / 1000)
@@ -127,7 +130,7 @@ def evolved(
             raise CatalogError("owner_mismatch", f"table {name} was dropped and created again: start with a new load")
         if any(table.properties.get(name, value) != value for name, value in fixed.items()):
             return Evolved(table, (), tuple(seen))
-        wish = _wish(table, writers, incompatible, fixed)
+        wish = _wish(table, writers, incompatible, fixed, apart)
         stamped = _generation_for(table, wish, generation)
         if not wish.changes and stamped >= generation and fixed.keys() <= table.properties.keys():
             return Evolved(table, wish.refused, tuple(seen))
@@ -141,8 +144,36 @@ def evolved(
             cause = error
             with suppress(Exception):  # then the next request is computed on what was known, and refused if that moved
                 table = catalog.load_table(table.name())
+            refusals += _is_about_content(error)
+            if refusals >= EVOLVE_REFUSALS_MAX:  # an answer may also have been garbled on its way
+                refusals = 0
+                table = _one_by_one(catalog, table, writers, incompatible, generation, apart)
     text = f"table {name} could not be given the columns it needs"
     raise CatalogError("unavailable", f"{text}: {cause or 'other bridges change it all the time'}") from cause
+
+
+def _one_by_one(
+    catalog: Catalog,
+    table: Table,
+    writers: Sequence[Writer],
+    incompatible: Incompatible,
+    generation: int,
+    apart: dict[int, str],
+) -> Table:
+    """The table with the columns of each writer that has its request accepted; adds those that have not to `apart`."""
+    for number, _ in enumerate(writers):
+        others = {other: "" for other in range(len(writers)) if other != number} | apart
+        wish = _wish(table, writers, incompatible, _NOTHING_FIXED, others)
+        if number in apart or not wish.changes:
+            continue
+        try:
+            table = _sent(catalog, table, wish, max(_generation_for(table, wish, generation), generation))
+        except Exception as error:  # noqa: BLE001 any other error is for the requests that follow
+            if _is_about_content(error):
+                apart[number] = _said(error)
+            with suppress(Exception):
+                table = catalog.load_table(table.name())
+    return table
 
 
 def foreseen(
@@ -152,7 +183,6 @@ def foreseen(
 
     Raises:
         CatalogError: `older_generation`, `schema_mismatch`, as there.
-        ValueError: a writer has a type that no column may have.
     """
     if any(table.properties.get(name, value) != value for name, value in fixed.items()):
         return table
@@ -162,23 +192,46 @@ def foreseen(
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
-def _wish(table: Table, writers: Sequence[Writer], incompatible: Incompatible, fixed: Mapping[str, str]) -> _Wish:
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _is_about_content(error: Exception) -> bool:
+    """Whether what was asked for is refused, here or by the catalog, and will be however often it is asked again."""
+    return isinstance(error, BadRequestError | ValidationError | ValueError | TypeError | RecursionError)
+
+
+def _wish(
+    table: Table,
+    writers: Sequence[Writer],
+    incompatible: Incompatible,
+    fixed: Mapping[str, str],
+    apart: Mapping[int, str] = _NOBODY,
+) -> _Wish:
+    """`apart`: writers, by number, that are left out, and why."""
     schema, sources = table.schema(), Sources.decode(table.properties.get(SOURCES))
     last_field_id = table.metadata.last_column_id
     properties: dict[str, str | None] = {}
     changes: list[Change] = []
-    refused = []
-    for writer in writers:
+    refused: list[tuple[str, ...]] = []
+    for number, writer in enumerate(writers):
+        if number in apart:
+            refused.append((apart[number],))
+            continue
         current = {**table.properties, **properties}
-        step = evolve(
-            schema,
-            sources,
-            writer.value,
-            last_field_id=last_field_id,
-            properties={name: value for name, value in current.items() if value is not None},
-            incompatible=incompatible,
-            key=writer.key,
-        )
+        try:
+            step = evolve(
+                schema,
+                sources,
+                writer.value,
+                last_field_id=last_field_id,
+                properties={name: value for name, value in current.items() if value is not None},
+                incompatible=incompatible,
+                key=writer.key,
+            )
+        except Exception as error:  # noqa: BLE001 whatever it is, the other writers get their columns
+            refused.append((_said(error),))
+            continue
         refused.append(step.incompatible)
         changes += step.changes
         properties |= step.properties

@@ -72,3 +72,5 @@ METRICS_COLUMNS_MAX: Final = 30
 EVOLVE_ATTEMPTS_MAX: Final = 10
 EVOLVE_DEADLINE_MS: Final = 120_000
 EVOLVE_PAUSE_MS: Final = 200
+#: Requests for several writers' columns that the catalog refuses for what they say; then each writer's are asked alone.
+EVOLVE_REFUSALS_MAX: Final = 3

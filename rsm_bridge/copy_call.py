@@ -24,6 +24,7 @@ from converter.later_indexes import LaterAborts
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
 from rsm_bridge.copy_files import CopyFiles
+from rsm_bridge.copy_memory import CopyMemory
 from rsm_bridge.copy_places import CopyPlaces, Ticket
 from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
 from rsm_bridge.errors import BridgeError
@@ -56,6 +57,7 @@ class Copier:
         running: what the reclaimer asks before a tombstone goes.
         places: as many as fit the memory budget and the workers.
         large: had by the one copy whose files beside the log may be unusually large.
+        memory: the account that says how many places there are, and whose turn a copy takes where it needs more.
         options: a topic's conversion options, by its rule.
         columns: what gives the rows of one copy the columns of their values.
         finished: told about each finished copy, and how many of its rows did not decode, by code.
@@ -66,6 +68,7 @@ class Copier:
     running: RunningCopies
     executor: Executor
     places: CopyPlaces
+    memory: CopyMemory
     metrics: Metrics
     options: Callable[[str], ConvertOptions]
     columns: Callable[[SegmentMetadata], TypedCopy | None]
@@ -191,6 +194,7 @@ class CopyCall:
             self.copier.precedence.give_way,
             later,
             columns=self.copier.columns(segment),
+            memory=self.copier.memory,
         )
         try:
             return await self._pass(attempt, message)

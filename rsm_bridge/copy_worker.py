@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol, cast
 
@@ -23,10 +24,11 @@ from converter.later_indexes import LaterAborts
 from converter.parser import SegmentParser
 from converter.same_segment import same_segment
 from converter.transactions import Transactions
-from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
+from converter.types import Cause, ConvertOptions, IndexType, LargeWork, SegmentMetadata
 from converter.writer import SegmentWriter, TypedPiece, WrittenSegment
 from iceberg_catalog import failpoints
 from iceberg_catalog.schema import expected_field_ids
+from rsm_bridge.copy_memory import CopyMemory
 from rsm_bridge.custom_metadata import CustomMetadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.frame_feed import FrameFeed
@@ -58,6 +60,10 @@ class ValueColumns(Protocol):
         """Of the rows so far: Directory.proven."""
         ...
 
+    def in_turn(self, large: LargeWork) -> None:
+        """Tells, before the first rows, what to enter for what takes more memory than a piece of rows may."""
+        ...
+
     def rows(self, rows: pa.RecordBatch) -> Iterable[TypedPiece]:
         """Rows of columns.row_schema("raw"), in pieces, with field ids and, unless `pending`, value columns.
 
@@ -77,6 +83,7 @@ class CopyAttempt:
         verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
         columns: gives rows the columns of their values; None: the topic is not typed.
         repeated: an earlier copy of the same id and content had finished; set by the worker. Nothing of this one stays.
+        memory: the account of all copies, of which this one has a place; None: it is the only one.
     """
 
     segment: SegmentMetadata
@@ -88,8 +95,19 @@ class CopyAttempt:
     later: LaterAborts = field(default_factory=LaterAborts)
     verbatim_cause: Cause = Cause.VERBATIM
     columns: ValueColumns | None = None
+    memory: CopyMemory | None = None
     stage: str = "receiving"
     repeated: bool = False
+
+    def check(self) -> None:
+        """Whether anybody still waits for the copy.
+
+        Raises:
+            BridgeError: `cancelled`, `deadline`.
+        """
+        self.feed.check_cancelled()
+        if time.monotonic() >= self.deadline:
+            raise BridgeError("deadline", "the copy's deadline passed while it waited for memory")
 
 
 def store_segment(store: ObjectStore, attempt: CopyAttempt) -> Directory:
@@ -158,7 +176,12 @@ def _write_objects(
         store.open_upload(objects.kept_key) as kept,
         store.open_upload(objects.tail_key) as tail,
     ):
-        parser = SegmentParser(segment, options, transactions, attempt.verbatim_cause)
+        large: LargeWork = nullcontext
+        if attempt.memory is not None:
+            large = attempt.memory.share(attempt.check)
+        if columns is not None:
+            columns.in_turn(large)
+        parser = SegmentParser(segment, options, transactions, attempt.verbatim_cause, large)
         writer = SegmentWriter(
             segment,
             options,
@@ -193,6 +216,8 @@ def _write_objects(
         except BaseException:
             writer.abort()
             raise
+        finally:
+            parser.close()
         feed.check_cancelled()
         failpoints.hit("data-complete", data.key)
         _complete(data, completed)

@@ -19,7 +19,7 @@ from pyiceberg.manifest import DataFile
 
 from converter.columns import ERROR
 from converter.values.model import error_codes
-from converter.values.rows import as_written_now, pieces
+from converter.values.rows import as_written_now, made_in_pieces
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import LiveFile
 from rsm_bridge.derived import ObjectFile
@@ -62,40 +62,47 @@ class Revision:
     def look(self, store: ObjectStore, key: str) -> Look:
         """What would become of the dead letters of one data file. Raises what :meth:`rows` raises, and the store."""
         found = Look()
-        for rows in _dead_rows(store, key, None if self.columns is None else self.columns.rows):
-            made, gained = self._again(rows)
+
+        def again(rows: pa.RecordBatch, cells_max: int) -> None:
+            made, gained = self._again(rows, cells_max)
             now, before = made.column(ERROR), rows.column(ERROR)
             errors = cast(pa.StringArray, pc.if_else(pa.array(gained), now, pc.coalesce(now, before)))
             found.gained += int(gained.sum())
             found.decoded += errors.null_count
             found.left += error_codes(errors)
+
+        for rows in _dead_rows(store, key):
+            schema = rows.schema if self.columns is None else self.columns.rows
+            for _ in made_in_pieces(rows, schema, again):
+                pass
         return found
 
-    def rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def rows(self, rows: pa.RecordBatch, cells_max: int) -> pa.RecordBatch:
         """Rows of the table's columns, with those that decode now in place of what they were; the others as they are.
 
         Raises:
             TableChangedError: the table has got other columns than `columns`.
             ColumnsWaitError: registry or catalog do not answer in time.
+            CellsExceededError: what decodes now takes more than `cells_max` cells.
         """
         dead = np.flatnonzero(_mask(rows.column(ERROR).is_valid()))
         if not len(dead):
             return rows
-        made, gained = self._again(rows.take(pa.array(dead)))
+        made, gained = self._again(rows.take(pa.array(dead)), cells_max)
         order = np.arange(rows.num_rows)
         order[dead[gained]] = rows.num_rows + np.flatnonzero(gained)
         joined = pa.Table.from_batches([rows, made]).take(pa.array(order)).combine_chunks()
         (whole,) = joined.to_batches()
         return whole
 
-    def _again(self, dead: pa.RecordBatch) -> tuple[pa.RecordBatch, np.ndarray]:
+    def _again(self, dead: pa.RecordBatch, cells_max: int) -> tuple[pa.RecordBatch, np.ndarray]:
         """Dead letters decoded under the present rules, and for which rows this is better than what they were."""
         plain = as_written_now(dead, RAW_ROWS)
         given = self.typed.given(plain)
         routes = self.typed.routes(given) if self.columns is None else self.typed.routes_into(self.columns, given)
         if routes is None:
             raise TableChangedError
-        made = routes.rows(plain, given)
+        made = routes.rows(plain, given, cells_max)
         before = as_written_now(dead, routes.columns.rows)
         # A part that has no typed columns by the present rule was not decoded again.
         kept = {name for part, kind in routes.columns.types.items() if part not in given.parts for name in kind.names}
@@ -144,19 +151,15 @@ def _errors(entry: DataFile, number: int) -> int | None:
     return None if values is None or nulls is None else values - nulls
 
 
-def _dead_rows(store: ObjectStore, key: str, schema: pa.Schema | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a data file that have an error, one row group in memory at a time; others are not read.
-
-    schema: what they will get; pieces are small enough for it.
-    """
+def _dead_rows(store: ObjectStore, key: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a data file that have an error, one row group in memory at a time; others are not read."""
     source = pq.ParquetFile(ObjectFile(store, key))
     if ERROR not in source.schema_arrow.names:
         return
     for number in range(source.num_row_groups):
         mask = source.read_row_group(number, columns=[ERROR]).column(ERROR).is_valid()
         if pc.any(mask).as_py():
-            for rows in source.read_row_group(number).filter(mask).combine_chunks().to_batches():
-                yield from pieces(rows, schema or rows.schema)
+            yield from source.read_row_group(number).filter(mask).combine_chunks().to_batches()
 
 
 def _mask(values: pa.Array) -> np.ndarray:

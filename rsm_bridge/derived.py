@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO, cast
 
 import numpy as np
@@ -20,8 +22,8 @@ from converter.columns import OFFSET, row_schema
 from converter.epochs import clipped, joined, runs_of_footer
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
-from converter.types import Int64Array, LeaderEpoch, PageTable, ValueFormat
-from converter.values.rows import TABLE, as_written_now, pieces
+from converter.types import Int64Array, LargeWork, LeaderEpoch, PageTable, ValueFormat
+from converter.values.rows import TABLE, as_written_now, made_in_pieces
 from iceberg_catalog import failpoints
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.layout import derived_key
@@ -55,16 +57,18 @@ class Shape:
     Attributes:
         schema: of its rows, with field ids.
         value_format: whether the column `value` holds the bytes that Kafka is served.
-        typed: gives rows of pending files the columns of `schema`.
+        typed: gives rows of pending files the columns of `schema`, within so many cells (CellsExceededError).
+        large: entered while a single row is made that needs more of them than others.
         revised: gives rows of `schema`, not pending ones, other contents: as many rows, in their order.
         proven: Kafka is served from the file, and values may be in their columns alone.
     """
 
     schema: pa.Schema
     value_format: ValueFormat
-    typed: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
-    revised: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    typed: Callable[[pa.RecordBatch, int], pa.RecordBatch] | None = None
+    revised: Callable[[pa.RecordBatch, int], pa.RecordBatch] | None = None
     proven: bool = False
+    large: LargeWork = nullcontext
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +184,8 @@ def copy_rows(
                 runs = joined(runs, clipped(runs_of_footer(source.metadata), cut.first, cut.last))
                 pending = cut.pending or of_another(source.metadata, shape.schema)
                 for batch in _rows(source, cut, cut.values if pending else None):
-                    for piece in pieces(batch, shape.schema):
-                        file.add(_shaped(piece, shape, pending=pending))
+                    for made in made_in_pieces(batch, shape.schema, partial(_shaped, shape, pending), shape.large):
+                        file.add(made)
                     if offsets is not None:
                         offsets.append(batch.column(OFFSET).to_numpy())
             pages = file.close(runs)
@@ -201,11 +205,11 @@ def of_another(file: pq.FileMetaData, schema: pa.Schema) -> bool:
     return table is not None and table != (schema.metadata or {}).get(TABLE)
 
 
-def _shaped(rows: pa.RecordBatch, shape: Shape, *, pending: bool) -> pa.RecordBatch:
+def _shaped(shape: Shape, pending: bool, rows: pa.RecordBatch, cells_max: int) -> pa.RecordBatch:
     if pending and shape.typed is not None:
-        return shape.typed(rows)
+        return shape.typed(rows, cells_max)
     made = as_written_now(rows, shape.schema)
-    return made if shape.revised is None else shape.revised(made)
+    return made if shape.revised is None else shape.revised(made, cells_max)
 
 
 def _rows(source: pq.ParquetFile, cut: Cut, values: RestoredValues | None) -> Iterator[pa.RecordBatch]:

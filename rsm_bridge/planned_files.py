@@ -177,10 +177,10 @@ class PlannedFiles:
                 "back, or remove the table and let it be made anew"
             )
 
-        def decoded(rows: pa.RecordBatch) -> pa.RecordBatch:
-            made = derived_rows(typed, columns, rows)
+        def decoded(rows: pa.RecordBatch, cells_max: int) -> pa.RecordBatch:
+            made = derived_rows(typed, columns, rows, cells_max)
             if made is None:
                 raise TableChangedError
             return made
 
-        return Shape(columns.rows, self.value_format, decoded)
+        return Shape(columns.rows, self.value_format, decoded, large=typed.large)

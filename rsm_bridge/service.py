@@ -20,6 +20,7 @@ from converter.index_model import Directory
 from converter.types import ConvertOptions, SegmentMetadata
 from rsm_bridge.call_pool import CallPool
 from rsm_bridge.copy_call import Copier
+from rsm_bridge.copy_memory import CopyMemory
 from rsm_bridge.copy_places import CopyPlaces
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.fetcher import Fetcher, FetchPools
@@ -27,7 +28,6 @@ from rsm_bridge.handlers import Handlers
 from rsm_bridge.layout import index_key
 from rsm_bridge.limits import (
     AHEAD_PAUSE_SECONDS_MAX,
-    COPY_MEMORY_BYTES,
     LATE_COPY_SECONDS,
     MIB,
 )
@@ -72,12 +72,6 @@ def convert_options(settings: Settings, topic: str) -> ConvertOptions:
     return ConvertOptions(stored_format(rule.value_format), rule.mode, settings.limits.decompressed_batch_mib * MIB)
 
 
-def copy_slots(settings: Settings) -> int:
-    """Copies that run at once: workers, or what fits the memory budget."""
-    limits = settings.limits
-    return max(1, min(limits.copy_workers, limits.copy_memory_mib * MIB // COPY_MEMORY_BYTES))
-
-
 @contextlib.asynccontextmanager
 async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: None) -> AsyncIterator[Running]:
     """Starts a bridge and, at the end of the block, stops it: calls first, then the publisher.
@@ -89,7 +83,8 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
     Raises:
         SettingsError: something the settings name cannot be used.
     """
-    metrics, log, slots = Metrics(), logger("bridge"), copy_slots(settings)
+    metrics, log = Metrics(), logger("bridge")
+    memory = CopyMemory(settings.limits.copy_memory_mib * MIB, settings.limits.copy_workers)
     with contextlib.ExitStack() as stack:
         store = open_store(settings)
         if isinstance(store, LocalObjectStore):
@@ -102,9 +97,10 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         metrics_address = _metrics_page(settings, metrics, probes, stack)
         await asyncio.to_thread(warm)
         probes.warm.set()
-        pools, fetch_pools = _pools(settings, slots, stack), _fetch_pools(settings, precedence, stack)
+        pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
         publisher.typed = typed = stack.enter_context(opened_typed_topics(settings, unhurried, publisher.open_catalog))
+        typed.large = memory.large
         maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"))
 
         def finished(segment: SegmentMetadata, directory: Directory, failed: Mapping[str, int]) -> None:
@@ -123,7 +119,8 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
                 precedence=fetch_pools.precedence,
                 running=running,
                 executor=pools["copy"],
-                places=CopyPlaces(slots),
+                places=CopyPlaces(memory.copies),
+                memory=memory,
                 metrics=metrics,
                 options=lambda topic: convert_options(settings, topic),
                 columns=typed.copy,

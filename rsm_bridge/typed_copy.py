@@ -10,15 +10,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
 
 from converter.columns import ERROR, row_schema
+from converter.types import LargeWork
 from converter.values.model import error_codes
 from converter.values.prover import ValueProver
-from converter.values.rows import as_written_now, pieces, typed_rows
+from converter.values.rows import as_written_now, made_in_pieces, typed_rows
 from converter.writer import TypedPiece
 from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.cpu_budget import CpuBudget
@@ -37,12 +39,14 @@ class TypedCopy:
     Attributes:
         budget: CPU seconds that decoding may take; None: as much as it does.
         prover: takes the bytes from values that their columns give back; None: all keep them.
+        large: entered while a single row is decoded that takes more memory than a piece of rows may.
         failed: rows that did not decode, by code.
     """
 
     table: TypedTable
     budget: CpuBudget | None = None
     prover: ValueProver | None = None
+    large: LargeWork = field(default=nullcontext)
     pending: str | None = None
     failed: Counter[str] = field(default_factory=Counter)
     _columns: TableColumns | None = None
@@ -58,15 +62,22 @@ class TypedCopy:
         """How values that are become bytes again: Directory.proven."""
         return b"" if self.prover is None or self._columns is None else self.prover.packed(self._columns.rows)
 
+    def in_turn(self, large: LargeWork) -> None:
+        """See ValueColumns."""
+        self.large = large
+
     def rows(self, rows: pa.RecordBatch) -> Iterator[TypedPiece]:
         """Rows with value columns, or with null ones when pending; Kafka's alone when the copy began so."""
         if not self._begun:
             self._begun = True
             self._spend(self._begin, rows)
         schema = RAW_ROWS if self._columns is None else self._columns.rows
-        for piece in pieces(rows, schema):
-            made = self._spend(self._with_columns, piece)
-            yield TypedPiece(typed_rows(piece, schema, {}, None)) if made is None else made
+
+        def made(piece: pa.RecordBatch, cells_max: int) -> TypedPiece:
+            typed = self._spend(lambda rows: self._with_columns(rows, cells_max), piece)
+            return TypedPiece(typed_rows(piece, schema, {}, None)) if typed is None else typed
+
+        yield from made_in_pieces(rows, schema, made, self.large)
 
     def _spend(self, work: Callable[[pa.RecordBatch], T], rows: pa.RecordBatch) -> T | None:
         """What the work gives; None where the copy is pending, or becomes so."""
@@ -90,7 +101,7 @@ class TypedCopy:
         if self.table.applies(given):
             self._columns = self.table.routes(given).columns
 
-    def _with_columns(self, rows: pa.RecordBatch) -> TypedPiece | None:
+    def _with_columns(self, rows: pa.RecordBatch, cells_max: int) -> TypedPiece | None:
         given = self.table.given(rows)
         if self._columns is None:
             if self.table.applies(given):
@@ -100,7 +111,7 @@ class TypedCopy:
         if routes is None:
             self.pending = _NEW_COLUMNS
             return None
-        made = routes.rows(rows, given)
+        made = routes.rows(rows, given, cells_max)
         self.failed += error_codes(made.column(ERROR))
         if self.prover is None or "value" not in given.parts:
             return TypedPiece(made)
@@ -108,10 +119,13 @@ class TypedCopy:
         return TypedPiece(*self.prover.prove(made, given.parts["value"], of_value, routes.columns.types["value"]))
 
 
-def derived_rows(table: TypedTable, columns: TableColumns, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+def derived_rows(
+    table: TypedTable, columns: TableColumns, rows: pa.RecordBatch, cells_max: int
+) -> pa.RecordBatch | None:
     """Rows of a pending file with their columns; None: the table has got other columns meanwhile.
 
     Raises:
+        CellsExceededError: they take more than `cells_max` cells.
         ColumnsWaitError: schema or table cannot be had now.
     """
     plain = as_written_now(rows, RAW_ROWS)
@@ -119,4 +133,4 @@ def derived_rows(table: TypedTable, columns: TableColumns, rows: pa.RecordBatch)
     if not table.applies(given):
         return typed_rows(plain, columns.rows, {}, None)
     routes = table.routes_into(columns, given)
-    return None if routes is None else routes.rows(plain, given)
+    return None if routes is None else routes.rows(plain, given, cells_max)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Literal
@@ -19,7 +20,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from converter.columns import KEY, RAW_VALUE
-from converter.values.model import Decoder, ValueProblem, error_text
+from converter.types import LargeWork
+from converter.values.model import Bound, Decoder, ValueProblem, error_text
 from converter.values.rows import TABLE, by_name, typed_rows
 from converter.values.typed import Parted, Route, Writer, columns_of
 from iceberg_catalog.evolution import bind, bind_key, evolve
@@ -83,10 +85,16 @@ class TableColumns:
         """How a writer's values become these columns; None: they do not."""
         found = self.known.get((part, writer))
         if found is None or found[0] is not decoder:
-            bound = (bind if part == "value" else bind_key)(self.schema, self.sources, decoder.type)
+            bound = self._bound(part, decoder)
             made = None if bound is None else Route(decoder if part == "value" else KeyDecoder(decoder), bound)
             found = self.known[part, writer] = decoder, made
         return found[1]
+
+    def _bound(self, part: Part, decoder: Decoder) -> tuple[Bound, ...] | None:
+        try:
+            return (bind if part == "value" else bind_key)(self.schema, self.sources, decoder.type)
+        except Exception:  # noqa: BLE001 - columns that cannot even be compared cost their writer's rows alone
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +115,18 @@ class Routes:
     columns: TableColumns
     of: Mapping[tuple[Part, Writer], Route | str]
 
-    def rows(self, plain: pa.RecordBatch, given: Given) -> pa.RecordBatch:
-        """Rows in the schema of columns.row_schema("raw") with their typed columns."""
+    def rows(self, plain: pa.RecordBatch, given: Given, cells_max: int) -> pa.RecordBatch:
+        """Rows in the schema of columns.row_schema("raw") with their typed columns.
+
+        Raises:
+            CellsExceededError: they take more than `cells_max` cells.
+        """
         typed: dict[str, pa.Array] = {}
         errors: dict[Part, pa.StringArray] = {}
         for part, parted in given.parts.items():
             mine = {writer: route for (whose, writer), route in self.of.items() if whose == part}
-            decoded = columns_of(parted, mine, self.columns.types[part])
+            decoded = columns_of(parted, mine, self.columns.types[part], cells_max)
+            cells_max -= decoded.cells
             typed |= by_name(decoded.columns)
             errors[part] = decoded.errors
         said = errors.get("value")
@@ -127,12 +140,14 @@ class Routes:
 class TypedTable:
     """The columns of one topic. May be used by several threads.
 
-    schemas: of its values, and of its keys where they are typed. evolve: asks the catalog. executor: for that.
+    schemas: of its values, and of its keys where they are typed. evolve: asks the catalog. executor: for that. large:
+    entered by who publishes rows, while a single one is decoded that takes more memory than a piece of rows may.
     """
 
     schemas: Mapping[Part, ValueSchemas]
     evolve: Evolve
     executor: Executor
+    large: LargeWork = nullcontext
     _columns: TableColumns | None = None
     _refused: set[Wanted] = field(default_factory=set)
     _running: Future[TableColumns] | None = None
@@ -214,9 +229,9 @@ class TypedTable:
             table = self.evolve([], {})
             if name not in table.properties and (text := schemas.infer(values)) is not None:
                 made = ValueSchemas(replace(schemas.rule, source="inline", text=text), None).decoder(Writer())
-                if isinstance(made, str):
-                    raise ColumnsWaitError(made)
-                table = self.evolve([(part, made.type)], {name: text})
+                # What has no decoder is not fixed: these rows say that there is no schema yet, others may give one.
+                if not isinstance(made, str):
+                    table = self.evolve([(part, made.type)], {name: text})
             if (text := table.properties.get(name)) is not None:
                 schemas.fix(text)
             self._columns = TableColumns.of(table)
@@ -276,13 +291,16 @@ def _misfits(columns: TableColumns, part: Part, kind: pa.StructType) -> str:
     """Which fields the table's columns cannot take."""
     last = columns.schema.highest_field_id
     value, key = (kind, None) if part == "value" else (pa.struct([]), kind)
-    wish = evolve(
-        columns.schema,
-        columns.sources,
-        value,
-        last_field_id=last,
-        properties={},
-        incompatible="dead-letter",
-        key=key,
-    )
-    return "; ".join(wish.incompatible) or "the table has no columns for it yet"
+    try:
+        wish = evolve(
+            columns.schema,
+            columns.sources,
+            value,
+            last_field_id=last,
+            properties={},
+            incompatible="dead-letter",
+            key=key,
+        )
+    except Exception as error:  # noqa: BLE001 - as TableColumns.route()
+        return f"{type(error).__name__}: {first_line(error)}"
+    return "; ".join(wish.incompatible) or "the table has no columns for it: the catalog refused them"

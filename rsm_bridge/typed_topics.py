@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from converter.types import SegmentMetadata
+from converter.types import LargeWork, SegmentMetadata
 from converter.values.prover import ValueProver
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolve_table import Writer, evolved, foreseen
@@ -42,6 +43,7 @@ class TypedTopics:
         registry: the schema registry; None where none is configured.
         executor: threads that ask the catalog for copies.
         dry_run: tables stay as they are; columns are those they would get.
+        large: of those who publish, see TypedTable.
     """
 
     settings: Settings
@@ -50,6 +52,7 @@ class TypedTopics:
     registry: Registry | None
     executor: Executor
     dry_run: bool = False
+    large: LargeWork = nullcontext
     _tables: dict[bytes, TypedTable] = field(default_factory=dict)
     _budgets: dict[bytes, CpuBudget] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -67,6 +70,7 @@ class TypedTopics:
                     {part: ValueSchemas(given, self.registry) for part, given in rules.items() if given is not None},
                     lambda wanted, fixed: self._evolved(owner, rule, wanted, fixed),
                     self.executor,
+                    self.large,
                 )
             return found
 

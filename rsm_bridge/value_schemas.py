@@ -6,7 +6,7 @@ have, or that cannot be used, are told to the rows as their error; a registry th
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from converter.values.model import Decoder, SchemaTextError, ValueProblem, error_text
 from converter.values.typed import Parted, Writer, parted, parted_by_id
-from rsm_bridge.limits import DECODERS_MAX, INFERRED_VALUES_MAX
+from rsm_bridge.limits import COMPILER_TRIES_MAX, DECODERS_MAX, INFERRED_VALUES_MAX
 from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
 from rsm_bridge.registry_schemas import RegisteredSchema, SchemaKind
 
@@ -69,6 +69,7 @@ class ValueSchemas:
     registry: Registry | None
     _fixed: str | None = None
     _made: OrderedDict[tuple[int, str, tuple[int, ...]], Decoder | str] = field(default_factory=OrderedDict)
+    _unfinished: Counter[int] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
 
     def parted(self, values: pa.BinaryArray) -> Parted:
@@ -155,7 +156,21 @@ class ValueSchemas:
         except SchemaTextError as error:
             return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
         except OSError as error:  # the compiler's process; a deadline that passed, too
-            raise ColumnsWaitError(f"schema id {schema.id} could not be compiled: {error}") from error
+            said = f"schema id {schema.id} could not be compiled: {error}"
+            if not isinstance(error, ChildProcessError | TimeoutError) or self._tries_left(schema.id):
+                raise ColumnsWaitError(said) from error
+            return error_text(ValueProblem.UNUSABLE_SCHEMA, f"{said}; tried {COMPILER_TRIES_MAX} times")
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this writer's rows (Rust panics, too)
+            said = f"no decoder can be made of it: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            return error_text(ValueProblem.UNUSABLE_SCHEMA, said)
+
+    def _tries_left(self, schema_id: int) -> bool:
+        """Counts one more time that the compiler did not come to an end with a schema."""
+        with self._lock:
+            self._unfinished[schema_id] += 1
+            return self._unfinished[schema_id] < COMPILER_TRIES_MAX
 
 
 def _avro(schema: RegisteredSchema, _: str | tuple[int, ...]) -> Decoder:

@@ -25,9 +25,11 @@ from converter.values.avro_maps import rows_with_keys_twice
 from converter.values.avro_ops import STACK_ROWS, Damage, Filled
 from converter.values.avro_program import lay_out
 from converter.values.avro_schema import read_schema
-from converter.values.model import Decoded, Decoder, Encoding
+from converter.values.model import CELLS_UNLIMITED, CellsExceededError, Decoded, Decoder, Encoding
 
 _STACK_COLUMNS: Final = 5
+#: Cells of rows that failed that may be allocated for nothing.
+LOST_CELLS_MAX: Final = 64 * 1024
 _NO_REFERENCES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -60,11 +62,10 @@ class AvroDecoder:
         """The columns: the schema's fields, or the single field BARE_VALUE for a schema that is no record."""
         return self._type
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        """Decodes values without nulls. Never raises for what they contain.
+    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+        """See :class:`converter.values.model.Decoder`.
 
-        Memory is a small multiple of the input's size, except for the nulls of what is absent: a schema with many
-        optional columns takes up to nine bytes per column and row as soon as one row has a value there.
+        Memory is a small multiple of the input's size, except for what cells take beside their contents.
         """
         rows = len(values)
         data, offsets = _buffers(values)
@@ -72,14 +73,20 @@ class AvroDecoder:
         seen_at = np.zeros(rows, np.int64)
         stack = np.zeros((STACK_ROWS, _STACK_COLUMNS), np.int64)
         counted = counters(self._layout, rows)
-        run(self._layout.program, counted, stack, data, offsets, damage, seen_at, False)
+        cells, lost = run(self._layout.program, counted, stack, data, offsets, damage, seen_at, False)
+        if lost > LOST_CELLS_MAX:  # or what failed would be allocated, too
+            counted = counters(self._layout, rows)
+            run(self._layout.program, counted, stack, data, offsets, damage, seen_at, False)
+        cells += rows * self._layout.cells
+        if cells > cells_max:
+            raise CellsExceededError(cells)
         filled = self._fill(counted, data, offsets, damage, seen_at)
         twice = rows_with_keys_twice(self._layout, filled)
         if len(twice):
             damage[twice] = Damage.TWICE
             filled = self._fill(counted, data, offsets, damage, seen_at)
         columns = Assembly(self._layout, filled, (damage == 0).view(np.uint8), self._json).columns()
-        return Decoded(columns, errors(damage, seen_at, self._layout.places))
+        return Decoded(columns, errors(damage, seen_at, self._layout.places), cells)
 
     def encoding(self, sample: pa.BinaryArray) -> Encoding | None:  # noqa: ARG002
         """As the usual writers do, whatever the sample; None where a record lies within itself."""

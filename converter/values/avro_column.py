@@ -116,6 +116,16 @@ class Column:
     doc: str | None = None
     type: pa.DataType = None
 
+    def weigh(self, weights: dict[int, int]) -> int:
+        """Cells of one value of this column; adds those of one item of each list and map in it, by their group."""
+        inner = [child.weigh(weights) for child in self.children]
+        if self.form in (Form.LIST, Form.MAP):
+            weights[self.children[0].group] = sum(inner)
+            return 1
+        texts = max((len(symbol.encode()) for symbol in self.symbols), default=0)
+        digits = self.precision + self.scale if self.form is Form.DECIMAL_TEXT else 0
+        return sum(inner) + 1 + (texts + digits) // 8 + (self.form is Form.DECIMAL)
+
     def settle(self) -> pa.DataType:
         """Works out the types of this column and those in it."""
         inner = [child.settle() for child in self.children]

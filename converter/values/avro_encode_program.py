@@ -87,7 +87,7 @@ class _Builder:
             self._list(node, column)
         else:  # a leaf; a duration is read by the instruction of its first number
             first = column if column.slot != NO_SLOT else column.children[0]
-            op, _, a, b, c = self.reading[first.slot]
+            op, _, a, b, c, _ = self.reading[first.slot]
             self.emit(op, number, a, b, c)
 
     def _list(self, node: Node, column: Column) -> None:

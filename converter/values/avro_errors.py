@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from converter.limits import VALUE_CELLS_MAX
 from converter.types import Int64Array, UInt8Array
 from converter.values.avro_ops import Damage
 from converter.values.model import ValueProblem, error_text
@@ -28,6 +29,7 @@ _TEXTS: Final = {
     Damage.DEEP: (_RANGE, "nested too deep"),
     Damage.TIMESTAMP: (_RANGE, "a timestamp beyond 64 bits of microseconds"),
     Damage.DECIMAL: (_RANGE, "a decimal with more digits than its type"),
+    Damage.CELLS: (_RANGE, f"takes more than {VALUE_CELLS_MAX} cells"),
     Damage.EMPTY_ITEMS: (_RANGE, "more items that take no bytes than the value has bytes"),
 }
 

@@ -9,10 +9,14 @@ Caller's promises: `offsets` are consistent with `data`, the arrays of `Filled` 
 
 from __future__ import annotations
 
+from typing import Final
+
 from converter.kernel import i64
+from converter.limits import VALUE_CELLS_MAX
 from converter.types import Int64Array, UInt8Array
 from converter.values.avro_ops import (
     BAD_BRANCH,
+    BAD_CELLS,
     BAD_COUNT,
     BAD_DEEP,
     BAD_EMPTY_ITEMS,
@@ -63,6 +67,7 @@ def _block(data: UInt8Array, p: int, end: int) -> tuple[int, int]:
 # A row of the stack. Lists: the program's place of the first item, items left in the block, items so far. Recursive
 # types: where to go on, where the value began. Both: the index outside, and how deep the recursive types are.
 _PC, _LEFT, _SO_FAR, _INDEX, _DEPTH = 0, 1, 2, 3, 4
+_CELLS: Final = 2  # in the first row, which is no list's: cells of the value's items
 
 
 @step
@@ -130,6 +135,9 @@ def _next_item(
         elif count > end - p:
             return BAD_SHORT, pc, sp, 0
         stack[sp, _LEFT] = count
+    stack[0, _CELLS] += code[pc, 5]
+    if stack[0, _CELLS] > VALUE_CELLS_MAX:
+        return BAD_CELLS, pc, sp, 0
     stack[sp, _LEFT] -= 1
     stack[sp, _SO_FAR] += 1
     index = i64(0)
@@ -146,6 +154,10 @@ def _enter(code: Int64Array, pc: int, stack: Int64Array, sp: int, p: int, index:
     depth = stack[sp, _DEPTH] + (code[pc, 3] if call else 0)
     if depth > DEPTH_MAX or sp + 1 >= len(stack):
         return BAD_DEEP
+    if call:
+        stack[0, _CELLS] += code[pc, 5]
+        if stack[0, _CELLS] > VALUE_CELLS_MAX:
+            return BAD_CELLS
     sp += 1
     stack[sp, _PC] = pc + 1
     stack[sp, _LEFT] = 0
@@ -224,6 +236,7 @@ def _row(
     sp = i64(0)
     stack[0, _LEFT] = 0
     stack[0, _DEPTH] = 0
+    stack[0, _CELLS] = 0
     while True:
         op = code[pc, 0]
         at = pc
@@ -256,17 +269,27 @@ def run(
     damage: UInt8Array,
     seen_at: Int64Array,
     fill: bool,
-) -> None:
+) -> tuple[int, int]:
     """Reads every row whose `damage` is 0. Without `fill` it sets `damage`, and `seen_at`: at which instruction.
 
     TEXT_SIZE of the slots, and the groups' counts but the first, begin as zeros.
+
+    Returns:
+        Cells that the items of all rows take which were read, and those of rows that failed: what was counted of these
+        is counted until they are skipped.
     """
+    cells, lost = i64(0), i64(0)
     code, targets, limits = program.code, program.targets, program.limits
     flags, ints, longs, texts, slots, counts = out.flags, out.ints, out.longs, out.texts, out.slots, out.counts
     for i in range(len(damage)):
         if damage[i] == 0:
             row = (i64(offsets[i]), i64(offsets[i + 1]))
             found, pc = _row(code, targets, limits, slots, flags, ints, longs, texts, counts, stack, data, i, row, fill)
+            if found == 0:
+                cells += stack[0, _CELLS]
+            else:
+                lost += stack[0, _CELLS]
             if not fill:
                 damage[i] = found
                 seen_at[i] = pc
+    return cells, lost

@@ -1,6 +1,7 @@
 """The program that a schema becomes: its operations, what it works on, what it fills, and why a row may fail.
 
-A row of `Program.code` is one instruction: operation, slot, and three numbers whose meaning the operation gives. A
+A row of `Program.code` is one instruction: operation, slot, three numbers whose meaning the operation gives, and the
+cells that one item of a LIST takes, or what a CALL's value takes when it becomes JSON. A
 *slot* is one array that is filled: validity bytes, numbers, or the lengths of texts and lists. It belongs to a *group*,
 the things that are counted together: group 0 the rows, one group for each list's or map's items. Slot -1: the value is
 checked and goes nowhere (inside of what becomes JSON).
@@ -95,6 +96,7 @@ class Damage(IntEnum):
     DECIMAL = 13
     EMPTY_ITEMS = 14
     TWICE = 15
+    CELLS = 16
 
 
 # Plain numbers: a kernel compiles them in.
@@ -103,7 +105,7 @@ BYTES, TEXT, FIXED, UUID, DECIMAL, DECIMAL_BYTES, DURATION, OPTION = (int(op) fo
 MARK, JUMP, UNION, LIST, NEXT, CALL, RETURN, END = (int(op) for op in list(Op)[16:])
 BAD_SHORT, BAD_VARINT, BAD_INT_RANGE, BAD_BOOL, BAD_LENGTH = -1, -2, -3, -4, -5
 BAD_UTF8, BAD_ENUM, BAD_BRANCH, BAD_COUNT, BAD_TRAILING, BAD_DEEP = -6, -7, -8, -9, -10, -11
-BAD_TIMESTAMP, BAD_DECIMAL, BAD_EMPTY_ITEMS = -12, -13, -14
+BAD_TIMESTAMP, BAD_DECIMAL, BAD_EMPTY_ITEMS, BAD_CELLS = -12, -13, -14, -16
 
 #: Types within types of one value, where its schema is recursive: what is made of them recurses, too,
 #: by two calls a type, and Python allows 1,000.
@@ -115,7 +117,7 @@ EMPTY_ITEMS_FREE: Final = 16
 
 
 class Program(NamedTuple):
-    """What the kernel runs: instructions (n, 5), branches' starts, decimals' limits."""
+    """What the kernel runs: instructions (n, 6), branches' starts, decimals' limits."""
 
     code: Int64Array
     targets: Int64Array

@@ -22,6 +22,8 @@ from converter.values.model import BARE_VALUE, SchemaTextError
 #: Columns of one schema, those within others counted too.
 COLUMNS_MAX: Final = 10_000
 NO_SLOT: Final = -1
+#: What one step in writing a value as JSON takes, in Python's objects, beside the texts of its schema.
+JSON_STEP_CELLS: Final = 16
 DECIMAL128_DIGITS: Final = 38
 _INT64_MAX: Final = 2**63 - 1
 
@@ -51,6 +53,7 @@ class Layout:
         slots: which array each slot is in.
         groups: of each slot, as the kernel counts them.
         group_count: how many groups there are; at least one.
+        cells: that one row takes, what its lists and maps hold left out.
         places: of each instruction, the path of the field it reads, for messages.
     """
 
@@ -59,6 +62,7 @@ class Layout:
     slots: tuple[Storage, ...]
     groups: tuple[int, ...]
     group_count: int
+    cells: int
     places: tuple[str, ...]
 
 
@@ -76,12 +80,17 @@ def lay_out(root: Node, names: Names) -> Layout:
         columns = Column("", Form.STRUCT, 0, children=(builder.member(Member(BARE_VALUE, root), 0),))
     builder.emit(Op.END)
     builder.sub_programs()
-    code = np.array(builder.code, dtype=np.int64).reshape(-1, 5)
+    weights: dict[int, int] = {}
+    cells = columns.weigh(weights)
+    for line in builder.code:
+        if line[0] == Op.LIST and line[2] != NO_SLOT:
+            line[5] = weights[line[2]]
+    code = np.array(builder.code, dtype=np.int64).reshape(-1, 6)
     program = Program(
         code, np.array(builder.targets, dtype=np.int64), np.frombuffer(bytes(builder.limits) or b"\0", dtype=np.uint8)
     )
     return Layout(
-        program, columns, tuple(builder.slots), tuple(builder.groups), builder.group_count, tuple(builder.places)
+        program, columns, tuple(builder.slots), tuple(builder.groups), builder.group_count, cells, tuple(builder.places)
     )
 
 
@@ -96,6 +105,7 @@ class _Builder:
     groups: list[int] = field(default_factory=list)
     group_count: int = 1
     columns: int = 0
+    json_cells: int = 0  # of what was emitted since the list or sub-program began; see JSON_STEP_CELLS
     _path: list[str] = field(default_factory=list)
     _open: list[str] = field(default_factory=list)  # records being laid out, each within the one before
     _depths: list[int] = field(default_factory=list)  # how deep each of them lies
@@ -106,7 +116,7 @@ class _Builder:
 
     def emit(self, op: Op, slot: int = NO_SLOT, a: int = 0, b: int = 0, c: int = 0) -> int:
         """Adds an instruction; returns its number."""
-        self.code.append([int(op), slot, a, b, c])
+        self.code.append([int(op), slot, a, b, c, 0])
         self.places.append(".".join(self._path))
         return len(self.code) - 1
 
@@ -145,6 +155,7 @@ class _Builder:
         if self._depth > NESTING_MAX:
             raise SchemaTextError(f"{'.'.join(self._path)[:200]}: nested deeper than {NESTING_MAX}")
         self._depth += 1
+        self.json_cells += JSON_STEP_CELLS + (len(self._path[-1].encode()) if self._path else 0)
         column = self._laid_out(self.names.resolve(node), group)
         self._depth -= 1
         return column
@@ -161,6 +172,7 @@ class _Builder:
         if node.kind is Kind.ENUM:
             slot = self._slot(Storage.INTS, group)
             self.emit(Op.ENUM, slot, len(node.symbols))
+            self.json_cells += max((len(symbol.encode()) for symbol in node.symbols), default=0)
             return Column("", Form.SYMBOL, group, slot, symbols=node.symbols)
         if node.logical is not None:
             return self._logical(node, node.logical, group)
@@ -216,15 +228,18 @@ class _Builder:
             items, self.group_count = self.group_count, self.group_count + 1
         empty = node.kind is Kind.ARRAY and self._may_be_empty(self.names.resolve(node.parts[0]))
         start = self.emit(Op.LIST, slot, items, c=int(empty))
+        outside, self.json_cells = self.json_cells, 0
         keys = (self._leaf(Op.TEXT, Form.TEXT, items),) if node.kind is Kind.MAP else ()
         children = (*keys, self._column(node.parts[0], items))
         self.emit(Op.NEXT)
         self.code[start][3] = len(self.code)
+        self.code[start][5], self.json_cells = self.json_cells, outside
         return Column("", Form.MAP if node.kind is Kind.MAP else Form.LIST, group, slot, children=children)
 
     def _union(self, node: Node, group: int) -> Column:
         branches = [self.names.resolve(part) for part in node.parts]
         given = [part for part in branches if part.kind is not Kind.NULL]
+        self.json_cells += max(len(part.name.encode()) for part in branches)
         if len(branches) == 2 and len(given) == 1:
             null = branches.index(next(part for part in branches if part.kind is Kind.NULL))
             valid = self._slot(Storage.FLAGS, group)
@@ -275,16 +290,19 @@ class _Builder:
         """Adds the programs of the records that lie within themselves, and lets the calls find them."""
         self._quiet = True
         starts: dict[str, int] = {}
+        cells: dict[str, int] = {}
         while missing := [name for name in self._wanted if name not in starts]:
             name = missing[0]
             starts[name] = len(self.code)
             self._path = [name]
             self._depth = 0
+            self.json_cells = 0
             self.record(self.names.resolve(Node(Kind.REFERENCE, name)), NO_SLOT)
             self.emit(Op.RETURN)
+            cells[name] = self.json_cells
         for name, calls in self._wanted.items():
             for call in calls:
-                self.code[call][2] = starts[name]
+                self.code[call][2], self.code[call][5] = starts[name], cells[name]
 
     def _may_be_empty(self, node: Node) -> bool:
         """Whether a value of this type may take no bytes. A record within itself without end has no values at all."""

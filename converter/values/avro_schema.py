@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from converter.values.avro_logical import Logical, logical_of
-from converter.values.model import SchemaTextError
+from converter.values.model import SchemaTextError, is_unicode
 
 #: Types within types, references followed.
 NESTING_MAX: Final = 64
@@ -219,10 +219,11 @@ class Names:
             if "type" not in one:
                 raise SchemaTextError(f"{place}: the field {name!r} has no type")
             aliases = one.get("aliases", [])
-            kept = tuple(a for a in aliases if isinstance(a, str)) if isinstance(aliases, list) else ()
+            names = aliases if isinstance(aliases, list) else []
+            kept = tuple(alias for alias in names if isinstance(alias, str) and is_unicode(alias))
             doc = one.get("doc")
             kind = self._type(one["type"], namespace, f"{place}.{name}"[-200:], depth + 1)
-            members[name] = Member(name, kind, kept, doc if isinstance(doc, str) else None)
+            members[name] = Member(name, kind, kept, _unicode(doc) if isinstance(doc, str) else None)
         return tuple(members.values())
 
 
@@ -230,7 +231,13 @@ def _text(parsed: dict[str, Any], key: str, place: str) -> str:
     value = parsed.get(key)
     if not isinstance(value, str) or not value:
         raise SchemaTextError(f"{place}: {key!r} must be a text, not {value!r}"[:500])
+    if not is_unicode(value):
+        raise SchemaTextError(f"{place}: {key!r} is no Unicode text: {value!a}"[:500])
     return value
+
+
+def _unicode(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _symbols(parsed: dict[str, Any], place: str) -> tuple[str, ...]:
@@ -239,4 +246,6 @@ def _symbols(parsed: dict[str, Any], place: str) -> tuple[str, ...]:
         raise SchemaTextError(f"{place} needs 'symbols', a list of texts")
     if len(set(symbols)) < len(symbols):
         raise SchemaTextError(f"{place} has a symbol twice")
+    if not all(map(is_unicode, symbols)):
+        raise SchemaTextError(f"{place} has a symbol that is no Unicode text")
     return tuple(symbols)

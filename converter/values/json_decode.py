@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from converter.kernel import readonly
+from converter.limits import VALUE_CELLS_MAX
 from converter.types import BoolArray, UInt8Array, VarBytes
 from converter.utf8 import valid_utf8
 from converter.values import json_nodes as nodes
 from converter.values.json_columns import arrow_array
-from converter.values.json_document import BadValue
+from converter.values.json_document import BadValue, parsing_cells
 from converter.values.json_encode import KIND, SCHEMA, STYLE, VERSION
 from converter.values.json_encode_sample import sample_style
 from converter.values.json_encode_style import style_text
@@ -29,7 +30,16 @@ from converter.values.json_proof import proved
 from converter.values.json_rows import decode_row
 from converter.values.json_schema import parse_schema
 from converter.values.json_split import split
-from converter.values.model import BARE_VALUE, Decoded, Decoder, Encoding, error_text
+from converter.values.model import (
+    BARE_VALUE,
+    CELLS_UNLIMITED,
+    CellsExceededError,
+    Decoded,
+    Decoder,
+    Encoding,
+    error_text,
+    too_many_cells,
+)
 
 #: Values are worked on in pieces of about this size, which a processor's cache holds with what becomes of them.
 _PIECE_BYTES: Final = 1024 * 1024
@@ -53,6 +63,9 @@ class _JsonDecoder:
         self._root = root
         self._schema = schema
         self._plan: Plan = make_plan(root)
+        self._cells = root.cells
+        lists = (node for node in root.walk() if node.kind in (nodes.LIST, nodes.MAP))
+        self._item_cells = max((node.item_cells for node in lists), default=0)
         self._bare = root.kind != nodes.STRUCT
         bare = pa.struct([pa.field(BARE_VALUE, root.type, metadata=root.field().metadata)])
         self._type: pa.StructType = bare if self._bare else root.type
@@ -61,28 +74,40 @@ class _JsonDecoder:
     def type(self) -> pa.StructType:
         return self._type
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
+    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+        cells = len(values) * self._cells
+        if cells > cells_max:
+            raise CellsExceededError(cells)
         if len(values) == 0:
             return Decoded(pa.array([], type=self._type), pa.array([], type=pa.string()))
         offsets, data = _buffers(values)
-        pieces = [
-            self._piece(data, offsets[first : behind + 1]) for first, behind in piece_bounds(offsets, _PIECE_BYTES)
-        ]
+        pieces: list[Decoded] = []
+        for first, behind in piece_bounds(offsets, _PIECE_BYTES):
+            pieces.append(self._piece(data, offsets[first : behind + 1], cells_max - cells))
+            cells += pieces[-1].cells
         columns = pa.concat_arrays([piece.columns for piece in pieces])
-        return Decoded(columns, pa.concat_arrays([piece.errors for piece in pieces]))
+        return Decoded(columns, pa.concat_arrays([piece.errors for piece in pieces]), cells)
 
     def encoding(self, sample: pa.BinaryArray) -> Encoding | None:
         """See :class:`converter.values.model.Decoder`. Each schema's columns can be written."""
         style = style_text(sample_style(self._root, sample))
         return Encoding(KIND, VERSION, {SCHEMA: self._schema, STYLE: style})
 
-    def _piece(self, data: UInt8Array, offsets: np.ndarray) -> Decoded:
+    def _piece(self, data: UInt8Array, offsets: np.ndarray, cells_max: int) -> Decoded:
+        """`cells_max`, and what is counted of the result: without those of the row's own columns."""
         rows = len(offsets) - 1
         wanted = (offsets[1:] - offsets[:-1] <= nodes.VALUE_BYTES_MAX) & _utf8(data, offsets)
         plan = self._plan
-        tape, slots, good = split(data, offsets, wanted, plan.nodes, plan.members, plan.names)
+        tape, slots, good, taken = split(data, offsets, wanted, plan.nodes, plan.members, plan.names, cells_max)
+        over, cells = taken > VALUE_CELLS_MAX, int(taken[good].sum())
         column = gather(data, tape, slots, plan, self._root, rows)
         good = proved(data, offsets, good, column)
+        for row in np.flatnonzero(wanted & ~good & ~over).tolist():
+            taken[row] = parsing_cells(data[offsets[row] : offsets[row + 1]], self._item_cells)
+            over[row] = taken[row] > VALUE_CELLS_MAX
+            cells += 0 if over[row] else int(taken[row])
+        if cells > cells_max:
+            raise CellsExceededError(cells)
         try:
             fast = arrow_array(column)
         except pa.ArrowInvalid:
@@ -92,16 +117,23 @@ class _JsonDecoder:
         if self._bare:
             fast = pa.StructArray.from_arrays([fast], fields=list(self._type), mask=pa.array(~good))
         if good.all():
-            return Decoded(fast, pa.nulls(rows, pa.string()))
-        return self._with_slow_rows(data, offsets, fast, good)
+            return Decoded(fast, pa.nulls(rows, pa.string()), cells)
+        columns, errors = self._with_slow_rows(data, offsets, fast, good, over)
+        return Decoded(columns, errors, cells)
 
-    def _with_slow_rows(self, data: UInt8Array, offsets: np.ndarray, fast: pa.StructArray, good: BoolArray) -> Decoded:
-        """The rows that are not good, decoded one by one and put in place."""
+    def _with_slow_rows(
+        self, data: UInt8Array, offsets: np.ndarray, fast: pa.StructArray, good: BoolArray, over: BoolArray
+    ) -> tuple[pa.StructArray, pa.StringArray]:
+        """The rows that are not good, decoded one by one and put in place; those that are `over` get their error."""
         slow: list[object] = []
         errors: list[str | None] = [None] * len(good)
         take = np.arange(len(good), dtype=np.int64)
         for row in np.flatnonzero(~good).tolist():
             take[row] = len(good) + len(slow)
+            if over[row]:
+                errors[row] = too_many_cells()
+                slow.append(None)
+                continue
             value = data[offsets[row] : offsets[row + 1]].tobytes()
             try:
                 decoded = decode_row(value, self._root)
@@ -111,7 +143,7 @@ class _JsonDecoder:
             else:
                 slow.append({BARE_VALUE: decoded} if self._bare else decoded)
         columns = pa.concat_arrays([fast, pa.array(slow, type=self._type)]).take(pa.array(take))
-        return Decoded(columns, pa.array(errors, type=pa.string()))
+        return columns, pa.array(errors, type=pa.string())
 
 
 def _buffers(values: pa.BinaryArray) -> tuple[np.ndarray, UInt8Array]:

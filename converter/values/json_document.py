@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Final
 
+import numpy as np
+
+from converter.types import UInt8Array
 from converter.values.json_nodes import DEPTH_MAX, VALUE_BYTES_MAX
 from converter.values.model import ValueProblem
 
@@ -38,21 +41,51 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of an object; the text from the quote of its name to the end of its value."""
+    """A member of an object; `start`: where the quote of its name is."""
 
     value: Value
-    text: str
+    start: int
+
+    @property
+    def text(self) -> str:
+        """From the quote of its name to the end of its value."""
+        return self.value.document[self.start : self.value.end]
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value and its text. `content`: None, bool, str, Number, a list of values or members by name."""
+    """A value, [start, end) of a document. `content`: None, bool, str, Number, a list of values or members by name.
+
+    Texts are cut out when they are asked for: of values within values they would be as many copies as these are deep.
+    """
 
     content: Content
-    text: str
+    document: str
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The value as it is written."""
+        return self.document[self.start : self.end]
 
 
 Content = None | bool | str | Number | list["Value"] | dict[str, "Member"]
+
+
+#: Cells of one token of a value that is read by Python: its objects are so much larger than what becomes of them.
+TOKEN_CELLS: Final = 16
+_SEPARATORS: Final = (0x2C, 0x3A, 0x5B, 0x7B)  # , : [ {
+
+
+def parsing_cells(data: UInt8Array, item_cells: int = 0) -> int:
+    """What parse() takes at most for these bytes, in cells.
+
+    item_cells: that an element of a list becomes at most by the schema, null ones included.
+    """
+    counts = np.bincount(data, minlength=256) if len(data) else np.zeros(256, dtype=np.int64)
+    tokens = 1 + sum(int(counts[byte]) for byte in _SEPARATORS)
+    return tokens * (TOKEN_CELLS + item_cells) + len(data) // 2
 
 
 def parse(data: bytes) -> Value:
@@ -108,7 +141,7 @@ def _value(text: str, at: int, depth: int) -> tuple[Value, int]:
         if match is None:
             raise _bad("no JSON value where one is expected")
         content, end = Number(match[0], not (match[1] or match[2])), match.end()
-    return Value(content, text[at:end]), end
+    return Value(content, text, at, end), end
 
 
 def _string(text: str, at: int) -> tuple[str, int]:
@@ -155,7 +188,7 @@ def _object(text: str, at: int, depth: int) -> tuple[dict[str, Member], int]:
         value, at = _value(text, _skip(text, at + 1), depth)
         if name in members:
             raise _bad("an object with two members of one name")
-        members[name] = Member(value, text[start:at])
+        members[name] = Member(value, start)
         at = _skip(text, at)
         if text[at : at + 1] == "}":
             return members, at + 1

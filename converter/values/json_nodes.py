@@ -93,6 +93,17 @@ class Node:
         """The EXTRA of a STRUCT, if it has one."""
         return self.children[-1] if self.children and self.children[-1].kind == EXTRA else None
 
+    @property
+    def cells(self) -> int:
+        """Of one value of this node; what lists and maps hold is left out."""
+        inner = 0 if self.kind in (MAP, LIST) else sum(child.cells for child in self.children)
+        return 1 + inner + (self.kind == DECIMAL)
+
+    @property
+    def item_cells(self) -> int:
+        """Of LIST and MAP: of one element or entry."""
+        return sum(child.cells for child in self.children)
+
     def walk(self) -> Iterator[Node]:
         """The node and all below, parents first."""
         yield self

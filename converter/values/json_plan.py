@@ -12,7 +12,8 @@ from converter.types import UInt8Array
 from converter.values import json_nodes as nodes
 from converter.values.json_nodes import Node
 
-#: One node: kind; its members' place in `members`; numbers of its EXTRA, of its element or key, of its value, or -1.
+#: One node: kind; its members' place in `members`; numbers of its EXTRA, of its element or key, of its value, or -1;
+#: cells of one of its elements or entries.
 NODE_DTYPE: Final = np.dtype(
     [
         ("kind", "<i4"),
@@ -21,6 +22,7 @@ NODE_DTYPE: Final = np.dtype(
         ("extra", "<i4"),
         ("element", "<i4"),
         ("value", "<i4"),
+        ("cells", "<i4"),
     ],
     align=True,
 )
@@ -70,6 +72,7 @@ def make_plan(root: Node) -> Plan:
         elif node.kind in (nodes.LIST, nodes.MAP):
             row["element"] = numbers[id(node.children[0])]
             row["value"] = numbers[id(node.children[-1])]
+            row["cells"] = node.item_cells
     return Plan(
         readonly(table, NODE_DTYPE),
         readonly(np.array(members, dtype=MEMBER_DTYPE), MEMBER_DTYPE),

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from converter.values import json_nodes as nodes
 from converter.values.json_nodes import Node, leaf, list_of, map_of, struct_of
-from converter.values.model import SchemaTextError
+from converter.values.model import SchemaTextError, is_unicode
 
 SCHEMA_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Columns, elements, keys and values together.
@@ -190,10 +190,8 @@ def _members(schema: Schema, word: str, place: str) -> Schema:
     if not isinstance(members, dict):
         raise SchemaTextError(f"{place}/{word}: not an object but {_kind_of(members)}")
     for key in members:
-        try:
-            key.encode()
-        except UnicodeEncodeError:
-            raise SchemaTextError(f"{place}/{word}: the name {key!a} is no Unicode text") from None
+        if not is_unicode(key):
+            raise SchemaTextError(f"{place}/{word}: the name {key!a} is no Unicode text")
     return members
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from converter.kernel import i64, u64
+from converter.limits import VALUE_CELLS_MAX
 from converter.types import BoolArray, Int64Array, UInt8Array
 from converter.values import json_nodes as nodes
 from converter.values.json_hash import hash_bytes, mix
@@ -33,6 +34,7 @@ from converter.values.json_scan import (
     unescape,
     word_at,
 )
+from converter.values.model import CellsExceededError
 
 #: One entry: node, slot, first byte, bytes; for LIST and MAP the number of elements in place of bytes. `escaped`: a
 #: string with escapes in it.
@@ -65,8 +67,9 @@ _DEPTH_MAX = nodes.DEPTH_MAX
 # Kinds of frames beside those of nodes, and what a value within a TEXT is.
 _RAW_OBJECT, _RAW_ARRAY, _RAW = 20, 21, 22
 
-# Numbers of the state: entries on the tape, serial of the last object, names in the table, its generation.
-_ENTRIES, _SERIAL, _KEYS, _GENERATION = 0, 1, 2, 3
+# Numbers of the state: entries on the tape, serial of the last object, names in the table, its generation; cells of the
+# row's lists and maps, and how many they may be.
+_ENTRIES, _SERIAL, _KEYS, _GENERATION, _CELLS, _CELLS_MAX, _CELLS_LEFT = 0, 1, 2, 3, 4, 5, 6
 
 
 @borrowing
@@ -208,6 +211,7 @@ def _key(
         slot = i64(slots[frame["node"]])
         slots[frame["node"]] += 1
         frame["count"] += 1
+        state[_CELLS] += parent["cells"]
         _emit(tape, state, parent["element"], slot, first, size, escaped)
         return behind + 1, i64(parent["value"]), slot
     return behind + 1, -1, 0
@@ -339,7 +343,7 @@ def _value(
         return False
     while True:
         p = skip_space(data, p, end)
-        if p >= end or state[_ENTRIES] > room:
+        if p >= end or state[_ENTRIES] > room or state[_CELLS] > state[_CELLS_MAX]:
             return False
         kind = _RAW if node < 0 else i64(plan[node]["kind"])
         c = data[p]
@@ -362,6 +366,7 @@ def _value(
             slot = i64(slots[frame["node"]])
             slots[frame["node"]] += 1
             frame["count"] += 1
+            state[_CELLS] += plan[frame["node"]]["cells"]
         elif frame["kind"] == _RAW_ARRAY:
             node = -1
         else:
@@ -390,12 +395,16 @@ def _split(
     generations: Any,
     scratch: UInt8Array,
     stack: Any,
+    cells: Int64Array,
 ) -> int:
     for row in range(len(good)):
         good[row] = False
+        cells[row] = 0
         if not wanted[row]:
             continue
         state[_KEYS] = 0
+        state[_CELLS] = 0
+        state[_CELLS_MAX] = min(VALUE_CELLS_MAX, state[_CELLS_LEFT])
         state[_GENERATION] = row + 1
         entries = state[_ENTRIES]
         for k in range(len(slots)):
@@ -405,7 +414,12 @@ def _split(
             data, p, end, row, plan, members, names, tape, state, slots, seen, table, generations, scratch, stack
         ):
             good[row] = True
+            cells[row] = state[_CELLS]
+            state[_CELLS_LEFT] -= state[_CELLS]
         else:
+            cells[row] = state[_CELLS]
+            if state[_CELLS_MAX] < state[_CELLS] <= VALUE_CELLS_MAX:
+                return BAD
             state[_ENTRIES] = entries
             for k in range(len(slots)):
                 slots[k] = before[k]
@@ -419,12 +433,17 @@ def split(
     plan: Any,
     members: Any,
     names: UInt8Array,
-) -> tuple[Any, Any, BoolArray]:
+    cells_max: int,
+) -> tuple[Any, Any, BoolArray, Int64Array]:
     """Splits the values offsets[i]:offsets[i + 1] of data, for each i that is wanted.
 
     Returns:
         The tape (TAPE_DTYPE), in the order of the bytes but for TEXT, which stands where it ends; the number of slots
-        per LIST and MAP node, of their elements; and which values are good.
+        per LIST and MAP node, of their elements; which values are good; and cells that lists and maps of each take.
+        A value that takes more than VALUE_CELLS_MAX is not good, and its count is beyond that.
+
+    Raises:
+        CellsExceededError: good values take more than `cells_max` together.
 
     Caller's promise: offsets rise within [0, len(data)], len(data) < 2**31; wanted values are UTF-8 and no larger than
     VALUE_BYTES_MAX; plan, members and names are those of one Plan.
@@ -433,6 +452,7 @@ def split(
     tape = np.empty(size // 2 + 4 * nodes.DEPTH_MAX, dtype=TAPE_DTYPE)
     slots = np.zeros(len(plan), dtype=np.int32)
     good = np.zeros(len(wanted), dtype=np.bool_)
+    cells = np.zeros(len(wanted), dtype=np.int64)
     entries: int = _split(
         data,
         offsets,
@@ -443,12 +463,15 @@ def split(
         tape,
         slots,
         good,
-        np.zeros(4, dtype=np.int64),
+        np.array([0, 0, 0, 0, 0, 0, cells_max], dtype=np.int64),
         np.zeros(len(plan), dtype=np.int32),
         np.zeros(len(plan), dtype=np.int64),
         np.zeros(_TABLE_MASK + 1, dtype=np.uint64),
         np.zeros(_TABLE_MASK + 1, dtype=np.int32),
         np.empty(KEY_BYTES_MAX, dtype=np.uint8),
         np.zeros(nodes.DEPTH_MAX, dtype=_FRAME_DTYPE),
+        cells,
     )
-    return tape[:entries], slots, good
+    if entries == BAD:
+        raise CellsExceededError(2 * cells_max)
+    return tape[:entries], slots, good, cells

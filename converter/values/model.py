@@ -18,11 +18,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from converter.limits import VALUE_CELLS_MAX
 from converter.types import Int64Array, VarBytes
 
 #: Name of the only field of a schema that is no record: a bare string, number, array, map, …
@@ -57,10 +58,24 @@ class Decoded:
         columns: a pa.StructArray of length n and the decoder's type; null where the value did not decode.
         errors: a pa.StringArray of length n: null where it did, else `<ValueProblem>: <text>`, at most ERROR_TEXT_MAX
             characters, the same text for the same kind of damage where that is possible.
+        cells: that the columns take, at least.
     """
 
     columns: pa.StructArray
     errors: pa.StringArray
+    cells: int = 0
+
+
+class CellsExceededError(Exception):
+    """Values take more cells together than their caller can have now. Fewer of them at once may take less."""
+
+    def __init__(self, cells: int) -> None:
+        super().__init__(f"values take {cells} cells")
+        self.cells = cells
+
+
+#: As many cells as values take: for callers whose values are few, or known.
+CELLS_UNLIMITED: Final = 2**62
 
 
 class Decoder(Protocol):
@@ -71,8 +86,15 @@ class Decoder(Protocol):
         """The columns: source names, types of the module's list, ALIASES and DOC as field metadata."""
         ...
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
-        """Decodes values, none of them null, without wire-format header. Never raises for what they contain."""
+    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+        """Decodes values, none of them null, without wire-format header. Never raises for what they contain.
+
+        What the columns take is counted before they are allocated. A value of more than limits.VALUE_CELLS_MAX has an
+        error.
+
+        Raises:
+            CellsExceededError: the others take more than `cells_max` together.
+        """
         ...
 
     def encoding(self, sample: pa.BinaryArray) -> Encoding | None:
@@ -138,8 +160,22 @@ class Bound:
 
 
 def error_text(code: ValueProblem, text: str) -> str:
-    """`code: text`, cut to ERROR_TEXT_MAX characters."""
-    return f"{code.value}: {text}"[:ERROR_TEXT_MAX]
+    """`code: text`, cut to ERROR_TEXT_MAX characters; what is no Unicode text in it is written as an escape."""
+    return f"{code.value}: {text}".encode("utf-8", "backslashreplace").decode()[:ERROR_TEXT_MAX]
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be stored at all: JSON can write one half of a surrogate pair, and UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def too_many_cells() -> str:
+    """The error of a value that takes more cells than one may."""
+    return error_text(ValueProblem.OUT_OF_RANGE, f"takes more than {VALUE_CELLS_MAX} cells")
 
 
 def error_codes(errors: pa.StringArray) -> Counter[str]:

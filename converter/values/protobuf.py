@@ -17,21 +17,24 @@ import numpy as np
 import pyarrow as pa
 
 from converter.kernel import kernel, readonly
+from converter.limits import VALUE_CELLS_MAX
 from converter.memory import same
 from converter.types import BoolArray, Int64Array, UInt8Array
-from converter.values.model import Decoded, Decoder, Encoder, Encoding
+from converter.values.model import CELLS_UNLIMITED, CellsExceededError, Decoded, Decoder, Encoder, Encoding
 from converter.values.protobuf_encode import protobuf_encoder, protobuf_encodings
 from converter.values.protobuf_lift import Findings, lift
 from converter.values.protobuf_lowered import lower
 from converter.values.protobuf_plan import make_plan
 from converter.values.protobuf_prints import prints
 from converter.values.protobuf_rows import MALFORMED, RowReader
-from converter.values.protobuf_scan import QUICK, scan
+from converter.values.protobuf_scan import QUICK, most_cells, scan
 from converter.values.protobuf_schema import find_message
-from converter.values.protobuf_table import scan_table
+from converter.values.protobuf_table import row_cells, scan_table
 
-#: Cells, nulls included, that one row may take. Two bytes of an empty message in a list are a row of its columns.
-CELLS_MAX: Final = 4 * 1024 * 1024
+#: Cells of one row's lists and maps. Two bytes of an empty message in a list are a row of its columns.
+CELLS_MAX: Final = VALUE_CELLS_MAX
+#: What a cell of a row takes that google.protobuf reads, in cells: Python's objects, and messages as it has them.
+SLOW_CELLS: Final = 16
 #: Rows between two pieces below which putting together is done row by row.
 _PIECE_ROWS: Final = 32
 
@@ -57,24 +60,35 @@ class _ProtobufDecoder:
         lowered = lower(self._root)
         self._handler = lowered.handler
         self._table = scan_table(self._root)
-        self._reader = RowReader(self._root, lowered.message, CELLS_MAX)
+        self._reader = RowReader(self._root, lowered.message)
+        self._row_cells = row_cells(self._root)
 
     @property
     def type(self) -> pa.StructType:
         """The columns, with their field numbers as metadata."""
         return self._type
 
-    def decode(self, values: pa.BinaryArray) -> Decoded:
+    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
         """See :class:`converter.values.model.Decoder`."""
         findings = Findings()
-        slow, rows = self._quick(values)
+        offsets, data = _parts(values)
+        statuses, taken = scan(self._table, offsets, data, cells_max=CELLS_MAX)
+        cells = len(values) * self._row_cells + int(taken.sum())
+        if cells > cells_max:
+            raise CellsExceededError(cells)
+        slow, rows = self._quick(values, offsets, data, statuses != QUICK)
         quick = None if slow.all() else lift(self._root, rows, findings)
         slow[list(findings.unclear)] = True
         numbers = np.flatnonzero(slow)
         errors = {row: error for row, error in findings.errors.items() if not slow[row]}
-        slowly = self._slow(values, numbers, errors)
+        most = most_cells(self._table, offsets, data, numbers, cells_max=CELLS_MAX)
+        most = SLOW_CELLS * (most + self._row_cells)
+        cells += int(most[most <= CELLS_MAX].sum())
+        if cells > cells_max:
+            raise CellsExceededError(cells)
+        slowly = self._slow(values, numbers, errors, most > CELLS_MAX)
         columns = slowly if quick is None else _join(quick, slowly, numbers, errors)
-        return Decoded(self._with_nulls(columns, errors), _error_array(len(values), errors))
+        return Decoded(self._with_nulls(columns, errors), _error_array(len(values), errors), cells)
 
     def encoding(self, sample: pa.BinaryArray) -> Encoding | None:
         """See :class:`converter.values.model.Decoder`."""
@@ -87,10 +101,13 @@ class _ProtobufDecoder:
             found, key=lambda encoding: _same_rows(protobuf_encoder(encoding.parameters), columns, offsets, data)
         )
 
-    def _quick(self, values: pa.BinaryArray) -> tuple[BoolArray, pa.StructArray]:
-        """Which rows are not proven, and all rows in the lowered type; rows not proven hold anything."""
-        offsets, data = _parts(values)
-        slow = scan(self._table, offsets, data, cells_max=CELLS_MAX) != QUICK
+    def _quick(
+        self, values: pa.BinaryArray, offsets: Int64Array, data: UInt8Array, slow: BoolArray
+    ) -> tuple[BoolArray, pa.StructArray]:
+        """Which rows are not proven, and all rows in the lowered type; rows not proven hold anything.
+
+        `offsets`, `data`: of the values; `slow`: rows that the scan leaves to the slow path.
+        """
         if not self._root.fields or slow.all():
             return slow, pa.Array.from_buffers(pa.struct([]), len(values), [None])
         try:
@@ -109,9 +126,12 @@ class _ProtobufDecoder:
             slow |= before != prints(self._table, back_offsets, back, other)
         return slow, batch.to_struct_array()
 
-    def _slow(self, values: pa.BinaryArray, numbers: Int64Array, errors: dict[int, str]) -> pa.StructArray:
-        """Columns of some rows, one after another; adds what is wrong with them to `errors`."""
-        rows, problems = self._reader.read(values.take(pa.array(numbers)).to_pylist())
+    def _slow(
+        self, values: pa.BinaryArray, numbers: Int64Array, errors: dict[int, str], over: BoolArray
+    ) -> pa.StructArray:
+        """Columns of some rows, one after another; adds what is wrong with them to `errors`. `over`: not even read."""
+        content = values.take(pa.array(numbers, mask=over)).to_pylist()
+        rows, problems = self._reader.read(content)
         findings = Findings()
         columns = lift(self._root, rows, findings)
         found = {k: error for k, error in enumerate(problems) if error is not None}

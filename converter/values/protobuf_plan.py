@@ -69,6 +69,11 @@ class Node:
     message: str = ""
     opaque: bool = False
 
+    @property
+    def name_cells(self) -> int:
+        """ENUM: cells of its longest name, beyond the one that every value takes."""
+        return max((len(name) for _, name in self.names), default=0) // 8
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:

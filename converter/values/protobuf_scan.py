@@ -34,8 +34,8 @@ QUICK, SLOW = 0, 1
 _MALFORMED = 2**40
 
 
-def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: int) -> UInt8Array:
-    """QUICK or SLOW per row.
+def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: int) -> tuple[UInt8Array, Int64Array]:
+    """QUICK or SLOW per row, and the cells that the lists and maps of the quick ones take; 0 of slow ones.
 
     SLOW: malformed; a singular field, or members of one oneof, more than once; a field with another wire type than the
     schema's; a group; a number with more bits than parsers agree on; more than `cells_max` cells in its lists and maps.
@@ -47,8 +47,88 @@ def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: 
         cells_max: see above, below 2**40; columns outside of lists and maps do not count.
     """
     statuses = np.empty(len(offsets) - 1, dtype=np.uint8)
-    _scan(table.starts, table.fields, table.slots, offsets, data, cells_max, statuses)
-    return statuses
+    cells = np.zeros(len(offsets) - 1, dtype=np.int64)
+    _scan(table.starts, table.fields, table.slots, offsets, data, cells_max, statuses, cells)
+    return statuses, cells
+
+
+def most_cells(
+    table: ScanTable, offsets: Int64Array, data: UInt8Array, rows: Int64Array, *, cells_max: int
+) -> Int64Array:
+    """Cells that some rows take at most, however a decoder understands them: each occurrence of a message counts.
+
+    Malformed rows as far as they are not, beyond `cells_max` no further. What is in groups is taken for the widest
+    messages that its bytes can hold.
+    """
+    cells = np.zeros(len(rows), dtype=np.int64)
+    _most(table.starts, table.fields, offsets, data, rows, cells_max, cells)
+    return cells
+
+
+@kernel
+def _most(
+    starts: Int64Array,
+    fields: Int64Array,
+    offsets: Int64Array,
+    data: UInt8Array,
+    rows: Int64Array,
+    cells_max: int,
+    cells: Int64Array,
+) -> None:
+    outer = np.zeros((LEVELS, 3), dtype=np.int64)
+    widest = i64(1)
+    for k in range(len(fields)):
+        widest = max(widest, fields[k, WIDTH])
+    for k in range(len(rows)):
+        cells[k] = _most_of_row(starts, fields, data, offsets[rows[k]], offsets[rows[k] + 1], outer, widest, cells_max)
+
+
+@kernel
+def _most_of_row(
+    starts: Int64Array,
+    fields: Int64Array,
+    data: UInt8Array,
+    p: int,
+    end: int,
+    outer: Int64Array,
+    widest: int,
+    cells_max: int,
+) -> int:
+    level, cells = 0, i64(0)
+    first, last = starts[0], starts[1]
+    while cells <= cells_max:
+        if p == end:
+            if level == 0:
+                break
+            level -= 1
+            first, last, end = outer[level, 0], outer[level, 1], outer[level, 2]
+            continue
+        tag, p = varint(data, p, end)
+        if p == BAD or tag < 8 or tag >= 2**32:
+            break
+        if tag & 7 == 3:
+            return cells + (end - p) * widest
+        row = find(fields, first, last, tag >> 3)
+        if row < 0 or tag & 7 != LEN:
+            p = skip(data, p, end, tag & 7)
+            if p == BAD or p > end:
+                break
+            cells += fields[row, WIDTH] if row >= 0 else 0
+            continue
+        size, p = varint(data, p, end)
+        if p == BAD or size < 0 or size > end - p:
+            break
+        cells += fields[row, WIDTH]
+        child = fields[row, CHILD]
+        if child < 0 or level >= LEVELS:
+            # A packed list has an element a byte, at most.
+            cells += size if fields[row, REPEATED] == 1 and fields[row, WIRE] != LEN else 0
+            p += size
+            continue
+        outer[level, 0], outer[level, 1], outer[level, 2] = first, last, end
+        level += 1
+        first, last, end = starts[child], starts[child + 1], p + size
+    return cells
 
 
 @kernel
@@ -75,6 +155,7 @@ def _scan(
     data: UInt8Array,
     cells_max: int,
     statuses: UInt8Array,
+    taken: Int64Array,
 ) -> None:
     # In which message each slot was last seen, per level, and the messages around the one that is being read.
     stamps = np.zeros((LEVELS, slots), dtype=np.int64)
@@ -82,7 +163,9 @@ def _scan(
     messages = 0
     for i in range(len(statuses)):
         cells, messages = _row(starts, fields, data, offsets[i], offsets[i + 1], stamps, outer, messages + 1)
-        statuses[i] = QUICK if 0 <= cells <= cells_max else SLOW
+        quick = 0 <= cells <= cells_max
+        statuses[i] = QUICK if quick else SLOW
+        taken[i] = cells if quick else 0
 
 
 # One function per row, and what is frequent without calls: arrays are handed over by a dozen words each.

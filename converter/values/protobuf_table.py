@@ -76,6 +76,7 @@ def scan_table(root: Node) -> ScanTable:
             rows.append(row)
             if is_message:
                 row[CHILD] = add(nested)
+            row[WIDTH] += field.node.name_cells
         slots_max = max(slots_max, len(slots))
         return number
 
@@ -88,7 +89,12 @@ def scan_table(root: Node) -> ScanTable:
 
 def _width(fields: tuple[Field, ...]) -> int:
     """Cells that a message takes however little of it is set."""
-    return sum(1 if field.repeated else 1 + _width(field.node.fields) for field in fields)
+    return sum(1 if field.repeated else 1 + field.node.name_cells + _width(field.node.fields) for field in fields)
+
+
+def row_cells(root: Node) -> int:
+    """Cells that a row takes, what its lists and maps hold left out."""
+    return 1 + _width(root.fields)
 
 
 @kernel

@@ -6,17 +6,20 @@ field id, whatever it was called.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import TypeVar
 
 import pyarrow as pa
 
 from converter import columns
-from converter.values.model import Bound
+from converter.limits import PIECE_CELLS_MAX
+from converter.types import LargeWork
+from converter.values.model import CELLS_UNLIMITED, Bound, CellsExceededError
 from converter.values.project import project
 
+Made = TypeVar("Made")
 FIELD_ID = b"PARQUET:field_id"
-#: Cells of typed columns made at once: a cell of a wide table takes nine bytes even where it is null.
-CELLS_MAX = 4_000_000
 #: Metadata of a typed file's schema: the UUID of the table whose field ids its value columns have.
 TABLE = b"tierberg.table"
 
@@ -40,11 +43,46 @@ def typed_rows(
 
 
 def pieces(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows in pieces of which none becomes larger than CELLS_MAX cells of `schema`."""
+    """Rows in pieces of which none becomes larger than PIECE_CELLS_MAX cells of `schema`, lists and maps left out."""
     leaves = sum(len(columns.leaf_paths(field)) for field in schema)
-    step = max(1, CELLS_MAX // max(1, leaves))
+    step = max(1, PIECE_CELLS_MAX // max(1, leaves))
     for start in range(0, rows.num_rows, step):
         yield rows.slice(start, step)
+
+
+def made_in_pieces(
+    rows: pa.RecordBatch,
+    schema: pa.Schema,
+    make: Callable[[pa.RecordBatch, int], Made],
+    large: LargeWork = nullcontext,
+) -> Iterator[Made]:
+    """What `make` makes of all rows, in pieces that take no more memory than a piece may.
+
+    Args:
+        rows: of any size.
+        schema: what they will have.
+        make: given some rows and the cells their values may take; raises CellsExceededError where these are too few.
+        large: entered while a single row is made that needs more, and until the next piece is asked for.
+    """
+    for piece in pieces(rows, schema):
+        yield from _in_parts(piece, make, large)
+
+
+def _in_parts(rows: pa.RecordBatch, make: Callable[[pa.RecordBatch, int], Made], large: LargeWork) -> Iterator[Made]:
+    try:
+        made = make(rows, PIECE_CELLS_MAX)
+    except CellsExceededError as error:
+        parts = min(max(2, -(-error.cells // PIECE_CELLS_MAX)), rows.num_rows)
+    else:
+        yield made
+        return
+    if parts <= 1:
+        with large():
+            yield make(rows, CELLS_UNLIMITED)
+        return
+    step = -(-rows.num_rows // parts)
+    for start in range(0, rows.num_rows, step):
+        yield from _in_parts(rows.slice(start, step), make, large)
 
 
 def by_name(struct: pa.StructArray) -> dict[str, pa.Array]:

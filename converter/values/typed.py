@@ -14,7 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from converter.types import Int64Array
-from converter.values.model import Bound, Decoded, Decoder, ValueProblem, error_text
+from converter.values.model import (
+    CELLS_UNLIMITED,
+    Bound,
+    CellsExceededError,
+    Decoded,
+    Decoder,
+    ValueProblem,
+    error_text,
+)
 from converter.values.project import project
 from converter.values.wire_format import MALFORMED, NOT_FRAMED, message_indexes, unframe
 
@@ -101,24 +109,33 @@ def parted_by_id(values: pa.BinaryArray, is_protobuf: Callable[[int], bool]) -> 
     return Parted(len(values), tuple(parts), tuple(problems))
 
 
-def columns_of(given: Parted, routes: Mapping[Writer, Route | str], target: pa.StructType) -> Decoded:
+def columns_of(
+    given: Parted, routes: Mapping[Writer, Route | str], target: pa.StructType, cells_max: int = CELLS_UNLIMITED
+) -> Decoded:
     """The table's columns of all rows, in their order.
 
     Args:
         given: the values.
         routes: of every writer that occurs; a text is why its values cannot become columns, as `_kafka_error` says it.
         target: the table's value columns; at least one.
+        cells_max: that decoders may allocate.
 
     Raises:
+        CellsExceededError: the values take more cells than that.
         KeyError: a writer has no route.
     """
     columns: list[pa.StructArray] = [pa.nulls(1, target)]
     errors: list[pa.StringArray] = [pa.nulls(1, pa.string())]
     place = np.zeros(given.length, dtype=np.int64)  # where in the joined parts a row's result lies; 0: nulls
     size = 1
+    cells = 0
     for part in given.parts:
         route = routes[part.writer]
-        decoded = _failed(len(part.rows), route, target) if isinstance(route, str) else _decoded(part, route, target)
+        if isinstance(route, str):
+            decoded = _failed(len(part.rows), route, target)
+        else:
+            decoded = _decoded(part, route, target, cells_max - cells)
+        cells += decoded.cells
         if len(part.rows) == given.length:
             return decoded
         place[part.rows] = np.arange(size, size + len(part.rows))
@@ -132,14 +149,16 @@ def columns_of(given: Parted, routes: Mapping[Writer, Route | str], target: pa.S
         columns.append(decoded.columns)
         errors.append(decoded.errors)
     order = pa.array(place)
-    return Decoded(pa.concat_arrays(columns).take(order), pa.concat_arrays(errors).take(order))
+    return Decoded(pa.concat_arrays(columns).take(order), pa.concat_arrays(errors).take(order), cells)
 
 
-def _decoded(part: Part, route: Route, target: pa.StructType) -> Decoded:
+def _decoded(part: Part, route: Route, target: pa.StructType, cells_max: int) -> Decoded:
     """An error of ours must neither fail a copy nor hold up the table: it costs these rows their columns."""
     try:
-        made = route.decoder.decode(part.values)
-        return Decoded(project(made.columns, route.bound, target), made.errors)
+        made = route.decoder.decode(part.values, cells_max)
+        return Decoded(project(made.columns, route.bound, target), made.errors, made.cells)
+    except CellsExceededError:
+        raise
     except Exception as error:  # noqa: BLE001
         text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         return _failed(len(part.rows), error_text(ValueProblem.INTERNAL, text), target)

@@ -79,7 +79,7 @@ def test_a_batch_beyond_the_decompression_limit_is_quarantined(codec: int) -> No
 
 def test_very_many_tiny_records_count_as_a_bomb() -> None:
     records = tuple(Record(i, 0, None, None) for i in range(1000))
-    options = ConvertOptions(decompressed_batch_bytes_max=999 * limits.DECOMPRESSED_BYTES_PER_RECORD_MIN)
+    options = ConvertOptions(decompressed_batch_bytes_max=999 * limits.RECORD_BYTES)
     assert stored(one(*records, codec=ZSTD), options)[0]["cause"] == Cause.DECOMPRESSION_LIMIT
     assert stored(one(*records), options)[0]["cause"] == Cause.NONE
 

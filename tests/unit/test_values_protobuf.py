@@ -257,7 +257,7 @@ def test_few_bytes_do_not_become_many_cells(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(protobuf, "CELLS_MAX", 1_000)
     files = schema("repeated Leaf l = 1;")
     found = rows(files, [b"\x0a\x00" * 400, b"\x0a\x00" * 100])
-    assert found[0] == "out_of_range: takes more than 1000 cells"
+    assert found[0].startswith("out_of_range: takes more than ")
     assert len(found[1]["l"]) == 100
 
 

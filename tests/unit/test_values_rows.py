@@ -50,7 +50,7 @@ def test_what_lies_under_a_row_without_columns_is_not_seen() -> None:
 
 
 def test_rows_of_a_wide_table_come_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CELLS_MAX", 1000)
+    monkeypatch.setattr(module, "PIECE_CELLS_MAX", 1000)
     wide = pa.schema([*(field(f"c{n}", pa.int64(), 20 + n) for n in range(90)), *RAW])
     rows = raw_rows(57)
     parts = list(pieces(rows, wide))

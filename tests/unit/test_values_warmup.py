@@ -8,7 +8,7 @@ import pytest
 from converter.types import Int64Array, VarBytes
 from converter.values import warmup
 from converter.values.encoders import encoder
-from converter.values.model import Decoded, Decoder, Encoder, Encoding
+from converter.values.model import CELLS_UNLIMITED, Decoded, Decoder, Encoder, Encoding
 
 #: Where nothing is cached all of them are compiled here.
 pytestmark = pytest.mark.timeout(900)
@@ -24,8 +24,8 @@ def test_every_decoder_decodes_its_value(monkeypatch: pytest.MonkeyPatch) -> Non
             class Noting:
                 type = decoder.type
 
-                def decode(self, values: pa.BinaryArray) -> Decoded:
-                    found = decoder.decode(values)
+                def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+                    found = decoder.decode(values, cells_max)
                     seen.extend(found.errors.to_pylist())
                     return found
 
