@@ -49,7 +49,7 @@ from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.topic_rules import stored_format
-from rsm_bridge.typed_topics import opened_typed_topics
+from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.worker_pool import WorkerPool
 
 
@@ -72,6 +72,11 @@ def convert_options(settings: Settings, topic: str) -> ConvertOptions:
     return ConvertOptions(stored_format(rule.value_format), rule.mode, settings.limits.decompressed_batch_mib * MIB)
 
 
+def copy_memory(settings: Settings) -> CopyMemory:
+    """The account of all copies."""
+    return CopyMemory(settings.limits.copy_memory_mib * MIB, settings.limits.copy_workers)
+
+
 @contextlib.asynccontextmanager
 async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: None) -> AsyncIterator[Running]:
     """Starts a bridge and, at the end of the block, stops it: calls first, then the publisher.
@@ -83,8 +88,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
     Raises:
         SettingsError: something the settings name cannot be used.
     """
-    metrics, log = Metrics(), logger("bridge")
-    memory = CopyMemory(settings.limits.copy_memory_mib * MIB, settings.limits.copy_workers)
+    metrics, log, memory = Metrics(), logger("bridge"), copy_memory(settings)
     with contextlib.ExitStack() as stack:
         store = open_store(settings)
         if isinstance(store, LocalObjectStore):
@@ -99,8 +103,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         probes.warm.set()
         pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
-        publisher.typed = typed = stack.enter_context(opened_typed_topics(settings, unhurried, publisher.open_catalog))
-        typed.large = memory.large
+        publisher.typed = typed = _typed_topics(settings, unhurried, publisher, memory, stack)
         maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"))
 
         def finished(segment: SegmentMetadata, directory: Directory, failed: Mapping[str, int]) -> None:
@@ -186,6 +189,15 @@ def _pools(settings: Settings, slots: int, stack: contextlib.ExitStack) -> dict[
             ("fetch-helper", settings.limits.fetch_workers, None),
         )
     }
+
+
+def _typed_topics(
+    settings: Settings, store: ObjectStore, publisher: Publisher, memory: CopyMemory, stack: contextlib.ExitStack
+) -> TypedTopics:
+    """Topics whose values have columns, until `stack` ends."""
+    typed = stack.enter_context(opened_typed_topics(settings, store, publisher.open_catalog))
+    typed.large = memory.large
+    return typed
 
 
 def _fetch_pools(settings: Settings, precedence: Precedence, stack: contextlib.ExitStack) -> FetchPools:
