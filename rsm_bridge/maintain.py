@@ -20,7 +20,7 @@ from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.retained import RetainedFiles
 from iceberg_catalog.tables import find_table, owned_tables
 from rsm_bridge.copy_hold import WaitingCopies, no_copies
-from rsm_bridge.errors import BridgeError, StoreError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import read_known, read_segments
 from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
