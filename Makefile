@@ -69,6 +69,10 @@ bench-types: setup ## the measures of typed values alone, beside per-record libr
 bench-copy2: setup ## the measures of copies alone: runs, files, queries, and the whole bill beside a consumer
 	$(RUN) -m benchmarks run --only copy2
 
+.PHONY: histories
+histories: $(ENVIRONMENT) ## random histories of Kafka, stores and bridges against the publish plan: STEPS= in each of six worlds, SEED=
+	$(RUN) -m tests.histories --steps $(or $(STEPS),1000000) --seed $(or $(SEED),0)
+
 .PHONY: sabotage
 sabotage: setup ## plant known bugs, one after another; each must turn a named test red
 	$(RUN) -m tests.sabotage
