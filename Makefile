@@ -73,6 +73,10 @@ bench-copy2: setup ## the measures of copies alone: runs, files, queries, and th
 fuzz: setup ## bytes of producers, peers, stores and operators, bent: MINUTES=30 (or INPUTS=200000 of each target)
 	$(RUN) -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) --minutes $(or $(MINUTES),$(if $(INPUTS),0,30))
 
+.PHONY: histories
+histories: $(ENVIRONMENT) ## random histories of Kafka, stores and bridges against the publish plan: STEPS= in each of six worlds, SEED=
+	$(RUN) -m tests.histories --steps $(or $(STEPS),1000000) --seed $(or $(SEED),0)
+
 .PHONY: sabotage
 sabotage: setup ## plant known bugs, one after another; each must turn a named test red
 	$(RUN) -m tests.sabotage

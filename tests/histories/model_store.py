@@ -206,9 +206,10 @@ class ModelStore:
             insort(self.keys, str(key))
             return "unknown_id"
         known = entry.known
-        if known.deletion is not None:
-            if known.deletion.kind is SegmentState.DELETED or kind is SegmentState.WITHDRAWN:
-                return "already_deleted"
+        if known.deletion is not None and not (
+            known.deletion.kind is SegmentState.WITHDRAWN and kind is SegmentState.DELETED
+        ):
+            return "already_deleted"
         segment = None if known.segment is None else replace(known.segment, state=kind)
         deletion = Deletion(kind, now_ms, had_index=segment is not None)
         entry.known = replace(known, segment=segment, deletion=deletion)
