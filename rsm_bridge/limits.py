@@ -117,6 +117,7 @@ BUCKET_TRIES = 3
 
 # `tierberg status` and the probes of the metrics page.
 STATUS_READERS = 8  # indexes read at once
+STATUS_LOOKS_MAX = 5  # at a topic that changes under every look
 STATUS_FETCH_SECONDS = 5.0  # one request to the store
 STATUS_CATALOG_SECONDS = 10.0  # opening the catalog and its first answer
 STATUS_KAFKA_SECONDS = 15.0  # all of Kafka

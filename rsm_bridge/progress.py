@@ -5,7 +5,7 @@ Three places a cause can have: the servers (this file), a topic (this file), a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_report import copy_findings, copy_reports
@@ -157,15 +157,7 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
         said = f"{held.rows:,} of {held.table_rows:,} rows in {plural(held.segments, 'segment')}"
         left = age(max(0, held.due_ms - facts.now_ms) / 1000)
         add(CauseCode.MASS_DELETE, f"{said} were deleted up to {moment(held.last_ms, facts.now_ms)}, kept {left} more")
-    table = stored.table
-    if table is not None and table.foreign:
-        said = f"{plural(len(table.foreign), 'file')} not written by Tierberg, first {table.foreign[0]}"
-        add(CauseCode.FOREIGN_FILES, said)
-    if table is not None and table.foreign_commits is not None:
-        done = ", ".join(table.foreign_commits.operations) or "snapshots that have expired"
-        add(CauseCode.FOREIGN_COMMITS, f"others committed {done} after snapshot {table.foreign_commits.since}")
-    if table is not None and table.data_inside:
-        add(CauseCode.DATA_INSIDE_TABLE, f"data files of {table.name} lie under its own location")
+    found.extend(_of_table(stored))
     if stored.quarantined:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(stored.quarantined.items()))
         batches = plural(sum(stored.quarantined.values()), "batch", "batches")
@@ -174,9 +166,30 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
         said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
         add(CauseCode.STORED_VERBATIM, said)
     found.extend(copy_findings(stored.copies, name, facts.now_ms))
+    if stored.unsettled:
+        add(CauseCode.UNSETTLED, "what waits to be published could not be judged")
     if stored.indexes_read < stored.indexes:
         add(CauseCode.PARTLY_READ, f"{stored.indexes_read:,} of {stored.indexes:,} indexes were read")
     return found
+
+
+def _of_table(stored: StoredTopic) -> Iterator[Finding]:
+    """What is to be known of the table itself."""
+    table = stored.table
+    if table is None:
+        return
+    said: list[tuple[CauseCode, str]] = []
+    if table.foreign:
+        files = f"{plural(len(table.foreign), 'file')} not written by Tierberg, first {table.foreign[0]}"
+        said.append((CauseCode.FOREIGN_FILES, files))
+    if table.foreign_commits is not None:
+        done = ", ".join(table.foreign_commits.operations) or "snapshots that have expired"
+        commits = f"others committed {done} after snapshot {table.foreign_commits.since}"
+        said.append((CauseCode.FOREIGN_COMMITS, commits))
+    if table.data_inside:
+        said.append((CauseCode.DATA_INSIDE_TABLE, f"data files of {table.name} lie under its own location"))
+    for code, what in said:
+        yield Finding(code, CAUSES[code].level, what, stored.topic)
 
 
 def _partitions(

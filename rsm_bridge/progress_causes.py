@@ -57,6 +57,7 @@ class CauseCode(StrEnum):
     COPY_BEHIND = "copy_behind"
     DATA_INSIDE_TABLE = "data_inside_table"
     PARTLY_READ = "partly_read"
+    UNSETTLED = "unsettled"
 
     NO_LEADER = "no_leader"
     KAFKA_BEHIND = "kafka_behind"
@@ -274,6 +275,11 @@ CAUSES: dict[CauseCode, Cause] = {
         _NOTE,
         "there are more indexes than could be read in the time given; counts are of those that were",
         "`--deadline` gives more time; naming one TOPIC reads less.",
+    ),
+    _C.UNSETTLED: Cause(
+        _NOTE,
+        "the topic changed each time it was looked at: much is being deleted, or merged, right now",
+        "Ask again in a minute.",
     ),
     # Partitions.
     _C.NO_LEADER: Cause(

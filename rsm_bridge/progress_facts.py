@@ -153,9 +153,10 @@ class StoredTopic:
         verbatim: live segments stored as they are because their conversion failed; `verbatim_key` is one.
         held: mass deletes that can still be undone.
         indexes, indexes_read: index objects listed, and how many of them were looked into before the deadline.
-        damaged: (key, problem) of indexes that cannot be read.
+        damaged: (key, problem) of indexes that cannot be read, each found so twice in the same content.
         table: None when there is none, or `table_problem` says why it could not be read.
         copies: declared ones, where the table and all indexes could be read.
+        unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
     """
 
     topic: str
@@ -172,6 +173,7 @@ class StoredTopic:
     table: TableFacts | None = None
     table_problem: Problem | None = None
     copies: tuple[CopyFacts, ...] = ()
+    unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

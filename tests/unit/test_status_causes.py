@@ -170,6 +170,7 @@ CASES: dict[CauseCode, Case] = {
     C.STORED_VERBATIM: Case(facts(stored(verbatim=1)), Level.PERSON, "1 segment"),
     C.DATA_INSIDE_TABLE: Case(facts(stored(table=table(data_inside=True))), Level.NOTE, "kafka.orders"),
     C.PARTLY_READ: Case(facts(stored(indexes=5000)), Level.NOTE, "2 of 5,000"),
+    C.UNSETTLED: Case(facts(stored(unsettled=True)), Level.NOTE, "could not be judged"),
     C.NO_LEADER: Case(facts(kafka=kafka(kafka_topic(kafka_partition(has_leader=False)))), Level.PERSON, "no leader"),
     C.KAFKA_BEHIND: Case(facts(kafka=kafka(kafka_topic(kafka_partition(end=60)))), Level.PERSON, "40 offsets below"),
     C.CONFLICTING_SEGMENT: Case(facts(waiting(conflict="index/k")), Level.PERSON, "offset 80 before index/k"),
