@@ -184,6 +184,15 @@ def status(
     deadline: Annotated[
         float, typer.Option("--deadline", min=1.0, help="Seconds to spend on reading indexes from the store.")
     ] = 30.0,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every place of every cause and every partition, not the first ones.")
+    ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience", min=0.0, help="Longest pause in seconds before an alarm that may pass is looked at again."
+        ),
+    ] = 60.0,
 ) -> None:
     """Say how far every partition has come, why no further, and what to do. Exits 1 when somebody is needed."""
     from rsm_bridge.errors import SettingsError
@@ -199,9 +208,11 @@ def status(
         accept=tuple(accept or ()),
         deadline=deadline,
         json=as_json,
+        every=every,
+        patience=patience,
     )
     try:
-        text, needed = report(options)
+        text, needed = report(options, lambda line: typer.echo(line, err=True))
     except SettingsError as error:
         typer.echo(f"tierberg: {error}", err=True)
         raise typer.Exit(2) from error

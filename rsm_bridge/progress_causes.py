@@ -23,6 +23,7 @@ class CauseCode(StrEnum):
     """The stable words; what each means is in `CAUSES`."""
 
     STORE_AWAY = "store_away"
+    STORE_FULL = "store_full"
     CATALOG_AWAY = "catalog_away"
     BRIDGE_AWAY = "bridge_away"
     KAFKA_AWAY = "kafka_away"
@@ -95,6 +96,12 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "the object store does not answer",
         "Mend the store or its credentials; copies, reads of history and publishing resume by themselves.",
+    ),
+    _C.STORE_FULL: Cause(
+        _PERSON,
+        "the disk of the store is full, or will not take one more segment",
+        "Make room, or give it a larger disk; delete nothing of the store by hand. Copies fail until then "
+        "and local disks of brokers grow; copies resume by themselves.",
     ),
     _C.CATALOG_AWAY: Cause(
         _PERSON,

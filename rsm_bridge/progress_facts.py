@@ -95,7 +95,8 @@ class Problem:
 class HeldDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
-    `table_rows`: how many rows the table had when it began.
+    `table_rows`: how many rows the table had when it began. `ages_ms`: of each segment's newest record when it was
+    deleted, the least and the greatest; None where a segment's records have no time.
     """
 
     segments: int
@@ -103,6 +104,7 @@ class HeldDelete:
     table_rows: int
     last_ms: int
     due_ms: int
+    ages_ms: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +153,11 @@ class StoredTopic:
         partitions: those with live segments or published rows.
         quarantined: batches of live segments whose records are withheld, by cause; `quarantined_key` has some.
         verbatim: live segments stored as they are because their conversion failed; `verbatim_key` is one.
+        withheld_ms: when the newest segment of either kind was tiered.
         held: mass deletes that can still be undone.
         indexes, indexes_read: index objects listed, and how many of them were looked into before the deadline.
-        damaged: (key, problem) of indexes that cannot be read, each found so twice in the same content.
+        damaged: (key, problem) of indexes that cannot be read, each found so twice in the same content, newest first;
+            `damaged_ms`: when the newest of these objects was written.
         table: None when there is none, or `table_problem` says why it could not be read.
         copies: declared ones, where the table and all indexes could be read.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
@@ -174,6 +178,8 @@ class StoredTopic:
     table_problem: Problem | None = None
     copies: tuple[CopyFacts, ...] = ()
     unsettled: bool = False
+    withheld_ms: int | None = None
+    damaged_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +233,7 @@ class Facts:
         verbatim_topics: topics whose rule says `mode: verbatim`.
         store_problem, catalog_problem, kafka_problem, bridge_problem: the source did not answer. A Kafka problem of
             kind `kafka_client_missing` means that nobody could ask.
+        store_free_bytes: what the store's disk still takes; None: it does not say.
         kafka: None when it was not asked or did not answer.
     """
 
@@ -240,4 +247,5 @@ class Facts:
     catalog_problem: Problem | None = None
     kafka_problem: Problem | None = None
     bridge_problem: Problem | None = None
+    store_free_bytes: int | None = None
     kafka: KafkaFacts | None = None

@@ -118,17 +118,19 @@ def _store_and_catalog(settings: Settings, wanted: Wanted, facts: Facts) -> tupl
         facts = replace(facts, catalog_problem=problem_of(error))
     ends_at = time.monotonic() + wanted.deadline
 
-    def read() -> dict[str, StoredTopic]:
-        """Every topic with its table."""
+    def read() -> tuple[dict[str, StoredTopic], int | None]:
+        """Every topic with its table, and what the store still takes."""
         store = _existing_store(settings)
+        free = store.free_bytes()
         found: dict[str, StoredTopic] = {}
         for topic in read_topics(store, wanted.topic, ends_at):
             found[topic.topic_id.hex()] = stored_topic(topic, find, store, settings)
-        return found
+        return found, free
 
     try:
         # Twice: what is under way when time runs out still ends, and tables are read after their segments.
-        return facts, within(2 * wanted.deadline, "store", read)
+        topics, free = within(2 * wanted.deadline, "store", read)
+        return replace(facts, store_free_bytes=free), topics
     except Exception as error:  # noqa: BLE001 - whatever a store's client raises
         return replace(facts, store_problem=problem_of(error)), {}
 

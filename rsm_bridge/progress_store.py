@@ -43,13 +43,27 @@ def problem_of(error: BaseException) -> Problem:
 
 @dataclass(slots=True)
 class ReadTopic:
-    """What was read of one topic id. `segments` may be fewer than `listed` when time ran out."""
+    """What was read of one topic id. `segments` may be fewer than `listed` when time ran out.
+
+    damaged: what cannot be read, newest first; damaged_ms: when the newest of that was written.
+    """
 
     topic_id: bytes
     topic: str
     listed: int
     segments: list[KnownSegment] = field(default_factory=list)
     damaged: list[tuple[str, Problem]] = field(default_factory=list)
+    damaged_ms: int | None = None
+
+    def note(self, item: ListedObject, result: KnownSegment | Problem | None) -> None:
+        """Takes what is at a key that was listed: nothing any more, damage or a segment."""
+        if result is None:
+            self.listed -= 1
+        elif isinstance(result, Problem):
+            self.damaged.append((item.key, result))
+            self.damaged_ms = max(self.damaged_ms or 0, item.modified_ms)
+        else:
+            self.segments.append(result)
 
 
 def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Iterator[ReadTopic]:
@@ -167,7 +181,7 @@ def _look(
         partitions = stored_partitions(segments, states, files, policy, waiting_copies(copies), complete=complete)
     except UnreadBatchesError as error:
         unread = error.segment
-        damaged.append((unread.listed.key, error.problem))
+        damaged.insert(0, (unread.listed.key, error.problem))
         partitions = stored_partitions(read.segments, None, complete=complete)
     missing = withheld(read.segments)
     found = StoredTopic(
@@ -185,6 +199,8 @@ def _look(
         table=facts,
         table_problem=problem,
         copies=copies,
+        withheld_ms=missing.newest_ms,
+        damaged_ms=read.damaged_ms if unread is None else max(read.damaged_ms or 0, unread.listed.modified_ms),
     )
     if problem is None and unread is None:
         return found, None
@@ -192,10 +208,31 @@ def _look(
 
 
 def _held(read: ReadTopic, grace: float) -> tuple[HeldDelete, ...]:
+    found = mass_deletes(read.segments, grace)
+    if not found:
+        return ()
+    known = {item.listed.key: item for item in read.segments}
     return tuple(
-        HeldDelete(len(item.keys), item.rows, item.table_rows, item.last_ms, item.due_ms)
-        for item in mass_deletes(read.segments, grace)
+        HeldDelete(
+            len(item.keys),
+            item.rows,
+            item.table_rows,
+            item.last_ms,
+            item.due_ms,
+            _ages_ms([known[key] for key in item.keys]),
+        )
+        for item in found
     )
+
+
+def _ages_ms(segments: Iterable[KnownSegment]) -> tuple[int, int] | None:
+    """How old each segment's newest record was when it was deleted: the least and the greatest."""
+    ages: list[int] = []
+    for item in segments:
+        if item.deletion is None or item.counts is None or item.counts.record_ms < 0:
+            return None
+        ages.append(item.deletion.time_ms - item.counts.record_ms)
+    return min(ages), max(ages)
 
 
 def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> Callable[[KnownSegment], Head | None]:
@@ -254,22 +291,13 @@ def _renew(store: ObjectStore, read: ReadTopic) -> None:
     known = {item.listed.key: item for item in read.segments}
     unread = read.listed - len(read.segments) - len(read.damaged)
     newest = rows if not unread else rows[: len(read.segments) + len(read.damaged)]
-    read.listed, read.segments, read.damaged = len(rows), [], []
+    read.listed, read.segments, read.damaged, read.damaged_ms = len(rows), [], [], None
     for key, item in newest:
         had = known.get(item.key)
         if had is not None and had.listed.same(item):
             read.segments.append(had)
         else:
-            _note(read, item, _read_one(store, key, item))
-
-
-def _note(read: ReadTopic, item: ListedObject, result: KnownSegment | Problem | None) -> None:
-    if result is None:
-        read.listed -= 1
-    elif isinstance(result, Problem):
-        read.damaged.append((item.key, result))
-    else:
-        read.segments.append(result)
+            read.note(item, _read_one(store, key, item))
 
 
 def _read_each(
@@ -280,12 +308,10 @@ def _read_each(
     while start < len(listed) and (start == 0 or time.monotonic() < ends_at):
         bunch = listed[start : start + size]
         for (_, item), result in zip(bunch, pool.map(lambda pair: _read_one(store, *pair), bunch), strict=True):
-            if result is None:
-                found.listed -= 1
-            elif isinstance(result, Problem):
-                found.damaged.append((item.key, result))
-            else:
+            if isinstance(result, KnownSegment):
                 yield result
+            else:
+                found.note(item, result)
         start, size = start + size, 8 * STATUS_READERS
 
 

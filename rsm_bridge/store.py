@@ -170,6 +170,14 @@ class ObjectStore:
         with contextlib.suppress(ObjectNotFoundError), store_errors(_PROBED):
             obstore.head(self._reads.current, _PROBED)
 
+    def free_bytes(self) -> int | None:
+        """How much more it takes; None: nobody says, or it has no end.
+
+        Raises:
+            StoreError: it does not answer.
+        """
+        return None
+
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Bytes [start, start + length).
 
