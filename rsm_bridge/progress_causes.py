@@ -70,6 +70,7 @@ class CauseCode(StrEnum):
     WAITING_TRANSACTION = "waiting_transaction"
     COLUMNS_WAIT = "columns_wait"
     PUBLISHING = "publishing"
+    COPY_DELAYED = "copy_delayed"
     COPYING = "copying"
     NOTHING_CLOSED = "nothing_closed"
     GAP_EXPLAINED = "gap_explained"
@@ -342,6 +343,11 @@ CAUSES: dict[CauseCode, Cause] = {
         "sooner, `peek.later.txn.indexes` in the brokers' settings does without.",
     ),
     _C.PUBLISHING: Cause(_WAITS, "tiered a moment ago, in the table with the next commit", "Nothing."),
+    _C.COPY_DELAYED: Cause(
+        _WAITS,
+        "closed segments are held back on purpose: the topic has `remote.copy.lag.ms` and `.bytes` (Kafka 4.4)",
+        "Nothing, or set `remote.copy.lag.ms` to 0: tables are as much later as it says.",
+    ),
     _C.COPYING: Cause(
         _WAITS,
         "a segment has closed and is about to be copied",

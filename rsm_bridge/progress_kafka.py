@@ -24,9 +24,13 @@ Where = tuple[str, int]
 _TOPIC_SETTINGS = frozenset(
     {
         "cleanup.policy",
+        "local.retention.bytes",
         "local.retention.ms",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
         "remote.log.copy.disable",
         "remote.storage.enable",
+        "retention.bytes",
         "retention.ms",
         "segment.bytes",
         "segment.ms",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rsm_bridge.progress_causes import CauseCode, Level
+from rsm_bridge.progress_copy_lag import CopyLag, copy_lag
 from rsm_bridge.progress_facts import Gap, KafkaPartition, StoredPartition
 from rsm_bridge.progress_report import Finding, PartitionReport, worst_first
 from rsm_bridge.progress_words import age, moment, plural
@@ -197,6 +198,9 @@ def _copying(place: Place) -> list[Finding]:
     left = f"{plural(place.pending, 'offset')} not tiered{since}"
     if closed >= 1 or idle_s > 0:
         said = f"{left}; about {plural(max(1, int(closed)), 'segment')} closed by now, {_last_copy(place)}"
+        if (held := _held_by_settings(place, kafka, closed)) is not None:
+            said = f"{said}; each waits {held.said()}"
+            return [*findings, place.finding(CauseCode.COPY_DELAYED, Level.WAITS, said, kafka.pending_ms)]
         late = closed >= STUCK_SEGMENTS or idle_s > COPY_LATE_S
         stuck = late and _quiet_s(place, kafka) > COPY_LATE_S
         code, level = (CauseCode.COPY_STUCK, Level.PERSON) if stuck else (CauseCode.COPYING, Level.WAITS)
@@ -205,6 +209,18 @@ def _copying(place: Place) -> list[Finding]:
         said = f"{left}: nothing closed yet; {_rolls(place, kafka)}"
         findings.append(place.finding(CauseCode.NOTHING_CLOSED, Level.WAITS, said))
     return findings
+
+
+def _held_by_settings(place: Place, kafka: KafkaPartition, closed: float) -> CopyLag | None:
+    """The topic's copy lag while the first closed segment need not be copied yet, with the time a copy may take."""
+    lag = copy_lag(place.setting)
+    if lag is None or kafka.newest_ms is None:
+        return lag
+    segment_ms, segment_bytes = place.setting("segment.ms") or 0, place.setting("segment.bytes") or 0
+    # Its newest record is at most `segment.ms` younger than its first.
+    newest_ms = kafka.newest_ms if kafka.pending_ms is None else min(kafka.newest_ms, kafka.pending_ms + segment_ms)
+    behind = max(0.0, closed - 1) * segment_bytes
+    return None if lag.due(newest_ms, behind, place.now_ms - int(1000 * COPY_LATE_S)) else lag
 
 
 def _quiet_s(place: Place, kafka: KafkaPartition) -> float:

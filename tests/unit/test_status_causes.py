@@ -188,6 +188,20 @@ CASES: dict[CauseCode, Case] = {
     ),
     C.WAITING_TRANSACTION: Case(facts(waiting(open=WAITING)), Level.WAITS, "offset 90 for the marker of producer 7"),
     C.PUBLISHING: Case(facts(unpublished(3)), Level.WAITS, "offsets 80 to 99"),
+    C.COPY_DELAYED: Case(
+        facts(
+            kafka=kafka(
+                kafka_topic(
+                    kafka_partition(
+                        end=100 + 4 * 1100, stable_end=100 + 4 * 1100, pending_ms=NOW - HOUR, newest_ms=NOW - 1000
+                    ),
+                    config={"remote.copy.lag.ms": str(7 * HOUR), "remote.copy.lag.bytes": "-1"},
+                )
+            )
+        ),
+        Level.WAITS,
+        "each waits until its newest record is 25200000 ms old",
+    ),
     C.COPYING: Case(facts(kafka=pending(end=100 + 1100)), Level.WAITS, "about 1 segment closed by now"),
     C.NOTHING_CLOSED: Case(facts(kafka=pending()), Level.WAITS, "nothing closed yet; segment open since 22:12:20 UTC"),
     C.GAP_EXPLAINED: Case(
