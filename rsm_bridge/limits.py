@@ -118,6 +118,9 @@ BUCKET_TRIES = 3
 
 # `tierberg status` and the probes of the metrics page.
 STATUS_READERS = 8  # indexes read at once
+TOPIC_GONE_SECONDS = 600.0  # a deleted topic whose last segment went longer ago is not being deleted any more
+FORGET_WATCH_SECONDS = 10.0  # Kafka must say twice that a topic is gone: a broker that starts knows none at first
+FORGET_KAFKA_SECONDS = 15.0  # all that Kafka is asked for that
 STORE_FREE_BYTES_MIN = 64 * MIB  # a disk with less counts as full, whatever the segments' size
 STATUS_LOOKS_MAX = 5  # at a topic that changes under every look
 STATUS_SERVER_WATCH_SECONDS = 3.0  # a server that does not answer must not do so again: a restart takes so long

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, RETENTION_LATE_SECONDS, STORE_FREE_BYTES_MIN
+from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, RETENTION_LATE_SECONDS, STORE_FREE_BYTES_MIN, TOPIC_GONE_SECONDS
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_report import copy_findings, copy_reports
-from rsm_bridge.progress_facts import Facts, HeldDelete, KafkaTopic, Problem, StoredTopic
+from rsm_bridge.progress_facts import Facts, HeldDelete, KafkaFacts, KafkaTopic, Problem, StoredTopic
 from rsm_bridge.progress_partition import Place, judge
 from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
 from rsm_bridge.progress_words import age, moment, plural, size
@@ -158,7 +158,7 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
         found.append(Finding(code, CAUSES[code].level, said, name, since_ms=since_ms))
 
     if facts.kafka is not None and kafka is None:
-        add(CauseCode.TOPIC_GONE, f"Kafka has no topic {name} with id {stored.topic_id}")
+        found.append(_gone(facts, facts.kafka, stored))
     if stored.table_problem is not None:
         problem: Problem = stored.table_problem
         add(_TABLE_CODES.get(problem.kind, CauseCode.TABLE_UNREADABLE), problem.message)
@@ -188,6 +188,21 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.indexes_read < stored.indexes:
         add(CauseCode.PARTLY_READ, f"{stored.indexes_read:,} of {stored.indexes:,} indexes were read")
     return found
+
+
+def _gone(facts: Facts, kafka: KafkaFacts, stored: StoredTopic) -> Finding:
+    """A topic id that Kafka did not name: being deleted, deleted, deleted in part and left, or not shown."""
+    code, said = CauseCode.TOPIC_GONE, f"Kafka has no topic {stored.topic} with id {stored.topic_id}"
+    if stored.topic in kafka.hidden:
+        code, said = CauseCode.TOPIC_HIDDEN, f"it was asked for topic {stored.topic}"
+    elif stored.left:
+        quiet = (facts.now_ms - (stored.deleted_ms or 0)) / 1000
+        said = f"{said}; {plural(stored.left, 'segment')} of it are live"
+        if quiet > TOPIC_GONE_SECONDS:
+            code = CauseCode.TOPIC_LEFT
+            if facts.wanted is None and not facts.stored.keys() & {topic.topic_id for topic in kafka.topics.values()}:
+                said = f"{said}; the cluster has no topic of this store: is it the right one?"
+    return Finding(code, CAUSES[code].level, said, stored.topic, since_ms=stored.deleted_ms)
 
 
 def _mass_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: int) -> Finding:
@@ -257,7 +272,7 @@ def _partitions(
                 kafka=in_kafka.get(number),
                 stored=in_store.get(number),
                 published_end=None if frontiers is None else frontiers.get(number, -1),
-                gone=facts.kafka is not None and kafka is None,
+                gone=facts.kafka is not None and kafka is None and name not in facts.kafka.hidden,
             )
         )
         for number in sorted(in_kafka.keys() | in_store.keys())

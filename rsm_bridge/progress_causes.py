@@ -38,6 +38,8 @@ class CauseCode(StrEnum):
     INTERNAL_TOPIC = "internal_topic"
     COPY_DISABLED = "copy_disabled"
     VERBATIM_RULE = "verbatim_rule"
+    TOPIC_LEFT = "topic_left"
+    TOPIC_HIDDEN = "topic_hidden"
     TOPIC_GONE = "topic_gone"
     STATE_MISSING = "state_missing"
     STATE_DAMAGED = "state_damaged"
@@ -171,11 +173,21 @@ CAUSES: dict[CauseCode, Cause] = {
         "Nothing, or change the rule: segments tiered later have rows then, and `tierberg requeue TOPIC` gives them to "
         "earlier ones.",
     ),
+    _C.TOPIC_LEFT: Cause(
+        _PERSON,
+        "Kafka has no topic of this id any more and has stopped deleting: what is left of it stays, rows too",
+        "No bridge answered when the topic was deleted, and Kafka does not ask again. `tierberg topic forget TOPIC` "
+        "says what would go, `--yes` does it.",
+    ),
+    _C.TOPIC_HIDDEN: Cause(
+        _NOTE,
+        "Kafka does not show this topic to the client that asks: whether it still is there is not known",
+        "Give the user of `kafka.properties` the right to describe topics.",
+    ),
     _C.TOPIC_GONE: Cause(
         _NOTE,
         "Kafka has no topic of this id any more: it was deleted, perhaps created again; this is the old one's table",
-        "Nothing while Kafka deletes its segments. Segments that stay for days: look for failed deletes in the "
-        "brokers' logs.",
+        "Nothing: Kafka deletes its segments, or has. An empty table stays until `tierberg table drop`.",
     ),
     _C.STATE_MISSING: Cause(
         _PERSON,

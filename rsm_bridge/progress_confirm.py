@@ -41,6 +41,7 @@ WATCH_SECONDS: Final[dict[CauseCode, float]] = {
     _C.KAFKA_BEHIND: STATUS_LEADER_WATCH_SECONDS,
     _C.PUBLISH_STUCK: STATUS_PUBLISH_WATCH_SECONDS,
     _C.COLUMNS_WAIT: STATUS_PUBLISH_WATCH_SECONDS,
+    _C.TOPIC_LEFT: STATUS_COPY_WATCH_SECONDS,
     _C.COPY_STUCK: STATUS_COPY_WATCH_SECONDS,
     _C.OPEN_TRANSACTION: STATUS_COPY_WATCH_SECONDS,
 }
@@ -85,7 +86,7 @@ def _marks(report: Report) -> Iterable[tuple[_Mark, object]]:
     """What was a matter for a person, and how far its place had come."""
     for topic, partition, item in _places(report):
         if item.level is Level.PERSON:
-            yield _name(topic, item), _reached(item.code, partition)
+            yield _name(topic, item), _reached(item, partition)
 
 
 def _places(report: Report) -> Iterable[tuple[TopicReport | None, PartitionReport | None, Finding]]:
@@ -103,8 +104,10 @@ def _name(topic: TopicReport | None, item: Finding) -> _Mark:
     return item.code, item.topic, "" if topic is None else topic.topic_id, item.partition
 
 
-def _reached(code: CauseCode, partition: PartitionReport | None) -> object:
+def _reached(item: Finding, partition: PartitionReport | None) -> object:
     """What moves where the cause is a wrong guess; None: nothing does."""
+    if item.code is _C.TOPIC_LEFT:
+        return item.said  # how many segments are left
     if partition is None:
         return None
     return {
@@ -112,7 +115,7 @@ def _reached(code: CauseCode, partition: PartitionReport | None) -> object:
         _C.OPEN_TRANSACTION: partition.stable_end,
         _C.PUBLISH_STUCK: partition.published_end,
         _C.COLUMNS_WAIT: partition.published_end,
-    }.get(code)
+    }.get(item.code)
 
 
 def _topic(topic: TopicReport, marks: dict[_Mark, object]) -> TopicReport:
@@ -130,7 +133,7 @@ def _judged(
     if item.level is not Level.PERSON or item.code not in WATCH_SECONDS:
         return item
     name = _name(topic, item)
-    if name in marks and marks[name] == _reached(item.code, partition):
+    if name in marks and marks[name] == _reached(item, partition):
         return item
     moved = "it has moved since the first look" if name in marks else "the first look did not have it"
     return replace(item, level=Level.WAITS, said=f"{item.said}; {moved}, ask again")

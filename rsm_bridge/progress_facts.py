@@ -160,6 +160,7 @@ class StoredTopic:
             `damaged_ms`: when the newest of these objects was written.
         table: None when there is none, or `table_problem` says why it could not be read.
         copies: declared ones, where the table and all indexes could be read.
+        left: live segments, without those that an undelete brought back. deleted_ms: when Kafka last deleted one.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
     """
 
@@ -177,6 +178,8 @@ class StoredTopic:
     table: TableFacts | None = None
     table_problem: Problem | None = None
     copies: tuple[CopyFacts, ...] = ()
+    left: int = 0
+    deleted_ms: int | None = None
     unsettled: bool = False
     withheld_ms: int | None = None
     damaged_ms: int | None = None
@@ -214,10 +217,14 @@ class KafkaTopic:
 
 @dataclass(frozen=True, slots=True)
 class KafkaFacts:
-    """One cluster. `broker_config`: effective settings of one of its brokers, empty when they may not be read."""
+    """One cluster. `broker_config`: effective settings of one of its brokers, empty when they may not be read.
+
+    `hidden`: names of stored topics that are not among `topics` and that Kafka does not say to be unknown either.
+    """
 
     topics: Mapping[str, KafkaTopic]
     broker_config: Mapping[str, str] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,8 @@ def _kafka(settings: Settings, facts: Facts) -> Facts:
     def ask() -> KafkaFacts:
         """All of Kafka, in one go on one thread."""
         found = source.ask(facts.wanted)
+        missing = {topic.topic for topic in facts.stored.values()} - set(found.topics)
+        found = replace(found, hidden=source.hidden(missing))
         return source.with_timestamps(found, beyond_tiered(found, facts.stored))
 
     try:

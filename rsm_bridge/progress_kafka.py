@@ -86,6 +86,27 @@ class KafkaSource:
         """All topics with their settings, without offsets. Raises what :meth:`ask` raises."""
         return self._described(self._client(), None)
 
+    def hidden(self, names: Iterable[str]) -> frozenset[str]:
+        """Those that Kafka does not say to be unknown: it may have them and not show them to this client.
+
+        Raises what :meth:`ask` raises.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        wanted = sorted(names)
+        if not wanted:
+            return frozenset()
+        answers = self._client().describe_topics(TopicCollection(wanted), request_timeout=self.left())
+        found: set[str] = set()
+        for name in wanted:
+            try:
+                answers[name].result(self.left())
+                found.add(name)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    found.add(name)
+        return frozenset(found)
+
     def _client(self) -> AdminClient:
         try:
             from confluent_kafka.admin import AdminClient

@@ -31,6 +31,7 @@ from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
+from rsm_bridge.undelete_record import UndeleteRecord
 
 _Row = tuple[IndexKey, ListedObject]
 
@@ -184,6 +185,7 @@ def _look(
         damaged.insert(0, (unread.listed.key, error.problem))
         partitions = stored_partitions(read.segments, None, complete=complete)
     missing = withheld(read.segments)
+    restored = _restored(store, read.topic_id)
     found = StoredTopic(
         topic=read.topic,
         topic_id=read.topic_id.hex(),
@@ -199,12 +201,24 @@ def _look(
         table=facts,
         table_problem=problem,
         copies=copies,
+        left=len({known.listed.key for known in read.segments if known.live} - restored),
+        deleted_ms=max((known.deletion.time_ms for known in read.segments if known.deletion is not None), default=None),
         withheld_ms=missing.newest_ms,
         damaged_ms=read.damaged_ms if unread is None else max(read.damaged_ms or 0, unread.listed.modified_ms),
     )
     if problem is None and unread is None:
         return found, None
     return found, _Trouble(None if problem is None else problem.kind, unread)
+
+
+def _restored(store: ObjectStore, topic_id: bytes) -> frozenset[str]:
+    """Keys of what undeletes brought back, and Kafka does not know any more."""
+    try:
+        return UndeleteRecord(store, topic_id).read().restored
+    except StoreError:
+        raise
+    except BridgeError:
+        return frozenset()  # damaged: `tierberg undelete` says so
 
 
 def _held(read: ReadTopic, grace: float) -> tuple[HeldDelete, ...]:

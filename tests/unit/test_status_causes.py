@@ -144,6 +144,19 @@ CASES: dict[CauseCode, Case] = {
         Level.NOTE,
         "mode: verbatim",
     ),
+    C.TOPIC_LEFT: Case(
+        facts(stored(left=2, deleted_ms=NOW - 11 * MINUTE), kafka=kafka(kafka_topic(topic_id="cd" * 16))),
+        Level.PERSON,
+        "2 segments of it are live; the cluster has no topic of this store",
+    ),
+    C.TOPIC_HIDDEN: Case(
+        facts(
+            stored(left=2),
+            kafka=replace(kafka(kafka_topic(topic="other", topic_id="cd" * 16)), hidden=frozenset({"orders"})),
+        ),
+        Level.NOTE,
+        "asked for topic orders",
+    ),
     C.TOPIC_GONE: Case(facts(kafka=kafka(kafka_topic(topic_id="cd" * 16))), Level.NOTE, "ab" * 16),
     C.STATE_MISSING: Case(facts(without_table("state_missing")), Level.PERSON, "what it said"),
     C.STATE_DAMAGED: Case(facts(without_table("corrupt_state")), Level.PERSON, "what it said"),
@@ -305,6 +318,19 @@ def test_without_anything_tiered_size_is_judged_with_care() -> None:
     assert found(assess(asked(10_000)), CauseCode.NOTHING_CLOSED)
     assert found(assess(asked(40_000)), CauseCode.COPY_STUCK)
     assert "none was ever copied" in found(assess(asked(40_000)), CauseCode.COPY_STUCK)[0].said
+
+
+def test_a_topic_that_is_being_deleted_calls_nobody() -> None:
+    """Kafka deletes one segment after another; what an undelete brought back is not counted."""
+    again = kafka(kafka_topic(topic_id="cd" * 16))
+    assert found(assess(facts(stored(left=2), kafka=again)), C.TOPIC_LEFT)
+    for going in (stored(left=2, deleted_ms=NOW - 9 * MINUTE), stored(left=0)):
+        report = assess(facts(going, kafka=again))
+        assert not found(report, C.TOPIC_LEFT)
+        assert found(report, C.TOPIC_GONE)
+    beside = stored(topic="other", topic_id="cd" * 16)
+    (finding,) = found(assess(facts(stored(left=2), beside, kafka=again)), C.TOPIC_LEFT)
+    assert "right one" not in finding.said
 
 
 def test_a_disk_must_take_one_more_segment() -> None:
