@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rsm_bridge import cli_advise, cli_config, cli_maintain, cli_repartition
+from rsm_bridge import cli_advise, cli_config, cli_leader_epochs, cli_maintain, cli_repartition
 from rsm_bridge.cli_options import ConfigOption, DataDirOption
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ cli_maintain.register(app)
 cli_config.register(app)
 cli_repartition.register(app)
 cli_advise.register(app)
+cli_leader_epochs.register(app)
 
 
 def _fail(message: str) -> typer.Exit:

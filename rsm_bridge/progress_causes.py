@@ -64,6 +64,7 @@ class CauseCode(StrEnum):
 
     NO_LEADER = "no_leader"
     KAFKA_BEHIND = "kafka_behind"
+    EPOCHS_CUT = "epochs_cut"
     CONFLICTING_SEGMENT = "conflicting_segment"
     COPY_STUCK = "copy_stuck"
     PUBLISH_STUCK = "publish_stuck"
@@ -312,6 +313,12 @@ CAUSES: dict[CauseCode, Cause] = {
         "Kafka's log ends below what is tiered: an unclean election cut it",
         "The table follows when the new leader's first segment is tiered. Tell readers of the table that rows above "
         "the end were taken back.",
+    ),
+    _C.EPOCHS_CUT: Cause(
+        _PERSON,
+        "history that is tiered cannot be read: the leader's epochs begin above it, and it answers OFFSET_OUT_OF_RANGE",
+        "`tierberg leader-epochs TOPIC PARTITION` prints the file that mends it; see `History that nobody can read` "
+        "below. Until then set no shorter retention and delete no records: nothing is lost.",
     ),
     _C.CONFLICTING_SEGMENT: Cause(
         _PERSON,

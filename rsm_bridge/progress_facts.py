@@ -50,6 +50,7 @@ class StoredPartition:
         open: the transaction that publishing waits for.
         conflict: key of the segment whose markers contradict the broker's files, when publishing waits before it.
         gaps: stretches that were never uploaded.
+        cut_start: where the leader epochs of the newest copy begin, when live segments lie wholly below; None: none do.
         pending: why the first segment beyond the table's frontier was stored without its typed columns, if it was.
     """
 
@@ -65,6 +66,7 @@ class StoredPartition:
     conflict: str | None = None
     gaps: tuple[Gap, ...] = ()
     pending: str | None = None
+    cut_start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,8 @@ class KafkaPartition:
 
     `stable_end` is the last stable offset: what lies above belongs to, or follows, an open transaction, whose first
     record has the timestamp `stable_ms`. `pending_ms`: timestamp of the first record that is not tiered, and
-    `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all.
+    `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all. `unread`: the lowest tiered offset
+    at or above the log start, when the leader says that it is out of range.
     """
 
     has_leader: bool
@@ -202,6 +205,7 @@ class KafkaPartition:
     pending_ms: int | None = None
     record_bytes: int | None = None
     newest_ms: int | None = None
+    unread: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

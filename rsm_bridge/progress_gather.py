@@ -163,7 +163,8 @@ def _kafka(settings: Settings, facts: Facts) -> Facts:
         found = source.ask(facts.wanted)
         missing = {topic.topic for topic in facts.stored.values()} - set(found.topics)
         found = replace(found, hidden=source.hidden(missing))
-        return source.with_timestamps(found, beyond_tiered(found, facts.stored))
+        found = source.with_timestamps(found, beyond_tiered(found, facts.stored))
+        return with_unread(found, source.out_of_range(history_starts(found, facts.stored, facts.wanted)))
 
     try:
         return replace(facts, kafka=within(STATUS_KAFKA_SECONDS + 1, "brokers", ask))
@@ -187,6 +188,40 @@ def beyond_tiered(kafka: KafkaFacts, stored: Mapping[str, StoredTopic]) -> dict[
             if reached < partition.end:
                 found[name, number] = reached
     return found
+
+
+def history_starts(kafka: KafkaFacts, stored: Mapping[str, StoredTopic], wanted: str | None) -> dict[Where, int]:
+    """The lowest tiered offset that Kafka must serve, of partitions whose history may be unreadable.
+
+    Those are the ones whose newest copy has leader epochs that begin above the log start, and all of a topic that was
+    asked for: each is one read of the tier.
+    """
+    found: dict[Where, int] = {}
+    for name, topic in kafka.topics.items():
+        ours = stored.get(topic.topic_id)
+        for number, partition in topic.partitions.items():
+            tiered = ours.partitions.get(number) if ours is not None else None
+            if tiered is None or partition.log_start is None or partition.end is None:
+                continue
+            start = max(partition.log_start, tiered.start)
+            suspected = tiered.cut_start is not None and partition.log_start < tiered.cut_start
+            if (suspected or wanted == name) and start < min(tiered.tiered_end, partition.end):
+                found[name, number] = start
+    return found
+
+
+def with_unread(kafka: KafkaFacts, unread: Mapping[Where, int]) -> KafkaFacts:
+    """The facts with what leaders say to be out of range."""
+    topics = {
+        name: replace(
+            topic,
+            partitions={
+                number: replace(part, unread=unread.get((name, number))) for number, part in topic.partitions.items()
+            },
+        )
+        for name, topic in kafka.topics.items()
+    }
+    return replace(kafka, topics=topics)
 
 
 def bridge_address(settings: Settings) -> str | None:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rsm_bridge.limits import STATUS_TIMESTAMPS_MAX
+from rsm_bridge.limits import STATUS_HISTORY_SECONDS, STATUS_TIMESTAMPS_MAX
 from rsm_bridge.progress_facts import KafkaFacts, KafkaPartition, KafkaTopic
 
 if TYPE_CHECKING:
@@ -37,6 +37,15 @@ _TOPIC_SETTINGS = frozenset(
     }
 )
 _BROKER_SETTINGS = frozenset({"remote.log.storage.system.enable", "remote.log.storage.manager.class.name"})
+
+#: Of a consumer that joins no group and commits nothing.
+_READING: Mapping[str, str | bool | int] = {
+    "group.id": "tierberg-status",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_uncommitted",
+    "log_level": 0,
+}
 
 
 class KafkaClientMissingError(Exception):
@@ -234,6 +243,36 @@ class KafkaSource:
         except KafkaException:
             return None
 
+    def out_of_range(self, offsets: Mapping[Where, int]) -> dict[Where, int]:
+        """Those of the offsets that a leader says to be out of range, as far as time allows; reads a record of each."""
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        found: dict[Where, int] = {}
+        left = dict(list(offsets.items())[:STATUS_TIMESTAMPS_MAX])
+        if not left:
+            return found
+        refused = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - a public code
+        readable = KafkaError._PARTITION_EOF  # noqa: SLF001 - another; only markers follow
+        ends_at = min(self.deadline, time.monotonic() + STATUS_HISTORY_SECONDS)
+        consumer = Consumer({**self.settings, **_READING, "enable.partition.eof": True})
+        try:
+            consumer.assign([TopicPartition(name, number, offset) for (name, number), offset in left.items()])
+            while left and time.monotonic() < ends_at:
+                message = consumer.poll(min(0.2, self.left()))
+                name, number = (None, None) if message is None else (message.topic(), message.partition())
+                if message is None or name is None or number is None or (name, number) not in left:
+                    continue
+                error = message.error()
+                if error is not None and error.code() not in (*refused, readable):
+                    continue
+                offset = left.pop((name, number))
+                if error is not None and error.code() in refused:
+                    found[name, number] = offset
+                consumer.incremental_unassign([TopicPartition(name, number)])
+        finally:
+            consumer.close()
+        return found
+
     def _first_records(self, offsets: Mapping[Where, int]) -> dict[Where, tuple[int | None, int | None]]:
         """(timestamp, uncompressed bytes) of the first record at or above each offset, as far as time allows."""
         from confluent_kafka import Consumer, TopicPartition
@@ -241,15 +280,7 @@ class KafkaSource:
         found: dict[Where, tuple[int | None, int | None]] = {}
         if not offsets:
             return found
-        settings = {
-            **self.settings,
-            "group.id": "tierberg-status",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "isolation.level": "read_uncommitted",
-            "log_level": 0,
-        }
-        consumer = Consumer(settings)
+        consumer = Consumer({**self.settings, **_READING})
         try:
             consumer.assign([TopicPartition(name, number, offset) for (name, number), offset in offsets.items()])
             while len(found) < len(offsets) and time.monotonic() < self.deadline:

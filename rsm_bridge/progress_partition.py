@@ -133,6 +133,11 @@ def _broker(place: Place) -> list[Finding]:
     if stored is not None and kafka.end is not None and kafka.end < stored.tiered_end:
         said = f"Kafka's log ends at {kafka.end}, {stored.tiered_end - kafka.end} offsets below what is tiered"
         return [place.finding(CauseCode.KAFKA_BEHIND, Level.PERSON, said)]
+    if kafka.unread is not None:
+        cut = None if stored is None else stored.cut_start
+        begins = "" if cut is None else f"; epochs of the newest copy begin at {cut}"
+        said = f"offset {kafka.unread} is tiered, not below the log start {kafka.log_start}, and out of range{begins}"
+        return [place.finding(CauseCode.EPOCHS_CUT, Level.PERSON, said)]
     return []
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from converter.types import Cause
 from iceberg_catalog.foreign import foreign_commits
+from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.livefiles import Head, by_partition, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import Hold
@@ -68,7 +69,8 @@ def stored_partitions(
                 reached, conflict = _publishable(group, state, of_partition[number], policy or Follow(), hold)
             floor = 0 if states is None else states.get(number, PartState()).floor
             gaps = gaps_between(group, floor) if complete else ()
-            found[number] = _partition(live, state, reached, conflict, gaps)
+            cut = None if planned else _cut_start(live)
+            found[number] = replace(_partition(live, state, reached, conflict, gaps), cut_start=cut)
     return found
 
 
@@ -163,6 +165,18 @@ def _partition(
         gaps=gaps,
         pending=min(ahead, key=lambda known: known.key.base).pending if ahead else None,
     )
+
+
+def _cut_start(live: Sequence[KnownSegment]) -> int | None:
+    """Where the newest copy's leader epochs begin, if live segments lie wholly below.
+
+    Kafka cuts them at the log start, and then deletes what lies below; that both stay is a leader with a cut history.
+    """
+    known = [item.segment for item in live if item.segment is not None and item.segment.checkpoint]
+    if not known:
+        return None
+    start = max(known, key=lambda segment: of_segment(segment).rank).checkpoint[0][1]
+    return start if any(item.key.last < start for item in live) else None
 
 
 def _held_back(

@@ -34,6 +34,8 @@ OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 AWAY = Problem("unavailable", "no route to host")
 WAITING = OpenTransaction(first_offset=90, producer_id=7, since_ms=NOW - 30_000)
 
+OTHER_TOPIC = kafka_topic(topic="other", topic_id="cd" * 16)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -187,6 +189,11 @@ CASES: dict[CauseCode, Case] = {
     C.UNSETTLED: Case(facts(stored(unsettled=True)), Level.NOTE, "could not be judged"),
     C.NO_LEADER: Case(facts(kafka=kafka(kafka_topic(kafka_partition(has_leader=False)))), Level.PERSON, "no leader"),
     C.KAFKA_BEHIND: Case(facts(kafka=kafka(kafka_topic(kafka_partition(end=60)))), Level.PERSON, "40 offsets below"),
+    C.EPOCHS_CUT: Case(
+        facts(stored(stored_partition(cut_start=60)), kafka=kafka(kafka_topic(kafka_partition(unread=0)))),
+        Level.PERSON,
+        "offset 0 is tiered, not below the log start 0, and out of range; epochs of the newest copy begin at 60",
+    ),
     C.CONFLICTING_SEGMENT: Case(facts(waiting(conflict="index/k")), Level.PERSON, "offset 80 before index/k"),
     C.COPY_STUCK: Case(
         facts(kafka=pending(end=100 + 4 * 1100, pending_ms=NOW - HOUR)), Level.PERSON, "about 4 segments closed"
