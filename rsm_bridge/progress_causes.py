@@ -317,8 +317,8 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.EPOCHS_CUT: Cause(
         _PERSON,
         "history that is tiered cannot be read: the leader's epochs begin above it, and it answers OFFSET_OUT_OF_RANGE",
-        "`tierberg leader-epochs TOPIC PARTITION` prints the file that mends it; see `History that nobody can read` "
-        "below. Until then set no shorter retention and delete no records: nothing is lost.",
+        "Stop that broker now: with a newer first epoch Kafka deletes older history. `tierberg leader-epochs` prints "
+        "the file that mends it: see `History that nobody can read` below.",
     ),
     _C.CONFLICTING_SEGMENT: Cause(
         _PERSON,
