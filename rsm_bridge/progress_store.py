@@ -17,7 +17,7 @@ from converter.errors import SegmentError
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.names import PlainName, table_name
-from iceberg_catalog.plan_types import Batches, PartState
+from iceberg_catalog.plan_types import Batches, PartState, SegmentState
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import find_table
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
@@ -202,13 +202,19 @@ def _look(
         table_problem=problem,
         copies=copies,
         left=len({known.listed.key for known in read.segments if known.live} - restored),
-        deleted_ms=max((known.deletion.time_ms for known in read.segments if known.deletion is not None), default=None),
+        deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,
         damaged_ms=read.damaged_ms if unread is None else max(read.damaged_ms or 0, unread.listed.modified_ms),
     )
     if problem is None and unread is None:
         return found, None
     return found, _Trouble(None if problem is None else problem.kind, unread)
+
+
+def _deleted_ms(segments: Iterable[KnownSegment]) -> int | None:
+    """When Kafka last deleted a segment; it withdraws failed copies all the time."""
+    deletions = [known.deletion for known in segments if known.deletion is not None]
+    return max((item.time_ms for item in deletions if item.kind is SegmentState.DELETED), default=None)
 
 
 def _restored(store: ObjectStore, topic_id: bytes) -> frozenset[str]:

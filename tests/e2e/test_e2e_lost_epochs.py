@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from pathlib import Path
@@ -131,7 +132,7 @@ def test_a_topic_deleted_while_no_bridge_answered_is_forgotten_by_one_command(ow
     time.sleep(5)
     assert row_count(pair, "goes") == 4000  # nobody asks again
     found = status(pair, "goes", PATIENCE_S)
-    assert found["needs_person"]
+    assert found["needs_person"], json.dumps(found, indent=1)
     assert "topic_left" in {item["code"] for item in found["topics"][0]["findings"]}
 
     arguments = ("topic", "forget", "goes", "--bootstrap-server", pair.broker.bootstrap)
