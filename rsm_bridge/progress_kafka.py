@@ -105,7 +105,8 @@ class KafkaSource:
         wanted = sorted(names)
         if not wanted:
             return frozenset()
-        answers = self._client().describe_topics(TopicCollection(wanted), request_timeout=self.left())
+        client = self._client()  # answers of a client that is gone are errors
+        answers = client.describe_topics(TopicCollection(wanted), request_timeout=self.left())
         found: set[str] = set()
         for name in wanted:
             try:
