@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rsm_bridge import cli_advise, cli_config, cli_maintain, cli_repartition
+from rsm_bridge import cli_advise, cli_config, cli_leader_epochs, cli_maintain, cli_repartition
 from rsm_bridge.cli_exit import FAILURE, FINDING, failures
 from rsm_bridge.cli_options import ConfigOption, DataDirOption
 
@@ -27,6 +27,7 @@ cli_maintain.register(app)
 cli_config.register(app)
 cli_repartition.register(app)
 cli_advise.register(app)
+cli_leader_epochs.register(app)
 
 
 @app.command()
@@ -195,6 +196,15 @@ def status(
     deadline: Annotated[
         float, typer.Option("--deadline", min=1.0, help="Seconds to spend on reading indexes from the store.")
     ] = 30.0,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every place of every cause and every partition, not the first ones.")
+    ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience", min=0.0, help="Longest pause in seconds before an alarm that may pass is looked at again."
+        ),
+    ] = 60.0,
 ) -> None:
     """Say how far every partition has come, why no further, and what to do. Exits 1 when somebody is needed."""
     from rsm_bridge.status_command import StatusOptions
@@ -209,9 +219,11 @@ def status(
         accept=tuple(accept or ()),
         deadline=deadline,
         json=as_json,
+        every=every,
+        patience=patience,
     )
     with failures():
-        text, needed = report(options)
+        text, needed = report(options, lambda line: typer.echo(line, err=True))
     typer.echo(text)
     if needed:
         raise typer.Exit(FINDING)

@@ -1,7 +1,11 @@
-"""The commands that change what is stored: `maintain`, `undelete`, `requeue`, `replay-dead-letters`, `table drop`."""
+"""The commands that change what is stored.
+
+`maintain`, `undelete`, `requeue`, `replay-dead-letters`, `table drop`, `topic forget`.
+"""
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -11,6 +15,8 @@ from rsm_bridge.cli_options import ConfigOption, DataDirOption
 
 table_app = typer.Typer(help="Tables as a whole.", no_args_is_help=True)
 
+topic_app = typer.Typer(help="Kafka topics as the store knows them.", no_args_is_help=True)
+
 
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
@@ -19,6 +25,7 @@ def register(app: typer.Typer) -> None:
     app.command()(requeue)
     app.command("replay-dead-letters")(replay_dead_letters)
     app.add_typer(table_app, name="table")
+    app.add_typer(topic_app, name="topic")
 
 
 def maintain(
@@ -92,3 +99,27 @@ def table_drop(
     with failures():
         for line in drop(open_place(config, data_dir), name):
             typer.echo(line)
+
+
+@topic_app.command("forget")
+def topic_forget(
+    topic: Annotated[str, typer.Argument(help="The Kafka topic's name.")],
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    topic_id: Annotated[
+        str | None, typer.Option("--topic-id", help="Only this one, 32 hex digits. Default: all that are gone.")
+    ] = None,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, it only says what would go.")] = False,
+) -> None:
+    """Delete what a topic that Kafka has deleted left in the store, and its rows. Kafka is asked whether it is gone."""
+    from rsm_bridge.maintain_command import open_place
+    from rsm_bridge.topic_forget import Wish, forget, kafka_of
+
+    with failures():
+        place = open_place(config, data_dir)
+        ask = kafka_of(place.settings, bootstrap_server)
+        forget(place, Wish(topic, topic_id, yes), ask, typer.echo, time.sleep)

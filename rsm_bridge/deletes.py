@@ -47,6 +47,14 @@ class Deleter:
         # Kafka names custom metadata for finished copies only: then the index is there.
         if known is None and self.store.put_if_absent(key, stone.encode(), sync=False):
             return "unknown_id"
+        return self.bury(key, stone)
+
+    def bury(self, key: str, stone: Tombstone) -> Outcome:
+        """Puts a tombstone at an index's key, with the index that is there inside.
+
+        Raises:
+            BridgeError: `corrupt_object`, `store_unavailable`.
+        """
         for _ in range(TOMBSTONE_SWAPS_MAX):
             try:
                 current = self.store.read(key)

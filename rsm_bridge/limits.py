@@ -68,6 +68,7 @@ DELETE_SECONDS_MAX = 10.0
 LATE_COPY_SECONDS = 15.0  # a tombstone without an index stays so long, whatever reclaim_grace: a copy may be on its way
 LATE_PUT_SECONDS = 600.0  # how long after its deadline another bridge's put, with all retries, may still land
 COPY_RECHECK_SECONDS = 1.0  # a tombstone waits for a copy of this process: look again
+RETENTION_LATE_SECONDS = 3600.0  # Kafka deletes what is over within this; it looks every five minutes
 MASS_DELETE_WINDOW_SECONDS = 600.0  # over half a table's rows deleted within it: mass_delete.py
 TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving index
 
@@ -133,10 +134,21 @@ BUCKET_TRIES = 3
 
 # `tierberg status` and the probes of the metrics page.
 STATUS_READERS = 8  # indexes read at once
+TOPIC_GONE_SECONDS = 600.0  # a deleted topic whose last segment went longer ago is not being deleted any more
+FORGET_WATCH_SECONDS = 10.0  # Kafka must say twice that a topic is gone: a broker that starts knows none at first
+FORGET_KAFKA_SECONDS = 15.0  # all that Kafka is asked for that
+STORE_FREE_BYTES_MIN = 64 * MIB  # a disk with less counts as full, whatever the segments' size
+STATUS_LOOKS_MAX = 5  # at a topic that changes under every look
+STATUS_SERVER_WATCH_SECONDS = 3.0  # a server that does not answer must not do so again: a restart takes so long
+STATUS_LEADER_WATCH_SECONDS = 10.0  # a partition without a leader
+STATUS_PUBLISH_WATCH_SECONDS = 10.0  # a commit that does not come
+STATUS_COPY_WATCH_SECONDS = 60.0  # twice Kafka's remote.log.manager.task.interval.ms
+STATUS_ANSWER_SECONDS = 10.0  # a first look that took longer has waited for servers already
 STATUS_FETCH_SECONDS = 5.0  # one request to the store
 STATUS_CATALOG_SECONDS = 10.0  # opening the catalog and its first answer
 STATUS_KAFKA_SECONDS = 15.0  # all of Kafka
 STATUS_BRIDGE_SECONDS = 3.0  # the bridge's health
+STATUS_HISTORY_SECONDS = 5.0  # reading one record at the beginning of what is tiered
 STATUS_TIMESTAMPS_MAX = 1000  # partitions whose first waiting record is read
 PROBE_SECONDS = 2.0  # the event loop answers a health probe within this
 REACH_SECONDS = 3.0  # store and catalog answer within this, or are said to be away

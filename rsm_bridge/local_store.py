@@ -107,6 +107,12 @@ class LocalObjectStore(ObjectStore):
         with store_errors(self.root_uri), os.scandir(self._folder) as entries:
             next(entries, None)
 
+    def free_bytes(self) -> int:
+        """See ObjectStore; what this user may still write. A disk without a free inode takes nothing more."""
+        with store_errors(self.root_uri):
+            disk = os.statvfs(self._folder)
+        return 0 if disk.f_files and not disk.f_favail else disk.f_bavail * disk.f_frsize
+
     def put_if_absent(self, key: str, data: bytes, *, sync: bool = True) -> bool:
         """See ObjectStore; with `sync`, file and folders are on disk on return."""
         failpoints.hit("store-put", key)

@@ -5,14 +5,15 @@ Three places a cause can have: the servers (this file), a topic (this file), a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, RETENTION_LATE_SECONDS, STORE_FREE_BYTES_MIN, TOPIC_GONE_SECONDS
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_report import copy_findings, copy_reports
-from rsm_bridge.progress_facts import Facts, KafkaTopic, Problem, StoredTopic
+from rsm_bridge.progress_facts import Facts, HeldDelete, KafkaFacts, KafkaTopic, Problem, StoredTopic
 from rsm_bridge.progress_partition import Place, judge
 from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
-from rsm_bridge.progress_words import age, moment, plural
+from rsm_bridge.progress_words import age, moment, plural, size
 
 PLUGIN_CLASS = "io.tierberg.rsm.TierbergRemoteStorageManager"
 #: Kafka says of most internal topics that they are; the one of tiered storage itself is not among them.
@@ -53,10 +54,23 @@ def _servers(facts: Facts) -> list[Finding]:
         found.append(_server(code, problem.message))
     if facts.kafka is None and facts.kafka_problem is None:
         found.append(_server(CauseCode.KAFKA_NOT_ASKED, "no bootstrap servers are configured"))
+    found.extend(_full(facts))
     local = why_nothing(facts.kafka.broker_config) if facts.kafka is not None else None
     if local is not None:
         found.append(_server(*local))
     return found
+
+
+def _full(facts: Facts) -> Iterator[Finding]:
+    """The store's disk must take the largest segment that Kafka may send next."""
+    if facts.store_free_bytes is None:
+        return
+    topics = facts.kafka.topics.values() if facts.kafka is not None else ()
+    sizes = [topic.config.get("segment.bytes", "") for topic in topics if why_local(topic) is None]
+    needed = max([int(text) for text in sizes if text.isdigit()], default=0)
+    if facts.store_free_bytes < max(needed, STORE_FREE_BYTES_MIN):
+        of = f", and a segment may have {size(needed)}" if needed > STORE_FREE_BYTES_MIN else ""
+        yield _server(CauseCode.STORE_FULL, f"{size(facts.store_free_bytes)} are free{of}")
 
 
 def why_nothing(broker_config: Mapping[str, str]) -> tuple[CauseCode, str] | None:
@@ -113,6 +127,7 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
         findings=tuple(worst_first(findings)),
         partitions=tuple(_partitions(facts, name, kafka, stored, has_table=has_table, copies=copies)),
         copies=copy_reports(stored.copies if stored is not None else (), facts.now_ms),
+        damaged=tuple(key for key, _ in stored.damaged) if stored is not None else (),
     )
 
 
@@ -138,12 +153,12 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     name = stored.topic
     found: list[Finding] = []
 
-    def add(code: CauseCode, said: str) -> None:
+    def add(code: CauseCode, said: str, since_ms: int | None = None) -> None:
         """One more finding, of the cause's usual level."""
-        found.append(Finding(code, CAUSES[code].level, said, name))
+        found.append(Finding(code, CAUSES[code].level, said, name, since_ms=since_ms))
 
     if facts.kafka is not None and kafka is None:
-        add(CauseCode.TOPIC_GONE, f"Kafka has no topic {name} with id {stored.topic_id}")
+        found.append(_gone(facts, facts.kafka, stored))
     if stored.table_problem is not None:
         problem: Problem = stored.table_problem
         add(_TABLE_CODES.get(problem.kind, CauseCode.TABLE_UNREADABLE), problem.message)
@@ -151,32 +166,81 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
         key, first = stored.damaged[0]
         add(
             CauseCode.INDEX_DAMAGED,
-            f"{plural(len(stored.damaged), 'index', 'indexes')} cannot be read, first {key}: {first.message}",
+            f"{plural(len(stored.damaged), 'index', 'indexes')} cannot be read, newest {key}: {first.message}",
+            stored.damaged_ms,
         )
-    for held in stored.held:
-        said = f"{held.rows:,} of {held.table_rows:,} rows in {plural(held.segments, 'segment')}"
-        left = age(max(0, held.due_ms - facts.now_ms) / 1000)
-        add(CauseCode.MASS_DELETE, f"{said} were deleted up to {moment(held.last_ms, facts.now_ms)}, kept {left} more")
-    table = stored.table
-    if table is not None and table.foreign:
-        said = f"{plural(len(table.foreign), 'file')} not written by Tierberg, first {table.foreign[0]}"
-        add(CauseCode.FOREIGN_FILES, said)
-    if table is not None and table.foreign_commits is not None:
-        done = ", ".join(table.foreign_commits.operations) or "snapshots that have expired"
-        add(CauseCode.FOREIGN_COMMITS, f"others committed {done} after snapshot {table.foreign_commits.since}")
-    if table is not None and table.data_inside:
-        add(CauseCode.DATA_INSIDE_TABLE, f"data files of {table.name} lie under its own location")
+    found.extend(_mass_delete(held, kafka, name, facts.now_ms) for held in stored.held)
+    found.extend(_of_table(stored))
     if stored.quarantined:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(stored.quarantined.items()))
         batches = plural(sum(stored.quarantined.values()), "batch", "batches")
-        add(CauseCode.QUARANTINED, f"{batches} withheld from the table: {causes}; last {stored.quarantined_key}")
+        add(
+            CauseCode.QUARANTINED,
+            f"{batches} withheld from the table: {causes}; last {stored.quarantined_key}",
+            stored.withheld_ms,
+        )
     if stored.verbatim:
         said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
-        add(CauseCode.STORED_VERBATIM, said)
+        add(CauseCode.STORED_VERBATIM, said, stored.withheld_ms)
     found.extend(copy_findings(stored.copies, name, facts.now_ms))
+    if stored.unsettled:
+        add(CauseCode.UNSETTLED, "what waits to be published could not be judged")
     if stored.indexes_read < stored.indexes:
         add(CauseCode.PARTLY_READ, f"{stored.indexes_read:,} of {stored.indexes:,} indexes were read")
     return found
+
+
+def _gone(facts: Facts, kafka: KafkaFacts, stored: StoredTopic) -> Finding:
+    """A topic id that Kafka did not name: being deleted, deleted, deleted in part and left, or not shown."""
+    code, said = CauseCode.TOPIC_GONE, f"Kafka has no topic {stored.topic} with id {stored.topic_id}"
+    if stored.topic in kafka.hidden:
+        code, said = CauseCode.TOPIC_HIDDEN, f"it was asked for topic {stored.topic}"
+    elif stored.left:
+        quiet = (facts.now_ms - (stored.deleted_ms or 0)) / 1000
+        said = f"{said}; {plural(stored.left, 'segment')} of it are live"
+        if quiet > TOPIC_GONE_SECONDS:
+            code = CauseCode.TOPIC_LEFT
+            if facts.wanted is None and not facts.stored.keys() & {topic.topic_id for topic in kafka.topics.values()}:
+                said = f"{said}; the cluster has no topic of this store: is it the right one?"
+    return Finding(code, CAUSES[code].level, said, stored.topic, since_ms=stored.deleted_ms)
+
+
+def _mass_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: int) -> Finding:
+    """A matter for a person, unless these segments went when the topic's `retention.ms` was over.
+
+    One that was set too low by mistake deletes at once what had been over for long by then.
+    """
+    said = f"{held.rows:,} of {held.table_rows:,} rows in {plural(held.segments, 'segment')}"
+    left = age(max(0, held.due_ms - now_ms) / 1000)
+    said = f"{said} were deleted up to {moment(held.last_ms, now_ms)}, kept {left} more"
+    level, retention = (
+        CAUSES[CauseCode.MASS_DELETE].level,
+        "" if kafka is None else kafka.config.get("retention.ms", ""),
+    )
+    if held.ages_ms is not None and retention.isdigit():
+        early, late = (age_ms - int(retention) for age_ms in held.ages_ms)
+        if early >= -1000 * CLOCK_SKEW_SECONDS_MAX and late <= 1000 * RETENTION_LATE_SECONDS:
+            level, said = Level.NOTE, f"{said}; their records were as old as retention.ms={retention} allows"
+    return Finding(CauseCode.MASS_DELETE, level, said, topic, since_ms=held.last_ms)
+
+
+def _of_table(stored: StoredTopic) -> Iterator[Finding]:
+    """What is to be known of the table itself."""
+    table = stored.table
+    if table is None:
+        return
+    said: list[tuple[CauseCode, str]] = []
+    if table.foreign:
+        files = f"{plural(len(table.foreign), 'file')} not written by Tierberg, first {table.foreign[0]}"
+        said.append((CauseCode.FOREIGN_FILES, files))
+    if table.foreign_commits is not None:
+        done = ", ".join(table.foreign_commits.operations) or "snapshots that have expired"
+        commits = f"others committed {done} after snapshot {table.foreign_commits.since}"
+        said.append((CauseCode.FOREIGN_COMMITS, commits))
+    if table.data_inside:
+        said.append((CauseCode.DATA_INSIDE_TABLE, f"data files of {table.name} lie under its own location"))
+    for code, what in said:
+        yield Finding(code, CAUSES[code].level, what, stored.topic)
 
 
 def _partitions(
@@ -208,6 +272,7 @@ def _partitions(
                 kafka=in_kafka.get(number),
                 stored=in_store.get(number),
                 published_end=None if frontiers is None else frontiers.get(number, -1),
+                gone=facts.kafka is not None and kafka is None and name not in facts.kafka.hidden,
             )
         )
         for number in sorted(in_kafka.keys() | in_store.keys())

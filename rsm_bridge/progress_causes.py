@@ -23,6 +23,7 @@ class CauseCode(StrEnum):
     """The stable words; what each means is in `CAUSES`."""
 
     STORE_AWAY = "store_away"
+    STORE_FULL = "store_full"
     CATALOG_AWAY = "catalog_away"
     BRIDGE_AWAY = "bridge_away"
     KAFKA_AWAY = "kafka_away"
@@ -37,6 +38,8 @@ class CauseCode(StrEnum):
     INTERNAL_TOPIC = "internal_topic"
     COPY_DISABLED = "copy_disabled"
     VERBATIM_RULE = "verbatim_rule"
+    TOPIC_LEFT = "topic_left"
+    TOPIC_HIDDEN = "topic_hidden"
     TOPIC_GONE = "topic_gone"
     STATE_MISSING = "state_missing"
     STATE_DAMAGED = "state_damaged"
@@ -57,9 +60,11 @@ class CauseCode(StrEnum):
     COPY_BEHIND = "copy_behind"
     DATA_INSIDE_TABLE = "data_inside_table"
     PARTLY_READ = "partly_read"
+    UNSETTLED = "unsettled"
 
     NO_LEADER = "no_leader"
     KAFKA_BEHIND = "kafka_behind"
+    EPOCHS_CUT = "epochs_cut"
     CONFLICTING_SEGMENT = "conflicting_segment"
     COPY_STUCK = "copy_stuck"
     PUBLISH_STUCK = "publish_stuck"
@@ -68,6 +73,7 @@ class CauseCode(StrEnum):
     WAITING_TRANSACTION = "waiting_transaction"
     COLUMNS_WAIT = "columns_wait"
     PUBLISHING = "publishing"
+    COPY_DELAYED = "copy_delayed"
     COPYING = "copying"
     NOTHING_CLOSED = "nothing_closed"
     GAP_EXPLAINED = "gap_explained"
@@ -94,6 +100,12 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "the object store does not answer",
         "Mend the store or its credentials; copies, reads of history and publishing resume by themselves.",
+    ),
+    _C.STORE_FULL: Cause(
+        _PERSON,
+        "the disk of the store is full, or will not take one more segment",
+        "Make room, or give it a larger disk; delete nothing of the store by hand. Copies fail until then "
+        "and local disks of brokers grow; copies resume by themselves.",
     ),
     _C.CATALOG_AWAY: Cause(
         _PERSON,
@@ -162,11 +174,21 @@ CAUSES: dict[CauseCode, Cause] = {
         "Nothing, or change the rule: segments tiered later have rows then, and `tierberg requeue TOPIC` gives them to "
         "earlier ones.",
     ),
+    _C.TOPIC_LEFT: Cause(
+        _PERSON,
+        "Kafka has no topic of this id any more and has stopped deleting: what is left of it stays, rows too",
+        "No bridge answered when the topic was deleted, and Kafka does not ask again. `tierberg topic forget TOPIC` "
+        "says what would go, `--yes` does it.",
+    ),
+    _C.TOPIC_HIDDEN: Cause(
+        _NOTE,
+        "Kafka does not show this topic to the client that asks: whether it still is there is not known",
+        "Give the user of `kafka.properties` the right to describe topics.",
+    ),
     _C.TOPIC_GONE: Cause(
         _NOTE,
         "Kafka has no topic of this id any more: it was deleted, perhaps created again; this is the old one's table",
-        "Nothing while Kafka deletes its segments. Segments that stay for days: look for failed deletes in the "
-        "brokers' logs.",
+        "Nothing: Kafka deletes its segments, or has. An empty table stays until `tierberg table drop`.",
     ),
     _C.STATE_MISSING: Cause(
         _PERSON,
@@ -275,6 +297,11 @@ CAUSES: dict[CauseCode, Cause] = {
         "there are more indexes than could be read in the time given; counts are of those that were",
         "`--deadline` gives more time; naming one TOPIC reads less.",
     ),
+    _C.UNSETTLED: Cause(
+        _NOTE,
+        "the topic changed each time it was looked at: much is being deleted, or merged, right now",
+        "Ask again in a minute.",
+    ),
     # Partitions.
     _C.NO_LEADER: Cause(
         _PERSON,
@@ -286,6 +313,12 @@ CAUSES: dict[CauseCode, Cause] = {
         "Kafka's log ends below what is tiered: an unclean election cut it",
         "The table follows when the new leader's first segment is tiered. Tell readers of the table that rows above "
         "the end were taken back.",
+    ),
+    _C.EPOCHS_CUT: Cause(
+        _PERSON,
+        "history that is tiered cannot be read: the leader's epochs begin above it, and it answers OFFSET_OUT_OF_RANGE",
+        "Stop that broker now: with a newer first epoch Kafka deletes older history. `tierberg leader-epochs` prints "
+        "the file that mends it: see `History that nobody can read` below.",
     ),
     _C.CONFLICTING_SEGMENT: Cause(
         _PERSON,
@@ -329,6 +362,11 @@ CAUSES: dict[CauseCode, Cause] = {
         "sooner, `peek.later.txn.indexes` in the brokers' settings does without.",
     ),
     _C.PUBLISHING: Cause(_WAITS, "tiered a moment ago, in the table with the next commit", "Nothing."),
+    _C.COPY_DELAYED: Cause(
+        _WAITS,
+        "closed segments are held back on purpose: the topic has `remote.copy.lag.ms` and `.bytes` (Kafka 4.4)",
+        "Nothing, or set `remote.copy.lag.ms` to 0: tables are as much later as it says.",
+    ),
     _C.COPYING: Cause(
         _WAITS,
         "a segment has closed and is about to be copied",

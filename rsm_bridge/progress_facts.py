@@ -50,6 +50,7 @@ class StoredPartition:
         open: the transaction that publishing waits for.
         conflict: key of the segment whose markers contradict the broker's files, when publishing waits before it.
         gaps: stretches that were never uploaded.
+        cut_start: where the leader epochs of the newest copy begin, when live segments lie wholly below; None: none do.
         pending: why the first segment beyond the table's frontier was stored without its typed columns, if it was.
     """
 
@@ -65,6 +66,7 @@ class StoredPartition:
     conflict: str | None = None
     gaps: tuple[Gap, ...] = ()
     pending: str | None = None
+    cut_start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,8 @@ class Problem:
 class HeldDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
-    `table_rows`: how many rows the table had when it began.
+    `table_rows`: how many rows the table had when it began. `ages_ms`: of each segment's newest record when it was
+    deleted, the least and the greatest; None where a segment's records have no time.
     """
 
     segments: int
@@ -103,6 +106,7 @@ class HeldDelete:
     table_rows: int
     last_ms: int
     due_ms: int
+    ages_ms: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +155,15 @@ class StoredTopic:
         partitions: those with live segments or published rows.
         quarantined: batches of live segments whose records are withheld, by cause; `quarantined_key` has some.
         verbatim: live segments stored as they are because their conversion failed; `verbatim_key` is one.
+        withheld_ms: when the newest segment of either kind was tiered.
         held: mass deletes that can still be undone.
         indexes, indexes_read: index objects listed, and how many of them were looked into before the deadline.
-        damaged: (key, problem) of indexes that cannot be read.
+        damaged: (key, problem) of indexes that cannot be read, each found so twice in the same content, newest first;
+            `damaged_ms`: when the newest of these objects was written.
         table: None when there is none, or `table_problem` says why it could not be read.
         copies: declared ones, where the table and all indexes could be read.
+        left: live segments, without those that an undelete brought back. deleted_ms: when Kafka last deleted one.
+        unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
     """
 
     topic: str
@@ -172,6 +180,11 @@ class StoredTopic:
     table: TableFacts | None = None
     table_problem: Problem | None = None
     copies: tuple[CopyFacts, ...] = ()
+    left: int = 0
+    deleted_ms: int | None = None
+    unsettled: bool = False
+    withheld_ms: int | None = None
+    damaged_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +193,8 @@ class KafkaPartition:
 
     `stable_end` is the last stable offset: what lies above belongs to, or follows, an open transaction, whose first
     record has the timestamp `stable_ms`. `pending_ms`: timestamp of the first record that is not tiered, and
-    `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all.
+    `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all. `unread`: the lowest tiered offset
+    at or above the log start, when the leader says that it is out of range.
     """
 
     has_leader: bool
@@ -191,6 +205,7 @@ class KafkaPartition:
     pending_ms: int | None = None
     record_bytes: int | None = None
     newest_ms: int | None = None
+    unread: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,10 +221,14 @@ class KafkaTopic:
 
 @dataclass(frozen=True, slots=True)
 class KafkaFacts:
-    """One cluster. `broker_config`: effective settings of one of its brokers, empty when they may not be read."""
+    """One cluster. `broker_config`: effective settings of one of its brokers, empty when they may not be read.
+
+    `hidden`: names of stored topics that are not among `topics` and that Kafka does not say to be unknown either.
+    """
 
     topics: Mapping[str, KafkaTopic]
     broker_config: Mapping[str, str] = field(default_factory=dict)
+    hidden: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +244,7 @@ class Facts:
         verbatim_topics: topics whose rule says `mode: verbatim`.
         store_problem, catalog_problem, kafka_problem, bridge_problem: the source did not answer. A Kafka problem of
             kind `kafka_client_missing` means that nobody could ask.
+        store_free_bytes: what the store's disk still takes; None: it does not say.
         kafka: None when it was not asked or did not answer.
     """
 
@@ -238,4 +258,5 @@ class Facts:
     catalog_problem: Problem | None = None
     kafka_problem: Problem | None = None
     bridge_problem: Problem | None = None
+    store_free_bytes: int | None = None
     kafka: KafkaFacts | None = None

@@ -118,17 +118,19 @@ def _store_and_catalog(settings: Settings, wanted: Wanted, facts: Facts) -> tupl
         facts = replace(facts, catalog_problem=problem_of(error))
     ends_at = time.monotonic() + wanted.deadline
 
-    def read() -> dict[str, StoredTopic]:
-        """Every topic with its table."""
+    def read() -> tuple[dict[str, StoredTopic], int | None]:
+        """Every topic with its table, and what the store still takes."""
         store = _existing_store(settings)
+        free = store.free_bytes()
         found: dict[str, StoredTopic] = {}
         for topic in read_topics(store, wanted.topic, ends_at):
             found[topic.topic_id.hex()] = stored_topic(topic, find, store, settings)
-        return found
+        return found, free
 
     try:
         # Twice: what is under way when time runs out still ends, and tables are read after their segments.
-        return facts, within(2 * wanted.deadline, "store", read)
+        topics, free = within(2 * wanted.deadline, "store", read)
+        return replace(facts, store_free_bytes=free), topics
     except Exception as error:  # noqa: BLE001 - whatever a store's client raises
         return replace(facts, store_problem=problem_of(error)), {}
 
@@ -159,7 +161,10 @@ def _kafka(settings: Settings, facts: Facts) -> Facts:
     def ask() -> KafkaFacts:
         """All of Kafka, in one go on one thread."""
         found = source.ask(facts.wanted)
-        return source.with_timestamps(found, beyond_tiered(found, facts.stored))
+        missing = {topic.topic for topic in facts.stored.values()} - set(found.topics)
+        found = replace(found, hidden=source.hidden(missing))
+        found = source.with_timestamps(found, beyond_tiered(found, facts.stored))
+        return with_unread(found, source.out_of_range(history_starts(found, facts.stored, facts.wanted)))
 
     try:
         return replace(facts, kafka=within(STATUS_KAFKA_SECONDS + 1, "brokers", ask))
@@ -183,6 +188,40 @@ def beyond_tiered(kafka: KafkaFacts, stored: Mapping[str, StoredTopic]) -> dict[
             if reached < partition.end:
                 found[name, number] = reached
     return found
+
+
+def history_starts(kafka: KafkaFacts, stored: Mapping[str, StoredTopic], wanted: str | None) -> dict[Where, int]:
+    """The lowest tiered offset that Kafka must serve, of partitions whose history may be unreadable.
+
+    Those are the ones whose newest copy has leader epochs that begin above the log start, and all of a topic that was
+    asked for: each is one read of the tier.
+    """
+    found: dict[Where, int] = {}
+    for name, topic in kafka.topics.items():
+        ours = stored.get(topic.topic_id)
+        for number, partition in topic.partitions.items():
+            tiered = ours.partitions.get(number) if ours is not None else None
+            if tiered is None or partition.log_start is None or partition.end is None:
+                continue
+            start = max(partition.log_start, tiered.start)
+            suspected = tiered.cut_start is not None and partition.log_start < tiered.cut_start
+            if (suspected or wanted == name) and start < min(tiered.tiered_end, partition.end):
+                found[name, number] = start
+    return found
+
+
+def with_unread(kafka: KafkaFacts, unread: Mapping[Where, int]) -> KafkaFacts:
+    """The facts with what leaders say to be out of range."""
+    topics = {
+        name: replace(
+            topic,
+            partitions={
+                number: replace(part, unread=unread.get((name, number))) for number, part in topic.partitions.items()
+            },
+        )
+        for name, topic in kafka.topics.items()
+    }
+    return replace(kafka, topics=topics)
 
 
 def bridge_address(settings: Settings) -> str | None:

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rsm_bridge.limits import STATUS_TIMESTAMPS_MAX
+from rsm_bridge.limits import STATUS_HISTORY_SECONDS, STATUS_TIMESTAMPS_MAX
 from rsm_bridge.progress_facts import KafkaFacts, KafkaPartition, KafkaTopic
 
 if TYPE_CHECKING:
@@ -24,15 +24,28 @@ Where = tuple[str, int]
 _TOPIC_SETTINGS = frozenset(
     {
         "cleanup.policy",
+        "local.retention.bytes",
         "local.retention.ms",
+        "remote.copy.lag.bytes",
+        "remote.copy.lag.ms",
         "remote.log.copy.disable",
         "remote.storage.enable",
+        "retention.bytes",
         "retention.ms",
         "segment.bytes",
         "segment.ms",
     }
 )
 _BROKER_SETTINGS = frozenset({"remote.log.storage.system.enable", "remote.log.storage.manager.class.name"})
+
+#: Of a consumer that joins no group and commits nothing.
+_READING: Mapping[str, str | bool | int] = {
+    "group.id": "tierberg-status",
+    "enable.auto.commit": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_uncommitted",
+    "log_level": 0,
+}
 
 
 class KafkaClientMissingError(Exception):
@@ -81,6 +94,28 @@ class KafkaSource:
     def describe(self) -> KafkaFacts:
         """All topics with their settings, without offsets. Raises what :meth:`ask` raises."""
         return self._described(self._client(), None)
+
+    def hidden(self, names: Iterable[str]) -> frozenset[str]:
+        """Those that Kafka does not say to be unknown: it may have them and not show them to this client.
+
+        Raises what :meth:`ask` raises.
+        """
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+
+        wanted = sorted(names)
+        if not wanted:
+            return frozenset()
+        client = self._client()  # answers of a client that is gone are errors
+        answers = client.describe_topics(TopicCollection(wanted), request_timeout=self.left())
+        found: set[str] = set()
+        for name in wanted:
+            try:
+                answers[name].result(self.left())
+                found.add(name)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    found.add(name)
+        return frozenset(found)
 
     def _client(self) -> AdminClient:
         try:
@@ -209,6 +244,36 @@ class KafkaSource:
         except KafkaException:
             return None
 
+    def out_of_range(self, offsets: Mapping[Where, int]) -> dict[Where, int]:
+        """Those of the offsets that a leader says to be out of range, as far as time allows; reads a record of each."""
+        from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+        found: dict[Where, int] = {}
+        left = dict(list(offsets.items())[:STATUS_TIMESTAMPS_MAX])
+        if not left:
+            return found
+        refused = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - a public code
+        readable = KafkaError._PARTITION_EOF  # noqa: SLF001 - another; only markers follow
+        ends_at = min(self.deadline, time.monotonic() + STATUS_HISTORY_SECONDS)
+        consumer = Consumer({**self.settings, **_READING, "enable.partition.eof": True})
+        try:
+            consumer.assign([TopicPartition(name, number, offset) for (name, number), offset in left.items()])
+            while left and time.monotonic() < ends_at:
+                message = consumer.poll(min(0.2, self.left()))
+                name, number = (None, None) if message is None else (message.topic(), message.partition())
+                if message is None or name is None or number is None or (name, number) not in left:
+                    continue
+                error = message.error()
+                if error is not None and error.code() not in (*refused, readable):
+                    continue
+                offset = left.pop((name, number))
+                if error is not None and error.code() in refused:
+                    found[name, number] = offset
+                consumer.incremental_unassign([TopicPartition(name, number)])
+        finally:
+            consumer.close()
+        return found
+
     def _first_records(self, offsets: Mapping[Where, int]) -> dict[Where, tuple[int | None, int | None]]:
         """(timestamp, uncompressed bytes) of the first record at or above each offset, as far as time allows."""
         from confluent_kafka import Consumer, TopicPartition
@@ -216,15 +281,7 @@ class KafkaSource:
         found: dict[Where, tuple[int | None, int | None]] = {}
         if not offsets:
             return found
-        settings = {
-            **self.settings,
-            "group.id": "tierberg-status",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "isolation.level": "read_uncommitted",
-            "log_level": 0,
-        }
-        consumer = Consumer(settings)
+        consumer = Consumer({**self.settings, **_READING})
         try:
             consumer.assign([TopicPartition(name, number, offset) for (name, number), offset in offsets.items()])
             while len(found) < len(offsets) and time.monotonic() < self.deadline:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rsm_bridge.progress_causes import CauseCode, Level
+from rsm_bridge.progress_copy_lag import CopyLag, copy_lag
 from rsm_bridge.progress_facts import Gap, KafkaPartition, StoredPartition
 from rsm_bridge.progress_report import Finding, PartitionReport, worst_first
 from rsm_bridge.progress_words import age, moment, plural
@@ -38,7 +39,7 @@ class Place:
 
     `config`: the topic's settings in Kafka, empty when not asked. `has_table`: rows of this topic go to a table.
     `copies`: Kafka is to copy its segments. `published_end`: the table's frontier, -1 before the first commit, None
-    when the table could not be read.
+    when the table could not be read. `gone`: Kafka was asked and has no topic of this id.
     """
 
     topic: str
@@ -52,10 +53,11 @@ class Place:
     kafka: KafkaPartition | None
     stored: StoredPartition | None
     published_end: int | None
+    gone: bool = False
 
-    def finding(self, code: CauseCode, level: Level, said: str) -> Finding:
+    def finding(self, code: CauseCode, level: Level, said: str, since_ms: int | None = None) -> Finding:
         """A finding at this place."""
-        return Finding(code, level, said, self.topic, self.partition)
+        return Finding(code, level, said, self.topic, self.partition, since_ms)
 
     def seconds_since(self, then_ms: int) -> float:
         """Age in seconds, never negative."""
@@ -109,6 +111,7 @@ def judge(place: Place) -> PartitionReport:
         waiting=stored.open if stored else None,
         lag_s=lag_s,
         findings=tuple(ordered),
+        gaps=stored.gaps if stored else (),
     )
 
 
@@ -130,6 +133,11 @@ def _broker(place: Place) -> list[Finding]:
     if stored is not None and kafka.end is not None and kafka.end < stored.tiered_end:
         said = f"Kafka's log ends at {kafka.end}, {stored.tiered_end - kafka.end} offsets below what is tiered"
         return [place.finding(CauseCode.KAFKA_BEHIND, Level.PERSON, said)]
+    if kafka.unread is not None:
+        cut = None if stored is None else stored.cut_start
+        begins = "" if cut is None else f"; epochs of the newest copy begin at {cut}"
+        said = f"offset {kafka.unread} is tiered, not below the log start {kafka.log_start}, and out of range{begins}"
+        return [place.finding(CauseCode.EPOCHS_CUT, Level.PERSON, said)]
     return []
 
 
@@ -146,37 +154,42 @@ def _publishing(place: Place) -> list[Finding]:
         if stored.pending is not None:
             code, level = CauseCode.COLUMNS_WAIT, Level.PERSON if waits > COLUMNS_LATE_S else Level.WAITS
             said = f"{said}, first for the columns of their values: {stored.pending}"
-        findings.append(place.finding(code, level, said))
+        findings.append(place.finding(code, level, said, stored.unpublished_ms))
     if stored.conflict is not None:
         said = f"publishing stops at offset {stored.publishable_end} before {stored.conflict}"
-        findings.append(place.finding(CauseCode.CONFLICTING_SEGMENT, Level.PERSON, said))
+        findings.append(place.finding(CauseCode.CONFLICTING_SEGMENT, Level.PERSON, said, stored.unpublished_ms))
     elif stored.open is not None:
         waits = place.seconds_since(stored.open.since_ms)
         said = (
             f"publishing waits at offset {stored.open.first_offset} for the marker of producer "
             f"{stored.open.producer_id}, tiered {age(waits)} ago"
         )
-        findings.append(place.finding(CauseCode.WAITING_TRANSACTION, Level.WAITS, said))
+        findings.append(place.finding(CauseCode.WAITING_TRANSACTION, Level.WAITS, said, stored.open.since_ms))
     return findings
 
 
 def _gaps(place: Place) -> list[Finding]:
-    gaps = place.stored.gaps if place.stored is not None else ()
+    if place.stored is None or not place.stored.gaps:
+        return []
+    log_start = place.kafka.log_start if place.kafka is not None and place.kafka.log_start is not None else 0
+    # Where the topic is gone, Kafka deletes its segments in an order of its own.
+    known = [(gap, gap.explained or gap.last < log_start or place.gone) for gap in place.stored.gaps]
     findings = []
-    for code, level, explained in (
+    for code, level, wanted in (
         (CauseCode.GAP_UNEXPLAINED, Level.PERSON, False),
         (CauseCode.GAP_EXPLAINED, Level.NOTE, True),
     ):
-        some = [gap for gap in gaps if gap.explained is explained]
+        some = [gap for gap, explained in known if explained is wanted]
         if some:
-            findings.append(place.finding(code, level, f"never tiered: {_ranges(some)}"))
+            findings.append(place.finding(code, level, f"never tiered: {_ranges(some)}", place.stored.tiered_ms))
     return findings
 
 
 def _ranges(gaps: list[Gap]) -> str:
-    shown = ", ".join(f"{gap.first} to {gap.last}" for gap in gaps[:_GAPS_SHOWN])
+    """The newest, which are the highest, first."""
+    shown = ", ".join(f"{gap.first} to {gap.last}" for gap in gaps[::-1][:_GAPS_SHOWN])
     more = len(gaps) - _GAPS_SHOWN
-    return f"offsets {shown}" + (f" and {plural(more, 'stretch', 'stretches')} more" if more > 0 else "")
+    return f"offsets {shown}" + (f" and {plural(more, 'lower stretch', 'lower stretches')}" if more > 0 else "")
 
 
 def _copying(place: Place) -> list[Finding]:
@@ -190,26 +203,45 @@ def _copying(place: Place) -> list[Finding]:
     left = f"{plural(place.pending, 'offset')} not tiered{since}"
     if closed >= 1 or idle_s > 0:
         said = f"{left}; about {plural(max(1, int(closed)), 'segment')} closed by now, {_last_copy(place)}"
+        if (held := _held_by_settings(place, kafka, closed)) is not None:
+            said = f"{said}; each waits {held.said()}"
+            return [*findings, place.finding(CauseCode.COPY_DELAYED, Level.WAITS, said, kafka.pending_ms)]
         late = closed >= STUCK_SEGMENTS or idle_s > COPY_LATE_S
         stuck = late and _quiet_s(place, kafka) > COPY_LATE_S
         code, level = (CauseCode.COPY_STUCK, Level.PERSON) if stuck else (CauseCode.COPYING, Level.WAITS)
-        findings.append(place.finding(code, level, said))
+        findings.append(place.finding(code, level, said, kafka.pending_ms))
     else:
         said = f"{left}: nothing closed yet; {_rolls(place, kafka)}"
         findings.append(place.finding(CauseCode.NOTHING_CLOSED, Level.WAITS, said))
     return findings
 
 
+def _held_by_settings(place: Place, kafka: KafkaPartition, closed: float) -> CopyLag | None:
+    """The topic's copy lag while the first closed segment need not be copied yet, with the time a copy may take."""
+    lag = copy_lag(place.setting)
+    if lag is None or kafka.newest_ms is None:
+        return lag
+    segment_ms, segment_bytes = place.setting("segment.ms") or 0, place.setting("segment.bytes") or 0
+    # Its newest record is at most `segment.ms` younger than its first.
+    newest_ms = kafka.newest_ms if kafka.pending_ms is None else min(kafka.newest_ms, kafka.pending_ms + segment_ms)
+    behind = max(0.0, closed - 1) * segment_bytes
+    return None if lag.due(newest_ms, behind, place.now_ms - int(1000 * COPY_LATE_S)) else lag
+
+
 def _quiet_s(place: Place, kafka: KafkaPartition) -> float:
-    """Seconds without a copy: since the last one, or since there was something to copy."""
-    since = place.stored.tiered_ms if place.stored is not None else kafka.pending_ms
-    return 0.0 if since is None else place.seconds_since(since)
+    """Seconds without a copy: since the last one, or since there was something to copy, whichever is later."""
+    times = [kafka.pending_ms, place.stored.tiered_ms if place.stored is not None else None]
+    return min([place.seconds_since(time_ms) for time_ms in times if time_ms is not None], default=0.0)
 
 
 def _last_copy(place: Place) -> str:
-    if place.stored is None:
-        return "none was ever copied"
-    return f"the last copy was {age(place.seconds_since(place.stored.tiered_ms))} ago"
+    if place.stored is not None:
+        return f"the last copy was {age(place.seconds_since(place.stored.tiered_ms))} ago"
+    if place.published_end is not None and place.published_end > 0:
+        return f"nothing is left of what was copied below offset {place.published_end}"
+    # Once retention has taken all that was tiered, nothing says that there was something.
+    began_later = place.kafka is not None and bool(place.kafka.log_start)
+    return "nothing of it is in the store" if began_later else "none was ever copied"
 
 
 def _open_in_kafka(place: Place, kafka: KafkaPartition) -> list[Finding]:
@@ -220,7 +252,7 @@ def _open_in_kafka(place: Place, kafka: KafkaPartition) -> list[Finding]:
         return []
     said = f"a transaction that began at offset {kafka.stable_end} {age(waits)} ago is open"
     level = Level.PERSON if waits > TRANSACTION_LATE_S else Level.WAITS
-    return [place.finding(CauseCode.OPEN_TRANSACTION, level, said)]
+    return [place.finding(CauseCode.OPEN_TRANSACTION, level, said, kafka.stable_ms)]
 
 
 def _closed_segments(place: Place, kafka: KafkaPartition) -> float:
@@ -292,4 +324,4 @@ def _against_target(place: Place, finding: Finding, lag_s: float) -> Finding:
     if target is None or lag_s <= target or finding.level is not Level.WAITS:
         return finding
     said = f"{finding.said}; {age(lag_s)} behind, freshness_target is {age(target)}"
-    return place.finding(finding.code, Level.PERSON, said)
+    return place.finding(finding.code, Level.PERSON, said, finding.since_ms)

@@ -24,14 +24,20 @@ _PLACES_SHOWN = 3
 _PARTITIONS_SHOWN = 5
 
 
-def as_text(report: Report, accepted: Iterable[CauseCode] = (), *, every_partition: bool = False) -> str:
-    """The report for a terminal, without escapes. `every_partition`: not only the worst ones of each topic."""
+def as_text(
+    report: Report, accepted: Iterable[CauseCode] = (), *, every_partition: bool = False, every_place: bool = False
+) -> str:
+    """The report for a terminal, without escapes.
+
+    every_partition: not only the worst ones of each topic. every_place: those, and not only the newest of each cause.
+    """
+    every_partition = every_partition or every_place
     known = frozenset(accepted)
     causes: list[str] = []
     for _, group in groupby(report.all_findings(), key=lambda finding: (finding.level, finding.code)):
         findings = list(group)
         if findings[0].level is not Level.OK and findings[0].code not in _LOCAL:
-            causes.extend(_cause_lines(findings, accepted=findings[0].code in known))
+            causes.extend(_cause_lines(findings, accepted=findings[0].code in known, every=every_place))
     causes.extend(_local_lines(report))
     rows = [row for topic in report.topics for row in _rows(report, topic, every=every_partition)]
     copies = [row for topic in report.topics for row in copy_rows(topic, report.at_ms)]
@@ -62,6 +68,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "topic": finding.topic,
         "partition": finding.partition,
         "said": finding.said,
+        "since_ms": finding.since_ms,
         "advice": finding.advice,
     }
 
@@ -76,6 +83,7 @@ def _topic(topic: TopicReport) -> dict[str, Any]:
         "level": topic.level.name.lower(),
         "foreign_files": topic.foreign_files,
         "quarantined_batches": topic.quarantined,
+        "damaged_indexes": list(topic.damaged),
         "findings": [_finding(finding) for finding in topic.findings],
         "partitions": [_partition(partition) for partition in topic.partitions],
         "copies": [copy_document(copy) for copy in topic.copies],
@@ -106,6 +114,7 @@ def _partition(partition: PartitionReport) -> dict[str, Any]:
             "producer_id": waiting.producer_id,
             "since_ms": waiting.since_ms,
         },
+        "gaps": [{"first": gap.first, "last": gap.last, "explained": gap.explained} for gap in partition.gaps],
         "findings": [_finding(finding) for finding in partition.findings],
     }
 
@@ -120,14 +129,15 @@ def _headline(report: Report, accepted: frozenset[CauseCode]) -> str:
     return f"somebody is needed: {plural(len(urgent), 'finding')} in {where}"
 
 
-def _cause_lines(findings: Sequence[Finding], *, accepted: bool) -> list[str]:
-    """One cause: its code, the first places it was found at, and once what to do."""
+def _cause_lines(findings: Sequence[Finding], *, accepted: bool, every: bool) -> list[str]:
+    """One cause: its code, the places it was found at, newest first, and once what to do."""
     first = findings[0]
     mark = _MARKS[first.level] + (" (accepted)" if accepted else "")
     lines = [f"{mark} {first.code}: {CAUSES[first.code].meaning}"]
-    lines.extend(f"     {_where(item)}{item.said}" for item in findings[:_PLACES_SHOWN])
-    if len(findings) > _PLACES_SHOWN:
-        lines.append(f"     and at {plural(len(findings) - _PLACES_SHOWN, 'place')} more")
+    shown = findings if every else findings[:_PLACES_SHOWN]
+    lines.extend(f"     {_where(item)}{item.said}" for item in shown)
+    if len(findings) > len(shown):
+        lines.append(f"     and at {plural(len(findings) - len(shown), 'place')} more, older ones: --all shows them")
     if first.advice != "Nothing.":
         lines.append(f"     -> {first.advice}")
     return lines

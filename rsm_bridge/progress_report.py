@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 from rsm_bridge.copy_progress import CopyFailure, CopySize
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
-from rsm_bridge.progress_facts import HeldRows, OpenTransaction
+from rsm_bridge.progress_facts import Gap, HeldRows, OpenTransaction
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One cause at one place. `partition` is None for a whole topic, `topic` None for servers.
 
-    `said` is one sentence with the figures; `level` can be higher than the cause's usual one.
+    `said` is one sentence with the figures; `level` can be higher than the cause's usual one. `since_ms`: when it began
+    or was last met, as far as somebody said; None: nobody did.
     """
 
     code: CauseCode
@@ -22,6 +23,7 @@ class Finding:
     said: str
     topic: str | None = None
     partition: int | None = None
+    since_ms: int | None = None
 
     @property
     def advice(self) -> str:
@@ -48,6 +50,7 @@ class PartitionReport:
         waiting: the transaction publishing waits for.
         lag_s: age of the oldest record known that is not in the table; 0 when there is none.
         findings: worst first, never empty; the first one's code is the partition's cause.
+        gaps: every stretch of offsets that no index covers.
     """
 
     partition: int
@@ -64,6 +67,7 @@ class PartitionReport:
     waiting: OpenTransaction | None
     lag_s: float
     findings: tuple[Finding, ...]
+    gaps: tuple[Gap, ...] = ()
 
     @property
     def cause(self) -> CauseCode:
@@ -112,7 +116,10 @@ class CopyReport:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """One topic id. `tiered` is False when the topic's own settings keep it local and nothing of it is in the store."""
+    """One topic id. `tiered` is False when the topic's own settings keep it local and nothing of it is in the store.
+
+    `damaged`: keys of all indexes that cannot be read.
+    """
 
     topic: str
     topic_id: str
@@ -124,6 +131,7 @@ class TopicReport:
     findings: tuple[Finding, ...]
     partitions: tuple[PartitionReport, ...]
     copies: tuple[CopyReport, ...] = ()
+    damaged: tuple[str, ...] = ()
 
     @property
     def level(self) -> Level:
@@ -157,7 +165,9 @@ class Report:
         return max([item.level for item in self.all_findings() if item.code not in known], default=Level.OK)
 
 
+_ORDER = {code: number for number, code in enumerate(CauseCode)}
+
+
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """By level, and in the order of the enumeration, which puts causes before their effects."""
-    order = list(CauseCode)
-    return sorted(findings, key=lambda finding: (-finding.level, order.index(finding.code)))
+    """By level, and in the order of the enumeration, which puts causes before their effects; of equals the newest."""
+    return sorted(findings, key=lambda item: (-item.level, _ORDER[item.code], -(item.since_ms or 0)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 
@@ -17,13 +17,13 @@ from converter.errors import SegmentError
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.names import PlainName, table_name
-from iceberg_catalog.plan_types import PartState
+from iceberg_catalog.plan_types import Batches, PartState, SegmentState
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import find_table
-from rsm_bridge.errors import BridgeError, StoreError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
-from rsm_bridge.limits import STATUS_READERS
+from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.mass_delete import mass_deletes
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
 from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredTopic, TableFacts
@@ -31,17 +31,40 @@ from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
+from rsm_bridge.undelete_record import UndeleteRecord
+
+_Row = tuple[IndexKey, ListedObject]
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Kind and one sentence of any exception."""
+    kind = getattr(error, "kind", None)
+    return Problem(kind if isinstance(kind, str) else "unavailable", f"{type(error).__name__}: {first_line(error)}")
 
 
 @dataclass(slots=True)
 class ReadTopic:
-    """What was read of one topic id. `segments` may be fewer than `listed` when time ran out."""
+    """What was read of one topic id. `segments` may be fewer than `listed` when time ran out.
+
+    damaged: what cannot be read, newest first; damaged_ms: when the newest of that was written.
+    """
 
     topic_id: bytes
     topic: str
     listed: int
     segments: list[KnownSegment] = field(default_factory=list)
     damaged: list[tuple[str, Problem]] = field(default_factory=list)
+    damaged_ms: int | None = None
+
+    def note(self, item: ListedObject, result: KnownSegment | Problem | None) -> None:
+        """Takes what is at a key that was listed: nothing any more, damage or a segment."""
+        if result is None:
+            self.listed -= 1
+        elif isinstance(result, Problem):
+            self.damaged.append((item.key, result))
+            self.damaged_ms = max(self.damaged_ms or 0, item.modified_ms)
+        else:
+            self.segments.append(result)
 
 
 def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Iterator[ReadTopic]:
@@ -62,14 +85,76 @@ def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Itera
 def stored_topic(
     read: ReadTopic, table: Callable[[KnownSegment], Head | None] | None, store: ObjectStore, settings: Settings
 ) -> StoredTopic:
-    """Facts of one topic.
+    """Facts of one topic. What looks damaged is looked at again: deletes, merges and commits go on meanwhile.
+
+    Damage is said of an object that failed twice with the same content, and of a table whose head, loaded anew, fails
+    in the same way. Where every look finds something else, nothing is said of publishing (`unsettled`).
 
     Args:
-        read: its segments.
+        read: its segments; renewed where they changed.
         table: finds the head of a segment's table; None: the catalog is away.
         store: has the recorded state, and batches of segments that wait.
         settings: have the topic's retention and the grace of mass deletes.
+
+    Raises:
+        StoreError: the store does not answer.
     """
+    found, trouble = _look(read, table, store, settings)
+    for _ in range(STATUS_LOOKS_MAX - 1):
+        if trouble is None:
+            return found
+        _renew(store, read)
+        before = trouble
+        found, trouble = _look(read, table, store, settings)
+        if trouble is not None and trouble.same(before):
+            return found
+    return found if trouble is None else replace(found, table_problem=None, damaged=tuple(read.damaged), unsettled=True)
+
+
+class UnreadBatchesError(Exception):
+    """The batches of a segment that waits could not be read."""
+
+    def __init__(self, segment: KnownSegment, problem: Problem) -> None:
+        super().__init__(f"{segment.listed.key}: {problem.message}")
+        self.segment = segment
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class _Trouble:
+    """What one look stumbled over: the kind of the table's problem, the index whose batches could not be read."""
+
+    table: str | None
+    segment: KnownSegment | None
+
+    def same(self, other: _Trouble) -> bool:
+        """Whether the same was met again, of an index in the same content."""
+        if self.table != other.table or (self.segment is None) != (other.segment is None):
+            return False
+        return self.segment is None or other.segment is None or self.segment.listed == other.segment.listed
+
+
+def _named(known: KnownSegment) -> KnownSegment:
+    """The same; when its batches cannot be read, the error says whose."""
+    if known.segment is None:
+        return known
+    load = known.segment.load
+
+    def named() -> Batches:
+        """Its batches."""
+        try:
+            return load()
+        except StoreError:
+            raise
+        except (BridgeError, SegmentError) as error:
+            raise UnreadBatchesError(known, problem_of(error)) from error
+
+    return replace(known, segment=replace(known.segment, load=named))
+
+
+def _look(
+    read: ReadTopic, table: Callable[[KnownSegment], Head | None] | None, store: ObjectStore, settings: Settings
+) -> tuple[StoredTopic, _Trouble | None]:
     states: dict[int, PartState] | None = None
     facts: TableFacts | None = None
     problem: Problem | None = None
@@ -79,6 +164,8 @@ def stored_topic(
             head = table(read.segments[0])
             states = recorded(store, head) if head is not None else {}
             facts = table_facts(head, states) if head is not None else None
+        except StoreError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
             problem, states = problem_of(error), None
     complete = len(read.segments) == read.listed
@@ -86,15 +173,20 @@ def stored_topic(
     copies: tuple[CopyFacts, ...] = ()
     if complete and head is not None and states is not None:
         copies = copy_facts(settings, store, head, states, read.segments, now_ms)
+    damaged = list(read.damaged)
+    unread: KnownSegment | None = None
     try:
         policy = policy_at(settings.rule(read.topic).table_retention, now_ms)
         files = head.files if head is not None else ()
-        partitions = stored_partitions(read.segments, states, files, policy, waiting_copies(copies), complete=complete)
-    except (BridgeError, SegmentError) as error:
-        read.damaged.append((read.topic, problem_of(error)))
+        segments = [_named(known) for known in read.segments]
+        partitions = stored_partitions(segments, states, files, policy, waiting_copies(copies), complete=complete)
+    except UnreadBatchesError as error:
+        unread = error.segment
+        damaged.insert(0, (unread.listed.key, error.problem))
         partitions = stored_partitions(read.segments, None, complete=complete)
     missing = withheld(read.segments)
-    return StoredTopic(
+    restored = _restored(store, read.topic_id)
+    found = StoredTopic(
         topic=read.topic,
         topic_id=read.topic_id.hex(),
         partitions=partitions,
@@ -105,18 +197,62 @@ def stored_topic(
         held=_held(read, settings.mass_delete_grace) if complete else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
-        damaged=tuple(read.damaged),
+        damaged=tuple(damaged),
         table=facts,
         table_problem=problem,
         copies=copies,
+        left=len({known.listed.key for known in read.segments if known.live} - restored),
+        deleted_ms=_deleted_ms(read.segments),
+        withheld_ms=missing.newest_ms,
+        damaged_ms=read.damaged_ms if unread is None else max(read.damaged_ms or 0, unread.listed.modified_ms),
     )
+    if problem is None and unread is None:
+        return found, None
+    return found, _Trouble(None if problem is None else problem.kind, unread)
+
+
+def _deleted_ms(segments: Iterable[KnownSegment]) -> int | None:
+    """When Kafka last deleted a segment; it withdraws failed copies all the time."""
+    deletions = [known.deletion for known in segments if known.deletion is not None]
+    return max((item.time_ms for item in deletions if item.kind is SegmentState.DELETED), default=None)
+
+
+def _restored(store: ObjectStore, topic_id: bytes) -> frozenset[str]:
+    """Keys of what undeletes brought back, and Kafka does not know any more."""
+    try:
+        return UndeleteRecord(store, topic_id).read().restored
+    except StoreError:
+        raise
+    except BridgeError:
+        return frozenset()  # damaged: `tierberg undelete` says so
 
 
 def _held(read: ReadTopic, grace: float) -> tuple[HeldDelete, ...]:
+    found = mass_deletes(read.segments, grace)
+    if not found:
+        return ()
+    known = {item.listed.key: item for item in read.segments}
     return tuple(
-        HeldDelete(len(item.keys), item.rows, item.table_rows, item.last_ms, item.due_ms)
-        for item in mass_deletes(read.segments, grace)
+        HeldDelete(
+            len(item.keys),
+            item.rows,
+            item.table_rows,
+            item.last_ms,
+            item.due_ms,
+            _ages_ms([known[key] for key in item.keys]),
+        )
+        for item in found
     )
+
+
+def _ages_ms(segments: Iterable[KnownSegment]) -> tuple[int, int] | None:
+    """How old each segment's newest record was when it was deleted: the least and the greatest."""
+    ages: list[int] = []
+    for item in segments:
+        if item.deletion is None or item.counts is None or item.counts.record_ms < 0:
+            return None
+        ages.append(item.deletion.time_ms - item.counts.record_ms)
+    return min(ages), max(ages)
 
 
 def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> Callable[[KnownSegment], Head | None]:
@@ -143,21 +279,10 @@ def recorded(store: ObjectStore, head: Head) -> dict[int, PartState]:
     return decode_state(data, head.state.sha256)
 
 
-def problem_of(error: BaseException) -> Problem:
-    """Kind and one sentence of any exception."""
-    kind = getattr(error, "kind", None)
-    return Problem(kind if isinstance(kind, str) else "unavailable", f"{type(error).__name__}: {first_line(error)}")
-
-
 def _read_topic(
     store: ObjectStore, topic_id: bytes, wanted: str | None, ends_at: float, pool: ThreadPoolExecutor
 ) -> ReadTopic | None:
-    listed = [
-        (key, item)
-        for item in store.list_after(index_prefix(topic_id))
-        if (key := parse_index_key(item.key)) is not None
-    ]
-    listed.sort(key=lambda pair: pair[0].last, reverse=True)
+    listed = _listed(store, topic_id)
     found = ReadTopic(topic_id, "", len(listed))
     for known in _read_each(store, listed, ends_at, pool, found):
         if not found.topic:
@@ -170,31 +295,63 @@ def _read_topic(
     return found if found.segments or found.damaged else None
 
 
+def _listed(store: ObjectStore, topic_id: bytes) -> list[_Row]:
+    """Index keys of a topic, newest first."""
+    rows = [
+        (key, item)
+        for item in store.list_after(index_prefix(topic_id))
+        if (key := parse_index_key(item.key)) is not None
+    ]
+    return sorted(rows, key=lambda row: row[0].last, reverse=True)
+
+
+def _renew(store: ObjectStore, read: ReadTopic) -> None:
+    """Reads anew what has changed since it was read; what time had not sufficed for stays unread."""
+    rows = _listed(store, read.topic_id)
+    known = {item.listed.key: item for item in read.segments}
+    unread = read.listed - len(read.segments) - len(read.damaged)
+    newest = rows if not unread else rows[: len(read.segments) + len(read.damaged)]
+    read.listed, read.segments, read.damaged, read.damaged_ms = len(rows), [], [], None
+    for key, item in newest:
+        had = known.get(item.key)
+        if had is not None and had.listed.same(item):
+            read.segments.append(had)
+        else:
+            read.note(item, _read_one(store, key, item))
+
+
 def _read_each(
-    store: ObjectStore,
-    listed: Sequence[tuple[IndexKey, ListedObject]],
-    ends_at: float,
-    pool: ThreadPoolExecutor,
-    found: ReadTopic,
+    store: ObjectStore, listed: Sequence[_Row], ends_at: float, pool: ThreadPoolExecutor, found: ReadTopic
 ) -> Iterable[KnownSegment]:
     """Reads in bunches; the first one is a single object, which says whose topic it is."""
     start, size = 0, 1
     while start < len(listed) and (start == 0 or time.monotonic() < ends_at):
         bunch = listed[start : start + size]
         for (_, item), result in zip(bunch, pool.map(lambda pair: _read_one(store, *pair), bunch), strict=True):
-            if result is None:
-                found.listed -= 1
-            elif isinstance(result, Problem):
-                found.damaged.append((item.key, result))
-            else:
+            if isinstance(result, KnownSegment):
                 yield result
+            else:
+                found.note(item, result)
         start, size = start + size, 8 * STATUS_READERS
 
 
 def _read_one(store: ObjectStore, key: IndexKey, listed: ListedObject) -> KnownSegment | Problem | None:
-    try:
-        return read_known(store, key, listed)
-    except (BridgeError, SegmentError) as error:
-        if isinstance(error, StoreError):
+    """What is at a key; None: nothing any more. Damage must be met twice in the same content.
+
+    A tombstone or a merged index may take an index's place between two reads of it.
+    """
+    failed: ListedObject | None = None
+    while True:
+        try:
+            return read_known(store, key, listed)
+        except StoreError:
             raise
-        return None if error.kind == "not_found" else problem_of(error)
+        except (BridgeError, SegmentError) as error:
+            problem = problem_of(error)
+        try:
+            listed = store.stat(listed.key)
+        except ObjectNotFoundError:
+            return None
+        if failed is not None and listed.same(failed):
+            return problem
+        failed = listed

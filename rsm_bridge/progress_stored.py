@@ -8,20 +8,21 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from converter.types import Cause
 from iceberg_catalog.foreign import foreign_commits
+from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.livefiles import Head, by_partition, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import Hold
 from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
-from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
+from rsm_bridge.store import ListedObject
 
 
 def stored_partitions(
@@ -66,8 +67,10 @@ def stored_partitions(
             if state is not None and not planned:
                 hold = hold_of(copies, number, group, int(time.time() * 1000))
                 reached, conflict = _publishable(group, state, of_partition[number], policy or Follow(), hold)
-            gaps = gaps_between(group) if complete else ()
-            found[number] = _partition(live, state, reached, conflict, gaps)
+            floor = 0 if states is None else states.get(number, PartState()).floor
+            gaps = gaps_between(group, floor) if complete else ()
+            cut = None if planned else _cut_start(live)
+            found[number] = replace(_partition(live, state, reached, conflict, gaps), cut_start=cut)
     return found
 
 
@@ -92,34 +95,36 @@ class Withheld:
     """Records of live segments that are not in the table.
 
     batches: quarantined ones by cause; quarantined_key: an index that has some. verbatim: segments stored as they are
-    because their conversion failed; verbatim_key: one of them.
+    because their conversion failed; verbatim_key: one of them. newest_ms: when the newest of all was tiered.
     """
 
     batches: Mapping[str, int]
     quarantined_key: str | None
     verbatim: int
     verbatim_key: str | None
+    newest_ms: int | None = None
 
 
 def withheld(segments: Iterable[KnownSegment]) -> Withheld:
-    """Counts what the table misses; of several keys the one of the highest offsets is named."""
+    """Counts what the table misses; of several keys the one that was tiered last is named."""
     batches: Counter[str] = Counter()
-    quarantined: list[IndexKey] = []
-    failed: list[IndexKey] = []
+    quarantined: list[ListedObject] = []
+    failed: list[ListedObject] = []
     for known in segments:
         if not known.live or known.counts is None:
             continue
         causes = dict(known.counts.quarantined)
         if Cause.INTERNAL in causes:
-            failed.append(known.key)
+            failed.append(known.listed)
         if found := {cause.name.lower(): count for cause, count in causes.items() if cause is not Cause.INTERNAL}:
-            quarantined.append(known.key)
+            quarantined.append(known.listed)
             batches.update(found)
-    return Withheld(dict(batches), _highest(quarantined), len(failed), _highest(failed))
+    newest_ms = max((item.modified_ms for item in (*quarantined, *failed)), default=None)
+    return Withheld(dict(batches), _newest(quarantined), len(failed), _newest(failed), newest_ms)
 
 
-def _highest(keys: Iterable[IndexKey]) -> str | None:
-    return str(max(keys, key=lambda key: key.last, default="")) or None
+def _newest(items: Sequence[ListedObject]) -> str | None:
+    return max(items, key=lambda item: (item.modified_ms, item.key)).key if items else None
 
 
 def _publishable(
@@ -162,6 +167,18 @@ def _partition(
     )
 
 
+def _cut_start(live: Sequence[KnownSegment]) -> int | None:
+    """Where the newest copy's leader epochs begin, if live segments lie wholly below.
+
+    Kafka cuts them at the log start, and then deletes what lies below; that both stay is a leader with a cut history.
+    """
+    known = [item.segment for item in live if item.segment is not None and item.segment.checkpoint]
+    if not known:
+        return None
+    start = max(known, key=lambda segment: of_segment(segment).rank).checkpoint[0][1]
+    return start if any(item.key.last < start for item in live) else None
+
+
 def _held_back(
     live: Sequence[KnownSegment], end: int, contradicted: int | None
 ) -> tuple[OpenTransaction | None, str | None]:
@@ -199,8 +216,13 @@ def open_transaction(tail: Sequence[KnownSegment], end: int) -> OpenTransaction 
     return OpenTransaction(offset, int(producer[first]), since)
 
 
-def gaps_between(group: Iterable[KnownSegment]) -> tuple[Gap, ...]:
-    """Offsets between the partition's segments that no index covers, deleted ones included, withdrawn ones not."""
+def gaps_between(group: Iterable[KnownSegment], floor: int = 0) -> tuple[Gap, ...]:
+    """Offsets between the partition's live segments that no index covers, deleted ones included, withdrawn ones not.
+
+    Below the lowest live one tombstones go in any order. floor: of the table's state; below it a deletion was seen.
+    """
+    group = list(group)
+    lowest = min((known.key.base for known in group if known.live), default=0)
     covers = sorted(
         (known.segment for known in group if known.segment is not None and _counts_as_cover(known)),
         key=lambda segment: segment.base,
@@ -208,8 +230,9 @@ def gaps_between(group: Iterable[KnownSegment]) -> tuple[Gap, ...]:
     found: list[Gap] = []
     reach: int | None = None
     for segment in covers:
-        if reach is not None and segment.base > reach:
-            found.append(Gap(reach, segment.base - 1, _log_start_above(covers, segment.base - 1)))
+        if reach is not None and segment.base > reach and segment.base > lowest:
+            explained = segment.base <= floor or _log_start_above(covers, segment.base - 1)
+            found.append(Gap(reach, segment.base - 1, explained))
         reach = max(segment.end + 1, reach or 0)
     return tuple(found)
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, sleep
 
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.limits import STATUS_ANSWER_SECONDS, STATUS_COPY_WATCH_SECONDS
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CauseCode, Level
+from rsm_bridge.progress_confirm import SERVERS, confirmed, watch
 from rsm_bridge.progress_gather import Wanted, bridge_address, gather
 from rsm_bridge.progress_print import as_json, as_text
+from rsm_bridge.progress_report import Report
 from rsm_bridge.settings import Settings, load_settings
 
 NO_BRIDGE = "none"
@@ -18,7 +22,11 @@ NO_BRIDGE = "none"
 
 @dataclass(frozen=True, slots=True)
 class StatusOptions:
-    """The command line. `bridge`: an address, `none`, or None for the one of the settings; `deadline` in seconds."""
+    """The command line. `bridge`: an address, `none`, or None for the one of the settings; `deadline` in seconds.
+
+    every: all places and partitions, not the first ones. patience: longest pause before a second look, seconds; 0: an
+    alarm is believed at first sight.
+    """
 
     config: Path | None = None
     data_dir: Path | None = None
@@ -28,10 +36,12 @@ class StatusOptions:
     accept: tuple[str, ...] = ()
     deadline: float = 30.0
     json: bool = False
+    every: bool = False
+    patience: float = STATUS_COPY_WATCH_SECONDS
 
 
-def status(options: StatusOptions) -> tuple[str, bool]:
-    """What to print, and whether somebody is needed.
+def status(options: StatusOptions, say: Callable[[str], None] = lambda _: None) -> tuple[str, bool]:
+    """What to print, and whether somebody is needed. `say` receives why it takes longer.
 
     Raises:
         SettingsError: the configuration or a flag cannot be used.
@@ -42,11 +52,28 @@ def status(options: StatusOptions) -> tuple[str, bool]:
         settings = _with_servers(settings, options.bootstrap_server)
     bridge = bridge_address(settings) if options.bridge is None else options.bridge
     wanted = Wanted(options.topic, None if bridge == NO_BRIDGE else bridge, options.deadline)
-    report = assess(gather(settings, wanted))
+    report = _looked(settings, wanted, options.patience, accepted, say)
     needed = report.level(accepted) is Level.PERSON
     if options.json:
         return as_json(report, accepted), needed
-    return as_text(report, accepted, every_partition=options.topic is not None), needed
+    return as_text(report, accepted, every_partition=options.topic is not None, every_place=options.every), needed
+
+
+def _looked(
+    settings: Settings, wanted: Wanted, patience: float, accepted: tuple[CauseCode, ...], say: Callable[[str], None]
+) -> Report:
+    """One look, or two where the first would call somebody for what may pass."""
+    began = monotonic()
+    first = assess(gather(settings, wanted))
+    pause, doubtful = watch(first, accepted, settings.publish_interval)
+    waited = monotonic() - began > STATUS_ANSWER_SECONDS
+    if not patience or not doubtful or (waited and all(item.code in SERVERS for item in doubtful)):
+        return first
+    pause = min(pause, patience)
+    codes = ", ".join(dict.fromkeys(str(item.code) for item in doubtful))
+    say(f"{codes}: looking again in {pause:g} s, whether it passes")
+    sleep(pause)
+    return confirmed(first, assess(gather(settings, wanted)))
 
 
 def _codes(words: Iterable[str]) -> tuple[CauseCode, ...]:

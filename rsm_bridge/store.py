@@ -192,6 +192,14 @@ class ObjectStore:
             except ObjectNotFoundError:
                 raise StoreError(f"there is no {self.root_uri}") from None
 
+    def free_bytes(self) -> int | None:
+        """How much more it takes; None: nobody says, or it has no end.
+
+        Raises:
+            StoreError: it does not answer.
+        """
+        return None
+
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Bytes [start, start + length).
 

@@ -34,6 +34,8 @@ OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 AWAY = Problem("unavailable", "no route to host")
 WAITING = OpenTransaction(first_offset=90, producer_id=7, since_ms=NOW - 30_000)
 
+OTHER_TOPIC = kafka_topic(topic="other", topic_id="cd" * 16)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -104,6 +106,7 @@ CASES: dict[CauseCode, Case] = {
     C.COPY_NEVER_RAN: Case(copied(progress=None), Level.WAITS, "10 offsets, 8 rows of the table wait for its first"),
     C.COPY_BEHIND: Case(copied(), Level.WAITS, "10 offsets, 8 rows behind, it last had everything 1 h ago"),
     C.STORE_AWAY: Case(facts(stored={}, store_problem=AWAY), Level.PERSON, "no route to host"),
+    C.STORE_FULL: Case(facts(store_free_bytes=64 * 1024**2 - 1), Level.PERSON, "64 MiB are free"),
     C.CATALOG_AWAY: Case(
         facts(stored(stored_partition(publishable_end=None), table=None), catalog_problem=AWAY),
         Level.PERSON,
@@ -143,6 +146,19 @@ CASES: dict[CauseCode, Case] = {
         Level.NOTE,
         "mode: verbatim",
     ),
+    C.TOPIC_LEFT: Case(
+        facts(stored(left=2, deleted_ms=NOW - 11 * MINUTE), kafka=kafka(kafka_topic(topic_id="cd" * 16))),
+        Level.PERSON,
+        "2 segments of it are live; the cluster has no topic of this store",
+    ),
+    C.TOPIC_HIDDEN: Case(
+        facts(
+            stored(left=2),
+            kafka=replace(kafka(kafka_topic(topic="other", topic_id="cd" * 16)), hidden=frozenset({"orders"})),
+        ),
+        Level.NOTE,
+        "asked for topic orders",
+    ),
     C.TOPIC_GONE: Case(facts(kafka=kafka(kafka_topic(topic_id="cd" * 16))), Level.NOTE, "ab" * 16),
     C.STATE_MISSING: Case(facts(without_table("state_missing")), Level.PERSON, "what it said"),
     C.STATE_DAMAGED: Case(facts(without_table("corrupt_state")), Level.PERSON, "what it said"),
@@ -151,7 +167,7 @@ CASES: dict[CauseCode, Case] = {
     C.INDEX_DAMAGED: Case(
         facts(stored(damaged=(("index/k", Problem("corrupt_object", "fails its checksum")),))),
         Level.PERSON,
-        "1 index cannot be read, first index/k: fails its checksum",
+        "1 index cannot be read, newest index/k: fails its checksum",
     ),
     C.MASS_DELETE: Case(
         facts(stored(held=(HeldDelete(3, 900, 1000, NOW - HOUR, NOW + 23 * HOUR),))),
@@ -170,10 +186,18 @@ CASES: dict[CauseCode, Case] = {
     C.STORED_VERBATIM: Case(facts(stored(verbatim=1)), Level.PERSON, "1 segment"),
     C.DATA_INSIDE_TABLE: Case(facts(stored(table=table(data_inside=True))), Level.NOTE, "kafka.orders"),
     C.PARTLY_READ: Case(facts(stored(indexes=5000)), Level.NOTE, "2 of 5,000"),
+    C.UNSETTLED: Case(facts(stored(unsettled=True)), Level.NOTE, "could not be judged"),
     C.NO_LEADER: Case(facts(kafka=kafka(kafka_topic(kafka_partition(has_leader=False)))), Level.PERSON, "no leader"),
     C.KAFKA_BEHIND: Case(facts(kafka=kafka(kafka_topic(kafka_partition(end=60)))), Level.PERSON, "40 offsets below"),
+    C.EPOCHS_CUT: Case(
+        facts(stored(stored_partition(cut_start=60)), kafka=kafka(kafka_topic(kafka_partition(unread=0)))),
+        Level.PERSON,
+        "offset 0 is tiered, not below the log start 0, and out of range; epochs of the newest copy begin at 60",
+    ),
     C.CONFLICTING_SEGMENT: Case(facts(waiting(conflict="index/k")), Level.PERSON, "offset 80 before index/k"),
-    C.COPY_STUCK: Case(facts(kafka=pending(end=100 + 4 * 1100)), Level.PERSON, "about 4 segments closed"),
+    C.COPY_STUCK: Case(
+        facts(kafka=pending(end=100 + 4 * 1100, pending_ms=NOW - HOUR)), Level.PERSON, "about 4 segments closed"
+    ),
     C.PUBLISH_STUCK: Case(facts(unpublished(90)), Level.PERSON, "offsets 80 to 99 wait for a commit 1 min 30 s"),
     C.COLUMNS_WAIT: Case(facts(unpublished(90, pending="no registry")), Level.WAITS, "of their values: no registry"),
     C.GAP_UNEXPLAINED: Case(
@@ -184,6 +208,20 @@ CASES: dict[CauseCode, Case] = {
     ),
     C.WAITING_TRANSACTION: Case(facts(waiting(open=WAITING)), Level.WAITS, "offset 90 for the marker of producer 7"),
     C.PUBLISHING: Case(facts(unpublished(3)), Level.WAITS, "offsets 80 to 99"),
+    C.COPY_DELAYED: Case(
+        facts(
+            kafka=kafka(
+                kafka_topic(
+                    kafka_partition(
+                        end=100 + 4 * 1100, stable_end=100 + 4 * 1100, pending_ms=NOW - HOUR, newest_ms=NOW - 1000
+                    ),
+                    config={"remote.copy.lag.ms": str(7 * HOUR), "remote.copy.lag.bytes": "-1"},
+                )
+            )
+        ),
+        Level.WAITS,
+        "each waits until its newest record is 25200000 ms old",
+    ),
     C.COPYING: Case(facts(kafka=pending(end=100 + 1100)), Level.WAITS, "about 1 segment closed by now"),
     C.NOTHING_CLOSED: Case(facts(kafka=pending()), Level.WAITS, "nothing closed yet; segment open since 22:12:20 UTC"),
     C.GAP_EXPLAINED: Case(
@@ -287,6 +325,83 @@ def test_without_anything_tiered_size_is_judged_with_care() -> None:
     assert found(assess(asked(10_000)), CauseCode.NOTHING_CLOSED)
     assert found(assess(asked(40_000)), CauseCode.COPY_STUCK)
     assert "none was ever copied" in found(assess(asked(40_000)), CauseCode.COPY_STUCK)[0].said
+
+
+def test_a_topic_that_is_being_deleted_calls_nobody() -> None:
+    """Kafka deletes one segment after another; what an undelete brought back is not counted."""
+    again = kafka(kafka_topic(topic_id="cd" * 16))
+    assert found(assess(facts(stored(left=2), kafka=again)), C.TOPIC_LEFT)
+    for going in (stored(left=2, deleted_ms=NOW - 9 * MINUTE), stored(left=0)):
+        report = assess(facts(going, kafka=again))
+        assert not found(report, C.TOPIC_LEFT)
+        assert found(report, C.TOPIC_GONE)
+    beside = stored(topic="other", topic_id="cd" * 16)
+    (finding,) = found(assess(facts(stored(left=2), beside, kafka=again)), C.TOPIC_LEFT)
+    assert "right one" not in finding.said
+
+
+def test_a_disk_must_take_one_more_segment() -> None:
+    gib = 1024**3
+
+    def said(free: int | None, **config: str) -> list[Finding]:
+        topic = kafka_topic(config={"segment.bytes": str(gib), **config})
+        return found(assess(facts(store_free_bytes=free, kafka=kafka(topic))), CauseCode.STORE_FULL)
+
+    assert [item.said for item in said(gib - 1)] == ["1024 MiB are free, and a segment may have 1.0 GiB"]
+    assert not said(gib)
+    assert not said(None)
+    assert not said(gib - 1, **{"remote.storage.enable": "false"})  # never comes to us
+    assert said(0)
+
+
+def test_a_burst_after_silence_is_not_stuck() -> None:
+    """The last copy was long ago; what waits has come just now."""
+    silent = stored(stored_partition(tiered_ms=NOW - 3 * DAY))
+    report = assess(facts(silent, kafka=pending(end=100 + 4 * 1100, pending_ms=NOW - 20_000)))
+    assert not found(report, CauseCode.COPY_STUCK)
+    assert found(report, CauseCode.COPYING)
+
+
+def test_after_retention_nobody_says_that_nothing_was_ever_copied() -> None:
+    part = kafka_partition(log_start=100, end=40_100, stable_end=40_100, pending_ms=NOW - HOUR, record_bytes=1000)
+    emptied = stored(partitions={}, table=table(frontiers={0: 100}))
+    for report in (
+        assess(facts(emptied, kafka=kafka(kafka_topic(part)))),
+        assess(facts(stored={}, kafka=kafka(kafka_topic(part)))),
+    ):
+        (finding,) = found(report, CauseCode.COPY_STUCK)
+        assert "ever" not in finding.said
+    assert (
+        "nothing is left of what was copied below offset 100"
+        in found(assess(facts(emptied, kafka=kafka(kafka_topic(part)))), CauseCode.COPY_STUCK)[0].said
+    )
+
+
+def test_rows_that_went_when_their_time_was_over_call_nobody() -> None:
+    """One day of retention, one segment a day: each goes as a mass delete. Set too low by mistake is another thing."""
+
+    def deleted(least: int, greatest: int, retention: int) -> Level:
+        held_delete = HeldDelete(1, 900, 1000, NOW - HOUR, NOW + 23 * HOUR, (least, greatest))
+        topic = kafka_topic(config={"retention.ms": str(retention)})
+        (finding,) = found(assess(facts(stored(held=(held_delete,)), kafka=kafka(topic))), CauseCode.MASS_DELETE)
+        return finding.level
+
+    assert deleted(DAY + MINUTE, DAY + 6 * MINUTE, DAY) is Level.NOTE
+    assert deleted(DAY - 5 * MINUTE, DAY - 5 * MINUTE, DAY) is Level.NOTE  # two clocks
+    assert deleted(HOUR, 5 * HOUR, 1000) is Level.PERSON  # lowered to a second
+    assert deleted(HOUR, 2 * HOUR, DAY) is Level.PERSON  # the topic was deleted, or deleteRecords
+    assert deleted(HOUR, 2 * HOUR, -1) is Level.PERSON
+
+
+def test_gaps_below_the_log_start_or_of_a_topic_that_goes_are_explained() -> None:
+    gap = (Gap(10, 19, explained=False),)
+    below = facts(stored(stored_partition(gaps=gap)), kafka=kafka(kafka_topic(kafka_partition(log_start=20))))
+    gone = facts(stored(stored_partition(gaps=gap)), kafka=kafka(kafka_topic(topic_id="cd" * 16)))
+    for report in (assess(below), assess(gone)):
+        assert not found(report, CauseCode.GAP_UNEXPLAINED)
+        assert found(report, CauseCode.GAP_EXPLAINED)
+    beside = facts(stored(stored_partition(gaps=gap)), kafka=kafka(kafka_topic(kafka_partition(log_start=19))))
+    assert found(assess(beside), CauseCode.GAP_UNEXPLAINED)
 
 
 def test_the_freshness_target_makes_waiting_a_persons_matter() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -141,6 +143,17 @@ def test_a_bridge_that_is_away(tmp_path: Path, running: Running) -> None:
     assert "Connection refused" in str(found)
     assert found["needs_person"]
     assert run(tmp_path, f"127.0.0.1:{port}", accept=("bridge_away",)).exit_code == 0
+
+
+def test_a_full_disk_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the file system says is believed; no copy need have failed before."""
+    (tmp_path / "store").mkdir()
+    assert "store_full" not in codes(report(tmp_path))
+    disk = os.statvfs(tmp_path)
+    for full in ({"f_bavail": 16}, {"f_files": 1000, "f_favail": 0}):
+        fields = {name: getattr(disk, name) for name in ("f_files", "f_favail", "f_bavail", "f_frsize")}
+        monkeypatch.setattr(os, "statvfs", lambda _, found={**fields, **full}: SimpleNamespace(**found))
+        assert "store_full" in codes(report(tmp_path))
 
 
 def test_no_store_is_there(tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from rsm_bridge.progress_facts import Facts, OpenTransaction, Problem
 from rsm_bridge.progress_print import as_json, as_text
 from rsm_bridge.progress_words import age, moment, plural
 from tests.support.status_facts import (
+    DAY,
     HOUR,
+    MINUTE,
     NOW,
     facts,
     kafka,
@@ -96,11 +98,30 @@ def test_many_partitions_show_the_worst() -> None:
     assert all(f"orders-{number} " in every for number in range(20))
 
 
-def test_the_same_cause_at_many_places_is_said_once() -> None:
-    topics = [stored(topic=f"t{number}", topic_id=f"{number:032x}", quarantined={"bad_crc": 1}) for number in range(9)]
-    text = as_text(assess(facts(*topics, kafka=None)))
+def many_quarantined() -> Facts:
+    """Nine topics; the one in the middle of the alphabet has had it since a minute, the others for days."""
+    times = {number: NOW - (10 + number) * DAY for number in range(9)} | {5: NOW - MINUTE}
+    topics = [
+        stored(topic=f"t{number}", topic_id=f"{number:032x}", quarantined={"bad_crc": 1}, withheld_ms=times[number])
+        for number in range(9)
+    ]
+    return facts(*topics, kafka=None)
+
+
+def test_the_same_cause_at_many_places_is_said_once_the_newest_first() -> None:
+    text = as_text(assess(many_quarantined()))
     assert text.count("quarantined:") == 1
-    assert "and at 6 places more" in text
+    lines = text.splitlines()
+    at = next(number for number, line in enumerate(lines) if "!! quarantined" in line)
+    assert [line.split()[0] for line in lines[at + 1 : at + 4]] == ["t5:", "t0:", "t1:"]
+    assert lines[at + 4].strip() == "and at 6 places more, older ones: --all shows them"
+
+
+def test_all_shows_every_place() -> None:
+    text = as_text(assess(many_quarantined()), every_place=True)
+    assert "more" not in text
+    assert all(f" t{number}: " in text for number in range(9))
+    assert len([item for item in json.loads(as_json(assess(many_quarantined())))["topics"] if item["findings"]]) == 9
 
 
 def test_accepted_causes_are_shown_and_do_not_count() -> None:

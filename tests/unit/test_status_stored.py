@@ -169,6 +169,15 @@ def test_overlaps_and_deleted_segments_cover_and_withdrawn_ones_do_not() -> None
     assert gaps_between([known(seg("z", plain(70, 79)))]) == ()  # below the first one lies retention
 
 
+def test_below_the_lowest_live_segment_and_the_floor_nothing_is_missing() -> None:
+    """Tombstones are reclaimed in any order, a topic's segments deleted in any."""
+    gone = known(seg("a", plain(0, 9), state=SegmentState.DELETED))
+    assert gaps_between([gone, known(seg("c", plain(20, 29)))]) == ()
+    left = [known(seg("a", plain(0, 9))), known(seg("c", plain(20, 29)))]
+    assert gaps_between(left, 20) == (Gap(10, 19, explained=True),)
+    assert gaps_between(left, 19) == (Gap(10, 19, explained=False),)
+
+
 def test_gaps_are_not_looked_for_in_half_a_listing() -> None:
     segments = [known(seg("a", plain(0, 9))), known(seg("c", plain(20, 29)))]
     assert only(segments, published_to(30)).gaps
@@ -185,7 +194,7 @@ def test_withheld_batches_are_counted_by_cause() -> None:
     found = withheld(segments)
     assert found.batches == {"bad_crc": 5, "undecodable": 1}
     assert found.quarantined_key == segments[1].listed.key
-    assert (found.verbatim, found.verbatim_key) == (1, segments[2].listed.key)
+    assert (found.verbatim, found.verbatim_key, found.newest_ms) == (1, segments[2].listed.key, 20_000)
     assert withheld(segments[3:]) == Withheld({}, None, 0, None)
 
 

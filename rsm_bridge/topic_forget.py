@@ -1,0 +1,180 @@
+"""`tierberg topic forget`: deletes what a deleted topic has left behind, as Kafka would have done.
+
+Kafka asks once for the deletion of each segment of a deleted topic; what fails because no bridge answers is never asked
+for again. So the same tombstones are put here, and a run of the publisher takes the rows out. Everything is kept for
+`mass_delete_grace`, within which `tierberg undelete` brings the rows back. A crash is repaired by running it again.
+
+Only Kafka knows whether a topic is gone, so it must say so itself, by name and id, twice; silence, a client that may
+not see the topic, or a cluster that has none of this store's topics are no such word.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from rsm_bridge.copy_hold import CopyReaders
+from rsm_bridge.deletes import Deleter
+from rsm_bridge.errors import BridgeError, SettingsError
+from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
+from rsm_bridge.limits import FORGET_KAFKA_SECONDS, FORGET_WATCH_SECONDS
+from rsm_bridge.maintain import topic_ids
+from rsm_bridge.maintain_command import Place
+from rsm_bridge.progress import why_nothing
+from rsm_bridge.progress_facts import KafkaFacts
+from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource
+from rsm_bridge.publish_table import TableRun
+from rsm_bridge.settings import Settings
+from rsm_bridge.tombstone import Tombstone
+from rsm_bridge.typed_topics import opened_typed_topics
+from rsm_bridge.undelete_record import UndeleteRecord
+
+#: What Kafka says now: all its topics, and whether it hides the one of this name.
+AskKafka = Callable[[str], KafkaFacts]
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is to be forgotten. `topic_id`: 32 hex digits, None: every one of the name that is gone."""
+
+    topic: str
+    topic_id: str | None
+    yes: bool
+
+
+def kafka_of(settings: Settings, servers: str | None) -> AskKafka:
+    """How Kafka is asked. `servers` override those of the settings.
+
+    Raises:
+        SettingsError: neither names any.
+    """
+    bootstrap = servers or settings.kafka.bootstrap_servers
+    if bootstrap is None:
+        raise SettingsError(
+            "only Kafka knows whether a topic is gone: set kafka.bootstrap_servers, or pass --bootstrap-server"
+        )
+    properties = {name: secret.get_secret_value() for name, secret in settings.kafka.properties.items()}
+
+    def ask(topic: str) -> KafkaFacts:
+        """The cluster as it is now."""
+        source = KafkaSource({**properties, "bootstrap.servers": bootstrap}, time.monotonic() + FORGET_KAFKA_SECONDS)
+        try:
+            found = source.describe()
+            hidden = frozenset() if topic in found.topics else source.hidden([topic])
+        except KafkaClientMissingError as error:
+            raise SettingsError("Kafka cannot be asked: `pip install 'tierberg[kafka]'`") from error
+        except Exception as error:  # whatever the client raises
+            raise BridgeError("bad_request", f"Kafka at {bootstrap} could not be asked: {error}") from error
+        return KafkaFacts(found.topics, found.broker_config, hidden)
+
+    return ask
+
+
+def refusal(topic: str, topic_id: str, kafka: KafkaFacts, others: Collection[str], *, named: bool) -> str | None:
+    """Why what Kafka says does not prove that a topic id is gone; None when it does.
+
+    Args:
+        topic: its name.
+        topic_id: 32 hex digits.
+        kafka: what it says.
+        others: all other topic ids of the store.
+        named: a person has named this very id.
+    """
+    there = {item.topic_id for item in kafka.topics.values()}
+    if topic_id in there:
+        return f"Kafka still has topic {topic} with id {topic_id}"
+    if topic in kafka.hidden:
+        return f"Kafka does not say that topic {topic} is unknown: may this client see it?"
+    if (wrong := why_nothing(kafka.broker_config)) is not None:
+        return f"this cluster does not tier to Tierberg ({wrong[1]}): is it the right one?"
+    if not named and not there & set(others):
+        return (
+            f"this cluster has no other topic of the store: is it the right one? If it is: --topic-id {topic_id} "
+            "says that this very topic is meant"
+        )
+    return None
+
+
+def forget(place: Place, wish: Wish, ask: AskKafka, say: Callable[[str], None], wait: Callable[[float], None]) -> None:
+    """Says what would go, and with `yes` deletes it.
+
+    Args:
+        place: where.
+        wish: what.
+        ask: Kafka.
+        say: receives each line.
+        wait: `time.sleep`.
+
+    Raises:
+        BridgeError: `not_found` when the store has nothing of the topic, `bad_request` when Kafka does not say twice
+            that it is gone.
+        SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
+    """
+    everything = {item.hex(): item for item in topic_ids(place.store)}
+    found = {key: read_segments(place.store, topic_id) for key, topic_id in everything.items()}
+    mine = [key for key, known in found.items() if known and owner_of(known)[0].topic == wish.topic]
+    chosen = [key for key in mine if wish.topic_id in (None, key)]
+    if not chosen:
+        raise BridgeError("not_found", f"the store has nothing of a topic {wish.topic}")
+
+    def gone() -> list[str]:
+        """Those of them that Kafka says to have no more; refuses when there is none."""
+        kafka = ask(wish.topic)
+        why = {
+            key: refusal(wish.topic, key, kafka, everything.keys() - {key}, named=wish.topic_id == key)
+            for key in chosen
+        }
+        proven = [key for key in chosen if why[key] is None]
+        if not proven:
+            raise BridgeError("bad_request", "; ".join(str(text) for text in why.values()))
+        return proven
+
+    proven = gone()
+    for key in proven:
+        say(_described(wish.topic, key, found[key]))
+    if not wish.yes:
+        say("nothing was changed: --yes deletes it")
+        return
+    wait(FORGET_WATCH_SECONDS)
+    again = set(gone())
+    for key in proven:
+        if key in again:
+            _forget_one(place, everything[key], found[key], say)
+
+
+def _described(topic: str, topic_id: str, segments: list[KnownSegment]) -> str:
+    live = [known for known in segments if known.live]
+    partitions = len({known.key.partition for known in live})
+    return (
+        f"{topic} ({topic_id}): {len(live)} segments of {partitions} partitions with {sum(item.rows for item in live)} "
+        f"rows are left; Kafka has no such topic"
+    )
+
+
+def _forget_one(place: Place, topic_id: bytes, segments: list[KnownSegment], say: Callable[[str], None]) -> None:
+    owner = owner_of(segments)[0]
+    deleter, live = Deleter(place.store), [known for known in segments if known.live]
+    for known in live:
+        stone = Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster)
+        deleter.bury(known.listed.key, stone)
+    UndeleteRecord(place.store, topic_id).forget(frozenset(known.listed.key for known in live))
+    with opened_typed_topics(place.settings, place.store, lambda: place.catalog) as topics:
+        run = TableRun(
+            place.store,
+            place.catalog,
+            topic_id,
+            place.namespace,
+            place.settings.catalog.layout,
+            lambda name: place.settings.rule(name).table_retention,
+            typed=topics.table,
+            plain=place.settings.table_of,
+            generation=place.settings.generation,
+            copies=CopyReaders(place.settings, place.store).waiting,
+        )
+        done = run.until_landed(run.run, "the rows are still in the table")
+    say(f"{owner.topic} ({topic_id.hex()}): {len(live)} segments deleted, {done.files_removed} files left the table")
+    left = 0 if done.head is None else len(done.head.files)
+    if left:
+        why = "`table_retention`, copies that have not read them, or rows that were never deleted"
+        say(f"{owner.topic}: {left} files stay in the table: {why}")

@@ -1,0 +1,172 @@
+"""An alarm that the first look had and the second one has too, where nothing moved, is one; any other waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rsm_bridge import status_command
+from rsm_bridge.progress import assess
+from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
+from rsm_bridge.progress_confirm import WATCH_SECONDS, confirmed, watch
+from rsm_bridge.progress_facts import Facts, Problem
+from rsm_bridge.status_command import StatusOptions, status
+from tests.support.status_facts import (
+    DAY,
+    HOUR,
+    NOW,
+    facts,
+    kafka,
+    kafka_partition,
+    kafka_topic,
+    pending,
+    stored,
+    stored_partition,
+    table,
+)
+
+C = CauseCode
+#: Never a matter of the moment: read from settings, from one object that does not change, or from days of waiting.
+LASTING = {
+    C.STORE_FULL,
+    C.BROKER_NOT_TIERING,
+    C.OTHER_PLUGIN,
+    C.MASS_DELETE,
+    C.FOREIGN_FILES,
+    C.FOREIGN_COMMITS,
+    C.QUARANTINED,
+    C.STORED_VERBATIM,
+    C.COPY_LOSES_ROWS,
+    C.COPY_FAILED,
+}
+
+
+def test_every_cause_that_calls_somebody_is_watched_or_lasting() -> None:
+    urgent = {code for code, cause in CAUSES.items() if cause.level is Level.PERSON}
+    assert urgent - LASTING <= set(WATCH_SECONDS)
+    assert not LASTING & set(WATCH_SECONDS)
+
+
+def behind(**changes: Any) -> Facts:
+    """Closed segments, an hour old by the records' own timestamps."""
+    return facts(kafka=pending(**{"end": 100 + 4 * 1100, "pending_ms": NOW - HOUR, **changes}))
+
+
+def away(**changes: Any) -> Facts:
+    return facts(bridge_problem=Problem("unavailable", "connection refused"), **changes)
+
+
+def codes(found: Facts, after: Facts) -> dict[str, str]:
+    report = confirmed(assess(found), assess(after))
+    return {str(item.code): item.said for item in report.all_findings() if item.level is Level.PERSON}
+
+
+def test_a_back_fill_of_old_records_has_its_first_copy_within_a_minute() -> None:
+    """Its records are years old by their own timestamps, and were produced this minute."""
+    part = kafka_partition(
+        end=40_000, stable_end=40_000, pending_ms=NOW - 900 * DAY, newest_ms=NOW - 800 * DAY, record_bytes=1000
+    )
+    before = facts(stored={}, kafka=kafka(kafka_topic(part)))
+    assert "copy_stuck" in codes(before, before)
+    copied = facts(
+        stored(
+            stored_partition(tiered_end=2000, publishable_end=2000, tiered_ms=NOW), table=table(frontiers={0: 2000})
+        ),
+        kafka=before.kafka,
+    )
+    assert not codes(before, copied)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (away(), facts()),
+        (facts(), away()),
+        (behind(stable_end=105, stable_ms=NOW - HOUR), behind(stable_end=106, stable_ms=NOW - HOUR)),
+        (facts(kafka=kafka(kafka_topic(kafka_partition(has_leader=False)))), facts()),
+        (facts(kafka=kafka(kafka_topic(kafka_partition(end=90)))), facts()),
+        (
+            facts(stored(stored_partition(unpublished_ms=NOW - HOUR), table=table(frontiers={0: 80}))),
+            facts(stored(stored_partition(unpublished_ms=NOW - HOUR), table=table(frontiers={0: 90}))),
+        ),
+        (facts(stored(damaged=(("index/x", Problem("corrupt_object", "x")),))), facts()),
+    ],
+)
+def test_what_passes_or_moves_or_has_just_come_calls_nobody(before: Facts, after: Facts) -> None:
+    found = codes(before, after)
+    found.pop("copy_stuck", None)
+    assert not found
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        away,
+        lambda: behind(stable_end=105, stable_ms=NOW - HOUR),
+        behind,
+        lambda: facts(kafka=kafka(kafka_topic(kafka_partition(has_leader=False)))),
+        lambda: facts(stored(damaged=(("index/x", Problem("corrupt_object", "x")),))),
+    ],
+)
+def test_what_stays_is_said(made: Callable[[], Facts]) -> None:
+    before = made()
+    assert set(codes(before, before)) == {
+        str(item.code) for item in assess(before).all_findings() if item.level is Level.PERSON
+    }
+    assert codes(before, before)
+
+
+def test_how_long_to_watch() -> None:
+    assert watch(assess(facts()), (), 1.0) == (0.0, [])
+    assert watch(assess(facts(stored(quarantined={"bad_crc": 1}))), (), 1.0)[0] == 0.0
+    assert watch(assess(away()), (), 1.0)[0] == 3.0
+    assert watch(assess(away()), (C.BRIDGE_AWAY,), 1.0)[0] == 0.0
+    late = facts(stored(stored_partition(unpublished_ms=NOW - HOUR), table=table(frontiers={0: 80})))
+    assert watch(assess(late), (), 1.0)[0] == 10.0
+    assert watch(assess(replace(late, publish_interval=20.0)), (), 20.0)[0] == 41.0
+    assert watch(assess(behind()), (), 1.0)[0] == 60.0
+
+
+def looked(
+    monkeypatch: pytest.MonkeyPatch, *looks: Facts
+) -> tuple[list[float], list[str], Callable[..., tuple[str, bool]]]:
+    """The command, over facts that are given one after the other."""
+    left, slept, said = list(looks), list[float](), list[str]()
+    monkeypatch.setattr(status_command, "gather", lambda *_: left.pop(0))
+    monkeypatch.setattr(status_command, "sleep", slept.append)
+
+    def run(folder: Path, **options: Any) -> tuple[str, bool]:
+        return status(StatusOptions(data_dir=folder, bridge="none", **options), said.append)
+
+    return slept, said, run
+
+
+def test_the_command_looks_again_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slept, said, run = looked(monkeypatch, behind(), behind())
+    assert run(tmp_path)[1]
+    assert slept == [60.0]
+    assert said == ["copy_stuck: looking again in 60 s, whether it passes"]
+
+
+def test_a_restart_of_the_bridge_calls_nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slept, _, run = looked(monkeypatch, away(), facts())
+    assert not run(tmp_path)[1]
+    assert slept == [3.0]
+
+
+def test_patience_bounds_the_pause(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slept, _, run = looked(monkeypatch, behind(), behind(), behind())
+    assert run(tmp_path, patience=5.0)[1]
+    assert slept == [5.0]
+    assert run(tmp_path, patience=0.0)[1]
+    assert slept == [5.0]
+
+
+def test_what_needs_nobody_takes_one_look(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slept, said, run = looked(monkeypatch, facts(stored(quarantined={"bad_crc": 1}), wanted=None))
+    assert run(tmp_path)[1]
+    assert (slept, said) == ([], [])
