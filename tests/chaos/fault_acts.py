@@ -5,6 +5,7 @@ A fault that cannot be had now (no leader, nothing to delete) raises :class:`Not
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -49,12 +50,13 @@ class Acts:
         return {
             "bridge-kill": lambda fault: self._restart(self._a_bridge(fault), fault, kill=True),
             "bridge-stop": lambda fault: self._restart(self._a_bridge(fault), fault, kill=False),
-            "bridge-freeze": lambda fault: self._freeze(self._a_bridge(fault).process, fault),
+            "bridge-freeze": self._freeze_bridge,
             "bridge-clock": self._clock,
             "bridges-away": self._bridges_away,
             "broker-kill": lambda fault: self._restart(self._a_broker(fault), fault, kill=True),
             "broker-stop": lambda fault: self._restart(self._a_broker(fault), fault, kill=False),
             "broker-freeze": self._freeze_broker,
+            "broker-disk-full": self._broker_disk_full,
             "broker-and-bridges-kill": self._all_kill,
             "leader-move": self._leader_move,
             "replica-wipe": self._replica_wipe,
@@ -64,6 +66,7 @@ class Acts:
             "store-cut": lambda fault: self._weather(store, fault, cut=0.05 + 0.3 * fault.draws[0]),
             "store-lost": lambda fault: self._weather(store, fault, lose=0.05 + 0.3 * fault.draws[0]),
             "store-full": lambda fault: self._weather(store, fault, full=1),
+            "store-disk-full": self._store_disk_full,
             "store-freeze": lambda fault: self._freeze(lake.s3.process, fault),
             "store-kill": lambda fault: self._restart_process(lake.s3.process, lake.s3.start, fault),
             "catalog-kill": lambda fault: self._restart_process(lake.catalog.process, lake.catalog.start, fault),
@@ -111,12 +114,46 @@ class Acts:
             process.resume()
         return process.name
 
+    def _freeze_bridge(self, fault: Fault) -> str:
+        with self._bridge:
+            return self._freeze(self._a_bridge(fault).process, fault)
+
     def _freeze_broker(self, fault: Fault) -> str:
         with self._broker:
             broker = self._a_broker(fault)
             self._freeze(broker.process, fault)
             self.servers.wait_in_sync()
         return broker.folder.name
+
+    def _broker_disk_full(self, fault: Fault) -> str:
+        """Its files cannot grow: it gives up its log folders, and ends for it."""
+        with self._broker:
+            broker = self._a_broker(fault)
+            size = self._files_cannot_grow(broker.process, fault)
+            broker.stop()
+            broker.start()
+            self.servers.wait_in_sync()
+        return f"{broker.folder.name} at {size} bytes"
+
+    def _store_disk_full(self, fault: Fault) -> str:
+        """Objects end in the middle of their writing."""
+        s3 = self.servers.lake.s3
+        size = self._files_cannot_grow(s3.process, fault)
+        if not s3.process.alive:
+            s3.start()
+        return f"at {size} bytes"
+
+    def _files_cannot_grow(self, process: ServerProcess, fault: Fault) -> int:
+        """For a while no file of the process grows beyond a size, whatever the disk has left."""
+        size = int(limits.MEBIBYTE * fault.draws[1] ** 2)
+        free = resource.RLIM_INFINITY
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, free))
+        try:
+            self._wait(fault.lasts_s)
+        finally:
+            if process.alive:
+                resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (free, free))
+        return size
 
     def _clock(self, fault: Fault) -> str:
         bridge = self._a_bridge(fault)
@@ -186,7 +223,7 @@ class Acts:
         return f"{topic.name}-{partition} below {before} of {start} to {end}"
 
     def _retention(self, fault: Fault) -> str:
-        topic, _ = self._chosen(fault, lambda one: one.shape.cut)
+        topic, _ = self._chosen(fault, lambda one: one.shape.cut or one.shape.kept)
         topic.retained = True
         size = int(limits.MEBIBYTE * (1 + 3 * fault.draws[1]))
         try:

@@ -51,6 +51,7 @@ LANES: Mapping[str, Mapping[str, Kind]] = {
         "broker-kill": Kind(3, 0.1, 8),
         "broker-stop": Kind(2, 0.1, 8),
         "broker-freeze": Kind(2, 1, 14),
+        "broker-disk-full": Kind(1, 1, 10),
         "broker-and-bridges-kill": Kind(1, 0.5, 10),
     },
     "store": {
@@ -59,6 +60,7 @@ LANES: Mapping[str, Mapping[str, Kind]] = {
         "store-cut": Kind(2, 5, 25),
         "store-lost": Kind(3, 5, 25),
         "store-full": Kind(2, 3, 25),
+        "store-disk-full": Kind(1, 3, 15),
         "store-freeze": Kind(2, 1, 15),
         "store-kill": Kind(2, 0.1, 6),
     },

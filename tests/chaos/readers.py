@@ -140,7 +140,8 @@ class Reader:
     def _out_of_range(self, topic: Topic, partition: int, offset: int) -> None:
         """Right only where records may leave."""
         self.counts["out of range"] += 1
-        if not topic.shape.cut and not topic.shape.again:
+        shape = topic.shape
+        if not (shape.cut or shape.kept or shape.again):
             self.wrong.append(f"{topic.name}-{partition}: {offset} is out of range, nothing was deleted")
 
     def _judge(self, where: str, before: int, found: tuple[int, int, bytes], known: Mapping[int, Any]) -> None:

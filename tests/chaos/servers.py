@@ -41,7 +41,10 @@ _BRIDGE: Mapping[str, Any] = {
     "mass_delete_grace": "10s",
     "maintain_interval": "20s",
     "merge": {"files_min": 4, "age": "15s"},
-    "topics": [{"pattern": "text-.*", "value_format": "string"}],
+    "topics": [
+        {"pattern": "text-.*", "value_format": "string"},
+        {"pattern": "kept", "table_retention": "keep"},
+    ],
 }
 
 

@@ -126,8 +126,8 @@ def test_transactions_end_by_the_next_marker_of_their_producer(tmp_path: Path) -
 
 def test_a_dead_leaders_tail_is_not_the_log(tmp_path: Path) -> None:
     old, new = LogBuilder(), LogBuilder()
-    for log in (old, new):
-        log.batch([b"both"] * 3)
+    for builder in (old, new):
+        builder.batch([b"both"] * 3)
     old.batch([b"dead"] * 5)
     new.epoch = 1
     new.batch([b"alive"] * 2)
@@ -143,7 +143,7 @@ def test_other_bytes_gaps_and_unknown_batches_are_found(tmp_path: Path) -> None:
     assert served_bytes("t", batches(log.data), true, whole)[0].passed
     other = bytearray(log.data)
     other[-1] ^= 1
-    assert kinds(served_bytes("t", batches(other), true, whole)[0]) == {"other bytes"}
+    assert kinds(served_bytes("t", batches(bytes(other)), true, whole)[0]) == {"other bytes"}
     part = b"".join(log.batches[:1] + log.batches[2:])
     assert kinds(served_bytes("t", batches(part), true, whole)[0]) == {"gap"}
     part = b"".join([*log.batches, log.batches[3]])

@@ -37,6 +37,7 @@ class Shape:
         odd: records may have any timestamp.
         text: values are text.
         cut: deleteRecords and retention may take its records.
+        kept: retention may take its records from Kafka; its table keeps every row.
         again: it is deleted and made again.
         unclean: elections may lose acknowledged records.
     """
@@ -47,6 +48,7 @@ class Shape:
     odd: bool = False
     text: bool = False
     cut: bool = False
+    kept: bool = False
     again: bool = False
     unclean: bool = False
 
@@ -58,6 +60,7 @@ SHAPES: Mapping[str, Shape] = {
     "append": Shape(config={"message.timestamp.type": "LogAppendTime"}),
     "text-a": Shape(text=True),
     "cut": Shape(2, weight=2, cut=True),
+    "kept": Shape(kept=True),
     "again": Shape(again=True),
     "odd-cut": Shape(config=_ODD, odd=True, cut=True),
 }
@@ -92,12 +95,10 @@ class Gate:
         """Whether it could be had in time."""
         deadline = time.monotonic() + timeout_s
         with self._condition:
-            while self._alone or self._sharing:
-                if not self._condition.wait(max(0.0, deadline - time.monotonic())) and time.monotonic() >= deadline:
-                    got = False
-                    break
-            else:
-                got = self._alone = True
+            while (self._alone or self._sharing) and time.monotonic() < deadline:
+                self._condition.wait(max(0.0, deadline - time.monotonic()))
+            got = not self._alone and not self._sharing
+            self._alone = self._alone or got
         try:
             yield got
         finally:
