@@ -110,6 +110,7 @@ class Reader:
 
     def _visit(self, reader: Consumer, topic: Topic, partition: int) -> None:
         place = TopicPartition(topic.name, partition)
+        reader.list_topics(topic.name, timeout=5)  # a topic made again is not known by itself
         low, high = reader.get_watermark_offsets(place, timeout=5)
         if low >= high:
             return

@@ -40,12 +40,13 @@ def _transactions(ends: Mapping[int, str]) -> list[str]:
 
 def _checks(verdicts: list[Verdict]) -> list[str]:
     """One line for each check."""
-    found = [f"{'checks':44}{'looked at':>12}{'passed':>8}{'failed':>8}  wrong"]
+    found = [f"{'checks':44}{'looked at':>12}{'passed':>8}{'failed':>8}  what"]
     for check in dict.fromkeys(verdict.check for verdict in verdicts):
         mine = [verdict for verdict in verdicts if verdict.check == check]
         wrong: Counter[str] = sum((verdict.wrong for verdict in mine), Counter())
+        counts: Counter[str] = sum((verdict.told for verdict in mine), Counter())
         passed = sum(verdict.passed for verdict in mine)
-        told = ", ".join(f"{count} {kind}" for kind, count in wrong.items())
+        told = ", ".join(f"{count} {kind}" for kind, count in (counts + wrong).items())
         looked_at = sum(verdict.looked_at for verdict in mine)
         found.append(f"{check:44}{looked_at:>12}{passed:>8}{len(mine) - passed:>8}  {told}")
     return [*found, ""]

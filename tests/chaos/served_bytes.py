@@ -33,7 +33,9 @@ def served_bytes(
             verdict.add("not linked", f"{batch.base}, epoch {batch.epoch}")
             continue
         chosen.append(own)
-        if batch.raw != own.raw:
+        if batch.raw == own.raw:
+            verdict.told["identical"] += 1
+        else:
             _other_form(verdict, batch, own)
     return verdict, chosen
 
@@ -45,3 +47,5 @@ def _other_form(verdict: Verdict, batch: Batch, own: Batch) -> None:
         verdict.add("other header", f"{batch.base}: {batch.identity}, not {own.identity}")
     elif list(batch.records()) != list(own.records()):
         verdict.add("other records", batch.base)
+    else:
+        verdict.told["same records"] += 1

@@ -28,6 +28,7 @@ class Verdict:
         where: topic and partition.
         looked_at: records, rows or batches compared.
         wrong: how often, by kind.
+        told: counts that are no failure, but worth telling.
         examples: of each kind the first few.
     """
 
@@ -35,6 +36,7 @@ class Verdict:
     where: str
     looked_at: int = 0
     wrong: Counter[str] = field(default_factory=Counter)
+    told: Counter[str] = field(default_factory=Counter)
     examples: list[str] = field(default_factory=list)
 
     @property
