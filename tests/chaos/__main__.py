@@ -23,6 +23,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     given = _arguments()
     names = _names(given.faults)
+    bridges = given.bridges or max(2, given.brokers)
     given.folder.mkdir(parents=True, exist_ok=True)
     folder = given.folder.resolve() / f"{time.strftime('%Y%m%d-%H%M%S')}-seed-{given.seed}"
     folder.mkdir()
@@ -35,9 +36,9 @@ def main() -> int:
         with said.open("a") as out:
             out.write(line + "\n")
 
-    say(f"seed {given.seed}, {given.brokers} brokers, {given.bridges} bridges, {given.minutes} minutes, in {folder}")
+    say(f"seed {given.seed}, {given.brokers} brokers, {bridges} bridges, {given.minutes} minutes, in {folder}")
     say(f"faults: {' '.join(sorted(names))}")
-    options = Options(given.minutes, given.seed, given.brokers, given.bridges, names, given.rate, folder)
+    options = Options(given.minutes, given.seed, given.brokers, bridges, names, given.rate, folder)
     result = ChaosRun(options, say).run()
     for line in lines(result):
         print(line, flush=True)
@@ -58,7 +59,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     parser.add_argument("--brokers", type=int, choices=(1, 3), default=1)
-    parser.add_argument("--bridges", type=int, default=2)
+    parser.add_argument("--bridges", type=int, default=0, help="default: 2, and 3 with three brokers")
     parser.add_argument("--rate", type=float, default=limits.RATE, help="records a second")
     parser.add_argument("--faults", default="", help="names with commas between; with - before each: all but these")
     parser.add_argument("--folder", type=Path, default=Path("chaos-data"))

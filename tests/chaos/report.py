@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -24,12 +25,20 @@ def lines(result: Result) -> list[str]:
     found += ["", f"{'reads beside the faults':44}"]
     found += [f"  {what:42}{count:>10}" for what, count in sorted(result.reads.items())]
     found += ["", f"{'what producers were told':44}"]
-    found += [f"  {count:>6} {what}" for what, count in result.troubles.most_common(12)]
+    found += [f"  {count:>6} {what}" for what, count in _alike(result.troubles).most_common(12)]
     found += ["", *_checks(result.verdicts)]
     failed = [verdict for verdict in result.verdicts if not verdict.passed]
     for verdict in failed:
         found += [f"FAILED {verdict.line()}", *(f"    {example}" for example in verdict.examples)]
     found += ["", f"{len(result.verdicts) - len(failed)} passed, {len(failed)} failed in {result.seconds:.0f} s"]
+    return found
+
+
+def _alike(troubles: Counter[str]) -> Counter[str]:
+    """Those that differ by places and numbers only, as one."""
+    found: Counter[str] = Counter()
+    for text, count in troubles.items():
+        found[re.sub(r"[a-z-]*\d[\d:]*", "…", text)] += count
     return found
 
 
