@@ -121,7 +121,7 @@ class ChaosRun:
                 reader.stop()
             for writer in writers:
                 writer.join()
-        found = self._side_verdicts(faulting, reading)
+        found = self._side_verdicts(faulting, reading, [one.crash for one in (*writers, *reading) if one.crash])
         found += settle(self._servers, self._topics, ledger, self._say)
         self._links.look()
         found += self._judged()
@@ -155,7 +155,8 @@ class ChaosRun:
                 f"{self._ledger.total()} records acknowledged, {faulting.done.total()} faults; now: {busy or 'calm'}"
             )
 
-    def _side_verdicts(self, faulting: Faulting, reading: list[Reader]) -> list[Verdict]:
+    @staticmethod
+    def _side_verdicts(faulting: Faulting, reading: list[Reader], crashes: list[str]) -> list[Verdict]:
         """What went wrong while faults were at work."""
         beside = Verdict("consumers beside the faults", "all topics", sum(one.counts["records"] for one in reading))
         for wrong in (wrong for reader in reading for wrong in reader.wrong):
@@ -163,4 +164,7 @@ class ChaosRun:
         came_back = Verdict("servers come back", "all servers", faulting.done.total())
         for broken in faulting.broken:
             came_back.add("broken", broken)
-        return [beside, came_back]
+        ours = Verdict("writers and readers go on", "this program", len(reading))
+        for crash in crashes:
+            ours.add("ended", crash)
+        return [beside, came_back, ours]

@@ -13,6 +13,8 @@ BURSTS_PER_PRODUCER: Final = 12
 DELIVERY_S: Final = 40
 FLUSH_S: Final = 60.0
 TRANSACTION_TIMEOUT_S: Final = 20
+#: An answer of the Java client: delivery, and a machine that is busy.
+JAVA_ANSWER_S: Final = 120.0
 COMMIT_S: Final = 60.0
 INIT_S: Final = 60.0
 #: A reader that runs beside the faults gives up a place after this time.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -84,6 +85,7 @@ class Reader:
         self._topics = [topic for topic in topics if not topic.shape.unclean]
         self._committed = number % 2 == 0
         self.wrong: list[str] = []
+        self.crash = ""
         self.counts: Counter[str] = Counter()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"reader-{number}")
@@ -96,6 +98,12 @@ class Reader:
         self._thread.join(120)
 
     def _run(self) -> None:
+        try:
+            self._visits_until_end()
+        except Exception:  # noqa: BLE001 - the report has it
+            self.crash = traceback.format_exc()
+
+    def _visits_until_end(self) -> None:
         reader = consumer(self._bootstrap, committed=self._committed)
         try:
             while not self._end.wait(self._draw.random()):

@@ -6,6 +6,7 @@ import contextlib
 import random
 import threading
 import time
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Writer(ABC):
         self.draw = random.Random(f"{seed} {name}")
         self.contents = Contents(self.draw, number)
         self.failures: dict[str, int] = {}
-        self.burst_records = 0
+        self.crash = ""
         self._thread = threading.Thread(target=self._run, name=name)
         self._end = threading.Event()
         self._topics: Sequence[Topic] = ()
@@ -57,10 +58,6 @@ class Writer(ABC):
 
     def join(self) -> None:
         self._thread.join(300)
-
-    @property
-    def ended(self) -> bool:
-        return self._end.is_set()
 
     @abstractmethod
     def burst(self, targets: Sequence[Target]) -> int:
@@ -87,6 +84,12 @@ class Writer(ABC):
         return int(self.draw.triangular(1, limits.BURST_MAX, 40))
 
     def _run(self) -> None:
+        try:
+            self._bursts_until_end()
+        except Exception:  # noqa: BLE001 - the report has it
+            self.crash = traceback.format_exc()
+
+    def _bursts_until_end(self) -> None:
         while not self._end.is_set():
             begun = time.monotonic()
             chosen = self._choose()
