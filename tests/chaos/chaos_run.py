@@ -121,7 +121,8 @@ class ChaosRun:
                 reader.stop()
             for writer in writers:
                 writer.join()
-        found = self._side_verdicts(faulting, reading, [one.crash for one in (*writers, *reading) if one.crash])
+        crashes = [one.crash for one in writers if one.crash] + [one.crash for one in reading if one.crash]
+        found = self._side_verdicts(faulting, reading, crashes)
         found += settle(self._servers, self._topics, ledger, self._say)
         self._links.look()
         found += self._judged()
