@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from tests.chaos import verdicts
 from tests.chaos.chaos_ledger import Acked
 from tests.chaos.contents import digest
+from tests.chaos.hard_links import HardLinks
 from tests.chaos.plan import faults, known, lanes
 from tests.chaos.record_batches import batches
 from tests.chaos.served_bytes import served_bytes
+from tests.chaos.topics import Gate
 from tests.chaos.true_log import True_, TrueLog
 from tests.support.kafka_log import LogBuilder, Record, control_batch, encode_batch
 
@@ -171,3 +174,30 @@ def test_the_seed_repeats_the_plan() -> None:
             assert {fault.name for fault in first} == set(have)
             assert first != list(itertools.islice(faults(8, lane, have), 200))
     assert lanes(1, ["bridge-kill", "unclean"]).keys() == {"bridge"}
+
+
+def test_links_outlive_the_brokers_files_and_tell_a_topic_from_its_successor(tmp_path: Path) -> None:
+    data, partition = tmp_path / "data", tmp_path / "data" / "again-0"
+    links = HardLinks(tmp_path / "links", {1: [data, tmp_path / "never made"]})
+    for topic_id, content in (("first", b"one"), ("second", b"two")):
+        partition.mkdir(parents=True)
+        (partition / "00000000000000000000.log").write_bytes(content)
+        links.look()  # not known yet whose it is
+        (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
+        links.look()
+        with (partition / "00000000000000000000.log").open("ab") as log:
+            log.write(b" more")
+        links.look()
+        shutil.rmtree(partition)
+    assert [path.read_bytes() for path in links.files("first", 0)] == [b"one more"]
+    assert [path.read_bytes() for path in links.files("second", 0)] == [b"two more"]
+
+
+def test_who_deletes_a_topic_waits_for_who_writes_to_it() -> None:
+    gate = Gate()
+    with gate.shared(), gate.shared(), gate.alone(0.01) as got:
+        assert not got
+    with gate.alone(1) as got:
+        assert got
+    with gate.shared():
+        pass
