@@ -31,6 +31,7 @@ _BROKER = {
     "replica.lag.time.max.ms": "10000",
     "log.retention.check.interval.ms": "4000",
     "log.segment.delete.delay.ms": "3000",
+    "log.flush.start.offset.checkpoint.interval.ms": "500",
     "log.cleaner.enable": "true",
     "message.max.bytes": "2000000",
     "replica.fetch.max.bytes": "2000000",
