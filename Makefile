@@ -53,6 +53,10 @@ catalogs: $(ENVIRONMENT) ## copy, conflict and delete on every catalog and store
 faults: setup ## kill -9 of bridge and broker at every fail point; ends with a table and `N passed, N failed`
 	$(RUN) -m pytest -m faults -p no:randomly -q tests/faults_matrix
 
+.PHONY: chaos
+chaos: setup ## MINUTES=n of random faults, BROKERS=1|3, SEED=, FAULTS=: then look whether anything is lost
+	$(RUN) -m tests.chaos --minutes $(or $(MINUTES),10) --brokers $(or $(BROKERS),1) $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),"--faults=$(FAULTS)")
+
 .PHONY: cluster
 cluster: setup ## every test on three brokers and three bridges, with S3 and a REST catalog
 	$(RUN) -m pytest -m cluster
@@ -98,7 +102,7 @@ shim: $(SHIM) ## build the jar for the broker: java-shim/target/dist/
 
 .PHONY: clean
 clean: ## remove what was built and fetched, and the data of demo and stack
-	rm -rf .venv .tools build demo-data stack-data java-shim/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools build demo-data stack-data chaos-data java-shim/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
