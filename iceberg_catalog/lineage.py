@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from iceberg_catalog.plan_types import Runs, Segment
 
 UNKNOWN = -1
+_NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,13 @@ class Lineage:
         number = bisect_right(self.entries, offset, key=lambda entry: entry[1]) - 1
         return self.entries[number][0] if number >= 0 and offset < self.end else None
 
-    def epoch_behind(self, offset: int) -> int | None:
-        """The epoch of the entry after the one that holds `offset`; None if it is the last."""
-        number = bisect_right(self.entries, offset, key=lambda entry: entry[1])
-        return self.entries[number][0] if number < len(self.entries) else None
+    def newest_at(self, offset: int) -> int | None:
+        """The newest epoch that an offset can have: its own, or that of the next known one; None if nobody knows."""
+        if offset >= self.end:
+            return None
+        number = max(bisect_right(self.entries, offset, key=lambda entry: entry[1]) - 1, 0)
+        known = (epoch for epoch, _ in self.entries[number:] if epoch != UNKNOWN)
+        return next(known, None)
 
     def meets(self, epoch: int, start: int, end: int) -> int | None:
         """The lowest offset in [start, end) that the history has in this epoch; None if there is none."""
@@ -112,28 +116,27 @@ def valid_end(runs: Runs, base: int, end: int, lineage: Lineage) -> int:
 
 
 def divergence(old: Lineage, new: Lineage) -> int | None:
-    """R3: first offset where both are known and differ; None if they do not.
+    """R3: first offset where the two differ for certain; None if they may be one.
 
-    If they differ at the first offset that both know already, it is the start of the first newer epoch where that lies
-    below: the record, whose epochs only rise, cannot have it. Where an older epoch has won back, it is that point.
+    They do where both know the epoch and it is not the same. And they do where an epoch of the new one starts that is
+    newer than what the old one can have there: along a log epochs only rise, so none is newer than the next that is
+    known, be it behind a hole, or where the record begins.
     """
     if not old.entries or not new.entries:
         return None
+    starts = [start for epoch, start in new.entries if (most := old.newest_at(start)) is not None and epoch > most]
     begin = max(old.entries[0][1], new.entries[0][1])
     points = sorted({begin} | {start for _, start in (*old.entries, *new.entries) if start > begin})
-    agreed = False
     for point in points:
         before, after = old.epoch_at(point), new.epoch_at(point)
         if before is None or after is None:
-            return None
-        if UNKNOWN in (before, after):
-            # Epochs only rise along a log: what is newer than the epoch behind a hole does not lie in the hole.
-            behind = old.epoch_behind(point) if before == UNKNOWN else new.epoch_behind(point)
-            if behind is None or max(before, after) <= behind:
-                continue
-            before = behind if before == UNKNOWN else before
-        if before != after:
-            newer = [start for epoch, start in new.entries if epoch > before]
-            return point if agreed else min([point, *newer])
-        agreed = True
-    return None
+            break
+        if (before != after and UNKNOWN not in (before, after)) or (after == UNKNOWN and before > _most(new, point)):
+            starts.append(point)
+            break
+    return min(starts, default=None)
+
+
+def _most(lineage: Lineage, offset: int) -> int:
+    most = lineage.newest_at(offset)
+    return _NEVER if most is None else most
