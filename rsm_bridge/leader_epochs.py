@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from iceberg_catalog.lineage import UNKNOWN, Lineage, fold, valid_end
+from iceberg_catalog.lineage import UNKNOWN, Lineage, valid_end
+from iceberg_catalog.lineage_record import fold
 from iceberg_catalog.plan_types import PartState, Runs
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, parse_checkpoint

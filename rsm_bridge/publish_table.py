@@ -23,6 +23,7 @@ from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.plan_types import (
     PartState,
     Plan,
+    Policy,
 )
 from iceberg_catalog.state import StateRef, decode_state
 from iceberg_catalog.tables import check_layout, find_table
@@ -148,9 +149,7 @@ class TableRun:
         self._as_of_ms = local_ms()
         failpoints.hit("head-read", self.topic_id.hex())
         copies = self._copies(table)
-        retention = "follow-kafka" if self._whose is None else self.retention(self._whose.owner.topic)
-        now_ms = self.clock_ms() if copies or not isinstance(retention, str) else self._as_of_ms
-        policy = policy_at(retention, now_ms)
+        policy, now_ms = self._policy(copies)
         planning = Planning(self._listing, head, states, policy, now_ms, self._held, copies)
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
         if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):
@@ -165,6 +164,12 @@ class TableRun:
             more=found.more,
             waiting=waiting_files(result, copies, now_ms) if found.complete else {},
         )
+
+    def _policy(self, copies: Sequence[WaitingCopy] = ()) -> tuple[Policy, int]:
+        """What becomes of rows that Kafka deleted, and the time it goes by, in milliseconds since the epoch."""
+        retention = "follow-kafka" if self._whose is None else self.retention(self._whose.owner.topic)
+        now_ms = self.clock_ms() if copies or not isinstance(retention, str) else self._as_of_ms
+        return policy_at(retention, now_ms), now_ms
 
     def until_landed(self, attempt: Callable[[], T], missing: str) -> T:
         """What `attempt` returns, made again while its commit does not land.

@@ -161,7 +161,7 @@ class RepairRun(TableRun):
         head, states = published.head, published.states
         if head is None:
             return Repaired()
-        policy = self._policy()
+        policy, _ = self._policy()
         self._as_of_ms = recorded_as_of(head)  # rows below the frontier make the table no younger
         known = self._listing.whole() or ()
         by_id = {item.listed.key: item for item in known}

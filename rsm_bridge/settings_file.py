@@ -22,7 +22,7 @@ _ADVICE = "a value with one of % & * ! @ ` { [ # : in it belongs between quotes"
 class _Loader(yaml.SafeLoader):
     """Dates stay texts: no setting is one. A key that comes twice is an error: the first would be lost unseen."""
 
-    yaml_implicit_resolvers: ClassVar[Any] = {
+    yaml_implicit_resolvers: ClassVar[Any] = {  # type: ignore[misc]  # PyYAML's is of the class, too
         first: [entry for entry in entries if entry[0] != _TIMESTAMP]
         for first, entries in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }

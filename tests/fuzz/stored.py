@@ -156,12 +156,14 @@ def _metadata(rng: random.Random) -> bytes:
     return _with_crc(bent(whole[:-4], rng))
 
 
+_INDEX = f"index/{bytes(16).hex()}/0/{9:020d}-{0:020d}-{bytes(16).hex()}"
+
 _SMALL: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], bytes], Callable[[bytes], object]]] = {
     "tombstone": (lambda: Tombstone("deleted", 5, "t", "c", b"i").encode(), _tombstone, decode_tombstone),
     "undelete": (
-        lambda: Undeleted({3: 7}, frozenset({"index/x"})).encode(),
-        _document(lambda: Undeleted({3: 7, 4: 0}, frozenset({"index/x"})).encode()),
-        decode_undeleted,
+        lambda: Undeleted({3: 7}, frozenset({_INDEX})).encode(),
+        _document(lambda: Undeleted({3: 7, 4: 0}, frozenset({_INDEX})).encode()),
+        lambda data: decode_undeleted(data, bytes(16)),
     ),
     "state": (_state, _document(_state), lambda data: decode_state(data, hashlib.sha256(data).hexdigest())),
     "progress": (

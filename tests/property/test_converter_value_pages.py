@@ -107,7 +107,7 @@ class Written:
         edges = [len(columns) * i // row_groups for i in range(row_groups + 1)]
         for first, end in pairwise(edges):
             file.add(rows.slice(first, end - first))
-            file._flush()
+            file.flush()
         pages = file.close(())
         assert pages is not None
         self.pages: PageTable = pages

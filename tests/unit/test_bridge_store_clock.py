@@ -13,7 +13,7 @@ from rsm_bridge.known_segments import read_segments
 from rsm_bridge.layout import index_key
 from rsm_bridge.limits import CLOCK_FRESH_SECONDS, CLOCK_SKEW_SECONDS_MAX
 from rsm_bridge.state_objects import StateObjects
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.store_clock import CLOCK_KEY, StoreClock, local_ms, taken_ms
 from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
 from rsm_bridge.tombstone import decode_tombstone
@@ -51,7 +51,12 @@ class Asked:
 
     def watch(self, monkeypatch: pytest.MonkeyPatch) -> None:
         stat = self.store.stat
-        monkeypatch.setattr(self.store, "stat", lambda key: (self.times.append(key), stat(key))[1])
+
+        def noted(key: str) -> ListedObject:
+            self.times.append(key)
+            return stat(key)
+
+        monkeypatch.setattr(self.store, "stat", noted)
 
 
 def test_it_is_the_stores_time_whatever_this_machine_says(world: World, day_ahead: None) -> None:

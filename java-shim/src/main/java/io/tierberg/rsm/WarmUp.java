@@ -119,7 +119,7 @@ final class WarmUp implements Runnable {
             .setType(IndexType.OFFSET).build()));
         drain(BridgeMethods.COPY.streamRequest(CopyRequest.newBuilder()
             .setStart(CopyStart.newBuilder().setSegment(segment)).build()));
-        drain(BridgeMethods.COPY.streamRequest(FileSlice.index(IndexType.LEADER_EPOCH, ByteBuffer.allocate(1))));
+        drain(BridgeMethods.COPY.streamRequest(FileSlice.index(IndexType.LEADER_EPOCH, ByteBuffer.allocate(1), 0, 1)));
     }
 
     private static void drain(InputStream message) throws IOException {
