@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from iceberg_catalog.file_epochs import Look, no_look
-from iceberg_catalog.lineage import UNKNOWN, Lineage
 from iceberg_catalog.lineage_record import cut
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import NO_HOLD, Hold
@@ -53,9 +52,6 @@ def plan_ahead(
     made = plan(segments, (), state, policy, relisted=False, hold=hold)
     if made.need_relist or made.rewind is not None or made.state.floor < state.floor:
         return None
-    record = Lineage(state.lineage, state.known_end)
-    if state.lineage and state.floor < made.state.floor <= record.end_of_hole and state.lineage[0][0] == UNKNOWN:
-        return None  # whether what was deleted there was alive only the other indexes tell
     if made.state.floor > state.floor:
         made = plan(segments, files(), state, policy, relisted=False, hold=hold, look=look)
     # A floor that rises cuts what is recorded; anything else is news.

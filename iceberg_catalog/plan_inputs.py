@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from converter.types import BoolArray
-from iceberg_catalog.lineage import Lineage, of_segment, valid_end
+from iceberg_catalog.lineage import UNKNOWN, Lineage, of_segment, valid_end
 from iceberg_catalog.plan_types import Batches, PartState, Segment, SegmentState
 
 
@@ -15,12 +15,14 @@ from iceberg_catalog.plan_types import Batches, PartState, Segment, SegmentState
 class Input:
     """A segment and how far it is alive (offset, exclusive); batches are loaded when first needed.
 
-    spent: its data file may have left the store, so no row may come from it.
+    spent: its data file may have left the store, so no row may come from it. proven: some of it is alive for certain,
+    not only as far as a shortened record tells.
     """
 
     segment: Segment
     valid_end: int
     spent: bool = False
+    proven: bool = True
     _batches: Batches | None = None
 
     @property
@@ -39,7 +41,13 @@ class Input:
 def living(segments: Iterable[Segment], lineage: Lineage, recorded: PartState) -> list[Input]:
     """R2: the segments of which anything is alive under the lineage, in the order given."""
     ends = [(item, valid_end(item.runs, item.base, item.end + 1, lineage)) for item in segments]
-    return [Input(item, end, spent(item, recorded)) for item, end in ends if end > item.base]
+    return [Input(item, end, spent(item, recorded), _proven(item, lineage)) for item, end in ends if end > item.base]
+
+
+def _proven(segment: Segment, lineage: Lineage) -> bool:
+    if not lineage.entries or lineage.entries[0][0] != UNKNOWN:
+        return True
+    return valid_end(segment.runs, segment.base, segment.end + 1, lineage, proven=True) > segment.base
 
 
 def spent(segment: Segment, recorded: PartState) -> bool:
