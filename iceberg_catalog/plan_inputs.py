@@ -79,13 +79,15 @@ class Cover:
     """Which input covers an offset, asked for ascending offsets.
 
     One with rows comes before one without: two copies of the same offsets may differ in that, where one is stored
-    verbatim. The choice must not depend on where the walk began, or rows would be passed over later that waited before.
+    verbatim. One that is alive as a whole comes before one that is not: that one lacks the rows of transactions which
+    a marker aborted that is dead. The choice must not depend on where the walk began, or rows would be passed over
+    later that waited before.
     """
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self._inputs = sorted(inputs, key=lambda item: item.segment.base)
         self._next = 0
-        self._reach: list[tuple[bool, int, str, int]] = []
+        self._reach: list[tuple[bool, bool, int, str, int]] = []
 
     def at(self, pos: int) -> Input | None:
         """One that begins at `pos` if there is one, for its own file may fit; else the one that reaches furthest."""
@@ -96,12 +98,12 @@ class Cover:
             if item.segment.base == pos:
                 exact.append(item)
             self._next += 1
-        while self._reach and -self._reach[0][1] <= pos:
+        while self._reach and -self._reach[0][2] <= pos:
             heapq.heappop(self._reach)
         if not self._reach:
             return None
-        furthest = self._inputs[self._reach[0][3]]
-        fitting = [item for item in exact if item.segment.main is not None or furthest.segment.main is None]
+        furthest = self._inputs[self._reach[0][4]]
+        fitting = [item for item in exact if _preference(item)[:2] <= _preference(furthest)[:2]]
         return min(fitting, key=_preference) if fitting else furthest
 
     def next_base(self) -> int | None:
@@ -109,5 +111,6 @@ class Cover:
         return self._inputs[self._next].segment.base if self._next < len(self._inputs) else None
 
 
-def _preference(item: Input) -> tuple[bool, int, str]:
-    return (item.segment.main is None, -item.valid_end, item.segment.id)
+def _preference(item: Input) -> tuple[bool, bool, int, str]:
+    cut = item.valid_end <= item.segment.end
+    return (item.segment.main is None, cut, -item.valid_end, item.segment.id)

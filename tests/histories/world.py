@@ -120,6 +120,7 @@ class World:
         kafka, oracle = part.kafka, part.oracle
         batch = kafka.write(count, kind, pid, self.now_ms, rows=rows)
         if not kafka.clean:
+            oracle.written.add(batch)
             if kind is PLAIN:
                 oracle.ever.add(batch)
             elif kind is COMMIT:
