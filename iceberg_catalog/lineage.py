@@ -51,10 +51,10 @@ class Lineage:
         known = (epoch for epoch, _ in self.entries[number:] if epoch != UNKNOWN)
         return next(known, None)
 
-    def meets(self, epoch: int, start: int, end: int) -> int | None:
-        """The lowest offset in [start, end) that the history has in this epoch; None if there is none."""
+    def meets(self, epoch: int, start: int) -> int | None:
+        """The lowest offset from `start` on that the history has in this epoch; None if there is none."""
         for number, (own, first) in enumerate(self.entries):
-            if own == epoch and max(first, start) < min(end, self._end(number)):
+            if own == epoch and start < self._end(number):
                 return max(first, start)
         return None
 
@@ -93,23 +93,25 @@ def merged(entries: Runs) -> Runs:
     return tuple(entry for n, entry in enumerate(entries) if n == 0 or entry[0] != entries[n - 1][0])
 
 
-def valid_end(runs: Runs, base: int, end: int, lineage: Lineage) -> int:
+def valid_end(runs: Runs, base: int, end: int, lineage: Lineage, *, proven: bool = False) -> int:
     """R2: offset up to which [base, end) of a segment or file is alive, exclusive; `base` if nothing is.
 
     From the newest epoch run to the oldest: the first that agrees with the lineage proves itself up to the lineage's
-    end of that epoch, and everything before it, because two logs that agree on a batch agree on all before it. They may
-    agree above the run's start only: a checkpoint that was cut hides where its first epoch began. Where a
-    lineage begins with a hole, which only a shortened record does, what may lie in it is not called dead.
+    end of that epoch, and everything before it, because two logs that agree on a batch agree on all before it. A
+    checkpoint that was cut hides where its first epoch began: what has that epoch below the cut is alive too, for the
+    one leader that wrote in it had it. Where a
+    lineage begins with a hole, which only a shortened record does, what may lie in it is not called dead; nor is it
+    alive if that is to be `proven`.
     """
     if not lineage.entries:
         return end
     run_end = end
     for epoch, start in reversed(runs):
         at = max(start, base, lineage.entries[0][1])
-        met = lineage.meets(epoch, at, run_end)
+        met = lineage.meets(epoch, at)
         if met is not None:
             return max(base, min(run_end, lineage.end_of(met)))
-        if at < lineage.end_of_hole and epoch <= lineage.entries[1][0]:
+        if not proven and at < lineage.end_of_hole and epoch <= lineage.entries[1][0]:
             return max(base, min(run_end, lineage.end_of_hole))
         run_end = start
     return base

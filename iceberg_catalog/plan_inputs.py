@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from converter.types import BoolArray
-from iceberg_catalog.lineage import Lineage, of_segment, valid_end
+from iceberg_catalog.lineage import UNKNOWN, Lineage, of_segment, valid_end
 from iceberg_catalog.plan_types import Batches, PartState, Segment, SegmentState
 
 
@@ -15,12 +15,14 @@ from iceberg_catalog.plan_types import Batches, PartState, Segment, SegmentState
 class Input:
     """A segment and how far it is alive (offset, exclusive); batches are loaded when first needed.
 
-    spent: its data file may have left the store, so no row may come from it.
+    spent: its data file may have left the store, so no row may come from it. proven: some of it is alive for certain,
+    not only as far as a shortened record tells.
     """
 
     segment: Segment
     valid_end: int
     spent: bool = False
+    proven: bool = True
     _batches: Batches | None = None
 
     @property
@@ -39,7 +41,13 @@ class Input:
 def living(segments: Iterable[Segment], lineage: Lineage, recorded: PartState) -> list[Input]:
     """R2: the segments of which anything is alive under the lineage, in the order given."""
     ends = [(item, valid_end(item.runs, item.base, item.end + 1, lineage)) for item in segments]
-    return [Input(item, end, spent(item, recorded)) for item, end in ends if end > item.base]
+    return [Input(item, end, spent(item, recorded), _proven(item, lineage)) for item, end in ends if end > item.base]
+
+
+def _proven(segment: Segment, lineage: Lineage) -> bool:
+    if not lineage.entries or lineage.entries[0][0] != UNKNOWN:
+        return True
+    return valid_end(segment.runs, segment.base, segment.end + 1, lineage, proven=True) > segment.base
 
 
 def spent(segment: Segment, recorded: PartState) -> bool:
@@ -71,13 +79,15 @@ class Cover:
     """Which input covers an offset, asked for ascending offsets.
 
     One with rows comes before one without: two copies of the same offsets may differ in that, where one is stored
-    verbatim. The choice must not depend on where the walk began, or rows would be passed over later that waited before.
+    verbatim. One that is alive as a whole comes before one that is not: that one lacks the rows of transactions which
+    a marker aborted that is dead. The choice must not depend on where the walk began, or rows would be passed over
+    later that waited before.
     """
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         self._inputs = sorted(inputs, key=lambda item: item.segment.base)
         self._next = 0
-        self._reach: list[tuple[bool, int, str, int]] = []
+        self._reach: list[tuple[bool, bool, int, str, int]] = []
 
     def at(self, pos: int) -> Input | None:
         """One that begins at `pos` if there is one, for its own file may fit; else the one that reaches furthest."""
@@ -88,12 +98,12 @@ class Cover:
             if item.segment.base == pos:
                 exact.append(item)
             self._next += 1
-        while self._reach and -self._reach[0][1] <= pos:
+        while self._reach and -self._reach[0][2] <= pos:
             heapq.heappop(self._reach)
         if not self._reach:
             return None
-        furthest = self._inputs[self._reach[0][3]]
-        fitting = [item for item in exact if item.segment.main is not None or furthest.segment.main is None]
+        furthest = self._inputs[self._reach[0][4]]
+        fitting = [item for item in exact if _preference(item)[:2] <= _preference(furthest)[:2]]
         return min(fitting, key=_preference) if fitting else furthest
 
     def next_base(self) -> int | None:
@@ -101,5 +111,6 @@ class Cover:
         return self._inputs[self._next].segment.base if self._next < len(self._inputs) else None
 
 
-def _preference(item: Input) -> tuple[bool, int, str]:
-    return (item.segment.main is None, -item.valid_end, item.segment.id)
+def _preference(item: Input) -> tuple[bool, bool, int, str]:
+    cut = item.valid_end <= item.segment.end
+    return (item.segment.main is None, cut, -item.valid_end, item.segment.id)

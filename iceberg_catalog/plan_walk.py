@@ -21,9 +21,11 @@ class Walk:
 def raised(floor: int, alive: Sequence[Input]) -> int:
     """R4, R5: the floor after what retention deleted; a withdrawn copy says nothing about it, however old it is.
 
-    Kafka raises a partition's log start before it deletes, so offsets below can never be served again.
+    Kafka raises a partition's log start before it deletes, so offsets below can never be served again. A deletion of
+    which nobody knows whether it is of the living log waits for a listing that tells.
     """
-    return max([floor, *(item.valid_end for item in alive if item.segment.state == SegmentState.DELETED)])
+    gone = (item for item in alive if item.segment.state == SegmentState.DELETED and item.proven)
+    return max([floor, *(item.valid_end for item in gone)])
 
 
 def sources(alive: Sequence[Input], policy: Policy) -> list[Input]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from iceberg_catalog.lineage import Lineage, of_segment
 from iceberg_catalog.livefiles import Head, by_partition
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_ahead import plan_ahead
@@ -77,7 +78,7 @@ class Planning:
         plans = self._all(segments, segments, relisted=False)
         if any(item.need_relist for item in plans.values()):
             known = self.listing.whole() or ()
-            segments = _agreed(segments, known)
+            segments = _agreed(segments, known, self.states)
             plans = self._all(segments, known, relisted=True)
         return Planned(segments, plans, complete=True)
 
@@ -97,7 +98,7 @@ class Planning:
         made = plan_ahead(inputs, lambda: self._of(number), state, self.policy, hold, self.head.look)
         if made is None:
             known = self.listing.partition(number)
-            found[number] = _agreed(found[number], known)
+            found[number] = _agreed(found[number], known, self.states)
             made = self._one(number, found[number], known, relisted=True)
         return made
 
@@ -144,9 +145,25 @@ class Planning:
         return self._files
 
 
-def _agreed(first: Sequence[KnownSegment], second: Sequence[KnownSegment]) -> list[KnownSegment]:
-    """What the second look shows, without segments above all that the first one knew of their partition."""
+def _agreed(
+    first: Sequence[KnownSegment], second: Sequence[KnownSegment], states: Mapping[int, PartState]
+) -> list[KnownSegment]:
+    """What the second look shows, without what is new and lies above all that the first one knew of its partition.
+
+    What the recorded history is as new as is not new: it was stored before the head was read, with all below it. A look
+    at what a new leader stored below the frontier does not show it, and what it decides must not be missed.
+    """
     highest: dict[int, int] = {}
     for known in first:
         highest[known.key.partition] = max(highest.get(known.key.partition, -1), known.key.last)
-    return [known for known in second if known.key.last <= highest.get(known.key.partition, -1)]
+    records = {number: Lineage(state.lineage, state.known_end).rank for number, state in states.items()}
+    return [
+        known
+        for known in second
+        if known.key.last <= highest.get(known.key.partition, -1)
+        or (known.segment is not None and of_segment(known.segment).rank <= records.get(known.key.partition, NOTHING))
+    ]
+
+
+#: Of a partition without a record.
+NOTHING = Lineage().rank

@@ -39,6 +39,7 @@ class RowOracle:
 
     clean: bool
     ever: set[Batch] = field(default_factory=set)
+    written: set[Batch] = field(default_factory=set)
     uploads: dict[int, Upload] = field(default_factory=dict)
     deleted_below: dict[int, int] = field(default_factory=dict)
     deleted_end: int = 0
@@ -94,9 +95,8 @@ class RowOracle:
             self._dispute(broker)
 
     def _dispute(self, broker: Broker) -> None:
-        """The leader that copies lacks what was readable once, or ends it otherwise: rows from there on may leave."""
-        now = committed(broker.log)
-        lost = [batch.base for batch in self.ever - now]
+        """The leader that copies lacks something, a marker perhaps: rows from there on may leave for a while."""
+        lost = [batch.base for batch in self.written.difference(broker.log)]
         if not lost:
             return
         point = min(lost)

@@ -120,6 +120,7 @@ class World:
         kafka, oracle = part.kafka, part.oracle
         batch = kafka.write(count, kind, pid, self.now_ms, rows=rows)
         if not kafka.clean:
+            oracle.written.add(batch)
             if kind is PLAIN:
                 oracle.ever.add(batch)
             elif kind is COMMIT:
@@ -569,7 +570,8 @@ class World:
         )
         if retention == "follow-kafka" and self.setup.clean:
             self._left()
-        epochs = len({batch.epoch for batch in kafka.lead.log if batch.last >= part.oracle.deleted_end})
+        lowest = min([part.oracle.deleted_end, *head.rows(number)])  # a file leaves when all of it is deleted
+        epochs = len({batch.epoch for batch in kafka.lead.log if batch.last >= lowest})
         least = epochs + 3 if retention == "follow-kafka" and self.setup.clean else EPOCHS_RECORDED
         known = len(head.states[number].lineage)
         assert known <= min(least, EPOCHS_RECORDED), f"the state has {known} epochs, {epochs} are alive"
