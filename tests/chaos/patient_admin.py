@@ -12,8 +12,17 @@ from stack.admin import Admin
 from tests.chaos.limits import ADMIN_S
 
 T = TypeVar("T")
-#: What is no answer of a broker: the client lost it, or dropped an address it had been given to begin with.
-_ASK_AGAIN = (KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
+#: No answer: the client lost the broker, or dropped an address it had been given to begin with. Or the answer of a
+#: broker that has not heard of a topic yet, or of its leader.
+_ASK_AGAIN = (
+    KafkaError._DESTROY_BROKER,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+)
 
 
 def patiently(call: Callable[[], T]) -> T:
