@@ -92,11 +92,11 @@ class ChaosRun:
             acts = Acts(self._servers, self._topics, threading.Event(), java)
             return self._with(acts, begun)
         finally:
+            self._say("stopping servers")
+            self._links.stop()
+            self._servers.stop()
             if java is not None:
                 java.close()
-            self._links.stop()
-            self._say("stopping servers")
-            self._servers.stop()
 
     def _with(self, acts: Acts, begun: float) -> Result:
         options, ledger = self._options, self._ledger

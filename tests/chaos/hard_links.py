@@ -30,8 +30,8 @@ class HardLinks:
 
     def stop(self) -> None:
         self._end.set()
-        self._thread.join(30)
-        self.look()
+        if self._thread.is_alive():
+            self._thread.join(30)
 
     def files(self, topic_id: str, partition: int) -> list[Path]:
         """All that was ever seen of a partition."""

@@ -26,6 +26,8 @@ TOPIC_LOCK_S: Final = 150.0
 LINK_POLL_S: Final = 0.3
 #: All replicas are in sync again after a broker came back.
 IN_SYNC_S: Final = 180.0
+#: A question to brokers of which some are away.
+ADMIN_S: Final = 120.0
 #: After deleteRecords, until brokers have written the log start down: three times their interval.
 START_CHECKPOINT_S: Final = 1.5
 #: After the faults: open transactions end, everything is tiered, everything is published.

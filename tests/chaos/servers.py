@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stack.admin import Admin
 from stack.bridge import Bridge
 from stack.cluster import KafkaCluster
 from stack.kafka import KafkaBroker
@@ -21,6 +20,7 @@ from stack.tiering import tierberg
 from stack.waiting import wait_for
 from tests.chaos.flaky_proxy import FlakyProxy
 from tests.chaos.limits import IN_SYNC_S
+from tests.chaos.patient_admin import PatientAdmin, patiently
 from tests.chaos.topics import Topic
 
 _CLOCK = Path(__file__).with_name("shifted_clock")
@@ -59,7 +59,7 @@ class Servers:
     catalog: FlakyProxy
     bridges: list[Bridge]
     kafka: KafkaCluster
-    admin: Admin
+    admin: PatientAdmin
 
     @classmethod
     def make(cls, folder: Path, brokers: int, bridges: int, shim: Mapping[str, str]) -> Servers:
@@ -79,7 +79,7 @@ class Servers:
         kafka = KafkaCluster(
             folder / "kafka", plugin, brokers=brokers, version=version, properties={**_BROKER, **replicated}
         )
-        return cls(folder, lake, store, catalog, made, kafka, Admin(kafka.bootstrap))
+        return cls(folder, lake, store, catalog, made, kafka, PatientAdmin(kafka.bootstrap))
 
     def start(self) -> None:
         """All run when it returns; none is left running when it raises."""
@@ -137,8 +137,13 @@ class Servers:
         """Makes it, on all brokers, and notes its id."""
         brokers = sorted(self.kafka.brokers)
         replicas = [brokers[part % len(brokers) :] + brokers[: part % len(brokers)] for part in topic.partitions]
-        if topic.name not in self.admin.topic_names():
-            self.admin.create_topic(topic.name, len(replicas), topic.config, replicas=replicas)
+
+        def made() -> None:
+            # It may be there from a request whose answer was lost.
+            if topic.name not in self.admin.topic_names():
+                self.admin.create_topic(topic.name, len(replicas), topic.config, replicas=replicas)
+
+        patiently(made)
         if topic.topic_id:
             topic.former.append(topic.topic_id)
         raw = uuid.UUID(hex=self.admin.topic_id(topic.name)).bytes
