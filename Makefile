@@ -69,6 +69,10 @@ bench-types: setup ## the measures of typed values alone, beside per-record libr
 bench-copy2: setup ## the measures of copies alone: runs, files, queries, and the whole bill beside a consumer
 	$(RUN) -m benchmarks run --only copy2
 
+.PHONY: fuzz
+fuzz: setup ## bytes of producers, peers, stores and operators, bent: MINUTES=30 (or INPUTS=200000 of each target)
+	$(RUN) -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) --minutes $(or $(MINUTES),$(if $(INPUTS),0,30))
+
 .PHONY: sabotage
 sabotage: setup ## plant known bugs, one after another; each must turn a named test red
 	$(RUN) -m tests.sabotage

@@ -75,12 +75,15 @@ class LaterAborts:
             opened: (m, 2), producer id and first offset.
             end_offset: of the segment, inclusive; a marker lies above it.
         """
-        producers, first, last = self.aborted[:, 0], self.aborted[:, 1], self.aborted[:, 2]
-        out = np.full(len(opened), UNKNOWN, dtype=np.int64)
-        for number, (producer, begin) in enumerate(opened.tolist()):
-            mine = (producers == producer) & (first <= end_offset) & (last > end_offset)
-            if not mine.any():
-                out[number] = COMMITTED if begin < self.stable else UNKNOWN
-            elif (first[mine] == begin).all():
-                out[number] = ABORTED
+        crossing = self.aborted[(self.aborted[:, 1] <= end_offset) & (self.aborted[:, 2] > end_offset)]
+        crossing = crossing[np.argsort(crossing[:, 0], kind="stable")]
+        out = np.where(opened[:, 1] < self.stable, COMMITTED, UNKNOWN).astype(np.int64)
+        if not len(crossing):
+            return out
+        producers, starts = np.unique(crossing[:, 0], return_index=True)
+        least, most = (which.reduceat(crossing[:, 1], starts) for which in (np.minimum, np.maximum))
+        at = np.minimum(np.searchsorted(producers, opened[:, 0]), len(producers) - 1)
+        listed = producers[at] == opened[:, 0]
+        agreed = (least[at] == opened[:, 1]) & (most[at] == opened[:, 1])
+        out[listed] = np.where(agreed[listed], ABORTED, UNKNOWN)
         return out

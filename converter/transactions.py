@@ -90,16 +90,22 @@ def _decide(
             out[i] = PEEKED if peeked[low] == 1 else UNDECIDED
 
 
+@kernel
+def _reach(table: Int64Array) -> None:
+    """Markers' offsets become the highest among the producer's entries so far; ordered by producer and first offset."""
+    for i in range(1, len(table)):
+        if table[i, 0] == table[i - 1, 0] and table[i, 2] < table[i - 1, 2]:
+            table[i, 2] = table[i - 1, 2]
+
+
 def _parse_aborted(data: bytes) -> Int64Array | None:
     """(n, 4) as _decide() wants it; None where the file is damaged."""
     table = aborted_entries(data)
     if table is None:
         return None
-    table = table[np.lexsort((table[:, 1], table[:, 0]))]
-    for producer in np.unique(table[:, 0]).tolist():
-        mine = table[:, 0] == producer
-        table[mine, 2] = np.maximum.accumulate(table[mine, 2])
-    return np.ascontiguousarray(table)
+    table = np.ascontiguousarray(table[np.lexsort((table[:, 1], table[:, 0]))])
+    _reach(table)
+    return table
 
 
 def entry_bytes() -> int:

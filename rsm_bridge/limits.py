@@ -130,3 +130,5 @@ STATUS_TIMESTAMPS_MAX = 1000  # partitions whose first waiting record is read
 PROBE_SECONDS = 2.0  # the event loop answers a health probe within this
 PROBE_FRESH_SECONDS = 2.0  # an answer of the store serves all probes so long
 METRICS_PARTITIONS_MAX = 1000  # partitions with gauges of their own; beyond, each table's worst one alone
+SETTINGS_FILE_BYTES_MAX = MIB  # tierberg.yaml
+SETTINGS_VALUES_MAX = 100_000  # values in it, those that YAML anchors repeat counted each time

@@ -16,7 +16,7 @@ def parse_retention(value: object) -> str | float:
     Raises:
         ValueError: neither.
     """
-    if value in {"follow-kafka", "keep"}:
+    if isinstance(value, str) and value in {"follow-kafka", "keep"}:
         return str(value)
     try:
         return parse_duration(value)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-import yaml
 from pydantic import (
     Field,
     SecretStr,
@@ -22,10 +21,13 @@ from rsm_bridge.durations import Seconds
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
 from rsm_bridge.registry_settings import SchemaRegistrySettings
+from rsm_bridge.settings_file import read_settings_file
 from rsm_bridge.settings_section import CatalogProperties, Section, texts
 from rsm_bridge.topic_rules import TopicRule, matching
 
 _UNIX = "unix:"
+#: A message names so many problems, each in so many characters.
+_PROBLEMS_MAX, _PROBLEM_CHARS_MAX = 8, 400
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _STORE_URLS = (
     "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
@@ -379,15 +381,7 @@ def load_settings(path: Path | None, overrides: dict[str, Any] | None = None) ->
     Raises:
         SettingsError: with one line per wrong key: where, what is wrong, what is allowed.
     """
-    values: dict[str, Any] = {}
-    if path is not None:
-        try:
-            loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise SettingsError(f"{path}: {error}") from error
-        if loaded is not None and not isinstance(loaded, dict):
-            raise SettingsError(f"{path}: must be a mapping of keys")
-        values = loaded or {}
+    values = {} if path is None else read_settings_file(path)
     values.update({key: value for key, value in (overrides or {}).items() if value is not None})
     try:
         return Settings.model_validate(values)
@@ -399,6 +393,8 @@ def _explain(error: ValidationError, path: Path | None) -> str:
     lines = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
         where = ".".join(str(part) for part in problem["loc"]) or "configuration"
-        lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}")
+        line = f"{where}: {problem['msg'].removeprefix('Value error, ')}"
+        lines.append(line if len(line) <= _PROBLEM_CHARS_MAX else f"{line[:_PROBLEM_CHARS_MAX]}…")
+    more = f"; and {len(lines) - _PROBLEMS_MAX} more" if len(lines) > _PROBLEMS_MAX else ""
     source = "command line" if path is None else str(path)
-    return f"{source}: " + "; ".join(lines)
+    return f"{source}: {'; '.join(lines[:_PROBLEMS_MAX])}{more}"

@@ -192,9 +192,11 @@ class _Builder:
     def _field(self, field: FieldDescriptor, ancestors: tuple[str, ...]) -> Field:
         entry = field.message_type
         if entry is not None and entry.GetOptions().map_entry:
-            value = entry.fields_by_number[2]
+            first, value = (entry.fields_by_number.get(number) for number in (1, 2))
+            if first is None or value is None:
+                raise SchemaTextError(f"{field.full_name}: a map without key or value")
             node = self._node(value, ancestors)
-            key = self._key(entry.fields_by_number[1], ancestors)
+            key = self._key(first, ancestors)
             return Field(field.name, field.number, node, key, repeated=True, default=_default(value, node))
         node = self._node(field, ancestors)
         oneof = field.containing_oneof

@@ -165,6 +165,8 @@ def decompress(codec: int, data: bytes) -> bytes:
         out, p = b"", 16
         while p < len(data):
             size = struct.unpack_from(">i", data, p)[0]
+            if size < 0 or size > len(data) - p - 4:
+                raise DecodeError("a block beyond the end")
             out += bytes(cramjam.snappy.decompress_raw(data[p + 4 : p + 4 + size]))
             p += 4 + size
         return out

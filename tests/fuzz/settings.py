@@ -1,0 +1,161 @@
+"""What an operator types: the configuration file and the command line. One line of advice, never a traceback."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+from typer.testing import CliRunner
+
+from rsm_bridge.cli import app
+from rsm_bridge.errors import SettingsError
+from rsm_bridge.settings import load_settings
+from tests.fuzz.envelope import packed, unpacked
+from tests.fuzz.mutate import TEXTS, bent, bent_json
+from tests.fuzz.outcome import worded
+from tests.fuzz.target import MIB, Outcome, Target, WrongError
+
+SECRET = "s3cr3t-Wert"
+_TEXT_CHARS_MAX = 4000
+
+_DOCUMENT: dict[str, Any] = {
+    "data_dir": "d",
+    "listen": "127.0.0.1:7410",
+    "metrics_listen": "127.0.0.1:9000",
+    "tls": {"certificate_file": "c.pem", "key_file": "k.pem", "client_ca_file": "ca.pem"},
+    "store": {"url": "s3://b/p", "options": {"secret_access_key": SECRET, "region": "r"}, "fetch_timeout": "400ms"},
+    "catalog": {"name": "n", "namespace": "kafka", "properties": {"type": "rest", "token": SECRET, "uri": "http://c"}},
+    "kafka": {"bootstrap_servers": "h:1", "properties": {"sasl.password": SECRET}},
+    "merge": {"small_mib": 16, "age": "60m"},
+    "limits": {"copy_memory_mib": 512, "copy_workers": 4, "decompressed_batch_mib": 256},
+    "schema_registry": {"url": "http://r:1", "username": "u", "password": SECRET},
+    "reclaim_grace": "10m",
+    "publish_interval": "1s",
+    "generation": 3,
+    "topics": [
+        {"pattern": "a.*", "value_format": "json", "value_schema": {"from": "inline", "text": "{}"}},
+        {"pattern": "b-(x|y)", "value_format": "avro", "table_retention": "7d", "mode": "verbatim"},
+    ],
+}
+
+
+def _copied(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {key: _copied(value) for key, value in document.items()}
+    return [_copied(value) for value in document] if isinstance(document, list) else document
+
+
+class Configuration(Target):
+    """A configuration file: settings, or one error that keeps its secrets."""
+
+    name = "settings-yaml"
+    memory_bytes_max = 64 * MIB
+
+    def prepare(self) -> None:
+        self._open = ExitStack()
+        self._path = Path(self._open.enter_context(TemporaryDirectory(prefix="tierberg-fuzz-")), "tierberg.yaml")
+
+    def close(self) -> None:
+        self._open.close()
+
+    def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+        if corpus and rng.random() < 0.2:
+            return bent(rng.choice(corpus), rng)
+        document = bent_json(_copied(_DOCUMENT), rng) if rng.random() < 0.8 else _copied(_DOCUMENT)
+        try:
+            text = yaml.safe_dump(document, allow_unicode=True, sort_keys=False)
+        except RecursionError:
+            text = "[" * 3000
+        if rng.random() < 0.4:
+            text = text.replace(
+                SECRET, rng.choice(("%" + SECRET, "&x " + SECRET, "*" + SECRET, '"' + SECRET, "!t " + SECRET)), 1
+            )
+        if rng.random() < 0.1:
+            text = (
+                rng.choice(("listen: 2024-99-99\n", "a: &a [*a]\n", "? [x]\n: y\n", "<<: 3\n", "1: 2\n", "- " * 3000))
+                + text
+            )
+        data = text.encode("utf-8", "surrogatepass")
+        return bent(data, rng) if rng.random() < 0.4 else data
+
+    def run(self, data: bytes) -> Outcome:
+        self._path.write_bytes(data)
+        try:
+            load_settings(self._path)
+        except SettingsError as error:
+            text = str(error)
+            if SECRET in text:
+                raise WrongError(f"a secret is shown: {text[:400]}") from None
+            if len(text) > _TEXT_CHARS_MAX:
+                raise WrongError(f"a message of {len(text)} characters") from None
+            return Outcome(worded(error))
+        return Outcome("settings")
+
+
+_COMMANDS = (
+    ("verify",), ("status",), ("inspect", "segment"), ("inspect", "index"), ("config", "check"), ("maintain",),
+    ("undelete",), ("requeue",), ("replay-dead-letters",), ("table", "drop"), ("version",), ("bucket", "init"), (),
+)  # fmt: skip
+_OPTIONS = (
+    "--config", "--data-dir", "--topic", "--json", "--deadline", "--batches", "--dry-run", "--undo", "--topic-id",
+    "--accept", "--bridge", "--help", "--abandoned-days", "--", "-x", "--bootstrap-server",
+)  # fmt: skip
+
+
+class CommandLine(Target):
+    """Words after `tierberg`, in an empty folder: an exit code from 0 to 3 and no traceback."""
+
+    name = "command-line"
+    memory_bytes_max = 128 * MIB
+
+    def prepare(self) -> None:
+        self._open = ExitStack()
+        self._folder = Path(self._open.enter_context(TemporaryDirectory(prefix="tierberg-fuzz-")))
+        os.chdir(self._folder)
+        (self._folder / "good.yaml").write_text("data_dir: d\n", encoding="utf-8")
+        (self._folder / "bad.yaml").write_text("data_dir: [\n", encoding="utf-8")
+        self._runner = CliRunner()
+        for command in _COMMANDS:
+            self._runner.invoke(app, [*command, "--data-dir", "d", "x"])
+
+    def close(self) -> None:
+        self._open.close()
+
+    def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+        words = [*rng.choice(_COMMANDS)]
+        values = (
+            "good.yaml",
+            "bad.yaml",
+            "none.yaml",
+            "d",
+            ".",
+            "/dev/null",
+            "0",
+            "-1",
+            "1e9",
+            "nan",
+            "a" * 32,
+            "none",
+            *TEXTS,
+        )
+        if rng.random() < 0.8:
+            words += ["--data-dir", "d"]
+        for _ in range(rng.randrange(4)):
+            words.append(rng.choice(_OPTIONS) if rng.random() < 0.5 else rng.choice(values))
+        words = [word for word in words if "\0" not in word and not any("\ud800" <= sign <= "\udfff" for sign in word)]
+        return packed({"words": words}, [])
+
+    def run(self, data: bytes) -> Outcome:
+        words = unpacked(data)[0]["words"]
+        result = self._runner.invoke(app, words)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        if result.exit_code not in (0, 1, 2, 3):
+            raise WrongError(f"{words} exits with {result.exit_code}")
+        return Outcome(f"{words[:1]} {result.exit_code} {result.output[:40]}")

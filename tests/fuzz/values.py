@@ -1,0 +1,226 @@
+"""Values of the three formats: decoded, compared with other readers, and written again from their columns."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from converter.values.avro import avro_decoder
+from converter.values.encoders import encoder
+from converter.values.json_decode import json_decoder
+from converter.values.model import Decoded, Decoder
+from converter.values.protobuf import protobuf_decoder
+from rsm_bridge.protobuf_compiler import protobuf_schema
+from tests.fuzz.envelope import packed, unpacked
+from tests.fuzz.mutate import bent
+from tests.fuzz.target import MIB, Outcome, Target, WrongError
+from tests.oracle.protobuf import UnsureError, agree, expected, message_class
+from tests.oracle.protobuf_messages import damage, fill, rewrite
+from tests.property import json_world
+from tests.property.test_values_avro_property import STRICTER, counts_alone, refused
+from tests.property.test_values_protobuf_property import SCHEMAS
+from tests.support.avro_values import Encoder, Matcher, random_schema, read_all, rows_of, without_logical
+
+VALUES = 8
+_JUDGED_BYTES_MAX = 4096
+
+
+class Values(Target):
+    """Eight values of one schema at a time: each counts."""
+
+    memory_bytes_max = 128 * MIB
+
+    def parts(self, data: bytes) -> int:
+        return len(unpacked(data)[1])
+
+    def decoder(self, schema: str) -> Decoder:
+        """Of the schema's text."""
+        raise TypeError(schema)
+
+    def compare(self, schema: str, values: list[bytes], found: Decoded) -> None:
+        """Raises WrongError where another reader says otherwise."""
+        raise TypeError(schema)
+
+    def again(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+        """One of the corpus, its values bent."""
+        facts, values = unpacked(rng.choice(corpus))
+        return packed(facts, [bent(value, rng) if rng.random() < 0.7 else value for value in values])
+
+    def run(self, data: bytes) -> Outcome:
+        facts, values = unpacked(data)
+        schema = facts["schema"]
+        decoder = self.decoder(schema)
+        array = pa.array([b"\xff", *values, b"\0"], pa.binary()).slice(1, len(values))
+        found = decoder.decode(array)
+        found.columns.validate(full=True)
+        found.errors.validate(full=True)
+        errors = found.errors.to_pylist()
+        if found.columns.type != decoder.type or len(found.columns) != len(values):
+            raise WrongError("other columns than the decoder's type, or another number of rows")
+        if not found.columns.is_null().equals(found.errors.is_valid()):
+            raise WrongError("a row has columns and an error, or neither")
+        for error in errors:
+            if error is not None and (error.startswith("internal") or len(error) > 200):
+                raise WrongError(f"{error[:300]!r} is no error of a value")
+        written_again(decoder, array, found)
+        words = ",".join(sorted({(error or "ok").split("(")[0][:50] for error in errors}))
+        return Outcome(words, lambda: self.compare(schema, values, found))
+
+
+def written_again(decoder: Decoder, array: pa.BinaryArray, found: Decoded) -> None:
+    """What the encoder gives for a row decodes to the same columns, and has the value's size."""
+    encoding = decoder.encoding(array)
+    if encoding is None:
+        return
+    back = encoder(encoding).encode(found.columns, np.array([len(value.as_py()) for value in array], np.int64))
+    valid = np.flatnonzero(np.asarray(back.valid))
+    bounds = back.offsets.tolist()
+    texts = [back.data[bounds[row] : bounds[row + 1]].tobytes() for row in valid.tolist()]
+    for row, text in zip(valid.tolist(), texts, strict=True):
+        if not found.columns[row].is_valid:
+            raise WrongError("a value that does not decode is written")
+        if len(text) != len(array[row].as_py()):
+            raise WrongError("a value is written with another size")
+
+
+class AvroValues(Values):
+    """Random schemas, with fastavro as the judge."""
+
+    name = "values-avro"
+
+    def prepare(self) -> None:
+        for seed in range(60):
+            self.run(self.make(random.Random(seed), ()))
+
+    def decoder(self, schema: str) -> Decoder:
+        return _avro(schema)
+
+    def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+        if corpus and rng.random() < 0.3:
+            return self.again(rng, corpus)
+        schema = random_schema(random.Random(rng.randrange(400)))
+        making = Encoder(schema, rng)
+        values = [making.value() for _ in range(VALUES)]
+        values = [bent(value, rng) if rng.random() < 0.6 else value for value in values]
+        return packed({"schema": json.dumps(schema)}, values)
+
+    def compare(self, schema: str, values: list[bytes], found: Decoded) -> None:
+        document = json.loads(schema)
+        parsed, matcher = fastavro.parse_schema(without_logical(document)), Matcher(document)
+        counting = counts_alone(document)
+        rows = zip(values, rows_of(found.columns), found.errors.to_pylist(), strict=True)
+        for value, column, error in rows:
+            if len(value) > _JUDGED_BYTES_MAX:
+                continue
+            if error is None:
+                if not matcher.matches(document, column, read_all(parsed, value)):
+                    raise WrongError(f"{value.hex()} is read as {column!r}"[:600])
+            elif not counting and not any(text in error for text in STRICTER) and not refused(parsed, value):
+                raise WrongError(f"{value.hex()} is refused: {error}"[:600])
+
+
+class JsonValues(Values):
+    """Random schemas and styles, with the standard library as the judge."""
+
+    name = "values-json"
+
+    def prepare(self) -> None:
+        for seed in range(60):
+            self.run(self.make(random.Random(seed), ()))
+
+    def decoder(self, schema: str) -> Decoder:
+        return _json(json.dumps(json_world.schema_of(_spec(schema))))
+
+    def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+        if corpus and rng.random() < 0.3:
+            return self.again(rng, corpus)
+        number = rng.randrange(400)
+        world = json_world.World(number)
+        spec = world.spec()
+        world.seed(rng.getrandbits(64))
+        values = [bent(value, rng) if rng.random() < 0.5 else value for value in world.values(spec, VALUES)]
+        return packed({"schema": str(number)}, values)
+
+    def compare(self, schema: str, values: list[bytes], found: Decoded) -> None:
+        spec = _spec(schema)
+        for data, row, error in zip(values, found.columns.to_pylist(), found.errors.to_pylist(), strict=True):
+            value, problems = json_world.expected(spec, data)
+            if problems:
+                if row is not None or error is None or error.split(":")[0] not in problems:
+                    raise WrongError(f"{data!r} has {set(problems)}, found {error!r}"[:600])
+                continue
+            got = None if row is None else json_world.loaded(spec, row if spec[0] == "object" else row["value"])
+            if error is not None or repr(got) != repr(value):
+                raise WrongError(f"{data!r} is read as {got!r}, {error!r}"[:600])
+
+
+class ProtobufValues(Values):
+    """Three schemas with everything in them, with google.protobuf as the judge."""
+
+    name = "values-protobuf"
+
+    def prepare(self) -> None:
+        for seed in range(60):
+            self.run(self.make(random.Random(seed), ()))
+
+    def decoder(self, schema: str) -> Decoder:
+        return _protobuf(schema)[0]
+
+    def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+        if corpus and rng.random() < 0.3:
+            return self.again(rng, corpus)
+        schema = rng.choice(sorted(SCHEMAS))
+        kind = _protobuf(schema)[1]
+
+        def message() -> bytes:
+            return bytes(fill(rng, kind()).SerializePartialToString())
+
+        ways: tuple[Callable[[], bytes], ...] = (
+            message,
+            lambda: damage(rng, message()),
+            lambda: bent(message(), rng),
+            lambda: bent(message(), rng),
+            *([lambda: rewrite(rng, message(), message())] if schema != "proto2" else []),  # knows no groups
+        )
+        return packed({"schema": schema}, [rng.choice(ways)() for _ in range(VALUES)])
+
+    def compare(self, schema: str, values: list[bytes], found: Decoded) -> None:
+        kind = _protobuf(schema)[1]
+        rows = zip(values, found.columns.to_pylist(), found.errors.to_pylist(), strict=True)
+        for value, column, error in rows:
+            try:
+                wanted = expected(kind, value)
+            except (UnsureError, UnicodeDecodeError):
+                continue
+            if schema == "recursive" and wanted == "undecodable" and error is None:
+                continue  # a message within itself stays bytes, which nobody has to read
+            if not agree(wanted, column if error is None else error.split(":")[0]):
+                raise WrongError(f"{value.hex()} is read as {column!r}, {error!r}, not {wanted!r}"[:900])
+
+
+@lru_cache(500)
+def _avro(schema: str) -> Decoder:
+    return avro_decoder(schema)
+
+
+@lru_cache(500)
+def _json(schema: str) -> Decoder:
+    return json_decoder(schema)
+
+
+@lru_cache(500)
+def _spec(number: str) -> json_world.Spec:
+    return json_world.World(int(number)).spec()
+
+
+@lru_cache(10)
+def _protobuf(schema: str) -> tuple[Decoder, Any]:
+    files = protobuf_schema(SCHEMAS[schema])
+    return protobuf_decoder(files, "p.M"), message_class(files, "p.M")
