@@ -341,7 +341,7 @@ class Settings(Section):
     def may_type(self) -> bool:
         """Whether any topic's values or keys may become columns."""
         return self.schema_registry is not None or any(
-            rule.source_of("value") is not None or rule.source_of("key") is not None for rule in self.topics
+            rule.source_of("value") is not None or rule.key_format != "raw" for rule in self.topics
         )
 
     def rule(self, topic: str) -> TopicRule:
