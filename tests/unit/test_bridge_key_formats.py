@@ -18,8 +18,8 @@ from pyiceberg.catalog import Catalog
 
 from converter.values.text import TextDecoder
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from rsm_bridge.errors import SettingsError
 from rsm_bridge.service import Running
-from rsm_bridge.settings import SettingsError
 from rsm_bridge.verification import verify_store
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
@@ -157,6 +157,7 @@ def test_auto_leaves_bytes_alone_whatever_is_typed_beside_it(other: str, shim: S
 def test_a_rule_that_changes_keeps_all_rows_and_their_bytes(tmp_path: Path, registry: str) -> None:
     """Bytes, text, a record, bytes and text again; values are text all the time."""
     turns = ["raw", "string", "avro", "raw", "string"]
+    rows: list[dict[str, Any]] = []
     for number, form in enumerate(turns):
         rule = {"pattern": "turn", "value_format": "string", "key_format": form}
         settings = test_settings(tmp_path, topics=[rule], schema_registry={"url": registry}, generation=number)
