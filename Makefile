@@ -19,7 +19,7 @@ help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: setup
-setup: $(ENVIRONMENT) $(SHIM) ## environment, shim, and jars of broker and Spark
+setup: $(ENVIRONMENT) $(SHIM) .venv/.kernels ## environment, shim, and jars of broker and Spark
 
 .PHONY: demo
 demo: setup ## the main job, end to end on a stock broker (KAFKA_VERSION=4.4.0 make demo for the other version)
@@ -103,6 +103,12 @@ $(UV):
 
 $(ENVIRONMENT): pyproject.toml uv.lock | $(UV)
 	$(UV) sync --quiet --locked --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	touch $@
+
+# Kernels for every bridge of this environment; without them the first start in an empty folder compiles for a minute.
+KERNELS := .venv/.kernels
+$(KERNELS): $(ENVIRONMENT) $(shell find converter -name '*.py' 2>/dev/null)
+	.venv/bin/tierberg warmup
 	touch $@
 
 $(SHIM): java-shim/pom.xml $(shell find java-shim/src/main proto -type f 2>/dev/null) | $(ENVIRONMENT)

@@ -97,7 +97,7 @@ def _requests(metadata: SegmentMetadata, data: memoryview, done: threading.Event
     start = rsm_pb2.CopyRequest(start=rsm_pb2.CopyStart(segment=_segment(metadata)))
     yield start.SerializeToString()
     for kind, content in _small_files().items():
-        file = rsm_pb2.IndexFile(type=kind.name, data=content, data_crc32c=crc32c(content))
+        file = rsm_pb2.IndexFile(type=kind.name, data=content, data_crc32c=crc32c(content), size_bytes=len(content))
         yield rsm_pb2.CopyRequest(file=file).SerializeToString()
     for position in range(0, len(data), FRAME_BYTES):
         yield _frame(position, data[position : position + FRAME_BYTES])

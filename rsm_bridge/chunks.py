@@ -13,8 +13,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from converter.errors import SegmentError
 from converter.index_model import Block
-from rsm_bridge.limits import FETCH_CHUNK_BYTES, READ_AHEAD_BYTES
+from rsm_bridge.limits import FETCH_CHUNK_BYTES, FETCH_CHUNK_BYTES_MAX, READ_AHEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,16 @@ class ChunkPlan:
 
 
 def cut(block: Block) -> ChunkPlan:
-    """Cuts a block; a chunk ends with the batch that brings it to 1 MiB or more."""
+    """Cuts a block; a chunk ends with the batch that brings it to 1 MiB or more.
+
+    Raises:
+        SegmentError: `corrupt_object`: a batch has a size that none can have.
+    """
     sizes = block.batches["served_size"].astype(np.int64)
+    if len(sizes) and not 0 < sizes.min() <= sizes.max() <= FETCH_CHUNK_BYTES_MAX - FETCH_CHUNK_BYTES:
+        raise SegmentError(
+            "corrupt_object", f"batches of {sizes.min()} to {sizes.max()} bytes", batch=block.first_batch
+        )
     starts, bytes_at = [0], [0]
     ends = np.cumsum(sizes)
     while starts[-1] < len(sizes):

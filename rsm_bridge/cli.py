@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rsm_bridge import cli_advise, cli_config, cli_maintain, cli_repartition
+from rsm_bridge.cli_exit import FAILURE, FINDING, failures
 from rsm_bridge.cli_options import ConfigOption, DataDirOption
 
 app = typer.Typer(
@@ -28,11 +29,6 @@ cli_repartition.register(app)
 cli_advise.register(app)
 
 
-def _fail(message: str) -> typer.Exit:
-    typer.echo(f"tierberg: {message}", err=True)
-    return typer.Exit(1)
-
-
 @app.command()
 def serve(
     config: ConfigOption = None,
@@ -49,7 +45,6 @@ def serve(
     log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve brokers until SIGTERM. Prints one line to standard output once calls are answered."""
-    from rsm_bridge.errors import SettingsError
     from rsm_bridge.serve_command import serve_forever
 
     overrides = {
@@ -58,10 +53,30 @@ def serve(
         "insecure": insecure or None,
         "metrics_listen": metrics_listen,
     }
-    try:
+    with failures():
         serve_forever(config, overrides, log_level)
-    except SettingsError as error:
-        raise _fail(str(error)) from error
+
+
+@app.command()
+def warmup() -> None:
+    """Compile kernels into this installation, so that no bridge of it compiles when it starts. Half a minute, once."""
+    import os
+
+    from rsm_bridge.kernel_cache import installed_kernels
+
+    folder = installed_kernels()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        typer.echo(f"tierberg: {folder}: {error.strerror}; run it as who installs, bridges only read", err=True)
+        raise typer.Exit(FAILURE) from error
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)  # read when numba is loaded
+    from converter.values.warmup import warm_values
+    from converter.warmup import warm
+
+    warm()
+    warm_values()
+    typer.echo(f"kernels are in {folder}")
 
 
 @app.command()
@@ -104,14 +119,10 @@ def inspect_index(
 
 
 def _inspect(target: str, config: Path | None, data_dir: Path | None, batches: int | None) -> None:
-    from converter.errors import SegmentError
-    from rsm_bridge.errors import BridgeError, SettingsError
     from rsm_bridge.inspection import describe
 
-    try:
+    with failures():
         typer.echo(describe(target, config, data_dir, batches))
-    except (SettingsError, BridgeError, SegmentError) as error:
-        raise _fail(str(error)) from error
 
 
 @app.command()
@@ -120,18 +131,20 @@ def verify(
     data_dir: DataDirOption = None,
     topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.")] = None,
 ) -> None:
-    """Read every live segment again; prove it against stored checksums and the table. Exits 1 on any damage."""
-    from rsm_bridge.errors import SettingsError
+    """Read every live segment again; prove it against stored checksums and the table.
+
+    Exits 1 on any damage, 3 when some of it could not be read.
+    """
     from rsm_bridge.verification import verify_store
 
-    try:
+    with failures():
         report = verify_store(config, data_dir, topic)
-    except SettingsError as error:
-        raise _fail(str(error)) from error
     for line in report.lines():
         typer.echo(line)
     if report.damages:
-        raise typer.Exit(1)
+        raise typer.Exit(FINDING)
+    if report.unread:
+        raise typer.Exit(FAILURE)
 
 
 @bucket_app.command("init")
@@ -143,20 +156,18 @@ def bucket_init(
 ) -> None:
     """Make the bucket of `store.url` and the rule that ends abandoned uploads. Run again, it changes nothing.
 
-    Exits 1 when it failed, or when another lifecycle rule of the bucket would delete history.
+    Exits 1 when another lifecycle rule of the bucket would delete history.
     """
     from rsm_bridge.bucket import init_bucket
-    from rsm_bridge.errors import BridgeError, SettingsError
     from rsm_bridge.settings import load_settings
 
-    try:
+    with failures():
         report = init_bucket(load_settings(config), abandoned_days)
-    except (SettingsError, BridgeError) as error:
-        raise _fail(str(error)) from error
     for line in report.done:
         typer.echo(line)
     if report.dangers:
-        raise _fail("; ".join(report.dangers))
+        typer.echo(f"tierberg: {'; '.join(report.dangers)}", err=True)
+        raise typer.Exit(FINDING)
 
 
 @app.command()
@@ -186,7 +197,6 @@ def status(
     ] = 30.0,
 ) -> None:
     """Say how far every partition has come, why no further, and what to do. Exits 1 when somebody is needed."""
-    from rsm_bridge.errors import SettingsError
     from rsm_bridge.status_command import StatusOptions
     from rsm_bridge.status_command import status as report
 
@@ -200,14 +210,11 @@ def status(
         deadline=deadline,
         json=as_json,
     )
-    try:
+    with failures():
         text, needed = report(options)
-    except SettingsError as error:
-        typer.echo(f"tierberg: {error}", err=True)
-        raise typer.Exit(2) from error
     typer.echo(text)
     if needed:
-        raise typer.Exit(1)
+        raise typer.Exit(FINDING)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rsm_bridge.cli_exit import exit_code
 from rsm_bridge.cli_options import ConfigOption, DataDirOption
 
 
@@ -59,4 +60,4 @@ def advise(
         typer.echo(f"picture: {place}", err=True)
     except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
         typer.echo(f"tierberg: {hide(str(error))}", err=True)
-        raise typer.Exit(1) from error
+        raise typer.Exit(exit_code(error)) from error

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rsm_bridge.cli_exit import FINDING, failures
 from rsm_bridge.cli_options import ConfigOption
 
 config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
@@ -36,7 +37,6 @@ def check(
 ) -> None:
     """Say what the rules make of each topic, and why one is not tiered. Exits 1 when something will not work."""
     from rsm_bridge.config_command import CheckOptions, check_config
-    from rsm_bridge.errors import SettingsError
 
     options = CheckOptions(
         config=config,
@@ -45,11 +45,8 @@ def check(
         ask_kafka=not no_kafka,
         json=as_json,
     )
-    try:
+    with failures():
         text, wrong = check_config(options)
-    except SettingsError as error:
-        typer.echo(f"tierberg: {error}", err=True)
-        raise typer.Exit(2) from error
     typer.echo(text)
     if wrong:
-        raise typer.Exit(1)
+        raise typer.Exit(FINDING)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
+from rsm_bridge.cli_exit import failures
 from rsm_bridge.cli_options import ConfigOption, DataDirOption
 
 table_app = typer.Typer(help="Tables as a whole.", no_args_is_help=True)
@@ -22,22 +21,6 @@ def register(app: typer.Typer) -> None:
     app.add_typer(table_app, name="table")
 
 
-@contextlib.contextmanager
-def _failures() -> Iterator[None]:
-    """What can go wrong, as one line and exit code 1."""
-    from converter.errors import SegmentError
-    from iceberg_catalog.errors import CatalogError
-    from rsm_bridge.errors import BridgeError, SettingsError
-    from rsm_bridge.publish_table import RetryRunError
-    from rsm_bridge.value_schemas import ColumnsWaitError
-
-    try:
-        yield
-    except (BridgeError, SegmentError, CatalogError, SettingsError, RetryRunError, ColumnsWaitError) as error:
-        typer.echo(f"tierberg: {error}", err=True)
-        raise typer.Exit(1) from error
-
-
 def maintain(
     table: Annotated[str | None, typer.Argument(help="Only this table or topic. Default: all.")] = None,
     config: ConfigOption = None,
@@ -48,7 +31,7 @@ def maintain(
     from rsm_bridge.maintain_command import maintain as run
     from rsm_bridge.maintain_command import open_place
 
-    with _failures():
+    with failures():
         run(open_place(config, data_dir), table, dry_run=dry_run, say=typer.echo)
 
 
@@ -64,7 +47,7 @@ def undelete(
     """Bring back the rows of everything Kafka deleted of a topic and that is still in the store."""
     from rsm_bridge.maintain_command import open_place, restore
 
-    with _failures():
+    with failures():
         for line in restore(open_place(config, data_dir), topic, topic_id, undo=undo):
             typer.echo(line)
 
@@ -79,7 +62,7 @@ def requeue(
     from rsm_bridge.maintain_command import open_place
     from rsm_bridge.requeue_command import requeue as run
 
-    with _failures():
+    with failures():
         run(open_place(config, data_dir), topic, dry_run=dry_run, say=typer.echo)
 
 
@@ -93,7 +76,7 @@ def replay_dead_letters(
     from rsm_bridge.maintain_command import open_place
     from rsm_bridge.replay_command import replay as run
 
-    with _failures():
+    with failures():
         run(open_place(config, data_dir), topic, dry_run=dry_run, say=typer.echo)
 
 
@@ -106,6 +89,6 @@ def table_drop(
     """Drop a table that has no rows and no segments left, and its recorded states."""
     from rsm_bridge.maintain_command import drop, open_place
 
-    with _failures():
+    with failures():
         for line in drop(open_place(config, data_dir), name):
             typer.echo(line)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from rsm_bridge.cli_exit import FAILURE, exit_code
 from rsm_bridge.cli_options import ConfigOption, DataDirOption
 
 
@@ -35,7 +36,7 @@ def repartition(
         bool, typer.Option("--repair", help="Read again what an unclean election took back from a topic's table.")
     ] = False,
 ) -> None:
-    """Bring the copies of topics up to date with Spark. Exits 1 when one failed."""
+    """Bring the copies of topics up to date with Spark. Exits 3 when one failed."""
     from rich.console import Console
 
     from converter.errors import SegmentError
@@ -59,5 +60,5 @@ def repartition(
             failed = run(config, data_dir, options, view)
     except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
         typer.echo(f"tierberg: {hide(str(error))}", err=True)
-        raise typer.Exit(1) from error
-    raise typer.Exit(1 if failed else 0)
+        raise typer.Exit(exit_code(error)) from error
+    raise typer.Exit(FAILURE if failed else 0)

@@ -1,17 +1,18 @@
 """The CopySegment call on the event loop: messages in, heartbeats and one result out.
 
 A copy goes through `waiting` (for memory and a worker), `receiving`, `writing` and `indexing`. While it waits nothing
-is read, so the client is held back by flow control. When the conversion meets an error of ours, the client is asked
+is read, so the client is held back by flow control. While it has its place the client must send (peer_patience.py), or
+the place goes to somebody else. When the conversion meets an error of ours, the client is asked
 once to send the log bytes again (`restart`), and they are stored as they are.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -22,11 +23,22 @@ from converter.index_model import Directory
 from converter.later_indexes import LaterAborts
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
+from rsm_bridge.copy_files import CopyFiles
+from rsm_bridge.copy_places import CopyPlaces, Ticket
 from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.frame_feed import FeedClosedError, FrameFeed
-from rsm_bridge.limits import CANCEL_NOTICE_SECONDS, COPY_SECONDS_MAX, FRAME_WAIT_SECONDS_MAX, HEARTBEAT_SECONDS
+from rsm_bridge.limits import (
+    ANSWER_SECONDS_MAX,
+    CANCEL_NOTICE_SECONDS,
+    COPY_FILES_BYTES_USUAL,
+    COPY_SECONDS_MAX,
+    HEARTBEAT_SECONDS,
+    START_SECONDS_MAX,
+)
 from rsm_bridge.metrics import Metrics
+from rsm_bridge.peer_patience import Patience
+from rsm_bridge.peers import peer_of
 from rsm_bridge.precedence import Precedence
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.running_copies import RunningCopies
@@ -42,7 +54,8 @@ class Copier:
     Attributes:
         precedence: of fetches, before each step of a worker and each frame that it does not need yet.
         running: what the reclaimer asks before a tombstone goes.
-        slots: as many as fit the memory budget and the workers.
+        places: as many as fit the memory budget and the workers.
+        large: had by the one copy whose files beside the log may be unusually large.
         options: a topic's conversion options, by its rule.
         columns: what gives the rows of one copy the columns of their values.
         finished: told about each finished copy, and how many of its rows did not decode, by code.
@@ -52,12 +65,13 @@ class Copier:
     precedence: Precedence
     running: RunningCopies
     executor: Executor
-    slots: asyncio.Semaphore
+    places: CopyPlaces
     metrics: Metrics
     options: Callable[[str], ConvertOptions]
     columns: Callable[[SegmentMetadata], TypedCopy | None]
     finished: Callable[[SegmentMetadata, Directory, Mapping[str, int]], None]
     log: structlog.typing.FilteringBoundLogger
+    large: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(slots=True)
@@ -71,6 +85,12 @@ class CopyCall:
     frames_seen: bool = False
     running: list[asyncio.Future[Directory]] = field(default_factory=list)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _ticket: Ticket = field(init=False)
+    _patience: Patience = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._ticket = Ticket(peer_of(self.context))
+        self._patience = Patience(lambda: self.copier.places.wanted_by_others(self._ticket))
 
     async def run(self) -> SegmentMetadata:
         """Serves the call to its end; returns the segment for the log line.
@@ -79,9 +99,7 @@ class CopyCall:
             BridgeError, SegmentError: why the copy failed.
         """
         started = time.monotonic()
-        first = await self._read()
-        if not isinstance(first, Start):
-            raise BridgeError("bad_request", "a copy begins with `start`")
+        first = await self._start()
         structlog.contextvars.bind_contextvars(
             topic=first.segment.topic, partition=first.segment.partition, segment=first.segment.segment_id.hex()
         )
@@ -98,8 +116,19 @@ class CopyCall:
         finally:
             heartbeats.cancel()
         self.copier.metrics.copy_seconds.observe(time.monotonic() - started)
-        self.copier.finished(first.segment, directory, self._failed())
+        if self.attempt is None or not self.attempt.repeated:
+            self.copier.finished(first.segment, directory, self._failed())
         return first.segment
+
+    async def _start(self) -> Start:
+        try:
+            async with asyncio.timeout(START_SECONDS_MAX):
+                first = await self._read()
+        except TimeoutError as error:
+            raise BridgeError("deadline", f"no `start` for {START_SECONDS_MAX:.0f} s") from error
+        if not isinstance(first, Start):
+            raise BridgeError("bad_request", "a copy begins with `start`")
+        return first
 
     def _failed(self) -> Mapping[str, int]:
         """Rows that did not decode, by code; of a segment that is stored as it is none were asked."""
@@ -107,12 +136,12 @@ class CopyCall:
         columns = None if attempt is None or attempt.options.mode != "table" else attempt.columns
         return {} if columns is None else columns.failed
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def _slot(self) -> AsyncIterator[None]:
         """Memory and a worker for the time of the block, and until the worker really is back."""
         copier = self.copier
         with copier.metrics.copies_waiting.track_inprogress():
-            await copier.slots.acquire()
+            await copier.places.take(self._ticket)
         copier.metrics.copies_running.inc()
         self.stage = "receiving"
         try:
@@ -128,14 +157,30 @@ class CopyCall:
 
     def _release(self) -> None:
         self.copier.metrics.copies_running.dec()
-        self.copier.slots.release()
+        self.copier.places.give_back(self._ticket)
 
     async def _copy(self, segment: SegmentMetadata, later: LaterAborts, deadline: float) -> Directory:
-        files: dict[IndexType, bytes] = {}
-        message = await self._read()
-        while isinstance(message, File):
-            files[message.type] = message.data
+        async with contextlib.AsyncExitStack() as turn:
+            files = CopyFiles()
             message = await self._read()
+            while isinstance(message, File):
+                before = files.announced
+                files.add(message)
+                if before <= COPY_FILES_BYTES_USUAL < files.announced:
+                    async with asyncio.timeout(deadline - time.monotonic()):
+                        await turn.enter_async_context(self.copier.large)
+                message = await self._read()
+            return await self._stored(segment, later, deadline, files.whole(), message)
+
+    async def _stored(
+        self,
+        segment: SegmentMetadata,
+        later: LaterAborts,
+        deadline: float,
+        files: Mapping[IndexType, bytes],
+        message: CopyMessage,
+    ) -> Directory:
+        """Converts what comes from `message` on, or stores it as it is when that fails."""
         options = self.copier.options(segment.topic)
         attempt = CopyAttempt(
             segment,
@@ -213,10 +258,10 @@ class CopyCall:
 
     async def _read(self) -> CopyMessage:
         try:
-            async with asyncio.timeout(FRAME_WAIT_SECONDS_MAX):
-                data: object = await self.context.read()
-        except TimeoutError as error:
-            raise BridgeError("deadline", f"no message for {FRAME_WAIT_SECONDS_MAX:.0f} s") from error
+            data = await self._patience.message(self.context.read())
+        except BridgeError:
+            self.copier.places.leave(self._ticket)
+            raise
         if not isinstance(data, bytes):  # gRPC's end-of-stream mark
             # A call that is over, by its deadline or a lost client, looks like this too, until gRPC cancels us.
             await asyncio.sleep(CANCEL_NOTICE_SECONDS)
@@ -224,8 +269,11 @@ class CopyCall:
         return parse_copy_request(data)
 
     async def _write(self, response: rsm_pb2.CopyResponse) -> None:
-        async with self._writing:
-            await self.context.write(response.SerializeToString())
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS_MAX), self._writing:
+                await self.context.write(response.SerializeToString())
+        except TimeoutError as error:
+            raise BridgeError("deadline", f"the client took nothing for {ANSWER_SECONDS_MAX:.0f} s") from error
 
     async def _heartbeats(self) -> None:
         while True:
@@ -233,6 +281,7 @@ class CopyCall:
             beat = rsm_pb2.Heartbeat(
                 received_bytes=0 if attempt is None else attempt.feed.received,
                 stage=self.stage if attempt is None else attempt.stage,
+                copies_ahead=self.copier.places.ahead_of(self._ticket),
             )
             await self._write(rsm_pb2.CopyResponse(heartbeat=beat))
             await asyncio.sleep(HEARTBEAT_SECONDS)

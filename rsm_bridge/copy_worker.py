@@ -17,9 +17,11 @@ from typing import BinaryIO, Protocol, cast
 import pyarrow as pa
 
 from converter.columns import row_schema
+from converter.index import decode_directory
 from converter.index_model import Directory, StoredObjects
 from converter.later_indexes import LaterAborts
 from converter.parser import SegmentParser
+from converter.same_segment import same_segment
 from converter.transactions import Transactions
 from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
 from converter.writer import SegmentWriter, TypedPiece, WrittenSegment
@@ -29,6 +31,7 @@ from rsm_bridge.custom_metadata import CustomMetadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.frame_feed import FrameFeed
 from rsm_bridge.layout import data_key, index_key, kept_key, new_attempt_id, tail_key
+from rsm_bridge.limits import INDEX_BYTES_MAX
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import is_tombstone
 from rsm_bridge.upload import Upload
@@ -73,6 +76,7 @@ class CopyAttempt:
         later: what came with the copy of later segments' transaction indexes.
         verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
         columns: gives rows the columns of their values; None: the topic is not typed.
+        repeated: an earlier copy of the same id and content had finished; set by the worker. Nothing of this one stays.
     """
 
     segment: SegmentMetadata
@@ -85,10 +89,11 @@ class CopyAttempt:
     verbatim_cause: Cause = Cause.VERBATIM
     columns: ValueColumns | None = None
     stage: str = "receiving"
+    repeated: bool = False
 
 
 def store_segment(store: ObjectStore, attempt: CopyAttempt) -> Directory:
-    """Runs one attempt to its end; returns the directory of the index it put.
+    """Runs one attempt to its end; returns the directory of the index it or an earlier copy of it has put.
 
     Raises:
         SegmentError: the segment is not what it claims to be.
@@ -107,13 +112,23 @@ def store_segment(store: ObjectStore, attempt: CopyAttempt) -> Directory:
         written = _write_objects(store, attempt, objects, completed)
         failpoints.hit("before-index", objects.data_key)
         attempt.stage = "indexing"
+        if len(written.index) > INDEX_BYTES_MAX:
+            raise BridgeError(
+                "invalid_segment",
+                f"the segment's index would have {len(written.index)} bytes, more than {INDEX_BYTES_MAX}: its batches "
+                "are too small for its size; lower segment.bytes of the topic",
+            )
         _check_sizes(store, written.directory)
-        _put_index(store, attempt, written.index, completed)
+        earlier = _put_index(store, attempt, written.index, completed)
     except BaseException:
         attempt.feed.close()
         # Objects that no index names; should this fail too, the reclaimer finds them.
         _delete_quietly(store, completed)
         raise
+    if earlier is not None:
+        attempt.repeated = True
+        _delete_quietly(store, completed)
+        return earlier
     failpoints.hit("after-index", objects.data_key)
     return written.directory
 
@@ -202,35 +217,36 @@ def _check_sizes(store: ObjectStore, directory: Directory) -> None:
             raise StoreError(f"{stored.key} has {size} bytes in the store, {stored.size} were written")
 
 
-def _put_index(store: ObjectStore, attempt: CopyAttempt, index: bytes, completed: list[str]) -> None:
+def _put_index(store: ObjectStore, attempt: CopyAttempt, index: bytes, completed: list[str]) -> Directory | None:
+    """Makes the segment readable; an earlier copy's directory where one of the same id and content has done so."""
     key = str(index_key(attempt.segment))
     attempt.feed.check_cancelled()
     if time.monotonic() >= attempt.deadline:
         raise BridgeError("deadline", "the copy's deadline passed before its index was put")
     try:
         if store.put_if_absent(key, index):
-            return
+            return None
     except StoreError as error:
         # The request may still land: what the index names must stay. The reclaimer deletes it if it never does.
         named = list(completed)
         completed.clear()
         try:
-            if _is_ours(store, key, index):
-                return
+            found = store.read(key).data
         except ObjectNotFoundError:
             raise error from None
+        if found == index:
+            return None
         completed.extend(named)
     else:
-        if _is_ours(store, key, index):
-            return  # the client's own retry met what its first request had written
-    raise BridgeError("segment_deleted", "the segment was deleted while it was copied")
-
-
-def _is_ours(store: ObjectStore, key: str, index: bytes) -> bool:
-    found = store.read(key).data
-    if not is_tombstone(found) and found != index:
-        raise BridgeError("invalid_segment", "another copy of this segment id has finished")
-    return found == index
+        found = store.read(key).data
+        if found == index:
+            return None  # the client's own retry met what its first request had written
+    if is_tombstone(found):
+        raise BridgeError("segment_deleted", "the segment was deleted while it was copied")
+    # RemoteStorageManager asks that a copy which is repeated succeeds.
+    if not same_segment(found, index):
+        raise BridgeError("invalid_segment", "another copy of this segment id has finished, with other content")
+    return decode_directory(found)
 
 
 def _delete_quietly(store: ObjectStore, keys: list[str]) -> None:

@@ -51,3 +51,9 @@ class ObjectNotFoundError(BridgeError):
 
 class SettingsError(Exception):
     """The configuration cannot be used. The message names the key, what is wrong and what is allowed."""
+
+
+class InUseError(SettingsError):
+    """The data folder belongs to another process now."""
+
+    kind: ErrorKind = "overloaded"

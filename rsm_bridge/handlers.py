@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import grpc
@@ -21,9 +20,11 @@ from rsm_bridge.call_pool import CallPool
 from rsm_bridge.copy_call import Copier, CopyCall
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.fetch_claim import FetchClaim
 from rsm_bridge.fetcher import Fetcher
 from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_CHUNK_BYTES, FETCH_FRAME_BYTES, PROTOCOL_VERSION
 from rsm_bridge.metrics import Metrics
+from rsm_bridge.peers import Admission, peer_of
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.settings import LimitSettings
 from rsm_bridge.status import CODES, ERROR_TRAILER, PROTOCOL_HEADER, explain
@@ -49,8 +50,12 @@ class Handlers:
     metrics: Metrics
     log: structlog.typing.FilteringBoundLogger
     deleted: Callable[[SegmentMetadata, Outcome], None]
-    _copies: int = field(default=0, init=False)
-    _fetches: int = field(default=0, init=False)
+    _copies: Admission = field(init=False)
+    _fetches: Admission = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._copies = Admission(self.limits.copies_max, "copies are running and waiting")
+        self._fetches = Admission(self.limits.fetches_max, "fetches are open")
 
     def methods(self) -> dict[str, grpc.RpcMethodHandler[bytes, bytes]]:
         """What the server registers, by method name."""
@@ -65,13 +70,8 @@ class Handlers:
         """CopySegment. The iterator stays unused: reads happen one by one, under flow control."""
 
         async def serve() -> dict[str, object]:
-            if self._copies >= self.limits.copies_max:
-                raise BridgeError("overloaded", f"{self._copies} copies are running and waiting")
-            self._copies += 1
-            try:
+            with self._copies.of(peer_of(context)):
                 segment = await CopyCall(self.copier, context).run()
-            finally:
-                self._copies -= 1
             return {"bytes": segment.segment_size_bytes}
 
         await self._guard("copy", context, serve)
@@ -84,8 +84,9 @@ class Handlers:
             segment = self._bind(message.segment)
             end = message.end_position if message.HasField("end_position") else None
             structlog.contextvars.bind_contextvars(position=message.start_position)
-            frames = self.fetcher.frames(segment, message.start_position, end)
-            return await self._send("fetch", frames, context, segment.topic_id.hex())
+            with self._fetches.of(peer_of(context)):
+                frames = self.fetcher.frames(segment, message.start_position, end)
+                return await self._send("fetch", frames, context, segment.topic_id.hex())
 
         await self._guard("fetch", context, serve)
 
@@ -97,9 +98,10 @@ class Handlers:
             segment = self._bind(message.segment)
             if message.type not in IndexType._value2member_map_:
                 raise BridgeError("bad_request", f"unknown index type {message.type}")
-            with self.fetcher.fetching():
-                data = await self.fetcher.index_file(segment, IndexType(message.type))
-            return await self._send("fetch_index", _frames(memoryview(data)), context, segment.topic_id.hex())
+            with self._fetches.of(peer_of(context)):
+                with self.fetcher.fetching():
+                    data = await self.fetcher.index_file(segment, IndexType(message.type))
+                return await self._send("fetch_index", _frames(memoryview(data)), context, segment.topic_id.hex())
 
         await self._guard("fetch_index", context, serve)
 
@@ -129,22 +131,16 @@ class Handlers:
     async def _send(
         self, method: str, frames: AsyncIterator[memoryview], context: Context, topic_id: str
     ) -> dict[str, object]:
-        if self._fetches >= self.limits.fetches_max:
-            raise BridgeError("overloaded", f"{self._fetches} fetches are open")
-        self._fetches += 1
         sent = 0
         try:
-            # A broker reads 1 MiB and hangs up. One that holds a stream open behind it must not hold up copies.
-            with ExitStack() as waiting:
-                waiting.enter_context(self.fetcher.fetching())
+            with FetchClaim(self.fetcher.fetching) as claim:
                 async for frame in frames:
-                    await context.write(fetch_chunk(frame))
+                    await claim.written(context.write(fetch_chunk(frame)))
                     sent += len(frame)
                     await failpoints.hit_async("fetch-send", topic_id)
                     if sent >= FETCH_CHUNK_BYTES:
-                        waiting.close()
+                        claim.end()
         finally:
-            self._fetches -= 1
             self.metrics.served_bytes.labels(method).inc(sent)
             structlog.contextvars.bind_contextvars(bytes=sent)  # of hang-ups, too
         return {}

@@ -10,18 +10,15 @@ MIB = 1024 * KIB
 
 PROTOCOL_VERSION = 1
 
-# What one message may hold. A copy's frame is at most 1 MiB + 64 KiB; a small file travels whole in one message, and
-# Kafka's largest is a TIMESTAMP or OFFSET index of `segment.index.bytes` (10 MiB by default).
+# What one message may hold. A copy's frame, or a piece of a file beside the log, is at most 1 MiB + 64 KiB. The largest
+# message is a request with the metadata of a segment of LEADER_EPOCHS_MAX epochs.
 FRAME_BYTES_MAX = MIB + 64 * KIB
-INDEX_FILE_BYTES_MAX = 32 * MIB
-MESSAGE_BYTES_MAX = INDEX_FILE_BYTES_MAX + 64 * KIB
+MESSAGE_BYTES_MAX = 4 * MIB
 LEADER_EPOCHS_MAX = 100_000
 LATER_INDEXES_MAX = 32  # transaction indexes of later segments that come with a copy
 LATER_INDEX_BYTES_MAX = 256 * KIB  # of all of them together
 NAME_CHARS_MAX = 1024
 SEGMENT_BYTES_MAX = 2**31 - 1  # Kafka's segment.bytes is an int32
-
-CUSTOM_METADATA_BYTES_MAX = 128
 
 # Keys of the store, UTF-8. Folders and several servers allow 255 bytes per part, of which a file that is being written
 # takes 22 for its number; all stores allow 1,024 in all, with the root's own prefix.
@@ -30,10 +27,19 @@ KEY_BYTES_MAX = 1024
 
 # Copies.
 COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
+COPY_FILES_BYTES_MAX = 128 * MIB  # of the files beside a log: a producer snapshot of 2.8 million producer ids
+COPY_FILES_BYTES_USUAL = 32 * MIB  # copies with more of them take turns
 COPY_MEMORY_BYTES = 112 * MIB  # what one running copy is charged against the memory budget
 HEARTBEAT_SECONDS = 2.0
 COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline
+COPY_WAIT_SECONDS_MAX = 1800.0  # for a place; half of COPY_SECONDS_MAX is left for the copy itself
+START_SECONDS_MAX = 10.0  # from the beginning of a copy's call to its first message
 FRAME_WAIT_SECONDS_MAX = 60.0  # a client that sends nothing for so long is gone
+CONTENDED_SILENCE_SECONDS = 5.0  # and for so long while copies of others wait for its place
+COPY_RATE_MIN_BYTES = 256 * KIB  # a second, in all, while they do; a segment of 1 GiB takes COPY_SECONDS_MAX so
+PEER_TICK_SECONDS = 0.5  # between two looks at whether a peer is overdue
+ANSWER_SECONDS_MAX = 60.0  # a peer that takes nothing for so long is gone
+HOST_SHARE = 3  # calls of one host for each that is left to others: peers.py
 CANCEL_NOTICE_SECONDS = 0.5  # from the end of a cancelled call's messages until gRPC tells of the cancellation
 COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait
 AHEAD_PAUSE_SECONDS_MAX = 0.5  # before a chunk that nobody waits for is decoded, while others are
@@ -42,8 +48,9 @@ UPLOAD_PARTS_IN_FLIGHT_MAX = 2
 
 # Fetches.
 FETCH_FRAME_BYTES = 256 * KIB
+FETCH_CLAIM_SECONDS = 0.1  # a fetch whose reader takes a frame later than that holds up no copy
 FETCH_CHUNK_BYTES = MIB  # aim for the served bytes of one cached chunk
-FETCH_CHUNK_BYTES_MAX = 1024 * MIB  # one batch may be large; Kafka's batches are int32 sized
+FETCH_CHUNK_BYTES_MAX = SEGMENT_BYTES_MAX  # one batch may be nearly a segment; what claims more is damaged
 DIRECTORY_FRESH_SECONDS = 15.0  # after this a cached directory is compared with the store again
 INDEX_RENEWALS_MAX = 3  # times one read starts again because a merge wrote the segment's index anew
 READ_AHEAD_CHUNKS = 3  # behind the one being sent
@@ -84,7 +91,7 @@ STOP_SECONDS_MAX = 15.0  # for those and what publishes and maintains; then the 
 WITHDRAWN_SECONDS = 24 * 3600  # publish rule R4
 PUBLISH_WORKERS = 4  # tables published at once
 PUBLISH_RETRY_WORKERS = 2  # tables tried again at once after a failure
-INDEX_BYTES_MAX = 1024 * MIB
+INDEX_BYTES_MAX = 1024 * MIB  # of an index; nothing larger is put, or read whole
 
 # Progress of copies.
 COPY_PROGRESS_BYTES_MAX = 8 * MIB  # 100,000 partitions stay below it
@@ -128,6 +135,10 @@ STATUS_KAFKA_SECONDS = 15.0  # all of Kafka
 STATUS_BRIDGE_SECONDS = 3.0  # the bridge's health
 STATUS_TIMESTAMPS_MAX = 1000  # partitions whose first waiting record is read
 PROBE_SECONDS = 2.0  # the event loop answers a health probe within this
+REACH_SECONDS = 3.0  # store and catalog answer within this, or are said to be away
+REACH_AGAIN_SECONDS = 5.0  # until one that is away is asked again
+REACH_SOUND_SECONDS = 30.0  # until one that answered is
+REACH_REMIND_SECONDS = 60.0  # between two lines about one outage
 PROBE_FRESH_SECONDS = 2.0  # an answer of the store serves all probes so long
 METRICS_PARTITIONS_MAX = 1000  # partitions with gauges of their own; beyond, each table's worst one alone
 SETTINGS_FILE_BYTES_MAX = MIB  # tierberg.yaml

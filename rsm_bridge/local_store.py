@@ -26,9 +26,9 @@ import obstore
 from obstore.store import LocalStore
 
 from iceberg_catalog import failpoints
-from rsm_bridge.errors import ObjectNotFoundError, SettingsError
+from rsm_bridge.errors import InUseError, ObjectNotFoundError
 from rsm_bridge.read_clients import ReadClients
-from rsm_bridge.store import ListedObject, ObjectStore, VersionedBytes, store_errors
+from rsm_bridge.store import ListedObject, ObjectStore, VersionedBytes, check_size, store_errors
 from rsm_bridge.upload import Upload
 
 #: What a file is called before its upload or put has ended; obstore does so too.
@@ -41,7 +41,7 @@ class FolderLock:
     """Exclusive use of a data folder, until the process ends.
 
     Raises:
-        SettingsError: another process has it.
+        InUseError: another process has it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -51,7 +51,7 @@ class FolderLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
-            raise SettingsError(f"data_dir {folder} is in use by another bridge") from error
+            raise InUseError(f"data_dir {folder} is in use by another bridge") from error
 
     def close(self) -> None:
         """Lets another bridge have the folder."""
@@ -170,8 +170,9 @@ class LocalObjectStore(ObjectStore):
 
     def read(self, key: str) -> VersionedBytes:
         """See ObjectStore; the version is the SHA-256 of the bytes."""
-        with store_errors(key):
-            data = (self._folder / key).read_bytes()
+        with store_errors(key), (self._folder / key).open("rb") as file:
+            check_size(key, os.fstat(file.fileno()).st_size)
+            data = file.read()
         return VersionedBytes(data, hashlib.sha256(data).hexdigest())
 
     def head_bytes(self, key: str, length: int) -> memoryview:

@@ -18,7 +18,14 @@ from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import PROBE_SECONDS
 from rsm_bridge.settings import parse_listen
 
-#: None, or one sentence that says what is wrong.
+
+class Remark(str):
+    """What a probe that succeeds has to say all the same."""
+
+    __slots__ = ()
+
+
+#: None, or one sentence that says what is wrong; a Remark: nothing is that matters here.
 Probe = Callable[[], str | None]
 Page = tuple[int, str, bytes]
 _TEXT = "text/plain; charset=utf-8"
@@ -102,4 +109,8 @@ def _metrics(registry: CollectorRegistry, accept: str) -> Page:
 
 def _probe(probe: Probe, _accept: str) -> Page:
     wrong = probe()
-    return (200, _TEXT, b"ok\n") if wrong is None else (503, _TEXT, f"{wrong}\n".encode())
+    if wrong is None:
+        return 200, _TEXT, b"ok\n"
+    if isinstance(wrong, Remark):
+        return 200, _TEXT, f"ok; {wrong}\n".encode()
+    return 503, _TEXT, f"{wrong}\n".encode()

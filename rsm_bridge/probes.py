@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import PROBE_FRESH_SECONDS, PROBE_SECONDS
+from rsm_bridge.metrics_page import Remark
+from rsm_bridge.reachability import Reachability
 from rsm_bridge.store import ObjectStore
 
 
@@ -27,6 +29,7 @@ class Probes:
 
     loop: asyncio.AbstractEventLoop
     store: ObjectStore
+    reach: Reachability | None = None
     warm: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _asked: float = float("-inf")
@@ -50,8 +53,11 @@ class Probes:
     def ready(self) -> str | None:
         """Whether copies and fetches can be served."""
         if not self.warm.is_set():
-            return "kernels are being compiled"
-        return self._store()
+            return "starting: compiling kernels"
+        wrong = self._store()
+        # Ready all the same: copies and fetches need no catalog.
+        said = None if wrong is not None or self.reach is None else self.reach.note("catalog")
+        return wrong if said is None else Remark(said)
 
     def _store(self) -> str | None:
         """One look serves all probes of PROBE_FRESH_SECONDS, however many ask."""

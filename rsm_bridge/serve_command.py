@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
-import hashlib
 import os
-import shutil
 import signal
 import sys
 import threading
 from pathlib import Path
 from typing import Any
 
-import converter
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.kernel_cache import kernel_cache, warmed
 from rsm_bridge.limits import STOP_SECONDS_MAX
 from rsm_bridge.logs import configure_logs, logger
 from rsm_bridge.secret_settings import settings_secrets
@@ -38,26 +36,11 @@ def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"data_dir: {error}") from error
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(kernel_cache(settings.data_dir)))
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        os.environ["NUMBA_CACHE_DIR"] = str(kernel_cache(settings.data_dir))
     configure_logs(log_level, settings_secrets(settings))
     _share_heaps()
     asyncio.run(_serve(settings))
-
-
-def kernel_cache(data_dir: Path) -> Path:
-    """Folder of compiled kernels, kept between starts: 0.4 s instead of many. One for each state of the sources.
-
-    numba compares the file of a kernel alone: one that calls a function or uses a constant of a file that has changed
-    would go on with the old one after an upgrade.
-    """
-    sources = hashlib.sha256()
-    for path in sorted(Path(converter.__file__).parent.rglob("*.py")):
-        sources.update(path.read_bytes())
-    kept = data_dir.resolve() / "numba-cache" / sources.hexdigest()[:16]
-    for old in kept.parent.glob("*"):
-        if old != kept:
-            shutil.rmtree(old, ignore_errors=True)
-    return kept
 
 
 def _favour_calls() -> None:
@@ -89,18 +72,22 @@ async def _serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
 
-    def prepare() -> None:
+    def compiled() -> None:
         warm()
         if settings.may_type:
             from converter.values.warmup import warm_values
 
             warm_values()
+
+    def prepare() -> None:
+        warmed(Path(os.environ["NUMBA_CACHE_DIR"]), compiled, logger("bridge"))
         _favour_calls()
 
     async with running_bridge(settings, prepare) as bridge:
+        found = await asyncio.to_thread(bridge.reach.first_words)
         sys.stdout.write(
             f"tierberg ready listen={bridge.address} metrics={bridge.metrics_address or '-'} "
-            f"data={settings.data_dir.resolve()}\n"
+            f"data={settings.data_dir.resolve()} {found}\n"
         )
         sys.stdout.flush()
         await stop.wait()

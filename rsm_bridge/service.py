@@ -12,11 +12,15 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from pyiceberg.catalog import Catalog
 
 from converter.index_model import Directory
 from converter.types import ConvertOptions, SegmentMetadata
 from rsm_bridge.call_pool import CallPool
 from rsm_bridge.copy_call import Copier
+from rsm_bridge.copy_places import CopyPlaces
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.fetcher import Fetcher, FetchPools
 from rsm_bridge.handlers import Handlers
@@ -37,7 +41,9 @@ from rsm_bridge.open_store import open_store
 from rsm_bridge.precedence import Precedence
 from rsm_bridge.probes import Probes
 from rsm_bridge.publisher import Publisher
+from rsm_bridge.reachability import Place, Reachability
 from rsm_bridge.running_copies import RunningCopies
+from rsm_bridge.secret_settings import revealed
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings
@@ -49,13 +55,14 @@ from rsm_bridge.worker_pool import WorkerPool
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A bridge that answers. `metrics_address` is None without a metrics page."""
+    """A bridge that answers. `metrics_address` is None without a metrics page; `reach` knows what is away."""
 
     address: str
     metrics_address: str | None
     store: ObjectStore
     metrics: Metrics
     publisher: Publisher
+    reach: Reachability
 
 
 def convert_options(settings: Settings, topic: str) -> ConvertOptions:
@@ -88,16 +95,15 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         if isinstance(store, LocalObjectStore):
             lock = FolderLock(settings.data_dir)
             stack.callback(lock.close)
-        probes = Probes(asyncio.get_running_loop(), store)
+        running, precedence, unhurried = RunningCopies(), Precedence(), store.unhurried()
+        publisher = Publisher(settings, unhurried, metrics, logger("publisher"), running, precedence.give_way)
+        reach = _watched(settings, store, publisher.open_catalog, stack)
+        probes = Probes(asyncio.get_running_loop(), store, reach)
         metrics_address = _metrics_page(settings, metrics, probes, stack)
         await asyncio.to_thread(warm)
         probes.warm.set()
-        pools = _pools(settings, slots, stack)
-        fetch_pools = _fetch_pools(settings, stack)
+        pools, fetch_pools = _pools(settings, slots, stack), _fetch_pools(settings, precedence, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
-        running = RunningCopies()
-        give_way, unhurried = fetch_pools.precedence.give_way, store.unhurried()
-        publisher = Publisher(settings, unhurried, metrics, logger("publisher"), running, give_way)
         publisher.typed = typed = stack.enter_context(opened_typed_topics(settings, unhurried, publisher.open_catalog))
         maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"))
 
@@ -117,7 +123,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
                 precedence=fetch_pools.precedence,
                 running=running,
                 executor=pools["copy"],
-                slots=asyncio.Semaphore(slots),
+                places=CopyPlaces(slots),
                 metrics=metrics,
                 options=lambda topic: convert_options(settings, topic),
                 columns=typed.copy,
@@ -137,11 +143,41 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         publisher.start()
         maintainer.start()
         try:
-            yield Running(address, metrics_address, store, metrics, publisher)
+            yield Running(address, metrics_address, store, metrics, publisher, reach)
         finally:
             await server.stop()
             await asyncio.to_thread(maintainer.stop)
             await asyncio.to_thread(publisher.stop)
+
+
+def _watched(
+    settings: Settings, store: ObjectStore, open_catalog: Callable[[], Catalog], stack: contextlib.ExitStack
+) -> Reachability:
+    """The watch over what the settings name, until `stack` ends."""
+    namespace, properties = settings.catalog.namespace, settings.catalog.properties
+    place = revealed(properties).get("uri", settings.catalog.name) if properties else str(settings.data_dir)
+    # Names alone: an address may carry a password.
+    where = urlsplit(place)._replace(netloc=urlsplit(place).netloc.rpartition("@")[2]).geturl()
+    reach = Reachability(
+        (
+            Place(
+                "store",
+                store.root_uri,
+                store.check,
+                "copies, fetches and deletes fail until it can be; Kafka repeats them and keeps its local segments",
+            ),
+            Place(
+                "catalog",
+                where,
+                lambda: open_catalog().namespace_exists(namespace),
+                "copies and fetches go on, tables stay as they are and catch up by themselves",
+            ),
+        ),
+        logger("bridge"),
+    )
+    reach.start()
+    stack.callback(reach.stop)
+    return reach
 
 
 def _pools(settings: Settings, slots: int, stack: contextlib.ExitStack) -> dict[str, ThreadPoolExecutor]:
@@ -155,12 +191,12 @@ def _pools(settings: Settings, slots: int, stack: contextlib.ExitStack) -> dict[
     }
 
 
-def _fetch_pools(settings: Settings, stack: contextlib.ExitStack) -> FetchPools:
+def _fetch_pools(settings: Settings, precedence: Precedence, stack: contextlib.ExitStack) -> FetchPools:
     """Pools for reading and decoding, until `stack` ends."""
     return FetchPools(
         reading=stack.enter_context(WorkerPool(settings.limits.fetch_workers, "fetch")),
         decoding=stack.enter_context(WorkerPool(os.cpu_count() or 1, "decode", AHEAD_PAUSE_SECONDS_MAX)),
-        precedence=Precedence(),
+        precedence=precedence,
     )
 
 

@@ -141,17 +141,20 @@ class LimitSettings(Section):
     copy_memory_mib: Annotated[int, Field(ge=COPY_MEMORY_BYTES // MIB)] = Field(
         default=512,
         description="Memory budget of copies in MiB. A running copy is charged 112; one that does not fit waits, "
-        "inside its deadline.",
+        "half an hour at most. Beside it one copy at a time may bring up to 128 MiB of files beside its log: "
+        "a producer snapshot of millions of producers.",
     )
     copy_workers: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="Copies converted at once.")
     copies_max: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=256, description="Copies running and waiting; one more is refused as `overloaded`."
+        default=256,
+        description="Copies running and waiting; one more is refused as `overloaded`. One connection may have as many "
+        "as are left for others, so at most half of them, and one host three quarters.",
     )
     fetch_workers: Annotated[int, Field(ge=1, le=256)] = Field(
         default=16, description="Fetches reading or decoding at once."
     )
     fetches_max: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        default=2048, description="Open fetches; one more is refused as `overloaded`."
+        default=2048, description="Open fetches; one more is refused as `overloaded`. Shared like `copies_max`."
     )
     control_workers: Annotated[int, Field(ge=1, le=64)] = Field(default=8, description="Deletes done at once.")
     chunk_cache_mib: Annotated[int, Field(ge=8)] = Field(

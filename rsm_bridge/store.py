@@ -20,7 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.limits import KEY_BYTES_MAX, KEY_PART_BYTES_MAX
+from rsm_bridge.limits import INDEX_BYTES_MAX, KEY_BYTES_MAX, KEY_PART_BYTES_MAX
 from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.upload import Upload
 
@@ -84,8 +84,15 @@ def store_errors(key: str) -> Iterator[None]:
         raise StoreError(f"{key}: {first_line(error)}") from error
 
 
+def check_size(key: str, size: int) -> None:
+    """Raises BridgeError `corrupt_object` for an object that is larger than any of those that are read whole."""
+    if size > INDEX_BYTES_MAX:
+        raise BridgeError("corrupt_object", f"{key} has {size} bytes; nothing of ours here has over {INDEX_BYTES_MAX}")
+
+
 def _whole(client: Client, key: str, names_versions: Literal["e_tag", "version"]) -> VersionedBytes:
     result = obstore.get(client, key)
+    check_size(key, int(result.meta["size"]))
     return VersionedBytes(bytes(result.bytes()), result.meta[names_versions] or "")
 
 
@@ -149,7 +156,11 @@ class ObjectStore:
         return True
 
     def read(self, key: str) -> VersionedBytes:
-        """A whole small object with its version."""
+        """A whole small object with its version.
+
+        Raises:
+            BridgeError: `corrupt_object` for one of over INDEX_BYTES_MAX; `not_found`, `store_unavailable`.
+        """
         names_versions: Literal["e_tag", "version"] = "version" if self.root_uri.startswith("gs://") else "e_tag"
         with store_errors(key):
             return self._reads.ask(lambda client: _whole(client, key, names_versions))
@@ -168,10 +179,18 @@ class ObjectStore:
         """Asks the store one small thing, with the time-outs of fetches.
 
         Raises:
-            StoreError: it does not answer, or not with these credentials.
+            StoreError: it does not answer, or not with these credentials; or there is no such bucket.
         """
-        with contextlib.suppress(ObjectNotFoundError), store_errors(_PROBED):
-            obstore.head(self._reads.current, _PROBED)
+        try:
+            with store_errors(_PROBED):
+                obstore.head(self._reads.current, _PROBED)
+        except ObjectNotFoundError:
+            # The answer is the same where the bucket is missing; only a listing tells.
+            try:
+                with store_errors(_PROBED):
+                    obstore.list_with_delimiter(self._reads.current, f"{_PROBED}/")
+            except ObjectNotFoundError:
+                raise StoreError(f"there is no {self.root_uri}") from None
 
     def get_range(self, key: str, start: int, length: int) -> memoryview:
         """Bytes [start, start + length).

@@ -20,7 +20,8 @@ from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.tables import find_table
 from rsm_bridge.chunks import cut
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.cli_exit import FAILURE, exit_code
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, parse_index_key
 from rsm_bridge.limits import UPLOAD_PART_BYTES
@@ -30,11 +31,15 @@ from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.settings import Settings, load_settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.table_check import check_table
+from rsm_bridge.tombstone import MAGIC, is_tombstone
 
 
 @dataclass(slots=True)
 class Report:
-    """What was read and what is wrong with it. `damages` are one line each."""
+    """What was read and what is wrong with it. `damages` and `unread` are one line each.
+
+    What could not be read because store or catalog did not answer is `unread`: nobody knows whether it is damaged.
+    """
 
     segments: int = 0
     tombstones: int = 0
@@ -42,12 +47,21 @@ class Report:
     rows: int = 0
     tables: int = 0
     damages: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+
+    def failed(self, what: str, error: SegmentError | BridgeError | CatalogError) -> None:
+        """Notes an error under what it says: damage, or no answer."""
+        where = self.unread if exit_code(error) == FAILURE else self.damages
+        where.append(f"{what}: {error.kind}: {error}")
 
     def lines(self) -> list[str]:
         """The report for a terminal; damages first."""
         verdict = "no damage" if not self.damages else f"{len(self.damages)} damaged"
+        if self.unread:
+            verdict += f" seen, {len(self.unread)} could not be read"
         return [
             *self.damages,
+            *self.unread,
             (
                 f"{self.segments} segments with {self.bytes} served bytes and {self.tombstones} tombstones read, "
                 f"{self.rows} rows in {self.tables} tables compared: {verdict}"
@@ -60,6 +74,7 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
 
     Raises:
         SettingsError: the configuration cannot be used.
+        BridgeError: `store_unavailable`: the store cannot be listed.
     """
     settings = load_settings(config, {"data_dir": data_dir})
     store = open_store(settings)
@@ -87,8 +102,10 @@ def _segments(store: ObjectStore, report: Report) -> Iterator[KnownSegment]:
             continue
         try:
             yield read_known(store, key, listed)
+        except ObjectNotFoundError:
+            continue  # reclaimed since it was listed
         except (SegmentError, BridgeError) as error:
-            report.damages.append(f"{listed.key}: {error.kind}: {error}")
+            report.failed(listed.key, error)
 
 
 def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) -> None:
@@ -102,7 +119,20 @@ def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) 
             reader.index_file(directory, kind)
         report.bytes += _replay(reader, directory)
     except (SegmentError, BridgeError) as error:
-        report.damages.append(f"{known.listed.key}: {error.kind}: {error}")
+        if error.kind == "segment_deleted" or _was_deleted(reader.store, known.listed.key):
+            report.segments -= 1  # while it was read
+        else:
+            report.failed(known.listed.key, error)
+
+
+def _was_deleted(store: ObjectStore, key: str) -> bool:
+    """Whether a tombstone, or nothing, has taken the index's place: then its objects may go at any moment."""
+    try:
+        return is_tombstone(store.head_bytes(key, len(MAGIC)))
+    except ObjectNotFoundError:
+        return True
+    except BridgeError:
+        return False
 
 
 def _verify_object(store: ObjectStore, stored: StoredObject) -> None:
@@ -147,4 +177,4 @@ def _verify_tables(
             report.rows += rows
             report.damages.extend(f"table {'.'.join(table.name())}: {damage}" for damage in damages)
     except (CatalogError, BridgeError, SegmentError) as error:
-        report.damages.append(f"tables: {error.kind}: {error}")
+        report.failed("tables", error)

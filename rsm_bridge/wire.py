@@ -20,7 +20,6 @@ from converter.types import IndexType, LeaderEpoch, SegmentMetadata
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import (
     FRAME_BYTES_MAX,
-    INDEX_FILE_BYTES_MAX,
     LATER_INDEX_BYTES_MAX,
     LATER_INDEXES_MAX,
     LEADER_EPOCHS_MAX,
@@ -51,10 +50,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One small file, its checksum already compared."""
+    """A piece of a file beside the log, its checksum already compared; all of a small one.
+
+    `position` is that of its first byte, `size` the file's: neither is compared with anything yet.
+    """
 
     type: IndexType
-    data: bytes
+    data: memoryview
+    position: int
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,7 @@ def parse_copy_request(data: bytes) -> CopyMessage:
     """One message of a copy, its payload sliced out of `data`.
 
     Raises:
-        BridgeError: `bad_request`, or `damaged_in_transit` for a small file that fails its checksum.
+        BridgeError: `bad_request`, or `damaged_in_transit` for a piece of a file that fails its checksum.
     """
     found = fields(memoryview(data))
     parts = [number for number in (1, 2, 3) if number in found]
@@ -190,11 +194,11 @@ def _file(found: dict[int, Field]) -> File:
     number, data = _integer(found, 1), _payload(found, 2)
     if number not in IndexType._value2member_map_:
         raise _bad(f"unknown index type {number}")
-    if len(data) > INDEX_FILE_BYTES_MAX:
-        raise _bad(f"an index file of {len(data)} bytes is larger than {INDEX_FILE_BYTES_MAX}")
+    if len(data) > FRAME_BYTES_MAX:
+        raise _bad(f"a piece of a file holds at most {FRAME_BYTES_MAX} bytes, not {len(data)}")
     if crc32c.crc32c(data) != _checksum(found, 3):
         raise BridgeError("damaged_in_transit", f"the {IndexType(number).name} file fails its checksum")
-    return File(IndexType(number), bytes(data))
+    return File(IndexType(number), data, _integer(found, 4), _integer(found, 5))
 
 
 def parse(message: M, data: bytes) -> M:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tierberg/v1/rsm.proto\x12\x0btierberg.v1\"\xc8\x02\n\x0fSegmentMetadata\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x11\n\tpartition\x18\x04 \x01(\x05\x12\x12\n\nsegment_id\x18\x05 \x01(\x0c\x12\x14\n\x0cstart_offset\x18\x06 \x01(\x03\x12\x12\n\nend_offset\x18\x07 \x01(\x03\x12\x18\n\x10max_timestamp_ms\x18\x08 \x01(\x03\x12\x11\n\tbroker_id\x18\t \x01(\x05\x12\x1a\n\x12\x65vent_timestamp_ms\x18\n \x01(\x03\x12\x1a\n\x12segment_size_bytes\x18\x0b \x01(\x03\x12/\n\rleader_epochs\x18\x0c \x03(\x0b\x32\x18.tierberg.v1.LeaderEpoch\x12\x17\n\x0f\x63ustom_metadata\x18\r \x01(\x0c\"2\n\x0bLeaderEpoch\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"\xb2\x01\n\x0b\x43opyRequest\x12%\n\x05start\x18\x01 \x01(\x0b\x32\x16.tierberg.v1.CopyStart\x12$\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x16.tierberg.v1.IndexFile\x12!\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x14.tierberg.v1.CopyEnd\x12\x10\n\x08position\x18\x04 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_crc32c\x18\x06 \x01(\x07\"\xad\x01\n\tCopyStart\x12-\n\x07segment\x18\x01 \x01(\x0b\x32\x1c.tierberg.v1.SegmentMetadata\x12\x45\n\x19later_transaction_indexes\x18\x02 \x03(\x0b\x32\".tierberg.v1.LaterTransactionIndex\x12*\n\"later_transaction_indexes_complete\x18\x03 \x01(\x08\"O\n\x15LaterTransactionIndex\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_crc32c\x18\x03 \x01(\x07\"T\n\tIndexFile\x12$\n\x04type\x18\x01 \x01(\x0e\x32\x16.tierberg.v1.IndexType\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_crc32c\x18\x03 \x01(\x07\"\x1d\n\x07\x43opyEnd\x12\x12\n\nsize_bytes\x18\x01 \x01(\x03\"\x97\x01\n\x0c\x43opyResponse\x12+\n\theartbeat\x18\x01 \x01(\x0b\x32\x16.tierberg.v1.HeartbeatH\x00\x12)\n\x06result\x18\x02 \x01(\x0b\x32\x17.tierberg.v1.CopyResultH\x00\x12\'\n\x07restart\x18\x03 \x01(\x0b\x32\x14.tierberg.v1.RestartH\x00\x42\x06\n\x04step\"2\n\tHeartbeat\x12\x16\n\x0ereceived_bytes\x18\x01 \x01(\x03\x12\r\n\x05stage\x18\x02 \x01(\t\"\x19\n\x07Restart\x12\x0e\n\x06reason\x18\x01 \x01(\t\"%\n\nCopyResult\x12\x17\n\x0f\x63ustom_metadata\x18\x01 \x01(\x0c\"\x88\x01\n\x13\x46\x65tchSegmentRequest\x12-\n\x07segment\x18\x01 \x01(\x0b\x32\x1c.tierberg.v1.SegmentMetadata\x12\x16\n\x0estart_position\x18\x02 \x01(\x03\x12\x19\n\x0c\x65nd_position\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x0f\n\r_end_position\"h\n\x11\x46\x65tchIndexRequest\x12-\n\x07segment\x18\x01 \x01(\x0b\x32\x1c.tierberg.v1.SegmentMetadata\x12$\n\x04type\x18\x02 \x01(\x0e\x32\x16.tierberg.v1.IndexType\"\x1a\n\nFetchChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"E\n\x14\x44\x65leteSegmentRequest\x12-\n\x07segment\x18\x01 \x01(\x0b\x32\x1c.tierberg.v1.SegmentMetadata\"\x17\n\x15\x44\x65leteSegmentResponse*|\n\tIndexType\x12\x1a\n\x16INDEX_TYPE_UNSPECIFIED\x10\x00\x12\n\n\x06OFFSET\x10\x01\x12\r\n\tTIMESTAMP\x10\x02\x12\x15\n\x11PRODUCER_SNAPSHOT\x10\x03\x12\x0f\n\x0bTRANSACTION\x10\x04\x12\x10\n\x0cLEADER_EPOCH\x10\x05\x32\xc5\x02\n\rRemoteStorage\x12\x46\n\x0b\x43opySegment\x12\x18.tierberg.v1.CopyRequest\x1a\x19.tierberg.v1.CopyResponse(\x01\x30\x01\x12K\n\x0c\x46\x65tchSegment\x12 .tierberg.v1.FetchSegmentRequest\x1a\x17.tierberg.v1.FetchChunk0\x01\x12G\n\nFetchIndex\x12\x1e.tierberg.v1.FetchIndexRequest\x1a\x17.tierberg.v1.FetchChunk0\x01\x12V\n\rDeleteSegment\x12!.tierberg.v1.DeleteSegmentRequest\x1a\".tierberg.v1.DeleteSegmentResponseB\x19\n\x15io.tierberg.rsm.protoP\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15tierberg/v1/rsm.proto\x12\x0btierberg.v1\"\xc8\x02\n\x0fSegmentMetadata\x12\x14\n\x0c\x63luster_name\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x10\n\x08topic_id\x18\x03 \x01(\x0c\x12\x11\n\tpartition\x18\x04 \x01(\x05\x12\x12\n\nsegment_id\x18\x05 \x01(\x0c\x12\x14\n\x0cstart_offset\x18\x06 \x01(\x03\x12\x12\n\nend_offset\x18\x07 \x01(\x03\x12\x18\n\x10max_timestamp_ms\x18\x08 \x01(\x03\x12\x11\n\tbroker_id\x18\t \x01(\x05\x12\x1a\n\x12\x65vent_timestamp_ms\x18\n \x01(\x03\x12\x1a\n\x12segment_size_bytes\x18\x0b \x01(\x03\x12/\n\rleader_epochs\x18\x0c \x03(\x0b\x32\x18.tierberg.v1.LeaderEpoch\x12\x17\n\x0f\x63ustom_metadata\x18\r \x01(\x0c\"2\n\x0bLeaderEpoch\x12\r\n\x05\x65poch\x18\x01 \x01(\x05\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\"\xb2\x01\n\x0b\x43opyRequest\x12%\n\x05start\x18\x01 \x01(\x0b\x32\x16.tierberg.v1.CopyStart\x12$\n\x04\x66ile\x18\x02 \x01(\x0b\x32\x16.tierberg.v1.IndexFile\x12!\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x14.tierberg.v1.CopyEnd\x12\x10\n\x08position\x18\x04 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x05 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_crc32c\x18\x06 \x01(\x07\"\xad\x01\n\tCopyStart\x12-\n\x07segment\x18\x01 \x01(\x0b\x32\x1c.tierberg.v1.SegmentMetadata\x12\x45\n\x19later_transaction_indexes\x18\x02 \x03(\x0b\x32\".tierberg.v1.LaterTransactionIndex\x12*\n\"later_transaction_indexes_complete\x18\x03 \x01(\x08\"O\n\x15LaterTransactionIndex\x12\x13\n\x0b\x62\x61se_offset\x18\x01 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_crc32c\x18\x03 \x01(\x07\"z\n\tIndexFile\x12$\n\x04type\x18\x01 \x01(\x0e\x32\x16.tierberg.v1.IndexType\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x13\n\x0b\x64\x61ta_crc32c\x18\x03 \x01(\x07\x12\x10\n\x08position\x18\x04 \x01(\x03\x12\x12\n\nsize_bytes\x18\x05 \x01(\x03\"\x1d\n\x07\x43opyEnd\x12\x12\n\nsize_bytes\x18\x01 \x01(\x03\"\x97\x01\n\x0c\x43opyResponse\x12+\n\theartbeat\x18\x01 \x01(\x0b\x32\x16.tierberg.v1.HeartbeatH\x00\x12)\n\x06result\x18\x02 \x01(\x0b\x32\x17.tierberg.v1.CopyResultH\x00\x12\'\n\x07restart\x18\x03 \x01(\x0b\x32\x14.tierberg.v1.RestartH\x00\x42\x06\n\x04step\"H\n\tHeartbeat\x12\x16\n\x0ereceived_bytes\x18\x01 \x01(\x03\x12\r\n\x05stage\x18\x02 \x01(\t\x12\x14\n\x0c\x63opies_ahead\x18\x03 \x01(\x05\"\x19\n\x07Restart\x12\x0e\n\x06reason\x18\x01 \x01(\t\"%\n\nCopyResult\x12\x17\n\x0f\x63ustom_metadata\x18\x01 \x01(\x0c\"\x88\x01\n\x13\x46\x65tchSegmentRequest\x12-\n\x07segment\x18\x01 \x01(\x0b\x32\x1c.tierberg.v1.SegmentMetadata\x12\x16\n\x0estart_position\x18\x02 \x01(\x03\x12\x19\n\x0c\x65nd_position\x18\x03 \x01(\x03H\x00\x88\x01\x01\x42\x0f\n\r_end_position\"h\n\x11\x46\x65tchIndexRequest\x12-\n\x07segment\x18\x01 \x01(\x0b\x32\x1c.tierberg.v1.SegmentMetadata\x12$\n\x04type\x18\x02 \x01(\x0e\x32\x16.tierberg.v1.IndexType\"\x1a\n\nFetchChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"E\n\x14\x44\x65leteSegmentRequest\x12-\n\x07segment\x18\x01 \x01(\x0b\x32\x1c.tierberg.v1.SegmentMetadata\"\x17\n\x15\x44\x65leteSegmentResponse*|\n\tIndexType\x12\x1a\n\x16INDEX_TYPE_UNSPECIFIED\x10\x00\x12\n\n\x06OFFSET\x10\x01\x12\r\n\tTIMESTAMP\x10\x02\x12\x15\n\x11PRODUCER_SNAPSHOT\x10\x03\x12\x0f\n\x0bTRANSACTION\x10\x04\x12\x10\n\x0cLEADER_EPOCH\x10\x05\x32\xc5\x02\n\rRemoteStorage\x12\x46\n\x0b\x43opySegment\x12\x18.tierberg.v1.CopyRequest\x1a\x19.tierberg.v1.CopyResponse(\x01\x30\x01\x12K\n\x0c\x46\x65tchSegment\x12 .tierberg.v1.FetchSegmentRequest\x1a\x17.tierberg.v1.FetchChunk0\x01\x12G\n\nFetchIndex\x12\x1e.tierberg.v1.FetchIndexRequest\x1a\x17.tierberg.v1.FetchChunk0\x01\x12V\n\rDeleteSegment\x12!.tierberg.v1.DeleteSegmentRequest\x1a\".tierberg.v1.DeleteSegmentResponseB\x19\n\x15io.tierberg.rsm.protoP\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,8 +32,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tierberg.v1.rsm_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\025io.tierberg.rsm.protoP\001'
-  _globals['_INDEXTYPE']._serialized_start=1617
-  _globals['_INDEXTYPE']._serialized_end=1741
+  _globals['_INDEXTYPE']._serialized_start=1677
+  _globals['_INDEXTYPE']._serialized_end=1801
   _globals['_SEGMENTMETADATA']._serialized_start=39
   _globals['_SEGMENTMETADATA']._serialized_end=367
   _globals['_LEADEREPOCH']._serialized_start=369
@@ -45,27 +45,27 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LATERTRANSACTIONINDEX']._serialized_start=778
   _globals['_LATERTRANSACTIONINDEX']._serialized_end=857
   _globals['_INDEXFILE']._serialized_start=859
-  _globals['_INDEXFILE']._serialized_end=943
-  _globals['_COPYEND']._serialized_start=945
-  _globals['_COPYEND']._serialized_end=974
-  _globals['_COPYRESPONSE']._serialized_start=977
-  _globals['_COPYRESPONSE']._serialized_end=1128
-  _globals['_HEARTBEAT']._serialized_start=1130
-  _globals['_HEARTBEAT']._serialized_end=1180
-  _globals['_RESTART']._serialized_start=1182
-  _globals['_RESTART']._serialized_end=1207
-  _globals['_COPYRESULT']._serialized_start=1209
-  _globals['_COPYRESULT']._serialized_end=1246
-  _globals['_FETCHSEGMENTREQUEST']._serialized_start=1249
-  _globals['_FETCHSEGMENTREQUEST']._serialized_end=1385
-  _globals['_FETCHINDEXREQUEST']._serialized_start=1387
-  _globals['_FETCHINDEXREQUEST']._serialized_end=1491
-  _globals['_FETCHCHUNK']._serialized_start=1493
-  _globals['_FETCHCHUNK']._serialized_end=1519
-  _globals['_DELETESEGMENTREQUEST']._serialized_start=1521
-  _globals['_DELETESEGMENTREQUEST']._serialized_end=1590
-  _globals['_DELETESEGMENTRESPONSE']._serialized_start=1592
-  _globals['_DELETESEGMENTRESPONSE']._serialized_end=1615
-  _globals['_REMOTESTORAGE']._serialized_start=1744
-  _globals['_REMOTESTORAGE']._serialized_end=2069
+  _globals['_INDEXFILE']._serialized_end=981
+  _globals['_COPYEND']._serialized_start=983
+  _globals['_COPYEND']._serialized_end=1012
+  _globals['_COPYRESPONSE']._serialized_start=1015
+  _globals['_COPYRESPONSE']._serialized_end=1166
+  _globals['_HEARTBEAT']._serialized_start=1168
+  _globals['_HEARTBEAT']._serialized_end=1240
+  _globals['_RESTART']._serialized_start=1242
+  _globals['_RESTART']._serialized_end=1267
+  _globals['_COPYRESULT']._serialized_start=1269
+  _globals['_COPYRESULT']._serialized_end=1306
+  _globals['_FETCHSEGMENTREQUEST']._serialized_start=1309
+  _globals['_FETCHSEGMENTREQUEST']._serialized_end=1445
+  _globals['_FETCHINDEXREQUEST']._serialized_start=1447
+  _globals['_FETCHINDEXREQUEST']._serialized_end=1551
+  _globals['_FETCHCHUNK']._serialized_start=1553
+  _globals['_FETCHCHUNK']._serialized_end=1579
+  _globals['_DELETESEGMENTREQUEST']._serialized_start=1581
+  _globals['_DELETESEGMENTREQUEST']._serialized_end=1650
+  _globals['_DELETESEGMENTRESPONSE']._serialized_start=1652
+  _globals['_DELETESEGMENTRESPONSE']._serialized_end=1675
+  _globals['_REMOTESTORAGE']._serialized_start=1804
+  _globals['_REMOTESTORAGE']._serialized_end=2129
 # @@protoc_insertion_point(module_scope)

@@ -97,14 +97,18 @@ class LaterTransactionIndex(_message.Message):
     def __init__(self, base_offset: _Optional[int] = ..., data: _Optional[bytes] = ..., data_crc32c: _Optional[int] = ...) -> None: ...
 
 class IndexFile(_message.Message):
-    __slots__ = ("type", "data", "data_crc32c")
+    __slots__ = ("type", "data", "data_crc32c", "position", "size_bytes")
     TYPE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     DATA_CRC32C_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     type: IndexType
     data: bytes
     data_crc32c: int
-    def __init__(self, type: _Optional[_Union[IndexType, str]] = ..., data: _Optional[bytes] = ..., data_crc32c: _Optional[int] = ...) -> None: ...
+    position: int
+    size_bytes: int
+    def __init__(self, type: _Optional[_Union[IndexType, str]] = ..., data: _Optional[bytes] = ..., data_crc32c: _Optional[int] = ..., position: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class CopyEnd(_message.Message):
     __slots__ = ("size_bytes",)
@@ -123,12 +127,14 @@ class CopyResponse(_message.Message):
     def __init__(self, heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., result: _Optional[_Union[CopyResult, _Mapping]] = ..., restart: _Optional[_Union[Restart, _Mapping]] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("received_bytes", "stage")
+    __slots__ = ("received_bytes", "stage", "copies_ahead")
     RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
+    COPIES_AHEAD_FIELD_NUMBER: _ClassVar[int]
     received_bytes: int
     stage: str
-    def __init__(self, received_bytes: _Optional[int] = ..., stage: _Optional[str] = ...) -> None: ...
+    copies_ahead: int
+    def __init__(self, received_bytes: _Optional[int] = ..., stage: _Optional[str] = ..., copies_ahead: _Optional[int] = ...) -> None: ...
 
 class Restart(_message.Message):
     __slots__ = ("reason",)

@@ -125,7 +125,7 @@ def test_the_command(world: CopyWorld, tmp_path: Path, monkeypatch: pytest.Monke
     assert said.startswith("topic orders, ")
     assert "300 rows" in said
     unknown = CliRunner().invoke(app, ["advise", "other", *given[2:]])
-    assert unknown.exit_code == 1
+    assert unknown.exit_code == 2
     assert "topic other has no table" in unknown.stderr
 
 

@@ -225,6 +225,6 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
 
 def test_serve_refuses_in_plain_words(tmp_path: Path) -> None:
     with BridgeProcess("--data-dir", str(tmp_path), "--listen", "0.0.0.0:0", expect_ready=False) as bridge:
-        assert bridge.process.wait(60) == 1
+        assert bridge.process.wait(60) == 2
         assert "nothing authenticates clients" in bridge.errors()
         assert "Traceback" not in bridge.errors()

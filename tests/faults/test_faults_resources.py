@@ -16,7 +16,7 @@ import psutil
 import pytest
 import zstandard
 
-from rsm_bridge.limits import COPY_MEMORY_BYTES, FRAME_WAIT_SECONDS_MAX, MIB
+from rsm_bridge.limits import CONTENDED_SILENCE_SECONDS, COPY_MEMORY_BYTES, FRAME_WAIT_SECONDS_MAX, MIB
 from rsm_bridge.proto import rsm_pb2
 from stack.bridge import Bridge
 from stack.waiting import wait_for
@@ -62,15 +62,11 @@ def test_two_copies_of_one_id(bridge: Bridge) -> None:
     bridge.process.env["TIERBERG_FAULT"] = "before-index=sleep:1"  # both are there before either has put its index
     bridge.start()
     segment = segment_of(LogBuilder().fill(batches=50, size=2_000))
-    won: list[bytes] = []
-    lost: list[ShimError] = []
+    answers: list[bytes] = []
 
     def copy() -> None:
         with ShimClient(bridge.target) as shim:
-            try:
-                won.append(shim.copy(segment).custom_metadata)
-            except ShimError as error:
-                lost.append(error)
+            answers.append(shim.copy(segment).custom_metadata)
 
     threads = [threading.Thread(target=copy) for _ in range(2)]
     for thread in threads:
@@ -78,12 +74,11 @@ def test_two_copies_of_one_id(bridge: Bridge) -> None:
     wait_for("both to run", lambda: bridge.metric("tierberg_copies_running") == 2, 20, 0.02)
     for thread in threads:
         thread.join(30)
-    assert (len(won), len(lost)) == (1, 1)
-    assert lost[0].kind == "invalid_segment"
-    assert "another copy of this segment id has finished" in (lost[0].details or "")
+    assert len(answers) == 2, "the one that came second is a success too"
+    assert answers[0] == answers[1]
     assert [len(stored(bridge, kind, segment)) for kind in ("index", "data", "kept")] == [1, 1, 0]
     with ShimClient(bridge.target) as shim:
-        assert shim.fetch(segment.finished(won[0])) == segment.data
+        assert shim.fetch(segment.finished(answers[0])) == segment.data
     assert "Traceback" not in bridge.process.output()
 
 
@@ -94,15 +89,18 @@ def silent(segment: Segment, hold: threading.Event) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize(
-    "deadline_s", [5.0, pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(240)])], ids=["theirs", "ours"]
+    "deadline_s", [3.0, pytest.param(None, marks=[pytest.mark.slow, pytest.mark.timeout(240)])], ids=["theirs", "ours"]
 )
 def test_clients_that_stop_sending_give_their_place_back(bridge: Bridge, deadline_s: float | None) -> None:
-    """Ended by the client's deadline, or without one by ours; copies that waited behind them then go through."""
-    limit_s = FRAME_WAIT_SECONDS_MAX if deadline_s is None else deadline_s
+    """Ended by the client's deadline, or without one by ours; copies that waited behind them then go through.
+
+    Ours is short for the one place that is waited for, and FRAME_WAIT_SECONDS_MAX for the others.
+    """
+    limit_s = CONTENDED_SILENCE_SECONDS if deadline_s is None else deadline_s
     hold = threading.Event()
     stuck = [segment_of(LogBuilder().fill(batches=300, size=2_000)) for _ in range(SLOTS)]
     waited = segment_of(LogBuilder().fill(batches=20, size=2_000))
-    with ShimClient(bridge.target) as shim, ShimClient(bridge.target, timeout=limit_s + 30) as other:
+    with ShimClient(bridge.target) as shim, ShimClient(bridge.target, timeout=FRAME_WAIT_SECONDS_MAX + 30) as other:
         started = time.monotonic()
         calls = [
             shim.stub("stream_stream", "CopySegment")(silent(one, hold), metadata=HEADERS, timeout=deadline_s)
@@ -121,7 +119,7 @@ def test_clients_that_stop_sending_give_their_place_back(bridge: Bridge, deadlin
                 assert call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
                 if deadline_s is None:
                     assert dict(call.trailing_metadata())["tierberg-error"] == "deadline"
-                    assert "no message for 60 s" in call.details()
+                    assert "no message for " in call.details()
         finally:
             hold.set()
         wait_for("every place to be free", lambda: bridge.metric("tierberg_copies_running") == 0, 20)

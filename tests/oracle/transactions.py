@@ -18,10 +18,9 @@ def transaction_index(aborted: Sequence[tuple[int, int, int]]) -> bytes:
 
 def producer_snapshot(producers: Sequence[tuple[int, int]]) -> bytes:
     """Entries (producer id, first offset of its open transaction or -1)."""
-    entries = [
-        struct.pack(">qhiqiqiq", producer, 0, 5, 100, 0, 1_700_000_000_000, 0, first) for producer, first in producers
-    ]
-    body = struct.pack(">i", len(producers)) + b"".join(entries)
+    body = bytearray(struct.pack(">i", len(producers)))  # there may be a million
+    for producer, first in producers:
+        body += struct.pack(">qhiqiqiq", producer, 0, 5, 100, 0, 1_700_000_000_000, 0, first)
     return struct.pack(">hI", 1, crc32c.crc32c(body)) + body
 
 

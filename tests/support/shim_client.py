@@ -189,9 +189,22 @@ def copy_messages(segment: Segment) -> Iterator[bytes]:
     )
     yield rsm_pb2.CopyRequest(start=start).SerializeToString()
     for kind, data in segment.files.items():
-        file = rsm_pb2.IndexFile(type=rsm_pb2.IndexType.Name(kind), data=data, data_crc32c=crc32c(data))
-        yield rsm_pb2.CopyRequest(file=file).SerializeToString()
+        yield from file_messages(kind, data)
     yield from log_messages(segment)
+
+
+def file_messages(kind: IndexType, data: bytes) -> Iterator[bytes]:
+    """A file beside the log, in pieces."""
+    for position in range(0, max(len(data), 1), FRAME_BYTES):
+        piece = data[position : position + FRAME_BYTES]
+        file = rsm_pb2.IndexFile(
+            type=rsm_pb2.IndexType.Name(kind),
+            data=piece,
+            data_crc32c=crc32c(piece),
+            position=position,
+            size_bytes=len(data),
+        )
+        yield rsm_pb2.CopyRequest(file=file).SerializeToString()
 
 
 def log_messages(segment: Segment) -> Iterator[bytes]:

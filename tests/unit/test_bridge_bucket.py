@@ -98,14 +98,14 @@ def test_a_rule_that_would_delete_history_is_named(tmp_path: Path, endpoint: str
 
 def test_a_store_that_is_no_bucket_is_refused(tmp_path: Path) -> None:
     done = init(tmp_path, "http://127.0.0.1:1", "gs://bucket")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "bucket init is for S3" in done.output
-    assert CliRunner().invoke(app, ["bucket", "init"]).exit_code == 1
+    assert CliRunner().invoke(app, ["bucket", "init"]).exit_code == 2
 
 
 def test_a_store_that_does_not_answer_is_said_without_its_keys(tmp_path: Path) -> None:
     done = init(tmp_path, "http://127.0.0.1:1", "s3://bucket", secret_access_key="hunter2-hunter2")
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "tierberg: bucket bucket: " in done.output
     assert "hunter2" not in done.output
 

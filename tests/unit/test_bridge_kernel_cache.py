@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 import converter
-from rsm_bridge.serve_command import kernel_cache
+from rsm_bridge.kernel_cache import installed_kernels, is_cold, kernel_cache, warmed
+from rsm_bridge.logs import logger
 
 
 def test_one_folder_for_each_state_of_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,3 +26,37 @@ def test_one_folder_for_each_state_of_the_sources(tmp_path: Path, monkeypatch: p
         opened.write("# changed\n")
     assert kernel_cache(tmp_path / "data") != first
     assert not first.exists()
+
+
+def test_a_bridge_in_an_empty_folder_takes_the_kernels_of_the_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "installed"))
+    assert is_cold(kernel_cache(tmp_path / "data"))
+    built = installed_kernels() / "converter_1"
+    built.mkdir(parents=True)
+    (built / "k.nbi").write_bytes(b"index")
+    (built / "k.1.nbc").write_bytes(b"code")
+    for path in (built / "k.nbi", built / "k.1.nbc", built, built.parent):
+        path.chmod(0o555)  # as root installs them
+    found = kernel_cache(tmp_path / "data")
+    assert (found / "converter_1" / "k.nbi").read_bytes() == b"index"
+    assert not is_cold(found)
+    assert all(path.stat().st_mode & 0o200 for path in (found, *found.rglob("*"))), "numba adds to it"
+    (found / "converter_1" / "k.nbi").write_bytes(b"compiled for more types")
+    assert kernel_cache(tmp_path / "data") == found
+    assert (found / "converter_1" / "k.nbi").read_bytes() == b"compiled for more types"
+    for path in (built.parent, built):
+        path.chmod(0o755)
+
+
+def test_compiling_is_said_and_a_warm_start_is_not(tmp_path: Path) -> None:
+    def compile_one() -> None:
+        (tmp_path / "k.nbi").touch()
+
+    with capture_logs() as cold:
+        warmed(tmp_path, compile_one, logger("bridge"))
+    assert [line["event"].partition(",")[0] for line in cold] == ["compiling kernels", "kernels are compiled"]
+    with capture_logs() as warm:
+        warmed(tmp_path, compile_one, logger("bridge"))
+    assert warm == []

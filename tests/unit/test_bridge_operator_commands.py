@@ -131,5 +131,5 @@ def test_inspect_shows_a_tombstone_and_the_index_in_it(store: Store) -> None:
 @pytest.mark.parametrize("target", ["index/none", "no/such/file"])
 def test_inspect_of_nothing_says_so(store: Store, target: str) -> None:
     result = store.run("inspect", "index", target)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert target in result.output

@@ -13,7 +13,6 @@ from converter.types import IndexType
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import (
     FRAME_BYTES_MAX,
-    INDEX_FILE_BYTES_MAX,
     LATER_INDEX_BYTES_MAX,
     LATER_INDEXES_MAX,
     NAME_CHARS_MAX,
@@ -70,10 +69,16 @@ def test_a_frame_that_was_damaged_is_named_by_its_position() -> None:
 
 
 @pytest.mark.parametrize("kind", list(IndexType))
-def test_small_files(kind: IndexType) -> None:
+def test_pieces_of_files(kind: IndexType) -> None:
     data = bytes(range(50))
-    file = rsm_pb2.IndexFile(type=int(kind), data=data, data_crc32c=crc32c.crc32c(data))  # type: ignore[arg-type]
-    assert parse_copy_request(rsm_pb2.CopyRequest(file=file).SerializeToString()) == File(kind, data)
+    file = rsm_pb2.IndexFile(
+        type=int(kind),  # type: ignore[arg-type]
+        data=data,
+        data_crc32c=crc32c.crc32c(data),
+        position=7,
+        size_bytes=90,
+    )
+    assert parse_copy_request(rsm_pb2.CopyRequest(file=file).SerializeToString()) == File(kind, memoryview(data), 7, 90)
     file.data_crc32c ^= 1
     refused(rsm_pb2.CopyRequest(file=file).SerializeToString(), kind.name, "damaged_in_transit")
 
@@ -81,7 +86,7 @@ def test_small_files(kind: IndexType) -> None:
 def test_an_empty_file_has_a_checksum_of_zero() -> None:
     file = rsm_pb2.IndexFile(type=IndexType.TRANSACTION.value)  # type: ignore[arg-type]
     message = rsm_pb2.CopyRequest(file=file).SerializeToString()
-    assert parse_copy_request(message) == File(IndexType.TRANSACTION, b"")
+    assert parse_copy_request(message) == File(IndexType.TRANSACTION, memoryview(b""), 0, 0)
 
 
 def test_start_and_end() -> None:
@@ -135,10 +140,10 @@ def test_messages_that_cannot_be() -> None:
     refused(b"\x22\x01a", "wrong type")  # position as bytes
     refused(b"\x2a\x01a\x32\x03abc", "four bytes")
     refused(b"\x12\x02\x08\x7f", "unknown index type 127")
-    large = bytes(INDEX_FILE_BYTES_MAX + 1)
+    large = bytes(FRAME_BYTES_MAX + 1)
     refused(
         rsm_pb2.CopyRequest(file=rsm_pb2.IndexFile(type=rsm_pb2.IndexType.Name(1), data=large)).SerializeToString(),
-        "larger than",
+        "a piece of a file holds at most",
     )
 
 

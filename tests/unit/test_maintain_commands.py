@@ -63,7 +63,7 @@ def test_maintain_sweeps(world: World, tmp_path: Path) -> None:
 def test_maintain_of_an_unknown_table_says_so(world: World, tmp_path: Path) -> None:
     published(world)
     result = run(tmp_path, "maintain", "elsewhere")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "nothing of a topic or table elsewhere" in result.output
 
 
@@ -72,7 +72,7 @@ def test_maintain_leaves_an_embedded_store_to_its_bridge(world: World, tmp_path:
     lock = FolderLock(tmp_path / "data")
     try:
         refused = run(tmp_path, "maintain")
-        assert refused.exit_code == 1
+        assert refused.exit_code == 3
         assert "in use by another bridge" in refused.output
         assert run(tmp_path, "maintain", "--dry-run").exit_code == 0
     finally:
@@ -114,7 +114,7 @@ def test_undelete_of_a_topic_created_again_asks_which(world: World, tmp_path: Pa
 def test_undelete_of_nothing_says_so(world: World, tmp_path: Path, name: str) -> None:
     published(world)
     result = run(tmp_path, "undelete", name)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "tierberg: " in result.output
 
 

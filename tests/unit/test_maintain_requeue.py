@@ -88,7 +88,7 @@ def test_a_dry_run_and_a_verbatim_rule_change_nothing(world: World, tmp_path: Pa
     assert "1 segments stay as they are: the rule of the topic says mode: verbatim" in ruled.output
     assert world.stored() == before
     missing = run(tmp_path, "elsewhere")
-    assert missing.exit_code == 1
+    assert missing.exit_code == 2
     assert "nothing of a topic elsewhere" in missing.output
 
 
@@ -241,7 +241,7 @@ def test_one_that_still_fails_does_not_hold_up_the_others(
 
     monkeypatch.setattr(requeue, "add_rows", failing)
     done = run(tmp_path)
-    assert done.exit_code == 1
+    assert done.exit_code == 3
     assert "1 segments stay as they are" in done.output
     assert "not this one" in done.output
     assert world.offsets() == [0, 1, 2, 6, 7, 8, 9, 10]

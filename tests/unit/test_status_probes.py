@@ -148,7 +148,7 @@ def test_alive_and_not_ready_while_kernels_are_compiled(tmp_path: Path, monkeypa
     arguments = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics-listen", page)
     with BridgeProcess(*arguments, expect_ready=False) as one:
         eventually(lambda: accepts(port), 120)
-        assert get(page, "/readyz") == (503, "kernels are being compiled\n")
+        assert get(page, "/readyz") == (503, "starting: compiling kernels\n")
         assert get(page, "/healthz") == (200, "ok\n")
         eventually(lambda: get(page, "/readyz")[0] == 200, 240)
         assert get(page, "/healthz") == (200, "ok\n")
@@ -172,7 +172,7 @@ def probes_of(loop: asyncio.AbstractEventLoop, store: _Store) -> Probes:
 def test_not_ready_before_the_kernels_are_compiled() -> None:
     loop, store = asyncio.new_event_loop(), _Store()
     probes = probes_of(loop, store)
-    assert probes.ready() == "kernels are being compiled"
+    assert probes.ready() == "starting: compiling kernels"
     assert store.asked == 0
     probes.warm.set()
     assert probes.ready() is None

@@ -58,10 +58,12 @@ final class FileSlice {
         return new FileSlice("log file", log, position, length, before, FRAME_CRC_TAG);
     }
 
-    /** A small file, whole. */
-    static FileSlice index(IndexType type, FileChannel file, int length) {
+    /** A piece of a file beside the log: {@code length} bytes from {@code position} on, of {@code size}. */
+    static FileSlice index(IndexType type, FileChannel file, long position, int length, long size) {
         byte[] inner = bytes(out -> {
             out.writeEnum(IndexFile.TYPE_FIELD_NUMBER, type.getNumber());
+            out.writeInt64(IndexFile.POSITION_FIELD_NUMBER, position);
+            out.writeInt64(IndexFile.SIZE_BYTES_FIELD_NUMBER, size);
             out.writeTag(IndexFile.DATA_FIELD_NUMBER, WireFormat.WIRETYPE_LENGTH_DELIMITED);
             out.writeUInt32NoTag(length);
         });
@@ -70,15 +72,17 @@ final class FileSlice {
             out.writeUInt32NoTag(inner.length + length + CRC_BYTES);
             out.writeRawBytes(inner);
         });
-        return new FileSlice(type + " file", file, 0, length, before, FILE_CRC_TAG);
+        return new FileSlice(type + " file", file, position, length, before, FILE_CRC_TAG);
     }
 
-    /** A small file that is already in memory. */
-    static CopyRequest index(IndexType type, ByteBuffer data) {
+    /** A piece of a file that is already in memory: from {@code position} to {@code end}, exclusive. */
+    static CopyRequest index(IndexType type, ByteBuffer file, int position, int end) {
+        ByteBuffer data = file.slice(file.position() + position, end - position);
         CRC32C crc = new CRC32C();
         crc.update(data.duplicate());
         return CopyRequest.newBuilder().setFile(IndexFile.newBuilder().setType(type)
-            .setData(ByteString.copyFrom(data.duplicate())).setDataCrc32C((int) crc.getValue())).build();
+            .setData(ByteString.copyFrom(data)).setDataCrc32C((int) crc.getValue()).setPosition(position)
+            .setSizeBytes(file.remaining())).build();
     }
 
     /** The message for gRPC: lazily drained, its length known beforehand. */

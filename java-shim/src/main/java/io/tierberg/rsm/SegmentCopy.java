@@ -11,6 +11,7 @@ import io.tierberg.rsm.proto.SegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.LogSegmentData;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -21,7 +22,7 @@ import java.util.Queue;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Sends one closed segment: start, the small files, the log in frames, end; then waits for the result.
+ * Sends one closed segment: start, the files beside the log, the log in frames, end; then waits for the result.
  *
  * <p>All files are opened by the constructor, because the broker may delete them at any moment. The broker's copier
  * thread sends a message only when gRPC has sent the one before, so one frame per copy is in memory. Everything the
@@ -30,7 +31,11 @@ import java.util.concurrent.TimeUnit;
 final class SegmentCopy implements AutoCloseable {
     /** The whole message fits one of gRPC's 1 MiB buffers. */
     static final int FRAME_BYTES = 1024 * 1024 - 64;
+    /** The same with a file's type, position and size before the payload. */
+    static final int FILE_PIECE_BYTES = FRAME_BYTES - 64;
     private static final int CUSTOM_METADATA_BYTES_MAX = 128;
+    /** The stage in which the bridge has not taken the copy up yet. */
+    private static final String WAITING = "waiting";
     private static final long END_WAIT_MS = 1_000;
 
     private final ShimConfig config;
@@ -72,7 +77,7 @@ final class SegmentCopy implements AutoCloseable {
             if (data.transactionIndex().isPresent()) {
                 addFile(IndexType.TRANSACTION, data.transactionIndex().get());
             }
-            head.add(FileSlice.index(IndexType.LEADER_EPOCH, data.leaderEpochIndex()));
+            addEpochs(data.leaderEpochIndex());
         } catch (IOException | RuntimeException e) {
             close();
             throw e;
@@ -87,7 +92,22 @@ final class SegmentCopy implements AutoCloseable {
 
     private void addFile(IndexType type, Path path) throws IOException {
         FileChannel channel = open(path);
-        head.add(FileSlice.index(type, channel, Math.toIntExact(channel.size())));
+        long size = channel.size();
+        long position = 0;
+        do {
+            int length = (int) Math.min(FILE_PIECE_BYTES, size - position);
+            head.add(FileSlice.index(type, channel, position, length, size));
+            position += length;
+        } while (position < size);
+    }
+
+    private void addEpochs(ByteBuffer checkpoint) {
+        int position = 0;
+        do {
+            int end = Math.min(checkpoint.remaining(), position + FILE_PIECE_BYTES);
+            head.add(FileSlice.index(IndexType.LEADER_EPOCH, checkpoint, position, end));
+            position = end;
+        } while (position < checkpoint.remaining());
     }
 
     /**
@@ -165,9 +185,17 @@ final class SegmentCopy implements AutoCloseable {
             position = 0;
             endSent = false;
             progressNanos = lifeNanos;
-        } else if (answer.hasHeartbeat() && !answer.getHeartbeat().equals(lastHeartbeat)) {
-            lastHeartbeat = answer.getHeartbeat();
-            progressNanos = lifeNanos;
+        } else if (answer.hasHeartbeat()) {
+            Heartbeat heartbeat = answer.getHeartbeat();
+            // A copy in the queue stands still for as long as the copies before it take; the bridge bounds that wait.
+            if (heartbeat.getStage().equals(WAITING)) {
+                attempt.step("waiting for the bridge to take the segment, behind " + heartbeat.getCopiesAhead()
+                    + " other copies");
+                progressNanos = lifeNanos;
+            } else if (!heartbeat.equals(lastHeartbeat)) {
+                progressNanos = lifeNanos;
+            }
+            lastHeartbeat = heartbeat;
         }
     }
 

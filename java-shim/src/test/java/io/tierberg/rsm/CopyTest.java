@@ -10,6 +10,8 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.grpc.Status;
 import io.tierberg.rsm.proto.CopyRequest;
+import io.tierberg.rsm.proto.Heartbeat;
+import io.tierberg.rsm.proto.CopyResponse;
 import io.tierberg.rsm.proto.IndexType;
 import io.tierberg.rsm.proto.SegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.LogSegmentData;
@@ -266,6 +268,59 @@ class CopyTest {
         } finally {
             clock.shutdownNow();
         }
+    }
+
+    @Test
+    void waitingForAPlaceIsProgressHoweverLong() throws Exception {
+        ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor();
+        try {
+            bridge.copy = out -> {
+                clock.scheduleAtFixedRate(() -> out.onNext(CopyResponse.newBuilder().setHeartbeat(
+                    Heartbeat.newBuilder().setStage("waiting").setCopiesAhead(3)).build()), 0, 100, TimeUnit.MILLISECONDS);
+                return new FakeBridge.Recorder(out) {
+                    @Override
+                    void onEnd() {
+                        clock.schedule(() -> {
+                            clock.shutdownNow();
+                            super.onEnd();
+                        }, 3500, TimeUnit.MILLISECONDS);
+                    }
+                };
+            };
+            assertEquals(40, copy(Shim.random(100, 1)).length);
+        } finally {
+            clock.shutdownNow();
+        }
+    }
+
+    @Test
+    void aBridgeThatDiesWhileACopyWaitsIsFoundInTime() throws Exception {
+        bridge.copy = out -> new FakeBridge.Recorder(out) {
+            @Override
+            void onEnd() {
+                out.onNext(CopyResponse.newBuilder().setHeartbeat(
+                    Heartbeat.newBuilder().setStage("waiting").setCopiesAhead(5)).build());
+            }
+        };
+        String said = failure(Shim.random(100, 1));
+        assertContains("no sign of life from the bridge for 700 ms", said);
+        assertContains("behind 5 other copies", said);
+    }
+
+    @Test
+    void filesBesideTheLogOfAnySizeComeInPieces() throws Exception {
+        byte[] snapshot = Shim.random(40_000_000, 5);
+        LogSegmentData data = Shim.files(folder, Shim.random(100, 1), true);
+        Files.write(data.producerSnapshotIndex(), snapshot);
+        Files.write(data.timeIndex(), new byte[0]);
+        assertEquals(40, copy(data).length);
+        FakeBridge.Recorder seen = bridge.recorded;
+        assertNull(seen.wrong);
+        assertArrayEquals(snapshot, seen.files.get(IndexType.PRODUCER_SNAPSHOT));
+        assertEquals(snapshot.length, seen.announced.get(IndexType.PRODUCER_SNAPSHOT));
+        assertArrayEquals(new byte[0], seen.files.get(IndexType.TIMESTAMP));
+        assertEquals(0, seen.announced.get(IndexType.TIMESTAMP));
+        assertTrue(seen.largestPiece + 5 <= 1 << 20, "a piece fits one of gRPC's buffers");
     }
 
     @Test

@@ -28,6 +28,7 @@ import io.tierberg.rsm.proto.FetchChunk;
 import io.tierberg.rsm.proto.FetchIndexRequest;
 import io.tierberg.rsm.proto.FetchSegmentRequest;
 import io.tierberg.rsm.proto.Heartbeat;
+import io.tierberg.rsm.proto.IndexFile;
 import io.tierberg.rsm.proto.IndexType;
 import io.tierberg.rsm.proto.LaterTransactionIndex;
 import io.tierberg.rsm.proto.Restart;
@@ -37,6 +38,7 @@ import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
+import java.util.Arrays;
 import java.util.EnumMap;
 import java.util.List;
 import java.util.Map;
@@ -220,6 +222,8 @@ final class FakeBridge implements AutoCloseable {
         volatile String wrong;
         int passes = 1;
         int largestFrame;
+        int largestPiece;
+        final Map<IndexType, Long> announced = new EnumMap<>(IndexType.class);
 
         Recorder(ServerCallStreamObserver<CopyResponse> out) {
             this.out = out;
@@ -234,7 +238,17 @@ final class FakeBridge implements AutoCloseable {
                 later.forEach(index -> check(index.getData(), index.getDataCrc32C()));
             } else if (message.hasFile()) {
                 check(message.getFile().getData(), message.getFile().getDataCrc32C());
-                files.put(message.getFile().getType(), message.getFile().getData().toByteArray());
+                IndexFile piece = message.getFile();
+                largestPiece = Math.max(largestPiece, message.getSerializedSize());
+                if (piece.getPosition() != files.getOrDefault(piece.getType(), new byte[0]).length) {
+                    wrong = "piece at " + piece.getPosition();
+                }
+                announced.put(piece.getType(), piece.getSizeBytes());
+                files.merge(piece.getType(), piece.getData().toByteArray(), (before, data) -> {
+                    byte[] joined = Arrays.copyOf(before, before.length + data.length);
+                    System.arraycopy(data, 0, joined, before.length, data.length);
+                    return joined;
+                });
             } else if (message.hasEnd()) {
                 if (message.getEnd().getSizeBytes() != log.size()) {
                     wrong = "size";

@@ -90,7 +90,9 @@ class FileSliceTest {
             byte[] bytes = Shim.random(length, 7);
             try (FileChannel channel = file(bytes)) {
                 CopyRequest message = CopyRequest.parseFrom(
-                    drain(FileSlice.index(IndexType.PRODUCER_SNAPSHOT, channel, length)));
+                    drain(FileSlice.index(IndexType.PRODUCER_SNAPSHOT, channel, 0, length, length)));
+                assertEquals(0, message.getFile().getPosition());
+                assertEquals(length, message.getFile().getSizeBytes());
                 assertEquals(IndexType.PRODUCER_SNAPSHOT, message.getFile().getType());
                 assertArrayEquals(bytes, message.getFile().getData().toByteArray());
                 assertEquals(crc(bytes), message.getFile().getDataCrc32C());
@@ -99,9 +101,27 @@ class FileSliceTest {
     }
 
     @Test
+    void aPieceOfAnIndexFileSaysWhereItLies() throws IOException {
+        byte[] bytes = Shim.random(1000, 7);
+        try (FileChannel channel = file(bytes)) {
+            CopyRequest message = CopyRequest.parseFrom(
+                drain(FileSlice.index(IndexType.TRANSACTION, channel, 300, 400, 1000)));
+            assertArrayEquals(Arrays.copyOfRange(bytes, 300, 700), message.getFile().getData().toByteArray());
+            assertEquals(crc(Arrays.copyOfRange(bytes, 300, 700)), message.getFile().getDataCrc32C());
+            assertEquals(300, message.getFile().getPosition());
+            assertEquals(1000, message.getFile().getSizeBytes());
+        }
+        ByteBuffer buffer = ByteBuffer.wrap(bytes, 100, 900);
+        CopyRequest message = FileSlice.index(IndexType.LEADER_EPOCH, buffer, 200, 250);
+        assertArrayEquals(Arrays.copyOfRange(bytes, 300, 350), message.getFile().getData().toByteArray());
+        assertEquals(200, message.getFile().getPosition());
+        assertEquals(900, message.getFile().getSizeBytes());
+    }
+
+    @Test
     void bytesInMemoryLeaveTheBufferAlone() {
         ByteBuffer buffer = ByteBuffer.wrap(Shim.EPOCHS);
-        CopyRequest message = FileSlice.index(IndexType.LEADER_EPOCH, buffer);
+        CopyRequest message = FileSlice.index(IndexType.LEADER_EPOCH, buffer, 0, buffer.remaining());
         assertEquals(Shim.EPOCHS.length, buffer.remaining());
         assertArrayEquals(Shim.EPOCHS, message.getFile().getData().toByteArray());
         assertEquals(crc(Shim.EPOCHS), message.getFile().getDataCrc32C());

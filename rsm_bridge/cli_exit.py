@@ -1,0 +1,53 @@
+"""How commands end: one table of exit codes for all of them (docs/operations.md), and one line about why.
+
+A script must be able to tell damage from a typo, and both from a store that is away for a minute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+import typer
+
+FINE: Final = 0
+FINDING: Final = 1  # damage, something that needs a person, or a refusal because of what is stored
+USAGE: Final = 2  # flags, settings, or the name of something that is not there; nothing was done
+FAILURE: Final = 3  # store, catalog, brokers or Spark did not do what they were asked; the same again may work
+
+_USAGE_KINDS = frozenset(
+    {"not_found", "bad_settings", "bad_rule", "no_source", "no_spark", "no_queries", "bad_queries", "no_picture"}
+)
+_FAILURE_KINDS = frozenset(
+    {"store_unavailable", "unavailable", "deadline", "overloaded", "cancelled", "internal", "raced", "spark"}
+)
+
+
+def exit_code(error: BaseException) -> int:
+    """The code for an error of one of the rooms, by its kind."""
+    from rsm_bridge.errors import InUseError, SettingsError
+
+    if isinstance(error, SettingsError) and not isinstance(error, InUseError):
+        return USAGE
+    kind = getattr(error, "kind", None)
+    if kind is None or kind in _FAILURE_KINDS:
+        return FAILURE
+    return USAGE if kind in _USAGE_KINDS else FINDING
+
+
+@contextlib.contextmanager
+def failures() -> Iterator[None]:
+    """Ends a command that met one of our errors with one line and its code; other errors are bugs, and tracebacks."""
+    from converter.errors import SegmentError
+    from iceberg_catalog.errors import CatalogError
+    from iceberg_catalog.redaction import hide
+    from rsm_bridge.errors import BridgeError, SettingsError
+    from rsm_bridge.publish_table import RetryRunError
+    from rsm_bridge.value_schemas import ColumnsWaitError
+
+    try:
+        yield
+    except (BridgeError, SegmentError, CatalogError, SettingsError, RetryRunError, ColumnsWaitError) as error:
+        typer.echo(f"tierberg: {hide(str(error))}", err=True)
+        raise typer.Exit(exit_code(error)) from error

@@ -1,0 +1,184 @@
+"""Files beside the log: in pieces, of nearly any size, byte for byte; what is too large is refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from obstore.store import MemoryStore
+
+from converter.index_model import Block
+from converter.types import BATCH_DTYPE, IndexType
+from rsm_bridge.chunks import cut
+from rsm_bridge.copy_files import CopyFiles
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.limits import (
+    COPY_FILES_BYTES_MAX,
+    COPY_FILES_BYTES_USUAL,
+    FETCH_CHUNK_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    INDEX_BYTES_MAX,
+    LEADER_EPOCHS_MAX,
+    MESSAGE_BYTES_MAX,
+    MIB,
+    SEGMENT_BYTES_MAX,
+)
+from rsm_bridge.read_clients import ReadClients
+from rsm_bridge.service import Running
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.wire import File
+from tests.oracle.transactions import producer_snapshot
+from tests.support.kafka_log import LogBuilder
+from tests.support.shim_client import Segment, ShimClient, ShimError, copy_messages, segment_of
+
+PRODUCERS = 800_000  # 35 MiB: what one message of a copy could not hold
+
+
+@pytest.fixture(scope="module")
+def snapshot() -> bytes:
+    return producer_snapshot([(number, -1) for number in range(PRODUCERS)])
+
+
+def pieces(kind: IndexType, data: bytes, size: int = MIB) -> Iterator[File]:
+    for at in range(0, max(1, len(data)), size):
+        yield File(kind, memoryview(data)[at : at + size], at, len(data))
+
+
+def test_a_producer_snapshot_of_800_000_producers_comes_back_byte_for_byte(shim: ShimClient, snapshot: bytes) -> None:
+    assert len(snapshot) > COPY_FILES_BYTES_USUAL
+    sent = segment_of(LogBuilder().fill(batches=5), files={IndexType.PRODUCER_SNAPSHOT: snapshot})
+    segment = shim.copied(sent)
+    assert shim.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT) == snapshot
+    assert shim.fetch(segment) == sent.data
+
+
+def test_what_a_large_snapshot_calls_open_waits(bridge: Running, shim: ShimClient, snapshot: bytes) -> None:
+    """The last of its entries is of the transaction that the segment leaves open."""
+    from converter.index import decode_directory
+    from rsm_bridge.layout import INDEX_ROOT
+
+    large = producer_snapshot([*((number, -1) for number in range(PRODUCERS)), (9_000_000, 2)])
+    log = LogBuilder()
+    log.batch([b"x"] * 2)
+    log.batch([b"y"] * 3, visible=False, producer_id=9_000_000, producer_epoch=0, base_sequence=0, attributes=0x10)
+    shim.copy(sent := segment_of(log, files={IndexType.PRODUCER_SNAPSHOT: large}))
+    (found,) = bridge.store.list_after(f"{INDEX_ROOT}{sent.topic_id.hex()}/")
+    summary = decode_directory(bridge.store.read(found.key).data).summary
+    assert [(opened.producer_id, opened.first_offset) for opened in summary.open_transactions or ()] == [(9_000_000, 2)]
+    assert [(one.producer_id, one.first_offset) for one in summary.undecided] == [(9_000_000, 2)]
+
+
+def test_several_copies_with_large_files_take_turns_and_all_end(shim: ShimClient, snapshot: bytes) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    sent = [segment_of(LogBuilder().fill(batches=2), files={IndexType.PRODUCER_SNAPSHOT: snapshot}) for _ in range(3)]
+    with ThreadPoolExecutor(3) as threads:
+        answers = list(threads.map(shim.copy, sent))
+    assert all(answer.custom_metadata for answer in answers)
+
+
+def test_files_beyond_the_limit_are_refused_by_name_before_they_are_sent(shim: ShimClient) -> None:
+    segment = segment_of(LogBuilder().fill(batches=1))
+    failed = refused(shim, segment, COPY_FILES_BYTES_MAX + 1)
+    assert failed.kind == "invalid_segment"
+    assert "PRODUCER_SNAPSHOT" in (failed.details or "")
+    assert str(COPY_FILES_BYTES_MAX) in (failed.details or "")
+
+
+def refused(shim: ShimClient, segment: Segment, claimed: int) -> ShimError:
+    import grpc
+
+    from rsm_bridge.proto import rsm_pb2
+    from tests.support.shim_client import HEADERS
+
+    start = next(copy_messages(segment))
+    file = rsm_pb2.IndexFile(type=rsm_pb2.IndexType.Name(3), data=b"", size_bytes=claimed)
+    messages = [start, rsm_pb2.CopyRequest(file=file).SerializeToString()]
+    call = shim.stub("stream_stream", "CopySegment")(iter(messages), metadata=HEADERS, timeout=20)
+    with pytest.raises(grpc.RpcError) as failed:
+        list(call)
+    return ShimError(failed.value)
+
+
+def test_pieces_are_joined() -> None:
+    files = CopyFiles()
+    data = bytes(range(256)) * 40
+    for piece in [*pieces(IndexType.TIMESTAMP, b""), *pieces(IndexType.TRANSACTION, data, 1000)]:
+        files.add(piece)
+    assert files.announced == len(data)
+    assert files.whole() == {IndexType.TIMESTAMP: b"", IndexType.TRANSACTION: data}
+
+
+def add_all(files: CopyFiles, pieces: list[File]) -> None:
+    for piece in pieces:
+        files.add(piece)
+
+
+def test_pieces_that_do_not_fit_are_refused() -> None:
+    first, second = list(pieces(IndexType.TRANSACTION, b"abcdef", 3))
+    other = File(IndexType.TIMESTAMP, memoryview(b""), 0, 0)
+    for wrong in (
+        [second],
+        [first, first],
+        [first, replace(second, size=7)],
+        [first, replace(second, data=memoryview(b"defg"))],
+        [first, replace(second, data=memoryview(b""))],
+        [replace(first, position=-1)],
+        [replace(first, size=-6)],
+        [first, other],
+        [first, second, first],
+    ):
+        files = CopyFiles()
+        with pytest.raises(BridgeError) as failed:
+            add_all(files, wrong)
+        assert failed.value.kind == "bad_request"
+    files = CopyFiles()
+    files.add(first)
+    with pytest.raises(BridgeError, match="ends after 3 of 6 bytes"):
+        files.whole()
+
+
+def test_a_message_holds_a_piece_and_the_metadata_of_any_segment() -> None:
+    assert FRAME_BYTES_MAX < MESSAGE_BYTES_MAX
+    # An epoch's entry: two lengths, two tags, a varint of five bytes and one of nine.
+    assert LEADER_EPOCHS_MAX * 20 + MIB < MESSAGE_BYTES_MAX
+
+
+def test_an_object_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = MemoryStore()
+    store = ObjectStore(client, ReadClients(client), "memory://")
+    store.put_if_absent("index/x", b"abc")
+    monkeypatch.setattr("rsm_bridge.store.INDEX_BYTES_MAX", 3)
+    assert store.read("index/x").data == b"abc"
+    monkeypatch.setattr("rsm_bridge.store.INDEX_BYTES_MAX", 2)
+    with pytest.raises(BridgeError, match="has 3 bytes") as failed:
+        store.read("index/x")
+    assert failed.value.kind == "corrupt_object"
+    assert INDEX_BYTES_MAX > COPY_FILES_BYTES_MAX
+
+
+def test_an_index_that_would_be_too_large_is_refused(
+    bridge: Running, shim: ShimClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rsm_bridge.copy_worker.INDEX_BYTES_MAX", 1000)
+    segment = segment_of(LogBuilder().fill(batches=3))
+    with pytest.raises(ShimError, match="more than 1000") as failed:
+        shim.copy(segment)
+    assert failed.value.kind == "invalid_segment"
+    assert not list(bridge.store.list_after(f"data/{segment.topic_id.hex()}/"))
+
+
+@pytest.mark.parametrize("size", [0, -1, 2**31 - 1])
+def test_a_batch_of_a_size_that_none_can_have_is_damage(size: int) -> None:
+    from converter.errors import SegmentError
+
+    batches = np.zeros(2, dtype=BATCH_DTYPE)
+    batches["served_size"] = (100, size)
+    empty = np.empty(0, dtype=np.int64)
+    block = Block(0, 7, batches, None, empty, 0)  # type: ignore[arg-type]
+    with pytest.raises(SegmentError, match=str(size)) as failed:
+        cut(block)
+    assert failed.value.kind == "corrupt_object"
+    assert FETCH_CHUNK_BYTES_MAX == SEGMENT_BYTES_MAX

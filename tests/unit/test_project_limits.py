@@ -1,0 +1,142 @@
+"""A limit that nothing enforces promises nothing: each constant of a `limits.py` is used, and tested by name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The product's rooms. Deadlines of the test stack and of benchmarks are no promises.
+ROOMS = ("converter", "iceberg_catalog", "rsm_bridge", "repartition")
+#: Units and the like: they limit nothing.
+UNITS = {"KIB"}
+#: Named by no test yet, though what they bound may be. The list may only become shorter.
+UNTESTED: dict[str, set[str]] = {
+    "converter": {
+        "BLOCK_PART_BYTES_MAX",
+        "DECOMPRESSED_BATCH_BYTES_CEILING",
+        "DIRECTORY_BYTES_MAX",
+        "FOOTER_BYTES_MAX",
+        "OFFSET_INDEX_INTERVAL_BYTES",
+        "PAGE_BYTES_MAX",
+        "PAGE_VALUES_MAX",
+        "POSITION_MAX",
+        "PROVEN_BYTES_MAX",
+        "PROVEN_PAGE_BYTES",
+        "READ_GAP_BYTES",
+        "REBUILD_BYTES_MAX",
+        "SCRATCH_BYTES_MAX",
+        "STEP_BYTES",
+        "SUMMARY_TRANSACTIONS_MAX",
+        "THRIFT_DEPTH_MAX",
+        "TRANSACTION_FILE_BYTES_MAX",
+        "ZSTD_LEVEL_DATA",
+        "ZSTD_LEVEL_INDEX",
+    },
+    "iceberg_catalog": {
+        "COLUMN_DOC_CHARS_MAX",
+        "COLUMN_NAME_CHARS_MAX",
+        "CREATE_ATTEMPTS_MAX",
+        "MANIFESTS_FOLDED_MIN",
+        "MANIFEST_ENTRIES_MAX",
+        "MANIFEST_SMALL_ENTRIES",
+        "MERGED_RUNS_MAX",
+        "METADATA_VERSIONS_KEPT_MAX",
+        "PEEKED_MAX",
+        "RELOAD_ATTEMPTS_MAX",
+        "REST_CONNECT_TIMEOUT_MS",
+        "REST_READ_TIMEOUT_MS",
+        "SIGNED_RETRIES_MAX",
+        "SOURCE_NAME_CHARS_MAX",
+    },
+    "rsm_bridge": {
+        "AHEAD_PAUSE_SECONDS_MAX",
+        "BUCKET_CONNECT_SECONDS",
+        "BUCKET_REQUEST_SECONDS",
+        "BUCKET_TRIES",
+        "CANCEL_NOTICE_SECONDS",
+        "CATALOG_AGAIN_SECONDS",
+        "COPY_BEHIND_SECONDS",
+        "COPY_QUEUE_FRAMES_MAX",
+        "DECODERS_MAX",
+        "DECODE_BURST_SECONDS",
+        "DELETE_SECONDS_MAX",
+        "EVOLUTION_SECONDS_MAX",
+        "EVOLUTION_WORKERS",
+        "FETCH_FRAME_BYTES",
+        "FETCH_PATIENCE_SECONDS",
+        "HEARTBEAT_SECONDS",
+        "HELD_SECONDS",
+        "INDEX_HEADS_MAX",
+        "INDEX_HEAD_BYTES",
+        "INDEX_READERS",
+        "INDEX_RENEWALS_MAX",
+        "INFERRED_VALUES_MAX",
+        "LEASE_SECONDS",
+        "MERGE_COMMITS_MAX",
+        "MERGE_SECONDS_MAX",
+        "METRICS_PARTITIONS_MAX",
+        "PENDING_RUN_MAX",
+        "PLANS_PER_RUN_MAX",
+        "PROTOCOL_VERSION",
+        "PUBLISH_RETRY_WORKERS",
+        "READ_AHEAD_CHUNKS",
+        "REGISTRY_ANSWER_BYTES_MAX",
+        "REGISTRY_CACHE_BYTES_MAX",
+        "REGISTRY_MISSES_MAX",
+        "REGISTRY_WORKERS",
+        "RELIST_SECONDS",
+        "RUNS_TO_LAND_MAX",
+        "STATUS_BRIDGE_SECONDS",
+        "STATUS_CATALOG_SECONDS",
+        "STATUS_FETCH_SECONDS",
+        "STATUS_TIMESTAMPS_MAX",
+        "STOP_GRACE_SECONDS",
+        "SWAP_RETRY_SECONDS",
+        "TOMBSTONE_SWAPS_MAX",
+        "UPLOAD_PARTS_IN_FLIGHT_MAX",
+        "WHOLE_LISTING_SHARE",
+    },
+    "repartition": {
+        "ADVISE_ROUNDS",
+        "ERROR_CHARS_MAX",
+        "FEW_BYTES_MAX",
+        "FEW_ESTIMATED_BYTES_MAX",
+    },
+}
+
+
+def constants(room: str) -> list[str]:
+    """Names that the room's limits.py assigns."""
+    names: list[str] = []
+    for node in ast.parse((ROOT / room / "limits.py").read_text()).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names += [target.id for target in targets if isinstance(target, ast.Name)]
+    return names
+
+
+def words(*folders: str, but: Path | None = None) -> set[str]:
+    """Every name that stands in the folders' Python files."""
+    found: set[str] = set()
+    for folder in folders:
+        for path in (ROOT / folder).rglob("*.py"):
+            if path not in (but, Path(__file__)):
+                found.update(re.findall(r"\b[A-Z][A-Z0-9_]+\b", path.read_text()))
+    return found
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_limit_is_enforced_somewhere(room: str) -> None:
+    used = words(*ROOMS, but=ROOT / room / "limits.py")
+    assert [name for name in constants(room) if name not in used] == []
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_limit_is_named_by_a_test(room: str) -> None:
+    tested = words("tests")
+    untested = {name for name in constants(room) if name not in tested} - UNITS
+    assert untested - UNTESTED[room] == set(), "a new limit needs a test that names it"
+    assert UNTESTED[room] - untested == set(), "tested by now: take it off the list"
