@@ -68,6 +68,10 @@ COPY_RECHECK_SECONDS = 1.0  # a tombstone waits for a copy of this process: look
 MASS_DELETE_WINDOW_SECONDS = 600.0  # over half a table's rows deleted within it: mass_delete.py
 TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving index
 
+# Who may call.
+TOPIC_OWNERS_MAX = 100_000  # topic ids whose cluster is remembered
+OWNER_INDEXES_MAX = 8  # that are read to know a topic's cluster: the first that is sound tells
+
 # Processes around the calls.
 PUBLISH_QUEUE_MAX = 100_000
 PUBLISH_BACKOFF_SECONDS_MIN = 0.5

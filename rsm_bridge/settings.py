@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from rsm_bridge.client_rules import ClientRule
 from rsm_bridge.durations import Seconds
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import COPY_MEMORY_BYTES, MIB
@@ -47,8 +48,25 @@ class TlsSettings(Section):
     client_ca_file: Path | None = Field(
         default=None,
         description="CA certificates that client certificates must come from. Set: mutual TLS, clients without a "
-        "valid certificate are refused.",
+        "valid certificate are refused, and certificates whose extended key usage lacks `clientAuth`.",
     )
+    clients: tuple[ClientRule, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Which certificates may do what. Default: all that come from `client_ca_file` may copy, read and "
+        "delete every topic; `tierberg serve` and `tierberg config check` warn of that.",
+    )
+
+    @model_validator(mode="after")
+    def _clients_have_certificates(self) -> TlsSettings:
+        if self.clients is not None and self.client_ca_file is None:
+            raise ValueError("clients go by their certificates, and nothing asks for one: set client_ca_file")
+        return self
+
+    @property
+    def everybody_may_write(self) -> bool:
+        """Whether certificates are asked for, and each of them may do everything."""
+        return self.client_ca_file is not None and self.clients is None
 
 
 class StoreSettings(Section):
