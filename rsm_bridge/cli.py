@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -61,8 +63,6 @@ def serve(
 @app.command()
 def warmup() -> None:
     """Compile kernels into this installation, so that no bridge of it compiles when it starts. Half a minute, once."""
-    import os
-
     from rsm_bridge.kernel_cache import installed_kernels
 
     folder = installed_kernels()
@@ -238,7 +238,12 @@ def version() -> None:
 
 
 def main() -> None:
-    """Entry point of the `tierberg` command."""
+    """Entry point of the `tierberg` command. What it writes is for its own user alone, whoever else is on the machine.
+
+    Kernels of `warmup` are for all bridges of the installation.
+    """
+    if sys.argv[1:2] != ["warmup"]:
+        os.umask(0o077)
     app()
 
 

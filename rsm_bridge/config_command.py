@@ -51,6 +51,9 @@ def check_config(options: CheckOptions) -> tuple[str, bool]:
         if settings.schema_registry is not None:
             registry = SchemaRegistry(settings.schema_registry)
             stack.callback(registry.close)
+        if settings.tls is not None and settings.tls.everybody_may_write:
+            text = "any certificate of client_ca_file may copy, read and delete every topic; name yours in tls.clients"
+            said = [*said, Remark("warning", f"tls: {text}")]
         report = check(settings, kafka, options.topics, SchemaChecks(registry), said)
     return as_json(report) if options.json else as_text(report), report.wrong
 

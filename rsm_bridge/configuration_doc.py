@@ -59,14 +59,19 @@ def _sections(model: type[BaseModel], prefix: str) -> list[tuple[str, type[BaseM
     for name, field in model.model_fields.items():
         inner = _model_of(field.annotation)
         if inner is not None:
-            mark = "[]" if get_origin(field.annotation) is tuple else ""
+            mark = "[]" if _is_list(field) else ""
             found.extend(_sections(inner, f"{prefix}{field.alias or name}{mark}."))
     return found
 
 
+def _is_list(field: FieldInfo) -> bool:
+    return any(get_origin(option) is tuple for option in (field.annotation, *get_args(field.annotation)))
+
+
 def _model_of(annotation: Any) -> type[BaseModel] | None:
-    for candidate in (annotation, *get_args(annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+    inner = [item for option in get_args(annotation) for item in get_args(option)]
+    for candidate in (annotation, *get_args(annotation), *inner):
+        if isinstance(candidate, type) and get_origin(candidate) is None and issubclass(candidate, BaseModel):
             return candidate
     return None
 
@@ -90,7 +95,7 @@ def _type_text(field: FieldInfo) -> str:
             return text
     if get_origin(annotation) is dict:
         return "mapping of texts"
-    return "list" if get_origin(annotation) is tuple else "section"
+    return "list" if _is_list(field) else "section"
 
 
 def _default_text(field: FieldInfo) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
@@ -79,10 +79,11 @@ class Copier:
 
 @dataclass(slots=True)
 class CopyCall:
-    """One call."""
+    """One call. `allow` raises BridgeError where the caller may not copy the segment."""
 
     copier: Copier
     context: aio.ServicerContext[bytes, bytes]
+    allow: Callable[[SegmentMetadata], Awaitable[None]]
     stage: str = "waiting"
     attempt: CopyAttempt | None = None
     frames_seen: bool = False
@@ -106,6 +107,7 @@ class CopyCall:
         structlog.contextvars.bind_contextvars(
             topic=first.segment.topic, partition=first.segment.partition, segment=first.segment.segment_id.hex()
         )
+        await self.allow(first.segment)
         later = LaterAborts.parse(first.later, complete=first.later_complete)
         heartbeats = asyncio.ensure_future(self._heartbeats())
         try:

@@ -15,6 +15,7 @@ ErrorKind = Literal[
     "unsupported_version",
     "not_found",
     "foreign_segment",
+    "not_allowed",
     "segment_deleted",
     "protocol_mismatch",
     "bad_request",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import grpc
@@ -16,7 +16,9 @@ from grpc import aio
 
 from converter.types import IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
+from rsm_bridge.access import Action, Caller, caller_of
 from rsm_bridge.call_pool import CallPool
+from rsm_bridge.client_rules import ClientRule
 from rsm_bridge.copy_call import Copier, CopyCall
 from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.errors import BridgeError
@@ -28,6 +30,7 @@ from rsm_bridge.peers import Admission, peer_of
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.settings import LimitSettings
 from rsm_bridge.status import CODES, ERROR_TRAILER, PROTOCOL_HEADER, explain
+from rsm_bridge.topic_owners import TopicOwners
 from rsm_bridge.wire import fetch_chunk, parse, segment_metadata
 
 SERVICE = "tierberg.v1.RemoteStorage"
@@ -42,6 +45,8 @@ class Handlers:
 
     Attributes:
         deleted: told about each tombstone.
+        clients: rules of client certificates; None: nobody is refused.
+        owners: whose a topic is, for clients that may not everything.
     """
 
     copier: Copier
@@ -52,6 +57,8 @@ class Handlers:
     metrics: Metrics
     log: structlog.typing.FilteringBoundLogger
     deleted: Callable[[SegmentMetadata, Outcome], None]
+    clients: Sequence[ClientRule] | None
+    owners: TopicOwners
     _copies: Admission = field(init=False)
     _fetches: Admission = field(init=False)
 
@@ -71,9 +78,12 @@ class Handlers:
     async def copy_segment(self, _: AsyncIterator[bytes], context: Context) -> None:
         """CopySegment. The iterator stays unused: reads happen one by one, under flow control."""
 
-        async def serve() -> dict[str, object]:
+        async def serve(caller: Caller) -> dict[str, object]:
+            async def allow(segment: SegmentMetadata) -> None:
+                await self._allow(caller, "write", segment)
+
             with self._copies.of(peer_of(context)):
-                segment = await CopyCall(self.copier, context).run()
+                segment = await CopyCall(self.copier, context, allow).run()
             return {"bytes": segment.segment_size_bytes}
 
         await self._guard("copy", context, serve)
@@ -84,9 +94,9 @@ class Handlers:
             await self._warm_up(context)
             return
 
-        async def serve() -> dict[str, object]:
+        async def serve(caller: Caller) -> dict[str, object]:
             message = parse(rsm_pb2.FetchSegmentRequest(), request)
-            segment = self._bind(message.segment)
+            segment = await self._bind(caller, "read", message.segment)
             end = message.end_position if message.HasField("end_position") else None
             structlog.contextvars.bind_contextvars(position=message.start_position)
             with self._fetches.of(peer_of(context)):
@@ -101,9 +111,9 @@ class Handlers:
             await self._warm_up(context)
             return
 
-        async def serve() -> dict[str, object]:
+        async def serve(caller: Caller) -> dict[str, object]:
             message = parse(rsm_pb2.FetchIndexRequest(), request)
-            segment = self._bind(message.segment)
+            segment = await self._bind(caller, "read", message.segment)
             if message.type not in IndexType._value2member_map_:
                 raise BridgeError("bad_request", f"unknown index type {message.type}")
             with self._fetches.of(peer_of(context)):
@@ -116,8 +126,8 @@ class Handlers:
     async def delete_segment(self, request: bytes, context: Context) -> bytes:
         """DeleteSegment."""
 
-        async def serve() -> dict[str, object]:
-            segment = self._bind(parse(rsm_pb2.DeleteSegmentRequest(), request).segment)
+        async def serve(caller: Caller) -> dict[str, object]:
+            segment = await self._bind(caller, "write", parse(rsm_pb2.DeleteSegmentRequest(), request).segment)
             async with asyncio.timeout(DELETE_SECONDS_MAX):
                 outcome = await self.control.submit(self.deleter.delete, segment)
             await failpoints.hit_async("after-tombstone", segment.topic_id.hex())
@@ -132,18 +142,34 @@ class Handlers:
     async def _warm_up(self, context: Context) -> None:
         """Zeros for a plugin that loads its classes and connects (proto, `FetchSegmentRequest`); reads nothing."""
 
-        async def serve() -> dict[str, object]:
+        async def serve(_: Caller) -> dict[str, object]:
             await context.write(fetch_chunk(memoryview(_WARM_UP)))
             return {}
 
         await self._guard(_WARM_UP_METHOD, context, serve)
 
-    def _bind(self, message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
+    async def _bind(self, caller: Caller, action: Action, message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
+        """The segment, named in the log; raises BridgeError where the caller may not do this with it."""
         segment = segment_metadata(message)
         structlog.contextvars.bind_contextvars(
             topic=segment.topic, partition=segment.partition, segment=segment.segment_id.hex()
         )
+        await self._allow(caller, action, segment)
         return segment
+
+    async def _allow(self, caller: Caller, action: Action, segment: SegmentMetadata) -> None:
+        """Raises BridgeError `not_allowed` unless the request's cluster and the topic's own are the caller's."""
+        mine = caller.clusters(action)
+        if mine is None:
+            return
+        if segment.cluster_name not in mine:
+            raise caller.refused(action, segment.cluster_name)
+        owner = self.owners.known(segment.topic_id)
+        if owner is None:
+            async with asyncio.timeout(DELETE_SECONDS_MAX):
+                owner = await self.control.submit(self.owners.cluster_of, segment.topic_id)
+        if owner is not None and owner not in mine:
+            raise caller.refused(action, owner)
 
     async def _send(
         self, method: str, frames: AsyncIterator[memoryview], context: Context, topic_id: str
@@ -162,9 +188,13 @@ class Handlers:
             structlog.contextvars.bind_contextvars(bytes=sent)  # of hang-ups, too
         return {}
 
-    async def _guard(self, method: str, context: Context, serve: Callable[[], Awaitable[dict[str, object]]]) -> None:
+    async def _guard(
+        self, method: str, context: Context, serve: Callable[[Caller], Awaitable[dict[str, object]]]
+    ) -> None:
         """Runs one call: metrics, the canonical log line, and its failure as status and trailer."""
         structlog.contextvars.clear_contextvars()
+        caller = caller_of(self.clients, context)
+        structlog.contextvars.bind_contextvars(peer=caller.name)
         started = time.monotonic()
         facts: dict[str, object] = {}
         kind, message = "ok", ""
@@ -172,7 +202,7 @@ class Handlers:
         try:
             _check_protocol(context)
             await context.send_initial_metadata(((PROTOCOL_HEADER, str(PROTOCOL_VERSION)),))
-            facts = await serve()
+            facts = await serve(caller)
         except asyncio.CancelledError:
             kind, message = "cancelled", "the broker ended the call"
             raise

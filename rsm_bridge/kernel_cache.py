@@ -32,7 +32,7 @@ def kernel_cache(data_dir: Path) -> Path:
         part = kept.with_suffix(".part")
         shutil.copytree(built, part, copy_function=shutil.copyfile)
         for folder in (part, *(path for path in part.rglob("*") if path.is_dir())):
-            folder.chmod(0o755)  # the installation's may be read-only
+            folder.chmod(0o700)  # the installation's may be read-only
         part.rename(kept)
     return kept
 

@@ -72,6 +72,10 @@ RETENTION_LATE_SECONDS = 3600.0  # Kafka deletes what is over within this; it lo
 MASS_DELETE_WINDOW_SECONDS = 600.0  # over half a table's rows deleted within it: mass_delete.py
 TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving index
 
+# Who may call.
+TOPIC_OWNERS_MAX = 100_000  # topic ids whose cluster is remembered
+OWNER_INDEXES_MAX = 8  # that are read to know a topic's cluster: the first that is sound tells
+
 # Processes around the calls.
 PUBLISH_QUEUE_MAX = 100_000
 PUBLISH_BACKOFF_SECONDS_MIN = 0.5

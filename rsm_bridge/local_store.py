@@ -131,10 +131,10 @@ class LocalObjectStore(ObjectStore):
         """
         staged = f"{path}#{next(self._staged)}"
         try:
-            descriptor = os.open(staged, _NEW_FILE, 0o666)
+            descriptor = os.open(staged, _NEW_FILE, 0o600)
         except FileNotFoundError:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(staged, _NEW_FILE, 0o666)
+            descriptor = os.open(staged, _NEW_FILE, 0o600)
         try:
             _write_and_close(descriptor, data)
             os.link(staged, path)
@@ -167,7 +167,7 @@ class LocalObjectStore(ObjectStore):
         Its file has the name of one that is being written, which no listing shows.
         """
         with store_errors(key):
-            descriptor = os.open(self._folder / ".swap.lock#1", os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(self._folder / ".swap.lock#1", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from rsm_bridge.client_rules import ClientRule
 from rsm_bridge.durations import Seconds
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_VALUE_BYTES, MIB
@@ -47,8 +48,25 @@ class TlsSettings(Section):
     client_ca_file: Path | None = Field(
         default=None,
         description="CA certificates that client certificates must come from. Set: mutual TLS, clients without a "
-        "valid certificate are refused.",
+        "valid certificate are refused, and certificates whose extended key usage lacks `clientAuth`.",
     )
+    clients: tuple[ClientRule, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Which certificates may do what. Default: all that come from `client_ca_file` may copy, read and "
+        "delete every topic; `tierberg serve` and `tierberg config check` warn of that.",
+    )
+
+    @model_validator(mode="after")
+    def _clients_have_certificates(self) -> TlsSettings:
+        if self.clients is not None and self.client_ca_file is None:
+            raise ValueError("clients go by their certificates, and nothing asks for one: set client_ca_file")
+        return self
+
+    @property
+    def everybody_may_write(self) -> bool:
+        """Whether certificates are asked for, and each of them may do everything."""
+        return self.client_ca_file is not None and self.clients is None
 
 
 class StoreSettings(Section):
@@ -351,7 +369,7 @@ class Settings(Section):
     def may_type(self) -> bool:
         """Whether any topic's values or keys may become columns."""
         return self.schema_registry is not None or any(
-            rule.source_of("value") is not None or rule.source_of("key") is not None for rule in self.topics
+            rule.source_of("value") is not None or rule.key_format != "raw" for rule in self.topics
         )
 
     def rule(self, topic: str) -> TopicRule:

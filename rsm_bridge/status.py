@@ -18,6 +18,7 @@ CODES: dict[ErrorKind, grpc.StatusCode] = {
     "unsupported_version": grpc.StatusCode.FAILED_PRECONDITION,
     "protocol_mismatch": grpc.StatusCode.FAILED_PRECONDITION,
     "foreign_segment": grpc.StatusCode.FAILED_PRECONDITION,
+    "not_allowed": grpc.StatusCode.PERMISSION_DENIED,
     "not_found": grpc.StatusCode.NOT_FOUND,
     "segment_deleted": grpc.StatusCode.NOT_FOUND,
     "overloaded": grpc.StatusCode.RESOURCE_EXHAUSTED,

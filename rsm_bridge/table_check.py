@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from converter.columns import OFFSET, RAW_VALUE, row_schema
+from converter.columns import ERROR, OFFSET, RAW_VALUE, row_schema
 from converter.types import Int64Array
 from iceberg_catalog.livefiles import Head, LiveFiles, by_partition
 from iceberg_catalog.plan import plan
@@ -113,7 +113,8 @@ def _same_rows(store: ObjectStore, key: str, live: Sequence[KnownSegment]) -> bo
     derived = _read(store, key)
     low, high = derived.column(OFFSET)[0].as_py(), derived.column(OFFSET)[-1].as_py()
     for known, source in _sources(live, low, high):
-        rows, names = _read(store, source), row_schema(known.value_format).names
+        # Not the errors: those of keys stand only where keys have got their column.
+        rows, names = _read(store, source), [name for name in row_schema(known.value_format).names if name != ERROR]
         ours, theirs = derived.column(OFFSET).to_numpy(), rows.column(OFFSET).to_numpy()
         left = derived.select(names).filter(pa.array(np.isin(ours, theirs)))
         right = rows.select(names).filter(pa.array(np.isin(theirs, ours)))

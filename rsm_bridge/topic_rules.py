@@ -108,7 +108,10 @@ class TopicRule(Section):
         "for the other typed formats.",
     )
     key_format: RuleFormat = Field(
-        default="raw", description="The same for keys. `raw`: they are the column `_kafka_key` (binary) alone."
+        default="raw",
+        description="The same for keys, which are always the column `_kafka_key` (binary). `raw`: that alone. All "
+        "others: the column `_key` beside it, of type string under `string`; a key that does not decode is null there, "
+        "and `_kafka_error` says why.",
     )
     key_schema: SchemaSource | None = Field(default=None, description="The same for keys.")
     mode: Mode = Field(
@@ -180,7 +183,7 @@ class TopicRule(Section):
         if self.mode == "verbatim" and self.copies:
             raise ValueError("mode: verbatim stores no rows, so it takes no copies")
         if self.mode == "verbatim":
-            typed = [f"{part}_format" for part in parts if self.format_of(part) in TYPED]
+            typed = [f"{part}_format" for part in parts if self.format_of(part) != "raw"]
             if self.table is not None or typed:
                 wrong = " and no ".join(["table"] * (self.table is not None) + typed)
                 raise ValueError(f"mode: verbatim stores no rows, so it takes no {wrong}")

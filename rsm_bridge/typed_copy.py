@@ -16,19 +16,17 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from converter.columns import ERROR, row_schema
+from converter.columns import ERROR
 from converter.types import LargeWork
 from converter.values.model import error_codes
 from converter.values.prover import ValueProver
 from converter.values.rows import as_written_now, made_in_pieces, typed_rows
 from converter.writer import TypedPiece
-from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.cpu_budget import CpuBudget
-from rsm_bridge.typed_table import TableColumns, TypedTable
+from rsm_bridge.typed_table import TableColumns, TypedTable, plain_rows
 from rsm_bridge.value_schemas import ColumnsWaitError
 
 T = TypeVar("T")
-RAW_ROWS = row_schema("raw", expected_field_ids("raw"))
 _NEW_COLUMNS = "a schema appeared in the middle of the segment and needs columns that its data file has not"
 
 
@@ -71,7 +69,7 @@ class TypedCopy:
         if not self._begun:
             self._begun = True
             self._spend(self._begin, rows)
-        schema = RAW_ROWS if self._columns is None else self._columns.rows
+        schema = plain_rows(self.table.value_format) if self._columns is None else self._columns.rows
 
         def made(piece: pa.RecordBatch, cells_max: int) -> TypedPiece:
             typed = self._spend(lambda rows: self._with_columns(rows, cells_max), piece)
@@ -97,14 +95,14 @@ class TypedCopy:
 
     def _begin(self, rows: pa.RecordBatch) -> None:
         """Decides what columns the data file has."""
-        given = self.table.given(rows)
-        if self.table.applies(given):
+        given = self.table.applying(self.table.given(rows))
+        if given.parts:
             self._columns = self.table.routes(given).columns
 
     def _with_columns(self, rows: pa.RecordBatch, cells_max: int) -> TypedPiece | None:
-        given = self.table.given(rows)
+        given = self.table.applying(self.table.given(rows))
         if self._columns is None:
-            if self.table.applies(given):
+            if given.parts:
                 self.pending = _NEW_COLUMNS
             return None
         routes = self.table.routes_into(self._columns, given)
@@ -128,9 +126,9 @@ def derived_rows(
         CellsExceededError: they take more than `cells_max` cells.
         ColumnsWaitError: schema or table cannot be had now.
     """
-    plain = as_written_now(rows, RAW_ROWS)
-    given = table.given(plain)
-    if not table.applies(given):
+    plain = as_written_now(rows, plain_rows(table.value_format))
+    given = table.applying(table.given(plain))
+    if not given.parts:
         return typed_rows(plain, columns.rows, {}, None)
     routes = table.routes_into(columns, given)
     return None if routes is None else routes.rows(plain, given, cells_max)

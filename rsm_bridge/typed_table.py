@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from converter.columns import KEY, RAW_VALUE
-from converter.types import LargeWork
+from converter.columns import ERROR, KEY, RAW_VALUE, row_schema
+from converter.types import LargeWork, ValueFormat
 from converter.values.model import Bound, Decoder, ValueProblem, error_text
 from converter.values.rows import TABLE, by_name, typed_rows
 from converter.values.typed import Parted, Route, Writer, columns_of
@@ -28,6 +28,7 @@ from iceberg_catalog.evolution import bind, bind_key, evolve
 from iceberg_catalog.evolution_sources import SOURCES, Sources
 from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
 from iceberg_catalog.names import Owner
+from iceberg_catalog.schema import VALUE_FORMAT, expected_field_ids
 from rsm_bridge.limits import CATALOG_AGAIN_SECONDS, EVOLUTION_SECONDS_MAX
 from rsm_bridge.store import first_line
 from rsm_bridge.typed_key import KeyDecoder
@@ -43,6 +44,11 @@ Decoders = Mapping[tuple[Part, Writer], Decoder | str]
 Evolve = Callable[[list[Wanted], Mapping[str, str]], Table]
 _INFERRED: Mapping[Part, str] = {"value": "tierberg.value-schema", "key": "tierberg.key-schema"}
 _NAMES: Mapping[Part, str] = {"value": RAW_VALUE, "key": KEY}
+
+
+def plain_rows(value_format: ValueFormat) -> pa.Schema:
+    """What rows have before their typed columns: Kafka's own, and `value` where values are text."""
+    return row_schema(value_format, expected_field_ids(value_format))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +80,10 @@ class TableColumns:
         """
         schema = table.schema()
         sources = Sources.decode(table.properties.get(SOURCES))
-        types: dict[Part, pa.StructType] = {"value": value_columns(schema), "key": key_columns(schema)}
+        # The column `value` of text is one that every such table begins with.
+        text = table.properties.get(VALUE_FORMAT) == "string"
+        value = pa.struct([]) if text else value_columns(schema)
+        types: dict[Part, pa.StructType] = {"value": value, "key": key_columns(schema)}
         uuid = str(table.metadata.table_uuid).encode()
         # A table without columns of values has the field ids that every one begins with.
         typed = any(kind.num_fields for kind in types.values())
@@ -116,7 +125,7 @@ class Routes:
     of: Mapping[tuple[Part, Writer], Route | str]
 
     def rows(self, plain: pa.RecordBatch, given: Given, cells_max: int) -> pa.RecordBatch:
-        """Rows in the schema of columns.row_schema("raw") with their typed columns.
+        """Rows in the schema of plain_rows() with their typed columns.
 
         Raises:
             CellsExceededError: they take more than `cells_max` cells.
@@ -129,7 +138,8 @@ class Routes:
             cells_max -= decoded.cells
             typed |= by_name(decoded.columns)
             errors[part] = decoded.errors
-        said = errors.get("value")
+        # Values that are text have theirs from the conversion.
+        said = errors.get("value", plain.column(ERROR) if ERROR in plain.schema.names else None)
         if "key" in errors:
             of_key = pc.binary_join_element_wise("key_", errors["key"], "")
             said = of_key if said is None else pc.coalesce(said, of_key)
@@ -142,12 +152,14 @@ class TypedTable:
 
     schemas: of its values, and of its keys where they are typed. evolve: asks the catalog. executor: for that. large:
     entered by who publishes rows, while a single one is decoded that takes more memory than a piece of rows may.
+    value_format: what the rows are before they have typed columns.
     """
 
     schemas: Mapping[Part, ValueSchemas]
     evolve: Evolve
     executor: Executor
     large: LargeWork = nullcontext
+    value_format: ValueFormat = "raw"
     _columns: TableColumns | None = None
     _refused: set[Wanted] = field(default_factory=set)
     _running: Future[TableColumns] | None = None
@@ -172,17 +184,20 @@ class TypedTable:
             self._columns = None
             self._refused.clear()
 
-    def applies(self, given: Given) -> bool:
-        """Whether these rows are to have columns: where the rule leaves it open, once a value or key has a schema.
+    def applying(self, given: Given) -> Given:
+        """The parts that are to have columns: where the rule leaves it open, once a value, or key, has a schema.
 
         Raises:
             ColumnsWaitError: the registry does not answer.
         """
-        if any(schemas.rule.kind is not None for schemas in self.schemas.values()):
+        return Given({part: parted for part, parted in given.parts.items() if self._applies(part, parted)})
+
+    def _applies(self, part: Part, parted: Parted) -> bool:
+        if not self.schemas[part].rule.left_open:
             return True
-        if self._columns is not None and any(kind.num_fields for kind in self._columns.types.values()):
+        if self._columns is not None and self._columns.types[part].num_fields:
             return True
-        return any(not isinstance(self._decoder(*writer), str) for writer in given.writers())
+        return any(not isinstance(self._decoder(part, piece.writer), str) for piece in parted.parts)
 
     def routes(self, given: Given, *, wait_seconds: float = EVOLUTION_SECONDS_MAX) -> Routes:
         """Routes of these rows, all into the same state of the table, which is made to take them.

@@ -24,7 +24,7 @@ from rsm_bridge.limits import EVOLUTION_WORKERS
 from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
-from rsm_bridge.topic_rules import TopicRule
+from rsm_bridge.topic_rules import TopicRule, stored_format
 from rsm_bridge.topic_table import topic_table
 from rsm_bridge.typed_copy import TypedCopy
 from rsm_bridge.typed_table import Part, TypedTable, Wanted
@@ -71,6 +71,7 @@ class TypedTopics:
                     lambda wanted, fixed: self._evolved(owner, rule, wanted, fixed),
                     self.executor,
                     self.large,
+                    stored_format(rule.value_format),
                 )
             return found
 
@@ -99,7 +100,8 @@ class TypedTopics:
             if found is None:
                 raise CatalogError("unavailable", f"topic {owner.topic} has no table")
             return foreseen(found, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed)
-        table = topic_table(self.store, catalog, owner, "raw", given.namespace, given.layout, self.settings.table_of)
+        begun = stored_format(rule.value_format)
+        table = topic_table(self.store, catalog, owner, begun, given.namespace, given.layout, self.settings.table_of)
         return evolved(
             catalog, table, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed
         ).table
@@ -132,6 +134,9 @@ def _writer(part: Part, kind: pa.StructType) -> Writer:
 
 def _schema_rule(rule: TopicRule, part: Part, topic: str) -> SchemaRule | None:
     form, source = rule.format_of(part), rule.source_of(part)
+    if part == "key" and form == "string":
+        return SchemaRule(None, "text")
+    # Values that are text have their column from the conversion.
     if source is None or form == "raw" or form == "string":
         return None
     kind = None if form == "auto" else form

@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from converter.values.model import Decoder, SchemaTextError, ValueProblem, error_text
+from converter.values.text import TextDecoder
 from converter.values.typed import Parted, Writer, parted, parted_by_id
 from rsm_bridge.limits import COMPILER_TRIES_MAX, DECODERS_MAX, INFERRED_VALUES_MAX
 from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
 from rsm_bridge.registry_schemas import RegisteredSchema, SchemaKind
 
-SchemaSource = Literal["wire", "latest", "inline", "inferred"]
+SchemaSource = Literal["wire", "latest", "inline", "inferred", "text"]
 
 
 _NOTHING_TO_INFER = error_text(ValueProblem.UNDECODABLE, "no value so far is a JSON object, so there is no schema yet")
@@ -50,7 +51,8 @@ class SchemaRule:
     Attributes:
         kind: of the schemas; None: whatever the registry has for the ids that values carry.
         source: `wire`: values carry the registry's ids; `latest`: the latest version of `subject`, values carry no id;
-            `inline`: `text`; `inferred`: from the topic's first values, then fixed in the table's properties.
+            `inline`: `text`; `inferred`: from the topic's first values, then fixed in the table's properties; `text`:
+            none is needed, the bytes are UTF-8.
         message: Protobuf, not `wire`: full name of the message; empty: the first one of the file.
     """
 
@@ -59,6 +61,11 @@ class SchemaRule:
     subject: str = ""
     text: str = ""
     message: str = ""
+
+    @property
+    def left_open(self) -> bool:
+        """Whether there are columns only for what turns out to have a schema."""
+        return self.source == "wire" and self.kind is None
 
 
 @dataclass(slots=True)
@@ -105,6 +112,8 @@ class ValueSchemas:
         Raises:
             ColumnsWaitError: the registry does not answer.
         """
+        if self.rule.source == "text":
+            return TextDecoder()
         try:
             schema = self._schema(writer)
         except SchemaUnknownError as error:

@@ -1,0 +1,64 @@
+"""Whose a topic id is: the cluster that its stored segments name.
+
+A request says its cluster itself; this is what the store says. Tombstones are looked into, not believed: anybody who
+may delete wrote them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from itertools import islice
+from threading import Lock
+
+from converter.errors import SegmentError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.index_at import directory_under
+from rsm_bridge.layout import index_prefix
+from rsm_bridge.limits import OWNER_INDEXES_MAX, TOPIC_OWNERS_MAX
+from rsm_bridge.store import ObjectStore
+from rsm_bridge.tombstone import decode_tombstone, is_tombstone
+
+
+@dataclass(slots=True)
+class TopicOwners:
+    """What is known is kept: a topic id belongs to one cluster for good. May be used by several threads."""
+
+    store: ObjectStore
+    _known: OrderedDict[bytes, str] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def known(self, topic_id: bytes) -> str | None:
+        """The cluster, without a look at the store."""
+        with self._lock:
+            return self._known.get(topic_id)
+
+    def cluster_of(self, topic_id: bytes) -> str | None:
+        """The cluster; None where no segment of the topic is stored, or none of the first that can be read.
+
+        Raises:
+            BridgeError: `store_unavailable`.
+        """
+        if (known := self.known(topic_id)) is not None:
+            return known
+        for listed in islice(self.store.list_after(index_prefix(topic_id)), OWNER_INDEXES_MAX):
+            found = self._cluster_in(listed.key)
+            if found is not None:
+                with self._lock:
+                    self._known[topic_id] = found
+                    if len(self._known) > TOPIC_OWNERS_MAX:
+                        self._known.popitem(last=False)
+                return found
+        return None
+
+    def _cluster_in(self, key: str) -> str | None:
+        try:
+            data = self.store.read(key).data
+            index = decode_tombstone(data).index if is_tombstone(data) else data
+            return directory_under(key, index).metadata.cluster_name if index else None
+        except (ObjectNotFoundError, SegmentError):
+            return None
+        except BridgeError as error:
+            if error.kind == "store_unavailable":
+                raise
+            return None

@@ -1,0 +1,20 @@
+"""Tests that texts and tables name: `tests/unit/test_x.py::test_y`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: As it stands in a text, in backquotes.
+NAMED = re.compile(r"`(tests/[a-z0-9_/]+\.py::[a-zA-Z0-9_]+)`")
+
+
+def is_there(name: str) -> bool:
+    """Whether the file has a test function of this name."""
+    file, _, function = name.partition("::")
+    path = ROOT / file
+    return (
+        path.is_file()
+        and re.search(rf"^def {re.escape(function)}\(", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+    )
