@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from converter.errors import SegmentError
@@ -259,7 +259,7 @@ class World:
         if metadata.leader_epochs and metadata.leader_epochs[0].start_offset <= due.base:
             return True
         data = header_bytes(due.batches)
-        framer = Framer(self._sized(metadata, len(data)), 1 << 16)
+        framer = Framer(replace(metadata, segment_size_bytes=len(data)), 1 << 16)
         framer.append(data)
         try:
             while framer.take(last=True) is not None:
@@ -268,12 +268,6 @@ class World:
         except SegmentError:
             return False
         return True
-
-    @staticmethod
-    def _sized(metadata: SegmentMetadata, size: int) -> SegmentMetadata:
-        return SegmentMetadata(
-            *(getattr(metadata, name) for name in SegmentMetadata.__slots__[:10]), size, metadata.leader_epochs
-        )
 
     def _kinds(self, part: Part, made: Copied) -> list[str]:
         """How a copy lies to those of other ids that are not deleted."""
