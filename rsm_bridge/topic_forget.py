@@ -65,7 +65,7 @@ def kafka_of(settings: Settings, servers: str | None) -> AskKafka:
         except KafkaClientMissingError as error:
             raise SettingsError("Kafka cannot be asked: `pip install 'tierberg[kafka]'`") from error
         except Exception as error:  # whatever the client raises
-            raise BridgeError("bad_request", f"Kafka at {bootstrap} could not be asked: {error}") from error
+            raise BridgeError("deadline", f"Kafka at {bootstrap} could not be asked: {error}") from error
         return KafkaFacts(found.topics, found.broker_config, hidden)
 
     return ask

@@ -234,7 +234,7 @@ def data_files(directory: Directory, joined: bytes) -> list[bytes]:
     return found
 
 
-def metadata(size: int, start_offset: int = 0, end_offset: int = 10**6) -> SegmentMetadata:
+def metadata(size: int, start_offset: int = 0, end_offset: int | None = None) -> SegmentMetadata:
     """Segment metadata with everything in it set."""
     return SegmentMetadata(
         cluster_name="c",
@@ -243,7 +243,7 @@ def metadata(size: int, start_offset: int = 0, end_offset: int = 10**6) -> Segme
         partition=3,
         segment_id=b"S" * 16,
         start_offset=start_offset,
-        end_offset=end_offset,
+        end_offset=start_offset + 10**6 if end_offset is None else end_offset,
         max_timestamp_ms=1_700_000_000_000,
         broker_id=1,
         event_timestamp_ms=1_700_000_000_001,

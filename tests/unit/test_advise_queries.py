@@ -125,12 +125,12 @@ def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "queries.sql"
     given = ["advise", "orders", "--queries", str(path), "--picture", str(tmp_path / "p.png")]
     missing = CliRunner().invoke(app, given)
-    assert (missing.exit_code, "file of queries cannot be read" in missing.stderr) == (1, True)
+    assert (missing.exit_code, "file of queries cannot be read" in missing.stderr) == (2, True)
     path.write_text("SELECT 1", encoding="utf-8")
     nameless = CliRunner().invoke(app, given)
-    assert (nameless.exit_code, "does not name {table}" in nameless.stderr) == (1, True)
+    assert (nameless.exit_code, "does not name {table}" in nameless.stderr) == (2, True)
     nowhere = CliRunner().invoke(app, [*given[:-1], str(tmp_path / "none" / "p.png")])
-    assert (nowhere.exit_code, "folder must be there" in nowhere.stderr) == (1, True)
+    assert (nowhere.exit_code, "folder must be there" in nowhere.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(

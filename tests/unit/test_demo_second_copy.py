@@ -95,7 +95,7 @@ def test_what_was_shown_stays_as_more_comes(lines: list[str], cut: int) -> None:
 def test_a_job_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "bridge").mkdir()
     out = console()
-    with pytest.raises(DemoError, match=r"(?s)ended with code 1; .*tierberg\.yaml") as raised:
+    with pytest.raises(DemoError, match=r"(?s)ended with code 2; .*tierberg\.yaml") as raised:
         make_copy(servers(tmp_path), tmp_path, out)
     assert str(tmp_path / "spark" / "repartition.log") in str(raised.value)
     assert isinstance(out.file, io.StringIO)

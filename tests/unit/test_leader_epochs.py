@@ -102,7 +102,7 @@ def test_the_command_prints_the_file(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, arguments).stdout.encode() == checkpoint([(0, 0), (4, 11)])
     for wrong in (["nothing", "0"], ["orders", "7"]):
         refused = CliRunner().invoke(app, ["leader-epochs", *wrong, "--data-dir", str(tmp_path)])
-        assert refused.exit_code == 1
+        assert refused.exit_code == 2
         assert refused.stdout == ""
 
 

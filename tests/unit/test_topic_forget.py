@@ -158,12 +158,12 @@ def test_the_only_topic_of_a_store_is_named_by_its_id() -> None:
 
 def test_nobody_to_ask_is_an_error(world: World, tmp_path: Path) -> None:
     asked = CliRunner().invoke(app, ["topic", "forget", "orders", "--data-dir", str(tmp_path), "--yes"])
-    assert asked.exit_code == 1
+    assert asked.exit_code == 2
     assert "only Kafka knows" in asked.output
     away = CliRunner().invoke(
         app, ["topic", "forget", "orders", "--data-dir", str(tmp_path), "--yes", "--bootstrap-server", "127.0.0.1:1"]
     )
-    assert away.exit_code == 1
+    assert away.exit_code == 3
     assert "could not be asked" in away.output
     assert live(world) == 5
 
