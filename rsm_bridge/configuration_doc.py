@@ -64,6 +64,16 @@ def _sections(model: type[BaseModel], prefix: str) -> list[tuple[str, type[BaseM
     return found
 
 
+def setting_names(model: type[BaseModel] = Settings) -> list[str]:
+    """All settings as the page writes them, `topics[].pattern`; of sections only what is in them."""
+    return [
+        f"{prefix}{field.alias or name}"
+        for prefix, section in _sections(model, "")
+        for name, field in section.model_fields.items()
+        if _model_of(field.annotation) is None
+    ]
+
+
 def _is_list(field: FieldInfo) -> bool:
     return any(get_origin(option) is tuple for option in (field.annotation, *get_args(field.annotation)))
 

@@ -129,7 +129,9 @@ class CatalogSettings(Section):
     )
     namespace: str = Field(default="kafka", min_length=1, description="Namespace of the tables.")
     warehouse: str | None = Field(
-        default=None, description="Location of new tables' metadata. Default: the catalog's own choice."
+        default=None,
+        description="Location of new tables' metadata, where `properties` name no `warehouse`. Default: "
+        "the catalog's own choice.",
     )
     layout: TableLayout = Field(
         default="outside",
@@ -151,6 +153,16 @@ class CatalogSettings(Section):
     )
 
     _plain_texts = field_validator("properties", mode="before")(texts)
+
+    @model_validator(mode="after")
+    def _names_are_of_a_catalog(self) -> CatalogSettings:
+        """The embedded catalog has a name and a warehouse of its own: others would be believed and not looked at."""
+        given = [name for name in ("name", "warehouse") if name in self.model_fields_set]
+        if given and not self.properties:
+            raise ValueError(
+                f"{' and '.join(given)}: the embedded catalog has its own; another needs catalog.properties"
+            )
+        return self
 
 
 class LimitSettings(Section):
