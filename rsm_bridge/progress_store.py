@@ -32,6 +32,7 @@ from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
 from rsm_bridge.undelete_record import UndeleteRecord
+from rsm_bridge.withdrawn_rows import with_rows
 
 _Row = tuple[IndexKey, ListedObject]
 
@@ -202,6 +203,7 @@ def _look(
         table_problem=problem,
         copies=copies,
         left=len({known.listed.key for known in read.segments if known.live} - restored),
+        left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,
         damaged_ms=read.damaged_ms if unread is None else max(read.damaged_ms or 0, unread.listed.modified_ms),

@@ -335,6 +335,9 @@ def test_a_topic_that_is_being_deleted_calls_nobody() -> None:
         report = assess(facts(going, kafka=again))
         assert not found(report, C.TOPIC_LEFT)
         assert found(report, C.TOPIC_GONE)
+    assert not found(assess(facts(stored(left_withdrawn=1, deleted_ms=NOW - 9 * MINUTE), kafka=again)), C.TOPIC_LEFT)
+    (finding,) = found(assess(facts(stored(left_withdrawn=1), kafka=again)), C.TOPIC_LEFT)
+    assert "rows of 1 withdrawn copy are in the table" in finding.said
     beside = stored(topic="other", topic_id="cd" * 16)
     (finding,) = found(assess(facts(stored(left=2), beside, kafka=again)), C.TOPIC_LEFT)
     assert "right one" not in finding.said
