@@ -294,7 +294,8 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.PARTLY_READ: Cause(
         _NOTE,
-        "there are more indexes than could be read in the time given; counts are of those that were",
+        "not all indexes could be read, for want of time or because the store lists one and denies it; counts are of those "
+        "that were",
         "`--deadline` gives more time; naming one TOPIC reads less.",
     ),
     _C.UNSETTLED: Cause(
