@@ -182,6 +182,9 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.verbatim:
         said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
         add(CauseCode.STORED_VERBATIM, said, stored.withheld_ms)
+    if stored.left_out:
+        segments = plural(len(stored.left_out), "segment")
+        add(CauseCode.FILES_LEFT_OUT, f"{segments} stored without a file beside the log; last {stored.left_out[0]}")
     found.extend(copy_findings(stored.copies, name, facts.now_ms))
     if stored.unsettled:
         add(CauseCode.UNSETTLED, "what waits to be published could not be judged")

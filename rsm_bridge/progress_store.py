@@ -29,7 +29,7 @@ from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.mass_delete import mass_deletes
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
 from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredTopic, TableFacts
-from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
+from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
@@ -206,6 +206,7 @@ def _look(
         table_problem=problem,
         copies=copies,
         left=len({known.listed.key for known in read.segments if known.live} - restored),
+        left_out=left_out(read.segments),
         left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,
