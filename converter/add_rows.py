@@ -22,7 +22,7 @@ from converter.parser import SegmentParser
 from converter.repoint import decode_index
 from converter.summary import SummaryBuilder
 from converter.transactions import Transactions
-from converter.types import BatchFlag, BatchTable, Cause, ConvertOptions, IndexType, ParsedStep
+from converter.types import BatchFlag, BatchTable, Cause, ConvertOptions, ParsedStep
 
 _TAKEN = ["base_offset", "flags", "cause", "control_type", "row_start", "row_count"]
 _NO_DELTAS = np.empty(0, dtype=np.int64)
@@ -60,7 +60,7 @@ def add_rows(
         raise ValueError("the segment is not stored verbatim")
     view = memoryview(index).cast("B")
     files = {kind: section_bytes(part, view[part.offset :][: part.size]) for kind, part in directory.files.items()}
-    transactions = Transactions.parse(files.get(IndexType.TRANSACTION), files.get(IndexType.PRODUCER_SNAPSHOT))
+    transactions = Transactions.of_files(files, directory.left_out)
     parser = SegmentParser(directory.metadata, options, transactions)
     file = RowFile(schema, data, options.value_format)
     found: list[BatchTable] = []

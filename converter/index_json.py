@@ -47,6 +47,7 @@ def directory_to_json(directory: Directory) -> dict[str, Any]:
         "tail_footer_raw_size": directory.tail_footer_raw_size,
         "summary": _summary_to_json(directory.summary),
         "proven": base64.b64encode(directory.proven).decode("ascii"),
+        "left_out": {kind.name: size for kind, size in directory.left_out.items()},
     }
 
 
@@ -83,6 +84,7 @@ def directory_from_json(
         tail_footer_raw_size=whole(document["tail_footer_raw_size"], 0),
         proven=base64.b64decode(text_of(document["proven"]), validate=True),
         checksum=checksum,
+        left_out={IndexType[name]: whole(size, 0) for name, size in fields(document["left_out"]).items()},
     )
 
 

@@ -151,6 +151,8 @@ class Directory:
     `proven`: how values that are stored as columns alone become bytes again (values/proven.py); empty where every
     value's bytes are in the data file.
 
+    `left_out`: files that came with the copy and were too large to be stored, and how many bytes each had.
+
     A segment whose data files were merged with others' names the merged file, and has no footer: that file's is not its
     own.
     """
@@ -172,6 +174,7 @@ class Directory:
     tail_footer_raw_size: int = 0
     proven: bytes = b""
     checksum: int = 0
+    left_out: Mapping[IndexType, int] = field(default_factory=dict)
 
     @property
     def data_files(self) -> tuple[StoredObject, ...]:

@@ -18,6 +18,7 @@ at all is normal: no abort.)
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +27,7 @@ import numpy.typing as npt
 from converter import limits
 from converter.checksum import checksum
 from converter.kernel import kernel, readonly
-from converter.types import BatchFlag, BatchTable, Int64Array, UInt8Array
+from converter.types import BatchFlag, BatchTable, IndexType, Int64Array, UInt8Array
 
 COMMITTED, ABORTED, UNDECIDED, PEEKED = range(4)
 CONTROL_ABORT, CONTROL_COMMIT = 0, 1
@@ -168,6 +169,12 @@ class Transactions:
         if aborted is None or opened is None:
             return cls(False, NO_ABORTS.copy() if aborted is None else aborted, _NONE_OPEN.copy())
         return cls(True, aborted, opened)
+
+    @classmethod
+    def of_files(cls, files: Mapping[IndexType, bytes], left_out: Container[IndexType] = ()) -> Transactions:
+        """From the files beside a log. One that was left out says nothing; it is not the same as none."""
+        told = cls.parse(files.get(IndexType.TRANSACTION), files.get(IndexType.PRODUCER_SNAPSHOT))
+        return cls(False) if IndexType.TRANSACTION in left_out else told
 
     def ends(self) -> Int64Array:
         """`peeked`, with -1 for all where nobody looked."""

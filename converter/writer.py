@@ -145,6 +145,7 @@ class SegmentWriter:
         transaction_conflicts: int = 0,
         pending: str | None = None,
         proven: bytes = b"",
+        left_out: Mapping[IndexType, int] | None = None,
     ) -> WrittenSegment:
         """Complete the data file and build the index.
 
@@ -156,6 +157,7 @@ class SegmentWriter:
             transaction_conflicts: SegmentParser.transaction_conflicts, once its last step was taken.
             pending: why the rows lack value columns that the table has or is to have.
             proven: of the directory.
+            left_out: of the directory.
         """
         tail = None if self._target is self._file else self._target
         runs = self._summary.leader_epochs
@@ -178,6 +180,7 @@ class SegmentWriter:
             total_size=0,
             tail=None if tail is None else StoredObject(objects.tail_key, tail.size, tail.crc32c),
             proven=proven,
+            left_out=left_out or {},
         )
         stored: dict[IndexType, bytes] = {kind: bytes(data) for kind, data in files.items() if kind != IndexType.OFFSET}
         stored[IndexType.OFFSET] = self._positions.offset_index()

@@ -21,7 +21,7 @@ from grpc import aio
 from converter.errors import SegmentError
 from converter.index_model import Directory
 from converter.later_indexes import LaterAborts
-from converter.types import Cause, ConvertOptions, IndexType, SegmentMetadata
+from converter.types import Cause, ConvertOptions, SegmentMetadata
 from iceberg_catalog import failpoints
 from rsm_bridge.copy_files import CopyFiles
 from rsm_bridge.copy_memory import CopyMemory
@@ -175,28 +175,33 @@ class CopyCall:
                     async with asyncio.timeout(deadline - time.monotonic()):
                         await turn.enter_async_context(self.copier.large)
                 message = await self._read()
-            return await self._stored(segment, later, deadline, files.whole(), message)
+            return await self._stored(segment, later, deadline, files, message)
 
     async def _stored(
         self,
         segment: SegmentMetadata,
         later: LaterAborts,
         deadline: float,
-        files: Mapping[IndexType, bytes],
+        files: CopyFiles,
         message: CopyMessage,
     ) -> Directory:
         """Converts what comes from `message` on, or stores it as it is when that fails."""
         options = self.copier.options(segment.topic)
+        whole = files.whole()
+        if files.left_out:
+            said = ", ".join(f"{kind.name} of {size} bytes" for kind, size in files.left_out.items())
+            self.copier.log.warning("files beside the log are too large, storing the segment without", files=said)
         attempt = CopyAttempt(
             segment,
             options,
-            files,
+            whole,
             FrameFeed(),
             deadline,
             self.copier.precedence.give_way,
             later,
             columns=self.copier.columns(segment),
             memory=self.copier.memory,
+            left_out=files.left_out,
         )
         try:
             return await self._pass(attempt, message)

@@ -1,4 +1,8 @@
-"""The files beside a segment's log as they arrive: in pieces, within a limit, whole or not at all."""
+"""The files beside a segment's log as they arrive: in pieces, within a limit, whole or not at all.
+
+One that goes over the limit is counted and not kept: the copy is stored without it. No content may fail a copy, and a
+refused one blocks its partition for ever.
+"""
 
 from __future__ import annotations
 
@@ -6,59 +10,64 @@ from collections.abc import Mapping
 
 from converter.types import IndexType
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.limits import COPY_FILES_BYTES_MAX
+from rsm_bridge.limits import COPY_FILES_BYTES_MAX, SEGMENT_BYTES_MAX
 from rsm_bridge.wire import File
 
 
 class CopyFiles:
-    """Of one copy. They lie in memory: the index holds them, and Kafka reads each in one go."""
+    """Of one copy. They lie in memory: the index holds them, and Kafka reads each in one go.
+
+    left_out: files that were not kept, with their sizes in bytes.
+    """
 
     def __init__(self) -> None:
+        self.left_out: dict[IndexType, int] = {}
+        self._arrived: dict[IndexType, int] = {}
         self._data: dict[IndexType, bytearray] = {}
         self._sizes: dict[IndexType, int] = {}
 
     @property
     def announced(self) -> int:
-        """Bytes of all files that were begun, whole."""
-        return sum(self._sizes.values())
+        """Bytes of all files that were begun and are kept, whole."""
+        return sum(size for kind, size in self._sizes.items() if kind not in self.left_out)
 
     def add(self, piece: File) -> None:
         """Appends a piece.
 
         Raises:
-            BridgeError: `bad_request` for a piece that does not follow the one before, `invalid_segment` when the files
-                are larger than COPY_FILES_BYTES_MAX in all.
+            BridgeError: `bad_request` for a piece that does not follow the one before, or of a file over
+                SEGMENT_BYTES_MAX.
         """
         kind = piece.type
+        if piece.size > SEGMENT_BYTES_MAX:
+            raise BridgeError("bad_request", f"a {kind.name} file of {piece.size} bytes: Kafka writes none")
         if kind not in self._sizes:
             self._check_whole()
-            self._sizes[kind], self._data[kind] = piece.size, bytearray()
+            self._sizes[kind], self._arrived[kind] = piece.size, 0
             if self.announced > COPY_FILES_BYTES_MAX:
-                raise BridgeError(
-                    "invalid_segment",
-                    f"the {kind.name} file has {piece.size} bytes, and all files beside the log {self.announced}: more "
-                    f"than {COPY_FILES_BYTES_MAX}; a producer snapshot shrinks with producer.id.expiration.ms",
-                )
-        data, size = self._data[kind], self._sizes[kind]
-        fits = (
-            piece.position == len(data) and len(piece.data) <= size - len(data) and (len(piece.data) > 0 or size == 0)
-        )
+                self.left_out[kind] = piece.size
+            else:
+                self._data[kind] = bytearray()
+        arrived, size = self._arrived[kind], self._sizes[kind]
+        fits = piece.position == arrived and len(piece.data) <= size - arrived and (len(piece.data) > 0 or size == 0)
         if piece.size != size or not fits:
             raise BridgeError(
                 "bad_request",
-                f"a piece of {len(piece.data)} bytes at {piece.position} of {piece.size} after {len(data)} of {size} "
+                f"a piece of {len(piece.data)} bytes at {piece.position} of {piece.size} after {arrived} of {size} "
                 f"bytes of the {kind.name} file",
             )
-        data += piece.data
+        self._arrived[kind] += len(piece.data)
+        if kind in self._data:
+            self._data[kind] += piece.data
 
     def whole(self) -> Mapping[IndexType, bytes]:
-        """All files, each in one piece. Raises BridgeError `bad_request` when the last one is cut."""
+        """All kept files, each in one piece. Raises BridgeError `bad_request` when the last one is cut."""
         self._check_whole()
         return {kind: bytes(self._data.pop(kind)) for kind in list(self._data)}
 
     def _check_whole(self) -> None:
-        for kind, data in self._data.items():
-            if len(data) != self._sizes[kind]:
+        for kind, arrived in self._arrived.items():
+            if arrived != self._sizes[kind]:
                 raise BridgeError(
-                    "bad_request", f"the {kind.name} file ends after {len(data)} of {self._sizes[kind]} bytes"
+                    "bad_request", f"the {kind.name} file ends after {arrived} of {self._sizes[kind]} bytes"
                 )

@@ -83,6 +83,7 @@ class CopyAttempt:
         verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
         columns: gives rows the columns of their values; None: the topic is not typed.
         repeated: an earlier copy of the same id and content had finished; set by the worker. Nothing of this one stays.
+        left_out: files beside the log that were too large to keep, with their sizes in bytes.
         memory: the account of all copies, of which this one has a place; None: it is the only one.
     """
 
@@ -96,6 +97,7 @@ class CopyAttempt:
     verbatim_cause: Cause = Cause.VERBATIM
     columns: ValueColumns | None = None
     memory: CopyMemory | None = None
+    left_out: Mapping[IndexType, int] = field(default_factory=dict)
     stage: str = "receiving"
     repeated: bool = False
 
@@ -169,7 +171,7 @@ def _write_objects(
     segment, options, feed = attempt.segment, attempt.options, attempt.feed
     columns = attempt.columns if options.mode == "table" else None
     schema = row_schema(options.value_format, expected_field_ids(options.value_format)) if columns is None else None
-    told = Transactions.parse(attempt.files.get(IndexType.TRANSACTION), attempt.files.get(IndexType.PRODUCER_SNAPSHOT))
+    told = Transactions.of_files(attempt.files, attempt.left_out)
     transactions = attempt.later.peek(told, segment.end_offset)
     with (
         store.open_upload(objects.data_key) as data,
@@ -212,6 +214,7 @@ def _write_objects(
                 transaction_conflicts=parser.transaction_conflicts,
                 pending=None if columns is None else columns.pending,
                 proven=b"" if columns is None else columns.encodings,
+                left_out=attempt.left_out,
             )
         except BaseException:
             writer.abort()

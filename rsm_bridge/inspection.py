@@ -95,6 +95,10 @@ def _directory_lines(directory: Directory) -> list[str]:
     )
     if summary.open_transactions is None:
         lines.append("open at end  unknown: the broker's producer snapshot or transaction index was absent or damaged")
+    lines.extend(
+        f"left out     {kind.name.lower()}: {size} bytes, too many to be stored"
+        for kind, size in directory.left_out.items()
+    )
     if directory.proven:
         lines.extend(
             f"values       encoder {number}: {item.encoding.kind} {item.encoding.version}, header "

@@ -60,11 +60,15 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCounts:
-    """What reports need of an index: newest record timestamp, log bytes at the broker, batches withheld by cause."""
+    """What reports need of an index: newest record timestamp, log bytes at the broker, batches withheld by cause.
+
+    left_out: kinds of files beside its log that were too large to be stored.
+    """
 
     record_ms: int
     source_bytes: int
     quarantined: tuple[tuple[Cause, int], ...]
+    left_out: tuple[IndexType, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +247,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         metadata.max_timestamp_ms,
         metadata.segment_size_bytes,
         tuple((count.cause, count.batches) for count in summary.quarantined),
+        tuple(directory.left_out),
     )
     return KnownSegment(
         key,

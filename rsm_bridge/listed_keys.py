@@ -14,15 +14,20 @@ from rsm_bridge.errors import StoreError
 from rsm_bridge.store import ObjectStore
 
 
+class DeniedKeyError(StoreError):
+    """The store lists a key and says that it is not there."""
+
+
 def confirm_gone(store: ObjectStore, keys: Collection[str]) -> None:
     """Returns when a listing made now names none of these keys, all of which were listed before and could not be read.
 
     Raises:
-        StoreError: it still names one, or the store is away.
+        DeniedKeyError: it still names one.
+        StoreError: the store is away.
     """
     still = next(_listed(store, sorted(keys)), None)
     if still is not None:
-        raise StoreError(
+        raise DeniedKeyError(
             f"{still}: the store lists it and says that it is not there; nothing is decided about its topic until it "
             "can be read, or is not listed any more"
         )

@@ -182,6 +182,9 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.verbatim:
         said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
         add(CauseCode.STORED_VERBATIM, said, stored.withheld_ms)
+    if stored.left_out:
+        segments = plural(len(stored.left_out), "segment")
+        add(CauseCode.FILES_LEFT_OUT, f"{segments} stored without a file beside the log; last {stored.left_out[0]}")
     found.extend(copy_findings(stored.copies, name, facts.now_ms))
     if stored.unsettled:
         add(CauseCode.UNSETTLED, "what waits to be published could not be judged")
@@ -195,9 +198,13 @@ def _gone(facts: Facts, kafka: KafkaFacts, stored: StoredTopic) -> Finding:
     code, said = CauseCode.TOPIC_GONE, f"Kafka has no topic {stored.topic} with id {stored.topic_id}"
     if stored.topic in kafka.hidden:
         code, said = CauseCode.TOPIC_HIDDEN, f"it was asked for topic {stored.topic}"
-    elif stored.left:
+    elif stored.left or stored.left_withdrawn:
         quiet = (facts.now_ms - (stored.deleted_ms or 0)) / 1000
-        said = f"{said}; {plural(stored.left, 'segment')} of it are live"
+        if stored.left:
+            said = f"{said}; {plural(stored.left, 'segment')} of it are live"
+        if stored.left_withdrawn:
+            copies = plural(stored.left_withdrawn, "withdrawn copy", "withdrawn copies")
+            said = f"{said}; rows of {copies} are in the table"
         if quiet > TOPIC_GONE_SECONDS:
             code = CauseCode.TOPIC_LEFT
             if facts.wanted is None and not facts.stored.keys() & {topic.topic_id for topic in kafka.topics.values()}:

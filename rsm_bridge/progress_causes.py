@@ -51,6 +51,7 @@ class CauseCode(StrEnum):
     FOREIGN_COMMITS = "foreign_commits"
     QUARANTINED = "quarantined"
     STORED_VERBATIM = "stored_verbatim"
+    FILES_LEFT_OUT = "files_left_out"
     COPY_LOSES_ROWS = "copy_loses_rows"
     COPY_LOST_ROWS = "copy_lost_rows"
     COPY_FAILED = "copy_failed"
@@ -248,6 +249,14 @@ CAUSES: dict[CauseCode, Cause] = {
         "Report the reason that the bridge's log gives; after an upgrade `tierberg requeue TOPIC`. Once known: "
         "`--accept stored_verbatim`.",
     ),
+    _C.FILES_LEFT_OUT: Cause(
+        _PERSON,
+        "segments whose files beside the log were too large to be stored: consumers read them, rows of their open "
+        "transactions wait for a later segment; a follower that must rebuild from one cannot, until Kafka rolls the "
+        "next",
+        "Fewer producer ids: look for a client that makes a new producer for each message; a producer snapshot shrinks "
+        "with producer.id.expiration.ms. Once known: `--accept files_left_out`.",
+    ),
     _C.COPY_LOSES_ROWS: Cause(
         _PERSON,
         "rows that Kafka deleted have waited for a copy for over half of its `hold`; then they go unread",
@@ -294,7 +303,8 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.PARTLY_READ: Cause(
         _NOTE,
-        "there are more indexes than could be read in the time given; counts are of those that were",
+        "not all indexes could be read, for want of time or because the store lists one and denies it; counts are of "
+        "those that were",
         "`--deadline` gives more time; naming one TOPIC reads less.",
     ),
     _C.UNSETTLED: Cause(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from pyiceberg.catalog import Catalog
 
@@ -24,16 +25,19 @@ from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
+from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.mass_delete import mass_deletes
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
 from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredTopic, TableFacts
-from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
+from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
 from rsm_bridge.undelete_record import UndeleteRecord
+from rsm_bridge.withdrawn_rows import with_rows
 
 _Row = tuple[IndexKey, ListedObject]
+_Found = KnownSegment | Problem | Literal["unread"] | None
 
 
 def problem_of(error: BaseException) -> Problem:
@@ -44,7 +48,7 @@ def problem_of(error: BaseException) -> Problem:
 
 @dataclass(slots=True)
 class ReadTopic:
-    """What was read of one topic id. `segments` may be fewer than `listed` when time ran out.
+    """What was read of one topic id. `segments` may be fewer than `listed` when time ran out, or the store denied some.
 
     damaged: what cannot be read, newest first; damaged_ms: when the newest of that was written.
     """
@@ -56,14 +60,14 @@ class ReadTopic:
     damaged: list[tuple[str, Problem]] = field(default_factory=list)
     damaged_ms: int | None = None
 
-    def note(self, item: ListedObject, result: KnownSegment | Problem | None) -> None:
-        """Takes what is at a key that was listed: nothing any more, damage or a segment."""
+    def note(self, item: ListedObject, result: _Found) -> None:
+        """Takes what is at a key that was listed: nothing any more, damage, a segment, or what nobody knows."""
         if result is None:
             self.listed -= 1
         elif isinstance(result, Problem):
             self.damaged.append((item.key, result))
             self.damaged_ms = max(self.damaged_ms or 0, item.modified_ms)
-        else:
+        elif isinstance(result, KnownSegment):
             self.segments.append(result)
 
 
@@ -202,6 +206,8 @@ def _look(
         table_problem=problem,
         copies=copies,
         left=len({known.listed.key for known in read.segments if known.live} - restored),
+        left_out=left_out(read.segments),
+        left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,
         damaged_ms=read.damaged_ms if unread is None else max(read.damaged_ms or 0, unread.listed.modified_ms),
@@ -292,7 +298,7 @@ def _read_topic(
         found.segments.append(known)
     found.topic = found.topic or topic_id.hex()
     # Objects that were reclaimed between listing and reading are no longer part of the topic.
-    return found if found.segments or found.damaged else None
+    return found if found.listed else None
 
 
 def _listed(store: ObjectStore, topic_id: bytes) -> list[_Row]:
@@ -335,10 +341,11 @@ def _read_each(
         start, size = start + size, 8 * STATUS_READERS
 
 
-def _read_one(store: ObjectStore, key: IndexKey, listed: ListedObject) -> KnownSegment | Problem | None:
+def _read_one(store: ObjectStore, key: IndexKey, listed: ListedObject) -> _Found:
     """What is at a key; None: nothing any more. Damage must be met twice in the same content.
 
-    A tombstone or a merged index may take an index's place between two reads of it.
+    A tombstone or a merged index may take an index's place between two reads of it. A key that is not there must have
+    left the listing too: what a store lists and denies is neither gone nor damaged, but unread.
     """
     failed: ListedObject | None = None
     while True:
@@ -346,12 +353,22 @@ def _read_one(store: ObjectStore, key: IndexKey, listed: ListedObject) -> KnownS
             return read_known(store, key, listed)
         except StoreError:
             raise
+        except ObjectNotFoundError:
+            return _gone(store, listed.key)
         except (BridgeError, SegmentError) as error:
             problem = problem_of(error)
         try:
             listed = store.stat(listed.key)
         except ObjectNotFoundError:
-            return None
+            return _gone(store, listed.key)
         if failed is not None and listed.same(failed):
             return problem
         failed = listed
+
+
+def _gone(store: ObjectStore, key: str) -> Literal["unread"] | None:
+    try:
+        confirm_gone(store, [key])
+    except DeniedKeyError:
+        return "unread"
+    return None

@@ -123,6 +123,12 @@ def withheld(segments: Iterable[KnownSegment]) -> Withheld:
     return Withheld(dict(batches), _newest(quarantined), len(failed), _newest(failed), newest_ms)
 
 
+def left_out(segments: Iterable[KnownSegment]) -> tuple[str, ...]:
+    """Index keys of live segments that files beside the log were left out of, those tiered last first."""
+    found = [known.listed for known in segments if known.live and known.counts is not None and known.counts.left_out]
+    return tuple(item.key for item in sorted(found, key=lambda item: (item.modified_ms, item.key), reverse=True))
+
+
 def _newest(items: Sequence[ListedObject]) -> str | None:
     return max(items, key=lambda item: (item.modified_ms, item.key)).key if items else None
 

@@ -126,8 +126,13 @@ class SegmentReader:
         """One of Kafka's indexes, whole: byte for byte what the broker sent, OFFSET being our own.
 
         Raises:
-            BridgeError: `not_found` when the segment has none.
+            BridgeError: `not_found` when the segment has none; `invalid_segment` when it was too large to be stored.
         """
+        if (size := directory.left_out.get(kind)) is not None:
+            # Kafka takes a transaction index that is not found for one without aborts.
+            raise BridgeError(
+                "invalid_segment", f"the {kind.name} file had {size} bytes, too many to be stored with its segment"
+            )
         section = directory.files.get(kind)
         if section is None:
             raise BridgeError("not_found", f"the segment has no {kind.name} index")

@@ -24,11 +24,13 @@ from rsm_bridge.maintain_command import Place
 from rsm_bridge.progress import why_nothing
 from rsm_bridge.progress_facts import KafkaFacts
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource
+from rsm_bridge.progress_words import plural
 from rsm_bridge.publish_table import TableRun
 from rsm_bridge.settings import Settings
 from rsm_bridge.tombstone import Tombstone
 from rsm_bridge.typed_topics import opened_typed_topics
 from rsm_bridge.undelete_record import UndeleteRecord
+from rsm_bridge.withdrawn_rows import with_rows
 
 #: What Kafka says now: all its topics, and whether it hides the one of this name.
 AskKafka = Callable[[str], KafkaFacts]
@@ -148,17 +150,14 @@ def _described(topic: str, topic_id: str, segments: list[KnownSegment]) -> str:
     partitions = len({known.key.partition for known in live})
     return (
         f"{topic} ({topic_id}): {len(live)} segments of {partitions} partitions with {sum(item.rows for item in live)} "
-        f"rows are left; Kafka has no such topic"
+        f"rows are left, and what the table has of copies that Kafka withdrew; Kafka has no such topic"
     )
 
 
 def _forget_one(place: Place, topic_id: bytes, segments: list[KnownSegment], say: Callable[[str], None]) -> None:
     owner = owner_of(segments)[0]
-    deleter, live = Deleter(place.store), [known for known in segments if known.live]
-    for known in live:
-        stone = Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster)
-        deleter.bury(known.listed.key, stone)
-    UndeleteRecord(place.store, topic_id).forget(frozenset(known.listed.key for known in live))
+    live = [known for known in segments if known.live]
+    _bury(place, topic_id, live)
     with opened_typed_topics(place.settings, place.store, lambda: place.catalog) as topics:
         run = TableRun(
             place.store,
@@ -173,8 +172,28 @@ def _forget_one(place: Place, topic_id: bytes, segments: list[KnownSegment], say
             copies=CopyReaders(place.settings, place.store).waiting,
         )
         done = run.until_landed(run.run, "the rows are still in the table")
-    say(f"{owner.topic} ({topic_id.hex()}): {len(live)} segments deleted, {done.files_removed} files left the table")
+        removed = done.files_removed
+        # Only now is it certain which rows no deletion reaches.
+        withdrawn = [] if done.head is None else with_rows(done.segments, done.head.files, done.states)
+        if withdrawn:
+            _bury(place, topic_id, withdrawn)
+            done = run.until_landed(run.run, "rows of withdrawn copies are still in the table")
+            removed += done.files_removed
+    and_withdrawn = (
+        f" and {plural(len(withdrawn), 'copy that Kafka withdrew', 'copies that Kafka withdrew')}" if withdrawn else ""
+    )
+    say(
+        f"{owner.topic} ({topic_id.hex()}): {len(live)} segments{and_withdrawn} deleted, {removed} files left the table"
+    )
     left = 0 if done.head is None else len(done.head.files)
     if left:
         why = "`table_retention`, copies that have not read them, or rows that were never deleted"
         say(f"{owner.topic}: {left} files stay in the table: {why}")
+
+
+def _bury(place: Place, topic_id: bytes, segments: list[KnownSegment]) -> None:
+    deleter = Deleter(place.store)
+    for known in segments:
+        owner = known.owner
+        deleter.bury(known.listed.key, Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster))
+    UndeleteRecord(place.store, topic_id).forget(frozenset(known.listed.key for known in segments))

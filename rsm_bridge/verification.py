@@ -25,6 +25,7 @@ from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, parse_index_key
 from rsm_bridge.limits import UPLOAD_PART_BYTES
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.open_store import open_store
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.segment_reader import SegmentReader
@@ -103,9 +104,17 @@ def _segments(store: ObjectStore, report: Report) -> Iterator[KnownSegment]:
         try:
             yield read_known(store, key, listed)
         except ObjectNotFoundError:
-            continue  # reclaimed since it was listed
+            _note_denied(store, listed.key, report)
         except (SegmentError, BridgeError) as error:
             report.failed(listed.key, error)
+
+
+def _note_denied(store: ObjectStore, key: str, report: Report) -> None:
+    """A key that was listed and cannot be read: gone by now, or unread when the store lists it still, or is away."""
+    try:
+        confirm_gone(store, [key])
+    except BridgeError as error:
+        report.failed(key, error)
 
 
 def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) -> None:
@@ -119,20 +128,21 @@ def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) 
             reader.index_file(directory, kind)
         report.bytes += _replay(reader, directory)
     except (SegmentError, BridgeError) as error:
-        if error.kind == "segment_deleted" or _was_deleted(reader.store, known.listed.key):
+        if error.kind == "segment_deleted":
             report.segments -= 1  # while it was read
+            return
+        try:
+            deleted = is_tombstone(reader.store.head_bytes(known.listed.key, len(MAGIC)))
+        except ObjectNotFoundError:
+            report.segments -= 1
+            _note_denied(reader.store, known.listed.key, report)
+            return
+        except BridgeError:
+            deleted = False
+        if deleted:
+            report.segments -= 1  # and its objects may go at any moment
         else:
             report.failed(known.listed.key, error)
-
-
-def _was_deleted(store: ObjectStore, key: str) -> bool:
-    """Whether a tombstone, or nothing, has taken the index's place: then its objects may go at any moment."""
-    try:
-        return is_tombstone(store.head_bytes(key, len(MAGIC)))
-    except ObjectNotFoundError:
-        return True
-    except BridgeError:
-        return False
 
 
 def _verify_object(store: ObjectStore, stored: StoredObject) -> None:

@@ -1,19 +1,23 @@
-"""Files beside the log: in pieces, of nearly any size, byte for byte; what is too large is refused by name."""
+"""Files beside the log: in pieces, of nearly any size, byte for byte; what is too large is left out, and said."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import pytest
 from obstore.store import MemoryStore
 
 from converter.index_model import Block
+from converter.transactions import Transactions
 from converter.types import BATCH_DTYPE, IndexType
 from rsm_bridge.chunks import cut
 from rsm_bridge.copy_files import CopyFiles
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.inspection import describe
 from rsm_bridge.limits import (
     COPY_FILES_BYTES_MAX,
     COPY_FILES_BYTES_USUAL,
@@ -25,13 +29,15 @@ from rsm_bridge.limits import (
     MIB,
     SEGMENT_BYTES_MAX,
 )
+from rsm_bridge.progress_store import read_topics
+from rsm_bridge.progress_stored import left_out
 from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.service import Running
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.wire import File
-from tests.oracle.transactions import producer_snapshot
+from tests.oracle.transactions import producer_snapshot, transaction_index
 from tests.support.kafka_log import LogBuilder
-from tests.support.shim_client import Segment, ShimClient, ShimError, copy_messages, segment_of
+from tests.support.shim_client import ShimClient, ShimError, segment_of
 
 PRODUCERS = 800_000  # 35 MiB: what one message of a copy could not hold
 
@@ -79,27 +85,63 @@ def test_several_copies_with_large_files_take_turns_and_all_end(shim: ShimClient
     assert all(answer.custom_metadata for answer in answers)
 
 
-def test_files_beyond_the_limit_are_refused_by_name_before_they_are_sent(shim: ShimClient) -> None:
-    segment = segment_of(LogBuilder().fill(batches=1))
-    failed = refused(shim, segment, COPY_FILES_BYTES_MAX + 1)
-    assert failed.kind == "invalid_segment"
-    assert "PRODUCER_SNAPSHOT" in (failed.details or "")
-    assert str(COPY_FILES_BYTES_MAX) in (failed.details or "")
+def test_a_snapshot_beyond_the_limit_fails_no_copy(
+    bridge: Running, shim: ShimClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log is served, what the snapshot alone knows is refused by name, and rows wait as without a snapshot."""
+    from converter.index import decode_directory
+    from rsm_bridge.layout import INDEX_ROOT
+
+    monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 1000)
+    large = producer_snapshot([(number, -1) for number in range(1000)])
+    log = LogBuilder()
+    log.batch([b"x"] * 2)
+    log.batch([b"y"] * 3, visible=False, producer_id=9_000_000, producer_epoch=0, base_sequence=0, attributes=0x10)
+    sent = segment_of(log, files={IndexType.PRODUCER_SNAPSHOT: large})
+    segment = shim.copied(sent)
+    assert shim.fetch(segment) == sent.data
+    with pytest.raises(ShimError, match=f"PRODUCER_SNAPSHOT file had {len(large)} bytes") as failed:
+        shim.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT)
+    assert failed.value.kind == "invalid_segment"
+    (found,) = bridge.store.list_after(f"{INDEX_ROOT}{sent.topic_id.hex()}/")
+    directory = decode_directory(bridge.store.read(found.key).data)
+    assert directory.left_out == {IndexType.PRODUCER_SNAPSHOT: len(large)}
+    assert directory.summary.open_transactions is None
+    assert [one.producer_id for one in directory.summary.undecided] == [9_000_000]
+    (tmp_path / "index").write_bytes(bridge.store.read(found.key).data)
+    assert f"left out     producer_snapshot: {len(large)} bytes" in describe(str(tmp_path / "index"), None, None, None)
+    (read,) = [topic for topic in read_topics(bridge.store, None, monotonic() + 20) if topic.topic_id == sent.topic_id]
+    assert left_out(read.segments) == (found.key,)
 
 
-def refused(shim: ShimClient, segment: Segment, claimed: int) -> ShimError:
-    import grpc
+def test_a_transaction_index_that_was_left_out_is_not_one_without_aborts(
+    shim: ShimClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka takes one that is not found for that, and would serve what was aborted."""
+    monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 100)
+    entries = [(number, 0, 1) for number in range(10)]
+    files = {IndexType.TRANSACTION: transaction_index(entries), IndexType.PRODUCER_SNAPSHOT: producer_snapshot([])}
+    segment = shim.copied(segment_of(LogBuilder().fill(batches=1), files=files))
+    with pytest.raises(ShimError) as failed:
+        shim.fetch_index(segment, IndexType.TRANSACTION)
+    assert failed.value.kind == "invalid_segment"
+    assert shim.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT) == producer_snapshot([])
+    assert not Transactions.of_files(
+        {IndexType.PRODUCER_SNAPSHOT: producer_snapshot([])}, {IndexType.TRANSACTION}
+    ).known
 
-    from rsm_bridge.proto import rsm_pb2
-    from tests.support.shim_client import HEADERS
 
-    start = next(copy_messages(segment))
-    file = rsm_pb2.IndexFile(type=rsm_pb2.IndexType.Name(3), data=b"", size_bytes=claimed)
-    messages = [start, rsm_pb2.CopyRequest(file=file).SerializeToString()]
-    call = shim.stub("stream_stream", "CopySegment")(iter(messages), metadata=HEADERS, timeout=20)
-    with pytest.raises(grpc.RpcError) as failed:
-        list(call)
-    return ShimError(failed.value)
+def test_what_is_left_out_takes_no_memory() -> None:
+    files, piece = CopyFiles(), memoryview(bytes(MIB))
+    size = COPY_FILES_BYTES_MAX + MIB
+    for at in range(0, size, MIB):
+        files.add(File(IndexType.PRODUCER_SNAPSHOT, piece, at, size))
+    files.add(File(IndexType.LEADER_EPOCH, memoryview(b"0"), 0, 1))
+    assert files.announced == 1
+    assert files.whole() == {IndexType.LEADER_EPOCH: b"0"}
+    assert files.left_out == {IndexType.PRODUCER_SNAPSHOT: size}
+    with pytest.raises(BridgeError, match="Kafka writes none"):
+        CopyFiles().add(File(IndexType.TIMESTAMP, piece, 0, SEGMENT_BYTES_MAX + 1))
 
 
 def test_pieces_are_joined() -> None:

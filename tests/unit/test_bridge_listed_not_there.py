@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,9 +15,11 @@ from rsm_bridge.errors import ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import read_segments
 from rsm_bridge.layout import index_key
 from rsm_bridge.maintain import find_owner
+from rsm_bridge.progress_store import read_topics
 from rsm_bridge.segment_listing import Notices
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
+from rsm_bridge.verification import verify_store
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world
 
 
@@ -139,3 +142,30 @@ def test_the_sweep_takes_no_object_of_a_segment_whose_index_is_denied(
         world.maintain()
     assert world.stored() == stored
     world.check()
+
+
+def test_status_and_verify_read_nothing_into_a_denial(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is the segment gone, nor is it damaged: nobody knows yet."""
+    world.copy()
+    denied = str(index_key(world.copy()))
+    with Denial(world.store, denied).going_on(monkeypatch):
+        (read,) = read_topics(world.store, None, time.monotonic() + 20)
+        assert (read.listed, len(read.segments), read.damaged) == (2, 1, [])  # "1 of 2 indexes were read"
+        monkeypatch.setattr("rsm_bridge.verification.open_store", lambda _: world.store)
+        report = verify_store(None, tmp_path, None)
+    assert (report.segments, report.damages) == (1, [])
+    assert len(report.unread) == 1
+    assert report.unread[0].startswith(f"{denied}: store_unavailable")
+    assert "1 could not be read" in report.lines()[-1]
+    with Denial(world.store, denied, deletes=True).going_on(monkeypatch):
+        report = verify_store(None, tmp_path, None)
+    assert (report.segments, report.damages, report.unread) == (1, [], [])
+
+
+def test_status_takes_what_went_while_it_read_for_gone(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = [str(index_key(world.copy())) for _ in range(2)]
+    with Denial(world.store, gone[1], deletes=True).going_on(monkeypatch):
+        (read,) = read_topics(world.store, None, time.monotonic() + 20)
+    assert (read.listed, len(read.segments), read.damaged) == (1, 1, [])

@@ -183,6 +183,7 @@ CASES: dict[CauseCode, Case] = {
         "others committed delete, append after snapshot 41",
     ),
     C.QUARANTINED: Case(facts(stored(quarantined={"bad_crc": 2, "undecodable": 1})), Level.PERSON, "3 batches"),
+    C.FILES_LEFT_OUT: Case(facts(stored(left_out=("index/k", "index/j"))), Level.PERSON, "2 segments stored without"),
     C.STORED_VERBATIM: Case(facts(stored(verbatim=1)), Level.PERSON, "1 segment"),
     C.DATA_INSIDE_TABLE: Case(facts(stored(table=table(data_inside=True))), Level.NOTE, "kafka.orders"),
     C.PARTLY_READ: Case(facts(stored(indexes=5000)), Level.NOTE, "2 of 5,000"),
@@ -335,6 +336,9 @@ def test_a_topic_that_is_being_deleted_calls_nobody() -> None:
         report = assess(facts(going, kafka=again))
         assert not found(report, C.TOPIC_LEFT)
         assert found(report, C.TOPIC_GONE)
+    assert not found(assess(facts(stored(left_withdrawn=1, deleted_ms=NOW - 9 * MINUTE), kafka=again)), C.TOPIC_LEFT)
+    (finding,) = found(assess(facts(stored(left_withdrawn=1), kafka=again)), C.TOPIC_LEFT)
+    assert "rows of 1 withdrawn copy are in the table" in finding.said
     beside = stored(topic="other", topic_id="cd" * 16)
     (finding,) = found(assess(facts(stored(left=2), beside, kafka=again)), C.TOPIC_LEFT)
     assert "right one" not in finding.said

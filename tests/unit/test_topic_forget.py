@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from converter.index import decode_directory
+from converter.types import SegmentMetadata
 from rsm_bridge.cli import app
+from rsm_bridge.copy_worker import custom_metadata
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.limits import FORGET_WATCH_SECONDS
 from rsm_bridge.maintain_command import open_place
 from rsm_bridge.progress_facts import KafkaFacts
+from rsm_bridge.progress_store import head_of, read_topics, stored_topic
 from rsm_bridge.topic_forget import AskKafka, Wish, forget, refusal
 from tests.support.killed import KilledError, die_at
 from tests.support.status_facts import BROKER, kafka, kafka_topic
@@ -104,6 +110,55 @@ def test_whatever_dies_in_between_the_next_one_ends_it(world: World, tmp_path: P
     run(tmp_path)
     assert live(world) == 0
     assert world.offsets() == []
+
+
+def withdrawn_with_rows(world: World) -> None:
+    """The newest segments of both partitions were published, their replies lost, and then the topic was deleted."""
+    again, other = world.copy(), world.copy(partition=1)
+    world.publish()
+    for segment in (again, other):
+        world.withdraw(segment)
+    world.copy_range(again.start_offset, again.end_offset)  # of one Kafka had made it again
+    world.publish()
+
+
+def test_rows_of_withdrawn_copies_go_too(world: World, tmp_path: Path) -> None:
+    withdrawn_with_rows(world)
+    assert world.offsets(1) == list(range(6))
+    told = run(tmp_path)
+    assert "6 segments and" in told
+    assert "and 1 copy that Kafka withdrew deleted" in told
+    assert "stay in the table" not in told
+    assert (world.offsets(), world.offsets(1)) == ([], [])
+    assert "0 segments deleted" in run(tmp_path)
+
+
+def test_withdrawn_copies_alone_go_too(world: World, tmp_path: Path) -> None:
+    """Kafka has deleted all that it knows; so it was at a topic whose only segment was withdrawn, too."""
+    withdrawn_with_rows(world)
+    world.delete(*[known_metadata(world, known) for known in world.observe().segments if known.live])
+    world.publish()
+    assert (world.offsets(), world.offsets(1)) == ([], [3, 4, 5])
+    assert left_withdrawn(tmp_path) == 1
+    run(tmp_path)
+    assert world.offsets(1) == []
+    assert left_withdrawn(tmp_path) == 0
+    undone = CliRunner().invoke(app, ["undelete", "orders", "--data-dir", str(tmp_path)])
+    assert undone.exit_code == 0, undone.output
+    assert world.offsets(1) == list(range(6))
+
+
+def known_metadata(world: World, known: KnownSegment) -> SegmentMetadata:
+    """What Kafka sends when it deletes a segment that it knows."""
+    directory = decode_directory(world.store.read(known.listed.key).data)
+    return replace(directory.metadata, custom_metadata=custom_metadata(directory))
+
+
+def left_withdrawn(folder: Path) -> int:
+    """What `tierberg status` reads of it."""
+    place = open_place(None, folder)
+    (read,) = read_topics(place.store, "orders", time.monotonic() + 20)
+    return stored_topic(read, head_of(place.catalog, place.namespace), place.store, place.settings).left_withdrawn
 
 
 def test_it_can_be_undone_while_the_grace_lasts(world: World, tmp_path: Path) -> None:
