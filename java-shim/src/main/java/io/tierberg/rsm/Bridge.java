@@ -141,10 +141,17 @@ final class Bridge {
      */
     boolean takesCopy(boolean certain) throws InterruptedException {
         copies.incrementAndGet();
-        if (certain || connects()) {
+        boolean taken = false;
+        try {
+            taken = certain || connects();
+        } finally {
+            if (!taken) {
+                copies.decrementAndGet();
+            }
+        }
+        if (taken) {
             return true;
         }
-        copies.decrementAndGet();
         failed(new BridgeCall.Failure(Status.Code.UNAVAILABLE, null, "no connection for a copy", null));
         return false;
     }

@@ -112,7 +112,13 @@ final class BridgeCall<Q, R> implements AutoCloseable {
      * @throws Failure when the call failed or {@code timeoutMs} passed
      */
     R next(long timeoutMs) throws Failure, InterruptedException {
-        if (!await(false, TimeUnit.MILLISECONDS.toNanos(timeoutMs))) {
+        return next(timeoutMs, System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs));
+    }
+
+    /** The same, with an end that was set earlier: {@code timeoutMs} before {@code endNanos}. */
+    R next(long timeoutMs, long endNanos) throws Failure, InterruptedException {
+        long left = endNanos - System.nanoTime();
+        if (left <= 0 || !await(false, left)) {
             throw new Failure(Status.Code.DEADLINE_EXCEEDED, "deadline", "nothing from the bridge for " + timeoutMs
                 + " ms", null);
         }

@@ -5,6 +5,7 @@ import io.grpc.Status;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.util.concurrent.TimeUnit;
 
 /**
  * The answer of a fetch as a stream. Holds the frame being read and asks for one more; what lies beyond stays with
@@ -51,11 +52,13 @@ final class FetchStream extends InputStream {
         return bytes.toByteArray();
     }
 
+    /** Frames without a byte, however many, are no answer: the time is that for the next byte. */
     private boolean advance(int timeoutMs) throws BridgeCall.Failure, IOException, InterruptedException {
+        long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
         while (!ended && frame.available() == 0) {
             frame.close();
             frame = InputStream.nullInputStream();
-            InputStream next = call.next(timeoutMs);
+            InputStream next = call.next(timeoutMs, end);
             if (next == null) {
                 ended = true;
             } else {

@@ -158,7 +158,7 @@ final class PemTls {
     }
 
     private static PrivateKey privateKey(Path path, String algorithm) throws IOException, GeneralSecurityException {
-        Matcher matcher = KEY.matcher(Files.readString(path, StandardCharsets.US_ASCII));
+        Matcher matcher = KEY.matcher(Files.readString(path, StandardCharsets.ISO_8859_1));
         if (!matcher.find()) {
             throw new GeneralSecurityException(path + ": holds no unencrypted PKCS#8 key (BEGIN PRIVATE KEY)");
         }

@@ -26,7 +26,8 @@ import java.util.concurrent.TimeUnit;
  *
  * <p>All files are opened by the constructor, because the broker may delete them at any moment. The broker's copier
  * thread sends a message only when gRPC has sent the one before, so one frame per copy is in memory. Everything the
- * bridge sends, and everything it takes, counts as a sign of life.
+ * bridge sends, and everything it takes, counts as a sign of life; but no copy outlasts two hours, because it holds one
+ * of the broker's few copier threads.
  */
 final class SegmentCopy implements AutoCloseable {
     /** The whole message fits one of gRPC's 1 MiB buffers. */
@@ -37,8 +38,11 @@ final class SegmentCopy implements AutoCloseable {
     /** The stage in which the bridge has not taken the copy up yet. */
     private static final String WAITING = "waiting";
     private static final long END_WAIT_MS = 1_000;
+    /** Whatever the bridge says meanwhile. A bridge ends a copy after half of it by itself. */
+    private static final long RUN_MS_MAX = 7_200_000;
 
     private final ShimConfig config;
+    private final long limitMs;
     private final Attempt attempt;
     private final List<FileChannel> open = new ArrayList<>();
     private final Queue<Object> head = new ArrayDeque<>();
@@ -48,6 +52,7 @@ final class SegmentCopy implements AutoCloseable {
     private long position;
     private boolean endSent;
     private boolean restarted;
+    private long endNanos;
     private long lifeNanos;
     private long progressNanos;
     private Heartbeat lastHeartbeat = Heartbeat.getDefaultInstance();
@@ -58,8 +63,15 @@ final class SegmentCopy implements AutoCloseable {
      * @throws IOException when one cannot be opened; those already open are closed
      */
     SegmentCopy(ShimConfig config, SegmentMetadata segment, LogSegmentData data, Attempt attempt) throws IOException {
+        this(config, segment, data, attempt, RUN_MS_MAX);
+    }
+
+    /** With a limit of its own for the whole copy. */
+    SegmentCopy(ShimConfig config, SegmentMetadata segment, LogSegmentData data, Attempt attempt, long limitMs)
+            throws IOException {
         this.config = config;
         this.attempt = attempt;
+        this.limitMs = limitMs;
         attempt.step("opening the segment's files");
         try {
             log = open(data.logSegment());
@@ -78,7 +90,7 @@ final class SegmentCopy implements AutoCloseable {
                 addFile(IndexType.TRANSACTION, data.transactionIndex().get());
             }
             addEpochs(data.leaderEpochIndex());
-        } catch (IOException | RuntimeException e) {
+        } catch (Throwable e) {
             close();
             throw e;
         }
@@ -119,10 +131,14 @@ final class SegmentCopy implements AutoCloseable {
         attempt.step("waiting for the bridge to take the segment");
         lifeNanos = System.nanoTime();
         progressNanos = lifeNanos;
+        endNanos = lifeNanos + TimeUnit.MILLISECONDS.toNanos(limitMs);
         send(call);
         while (true) {
             if (Thread.interrupted()) {
                 throw new InterruptedException();
+            }
+            if (System.nanoTime() - endNanos >= 0) {
+                throw standstill("has no result after " + limitMs + " ms");
             }
             CopyResponse answer = call.poll();
             if (answer != null) {
@@ -147,14 +163,18 @@ final class SegmentCopy implements AutoCloseable {
         long progress = progressNanos + TimeUnit.MILLISECONDS.toNanos(config.copyProgressTimeoutMs())
             - System.nanoTime();
         if (progress <= 0) {
-            throw new BridgeCall.Failure(Status.Code.ABORTED, "deadline", "the bridge is alive but got no further for "
-                + config.copyProgressTimeoutMs() + " ms (" + lastHeartbeat.getStage() + ", "
-                + lastHeartbeat.getReceivedBytes() + " bytes received)", null);
+            throw standstill("got no further for " + config.copyProgressTimeoutMs() + " ms");
         }
+        progress = Math.min(progress, endNanos - System.nanoTime());
         if (!call.await(!endSent, Math.min(life, progress)) && life <= progress) {
             throw new BridgeCall.Failure(Status.Code.DEADLINE_EXCEEDED, "deadline", "no sign of life from the bridge for "
                 + config.copyStallTimeoutMs() + " ms", null);
         }
+    }
+
+    private BridgeCall.Failure standstill(String what) {
+        return new BridgeCall.Failure(Status.Code.ABORTED, "deadline", "the bridge is alive but " + what + " ("
+            + lastHeartbeat.getStage() + ", " + lastHeartbeat.getReceivedBytes() + " bytes received)", null);
     }
 
     private void send(BridgeCall<Object, CopyResponse> call) {

@@ -1,6 +1,9 @@
 package io.tierberg.rsm;
 
+import java.net.URI;
+import java.net.URISyntaxException;
 import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -184,7 +187,22 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
             throw new ConfigException(TARGET, value, "expected host:port, for example bridge.example:7050, IPv6 in "
                 + "brackets, several with commas between; found \"" + part + "\"");
         }
-        return new Address(host.toLowerCase(Locale.ROOT), port);
+        Address address = new Address(host.toLowerCase(Locale.ROOT), port);
+        if (!namesAHost(address, value.trim().startsWith(DNS))) {
+            throw new ConfigException(TARGET, value, "\"" + part + "\" names no host; one with _ in its name can be "
+                + "reached as dns:///name:port");
+        }
+        return address;
+    }
+
+    /** As gRPC will see it; with a look-up of ours, what is no host name (RFC 1123) may still have addresses. */
+    private static boolean namesAHost(Address address, boolean looksUp) {
+        try {
+            URI uri = new URI("//" + address);
+            return !uri.getAuthority().contains("@") && (looksUp || uri.getHost() != null);
+        } catch (URISyntaxException e) {
+            return false;
+        }
     }
 
     private static int port(String text) {
@@ -220,10 +238,14 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
         if (name.isEmpty()) {
             return null;
         }
-        Path path = Path.of(name);
-        if (!Files.isReadable(path)) {
-            throw new ConfigException(key, name, "no such file, or it cannot be read");
+        try {
+            Path path = Path.of(name);
+            if (Files.isReadable(path) && !Files.isDirectory(path)) {
+                return path;
+            }
+        } catch (InvalidPathException e) {
+            throw new ConfigException(key, name, e.getMessage());
         }
-        return path;
+        throw new ConfigException(key, name, "no such file, or it cannot be read");
     }
 }

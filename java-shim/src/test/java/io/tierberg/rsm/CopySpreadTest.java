@@ -18,9 +18,12 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
@@ -75,6 +78,23 @@ class CopySpreadTest {
     private void away(int number) throws InterruptedException {
         fakes.list.get(number).close();
         Thread.sleep(300);
+    }
+
+    @Test
+    void aCopyThatIsInterruptedWhileItConnectsIsNotCountedOn() throws Exception {
+        try (ServerSocket silent = new ServerSocket(0, 50, InetAddress.getLoopbackAddress())) {
+            Bridges bridges = new Bridges(ShimConfig.parse(Map.of("bridge.target", "127.0.0.1:" + silent.getLocalPort()
+                + "," + fakes.list.get(0).target(), "cluster.name", "test")), InetAddress::getAllByName);
+            try {
+                Bridge mute = bridges.known().stream()
+                    .filter(bridge -> bridge.name().endsWith(":" + silent.getLocalPort())).findFirst().orElseThrow();
+                Thread.currentThread().interrupt();
+                assertThrows(InterruptedException.class, () -> mute.takesCopy(false));
+                assertEquals(0, mute.copies());
+            } finally {
+                bridges.close();
+            }
+        }
     }
 
     @Test

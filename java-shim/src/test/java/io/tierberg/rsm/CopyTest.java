@@ -8,10 +8,11 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.grpc.CallOptions;
 import io.grpc.Status;
 import io.tierberg.rsm.proto.CopyRequest;
-import io.tierberg.rsm.proto.Heartbeat;
 import io.tierberg.rsm.proto.CopyResponse;
+import io.tierberg.rsm.proto.Heartbeat;
 import io.tierberg.rsm.proto.IndexType;
 import io.tierberg.rsm.proto.SegmentMetadata;
 import org.apache.kafka.server.log.remote.storage.LogSegmentData;
@@ -21,15 +22,20 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 import java.io.IOException;
+import java.net.InetAddress;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.util.concurrent.ScheduledExecutorService;
+import java.util.Map;
 import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 
 @Timeout(30)
@@ -42,6 +48,12 @@ class CopyTest {
     @BeforeEach
     void start() throws IOException {
         bridge = new FakeBridge();
+        manager = Shim.connect(bridge.port());
+    }
+
+    /** From now on; a loaded machine takes longer than this for a copy that succeeds. */
+    private void waitShortly() {
+        manager.close();
         manager = Shim.connect(bridge.port(), "copy.stall.timeout.ms", "700", "copy.progress.timeout.ms", "2000");
     }
 
@@ -49,6 +61,11 @@ class CopyTest {
     void stop() {
         manager.close();
         bridge.close();
+    }
+
+    private void progressShortly() {
+        manager.close();
+        manager = Shim.connect(bridge.port(), "copy.stall.timeout.ms", "10000", "copy.progress.timeout.ms", "2000");
     }
 
     private byte[] copy(byte[] log) throws IOException, RemoteStorageException {
@@ -222,18 +239,18 @@ class CopyTest {
 
     @Test
     void aSilentBridgeIsAStall() throws Exception {
+        waitShortly();
         bridge.copy = out -> new FakeBridge.Recorder(out) {
             @Override
             void onEnd() { }
         };
-        long start = System.nanoTime();
         assertContains("no sign of life from the bridge for 700 ms", failure(Shim.random(100, 1)));
-        assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(3));
         assertTrue(bridge.cancelled.await(5, TimeUnit.SECONDS));
     }
 
     @Test
     void aBridgeThatTakesNothingIsAStall() throws Exception {
+        waitShortly();
         bridge.copy = out -> {
             out.disableAutoRequest();
             return new FakeBridge.Recorder(out);
@@ -243,6 +260,7 @@ class CopyTest {
 
     @Test
     void heartbeatsKeepACopyAliveUntilNothingChanges() throws Exception {
+        progressShortly();
         ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor();
         try {
             bridge.copy = out -> new FakeBridge.Recorder(out) {
@@ -271,7 +289,8 @@ class CopyTest {
     }
 
     @Test
-    void waitingForAPlaceIsProgressHoweverLong() throws Exception {
+    void waitingForAPlaceIsProgress() throws Exception {
+        progressShortly();
         ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor();
         try {
             bridge.copy = out -> {
@@ -293,8 +312,36 @@ class CopyTest {
         }
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"waiting", "writing"})
+    void aCopyEndsWhateverTheBridgeSays(String stage) throws Exception {
+        ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor();
+        AtomicInteger beats = new AtomicInteger();
+        bridge.copy = out -> new FakeBridge.Recorder(out) {
+            @Override
+            void onEnd() {
+                clock.scheduleAtFixedRate(() -> out.onNext(FakeBridge.heartbeat(beats.incrementAndGet() % 2, stage)),
+                    0, 20, TimeUnit.MILLISECONDS);
+            }
+        };
+        ShimConfig config = ShimConfig.parse(Map.of("bridge.target", bridge.target(), "cluster.name", "test"));
+        try (Bridges bridges = new Bridges(config, InetAddress::getAllByName);
+             SegmentCopy copy = new SegmentCopy(config, SegmentMetadata.getDefaultInstance(),
+                 Shim.files(folder, new byte[100], true), new Attempt("copy"), 1_500);
+             BridgeCall<Object, CopyResponse> call = BridgeCall.start(bridges.forCopy(Shim.SEGMENT_ID).copy(),
+                 BridgeMethods.COPY, CallOptions.DEFAULT)) {
+            BridgeCall.Failure e = assertThrows(BridgeCall.Failure.class, () -> copy.run(call));
+            assertContains("ABORTED (deadline): the bridge is alive but has no result after 1500 ms (" + stage,
+                e.getMessage());
+            assertFalse(e.unanswered());
+        } finally {
+            clock.shutdownNow();
+        }
+    }
+
     @Test
     void aBridgeThatDiesWhileACopyWaitsIsFoundInTime() throws Exception {
+        waitShortly();
         bridge.copy = out -> new FakeBridge.Recorder(out) {
             @Override
             void onEnd() {

@@ -27,6 +27,8 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
 import java.util.Arrays;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -41,6 +43,12 @@ class FetchTest {
     @BeforeEach
     void start() throws IOException {
         bridge = new FakeBridge();
+        manager = Shim.connect(bridge.port());
+    }
+
+    /** From now on; a loaded machine takes longer than this for a fetch that succeeds. */
+    private void waitShortly() {
+        manager.close();
         manager = Shim.connect(bridge.port(), "fetch.first.byte.timeout.ms", "600", "fetch.frame.timeout.ms", "400");
     }
 
@@ -221,11 +229,12 @@ class FetchTest {
 
     @Test
     void theFirstBytesHaveADeadline() throws Exception {
+        waitShortly();
         bridge.fetch = (request, out) -> { };
         long start = System.nanoTime();
         RemoteStorageException e = assertThrows(RemoteStorageException.class, this::fetch);
         long ms = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-        assertTrue(ms >= 590 && ms < 2_000, ms + " ms");
+        assertTrue(ms >= 590, ms + " ms");
         assertContains("while waiting for the first bytes: DEADLINE_EXCEEDED (deadline): nothing from the bridge for "
             + "600 ms", e.getMessage());
         assertTrue(bridge.cancelled.await(5, TimeUnit.SECONDS));
@@ -234,14 +243,30 @@ class FetchTest {
     }
 
     @Test
+    void framesWithoutAByteAreSilence() throws Exception {
+        waitShortly();
+        ScheduledExecutorService clock = Executors.newSingleThreadScheduledExecutor();
+        try {
+            bridge.fetch = (request, out) -> clock.scheduleWithFixedDelay(() -> out.onNext(chunk(0)), 0, 20,
+                TimeUnit.MILLISECONDS);
+            assertContains("nothing from the bridge for 600 ms",
+                assertThrows(RemoteStorageException.class, this::fetch).getMessage());
+        } finally {
+            clock.shutdownNow();
+        }
+    }
+
+    @Test
     void furtherFramesHaveADeadline() throws Exception {
+        manager.close();
+        manager = Shim.connect(bridge.port(), "fetch.frame.timeout.ms", "400");
         bridge.fetch = (request, out) -> out.onNext(chunk(1000));
         try (InputStream in = fetch()) {
             in.readNBytes(1000);
             long start = System.nanoTime();
             IOException e = assertThrows(IOException.class, in::read);
             long ms = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
-            assertTrue(ms >= 390 && ms < 1_500, ms + " ms");
+            assertTrue(ms >= 390, ms + " ms");
             assertContains("nothing from the bridge for 400 ms", e.getMessage());
         }
         assertTrue(bridge.cancelled.await(5, TimeUnit.SECONDS));

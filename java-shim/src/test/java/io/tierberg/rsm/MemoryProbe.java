@@ -26,7 +26,9 @@ final class MemoryProbe {
 
     public static void main(String[] arguments) throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(CALLS);
-        try (TierbergRemoteStorageManager manager = Shim.connect(arguments[1])) {
+        // What is measured is memory: a loaded machine may need longer than five seconds for a JVM's first call.
+        try (TierbergRemoteStorageManager manager = Shim.connect(arguments[1], "fetch.first.byte.timeout.ms", "60000",
+            "fetch.frame.timeout.ms", "60000", "copy.stall.timeout.ms", "60000")) {
             LogSegmentData data = Shim.files(Path.of(arguments[2], "segment"), Shim.random(24_000_000, 1), true);
             Callable<Void> call = arguments[0].equals("copy") ? () -> {
                 manager.copyLogSegmentData(Shim.segment(1, Uuid.randomUuid()), data);

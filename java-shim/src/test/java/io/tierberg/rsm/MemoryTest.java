@@ -23,7 +23,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
 /** What ten copies and ten fetches cost the broker, in a JVM of their own with capped direct memory. */
-@Timeout(120)
+@Timeout(300)
 class MemoryTest {
     private static final long LIMIT_BYTES = 20L << 20;
 
@@ -61,7 +61,7 @@ class MemoryTest {
             .redirectError(Redirect.INHERIT).start();
         try (BufferedReader out = new BufferedReader(new InputStreamReader(probe.getInputStream()))) {
             List<String> lines = out.lines().toList();
-            assertTrue(probe.waitFor(60, TimeUnit.SECONDS));
+            assertTrue(probe.waitFor(180, TimeUnit.SECONDS));
             assertEquals(0, probe.exitValue(), lines.toString());
             String[] figures = lines.get(lines.size() - 1).split(" ");
             long heap = Long.parseLong(figures[0]);

@@ -85,6 +85,27 @@ class ShimConfigTest {
         assertTrue(message.contains("bridge.target") && message.contains("expected host:port"), message);
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"bridge_1:7050", "a b:7050", "k\u00e4se:7050", "50%:7050", "-:7050", "a:1,b_2:1",
+        "dns:///a b:7050", "me@host:7050", "dns:///me@host:7050"})
+    void namesOfNoHostAreRefusedWithTheKey(String target) {
+        String message = refused("bridge.target", target);
+        assertTrue(message.contains("bridge.target") && message.contains("names no host"), message);
+    }
+
+    @Test
+    void aLookUpMayKnowNamesThatAreNoHostNames() {
+        assertEquals("bridge_1", parse("bridge.target", "dns:///bridge_1:7050").target().addresses().get(0).host());
+    }
+
+    @Test
+    void pathsThatAreNoFilesAreRefusedWithTheKey() {
+        for (String path : List.of(System.getProperty("java.io.tmpdir"), "a\0b")) {
+            String message = refused("bridge.tls.enabled", "true", "bridge.tls.ca.file", path);
+            assertTrue(message.contains("bridge.tls.ca.file"), message);
+        }
+    }
+
     @Test
     void badListsNameWhatIsWrong() {
         assertTrue(refused("bridge.target", "a:1,b:x").endsWith("found \"b:x\""));

@@ -1,6 +1,7 @@
 package io.tierberg.rsm;
 
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -54,8 +55,9 @@ class TlsTest {
     }
 
     private static TierbergRemoteStorageManager shim(int port, Path ca, Certificates.Pair own, String... more) {
+        // A first handshake costs a loaded machine more than the two seconds that a delete has.
         List<String> settings = new ArrayList<>(List.of("bridge.tls.enabled", "true", "bridge.tls.ca.file",
-            ca.toString()));
+            ca.toString(), "delete.timeout.ms", "20000", "connect.timeout.ms", "20000"));
         if (own != null) {
             settings.addAll(List.of("bridge.tls.certificate.file", own.certificate().toString(),
                 "bridge.tls.key.file", own.key().toString()));
@@ -198,6 +200,13 @@ class TlsTest {
         } finally {
             bridge.close();
         }
+    }
+
+    @Test
+    void textBeforeAKeyMayBeOfAnyLanguage() throws Exception {
+        Path noted = Files.writeString(folder.resolve("noted.key"), "friendlyName: Schl\u00fcssel\n"
+            + Files.readString(client.key()));
+        assertDoesNotThrow(() -> shim(1, server.certificate(), new Certificates.Pair(client.certificate(), noted)).close());
     }
 
     @Test
