@@ -18,6 +18,7 @@ from converter.values.avro_logical import Logical, Meaning
 from converter.values.avro_ops import Op, Program
 from converter.values.avro_schema import NESTING_MAX, Kind, Member, Names, Node
 from converter.values.model import BARE_VALUE, SchemaTextError
+from converter.values.schema_size import place_within
 
 #: Columns of one schema, those within others counted too.
 COLUMNS_MAX: Final = 10_000
@@ -106,7 +107,8 @@ class _Builder:
     group_count: int = 1
     columns: int = 0
     json_cells: int = 0  # of what was emitted since the list or sub-program began; see JSON_STEP_CELLS
-    _path: list[str] = field(default_factory=list)
+    _name: str = ""  # of the field being laid out, and where it is
+    _place: str = ""
     _open: list[str] = field(default_factory=list)  # records being laid out, each within the one before
     _depths: list[int] = field(default_factory=list)  # how deep each of them lies
     _depth: int = 0
@@ -117,7 +119,7 @@ class _Builder:
     def emit(self, op: Op, slot: int = NO_SLOT, a: int = 0, b: int = 0, c: int = 0) -> int:
         """Adds an instruction; returns its number."""
         self.code.append([int(op), slot, a, b, c, 0])
-        self.places.append(".".join(self._path))
+        self.places.append(self._place)
         return len(self.code) - 1
 
     def _slot(self, storage: Storage, group: int) -> int:
@@ -129,9 +131,12 @@ class _Builder:
 
     def member(self, member: Member, group: int) -> Column:
         """A field's column, with what the schema says beside its type."""
-        self._path.append(member.name)
+        texts = (member.name, member.doc or "", *member.aliases)
+        self.names.size.add(sum(map(len, texts)), self._place)
+        outside = self._name, self._place
+        self._name, self._place = member.name, place_within(f"{self._place}." if self._place else "", member.name)
         column = self._column(member.type, group)
-        self._path.pop()
+        self._name, self._place = outside
         column.name, column.aliases, column.doc = member.name, member.aliases, member.doc
         return column
 
@@ -153,9 +158,9 @@ class _Builder:
         if self.columns > COLUMNS_MAX:
             raise SchemaTextError(f"schema: more than {COLUMNS_MAX} fields, those of nested types counted where used")
         if self._depth > NESTING_MAX:
-            raise SchemaTextError(f"{'.'.join(self._path)[:200]}: nested deeper than {NESTING_MAX}")
+            raise SchemaTextError(f"{self._place}: nested deeper than {NESTING_MAX}")
         self._depth += 1
-        self.json_cells += JSON_STEP_CELLS + (len(self._path[-1].encode()) if self._path else 0)
+        self.json_cells += JSON_STEP_CELLS + len(self._name.encode())
         column = self._laid_out(self.names.resolve(node), group)
         self._depth -= 1
         return column
@@ -172,6 +177,7 @@ class _Builder:
         if node.kind is Kind.ENUM:
             slot = self._slot(Storage.INTS, group)
             self.emit(Op.ENUM, slot, len(node.symbols))
+            self.names.size.add(sum(map(len, node.symbols)) + len(node.symbols), self._place)
             self.json_cells += max((len(symbol.encode()) for symbol in node.symbols), default=0)
             return Column("", Form.SYMBOL, group, slot, symbols=node.symbols)
         if node.logical is not None:
@@ -239,6 +245,7 @@ class _Builder:
     def _union(self, node: Node, group: int) -> Column:
         branches = [self.names.resolve(part) for part in node.parts]
         given = [part for part in branches if part.kind is not Kind.NULL]
+        self.names.size.add(sum(len(part.name) for part in branches), self._place)
         self.json_cells += max(len(part.name.encode()) for part in branches)
         if len(branches) == 2 and len(given) == 1:
             null = branches.index(next(part for part in branches if part.kind is Kind.NULL))
@@ -294,7 +301,8 @@ class _Builder:
         while missing := [name for name in self._wanted if name not in starts]:
             name = missing[0]
             starts[name] = len(self.code)
-            self._path = [name]
+            self._name = name
+            self._place = place_within("", name)
             self._depth = 0
             self.json_cells = 0
             self.record(self.names.resolve(Node(Kind.REFERENCE, name)), NO_SLOT)

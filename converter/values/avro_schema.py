@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from converter.values.avro_logical import Logical, logical_of
 from converter.values.model import SchemaTextError, is_unicode
+from converter.values.schema_size import SchemaSize, place_within
 
 #: Types within types, references followed.
 NESTING_MAX: Final = 64
@@ -103,6 +104,7 @@ class Names:
     """The named types of one schema and of what it refers to."""
 
     references: Mapping[str, str]
+    size: SchemaSize = field(default_factory=SchemaSize)
     _defined: dict[str, Node] = field(default_factory=dict)
     _used: dict[str, str] = field(default_factory=dict)  # name as used -> place of its first use
     _read: set[str] = field(default_factory=set)
@@ -143,7 +145,7 @@ class Names:
         if isinstance(parsed, list):
             return self._union(parsed, namespace, place, depth)
         if not isinstance(parsed, dict):
-            raise SchemaTextError(f"{place}: {parsed!r} is no type; a string, list or object is")
+            raise SchemaTextError(f"{place}: {parsed!r} is no type; a string, list or object is"[:500])
         word = parsed.get("type")
         if isinstance(word, dict | list):
             return self._type(word, namespace, place, depth + 1)
@@ -163,6 +165,7 @@ class Names:
         kind = _BY_WORD.get(word)
         if kind in PRIMITIVES:
             return Node(kind)
+        self.size.add(len(namespace) + len(word), place)
         name = word if "." in word or not namespace else f"{namespace}.{word}"
         if name not in self._defined and word in self._defined:
             name = word  # named outside of any namespace
@@ -190,6 +193,7 @@ class Names:
         else:
             own = parsed.get("namespace", namespace)
             namespace = own if isinstance(own, str) else ""
+            self.size.add(len(namespace), place)
             name = f"{namespace}.{name}" if namespace else name
         node = Node(kind, name)
         if name in self._defined:
@@ -201,9 +205,9 @@ class Names:
                 raise SchemaTextError(f"{place}: fixed {name!r} needs a size from 0 to {FIXED_BYTES_MAX}, not {size!r}")
             node.size, node.logical = size, logical_of(parsed, kind.value, size)
         elif kind is Kind.ENUM:
-            node.symbols = _symbols(parsed, f"{place}: enum {name!r}")
+            node.symbols = _symbols(parsed, f"{place}: enum {name[:80]!r}")
         else:
-            node.members = self._members(parsed.get("fields"), namespace, f"{place}: record {name!r}", depth)
+            node.members = self._members(parsed.get("fields"), namespace, f"{place}: record {name[:80]!r}", depth)
         # Every use is a reference, the definition too: whether a type is within itself is seen where it is used.
         self._used.setdefault(name, place)
         return Node(Kind.REFERENCE, name)
@@ -222,7 +226,7 @@ class Names:
             names = aliases if isinstance(aliases, list) else []
             kept = tuple(alias for alias in names if isinstance(alias, str) and is_unicode(alias))
             doc = one.get("doc")
-            kind = self._type(one["type"], namespace, f"{place}.{name}"[-200:], depth + 1)
+            kind = self._type(one["type"], namespace, place_within(place, f".{name[:80]}"), depth + 1)
             members[name] = Member(name, kind, kept, _unicode(doc) if isinstance(doc, str) else None)
         return tuple(members.values())
 

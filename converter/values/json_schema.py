@@ -11,6 +11,7 @@ from typing import Any, Final
 from converter.values import json_nodes as nodes
 from converter.values.json_nodes import Node, leaf, list_of, map_of, struct_of
 from converter.values.model import SchemaTextError, is_unicode
+from converter.values.schema_size import PLACE_CHARS_MAX, SchemaSize, place_within
 
 SCHEMA_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Columns, elements, keys and values together.
@@ -25,6 +26,7 @@ _SCALARS: Final = {"number": nodes.NUMBER, "boolean": nodes.BOOLEAN}
 _TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "string", "integer"})
 
 Schema = dict[str, Any]
+_NO_MEMBERS: Final[Schema] = {}
 
 
 def parse_schema(text: str) -> Node:
@@ -57,6 +59,11 @@ class _Reader:
     def __init__(self, document: Any) -> None:
         self._document = document
         self._count = 0
+        self._size = SchemaSize()
+        # What was found in subschemas and lists of them, by identity: many places may refer to one, however long.
+        self._types: dict[int, str] = {}
+        self._checked: set[int] = set()
+        self._left: dict[int, int | None] = {}
 
     def node(self, schema: Any, name: str, place: str, parents: tuple[int, ...]) -> Node:
         """The node of one subschema; `parents`: identities of the object schemas it lies in."""
@@ -68,7 +75,10 @@ class _Reader:
             return leaf(nodes.TEXT, name)
         doc = schema.get("description", "")
         doc = doc if isinstance(doc, str) else ""
-        kind = _single_type(schema, place)
+        self._size.add(len(name) + len(doc), place)
+        if id(schema) not in self._types:
+            self._types[id(schema)] = _single_type(schema, place)
+        kind = self._types[id(schema)]
         inner = (*parents, id(schema))
         if kind == "object":
             return self._object(schema, name, doc, place, inner)
@@ -84,21 +94,21 @@ class _Reader:
         return leaf(_SCALARS.get(kind, nodes.TEXT), name, doc)
 
     def _object(self, schema: Schema, name: str, doc: str, place: str, parents: tuple[int, ...]) -> Node:
-        properties = _members(schema, "properties", place)
-        patterns = _members(schema, "patternProperties", place)
+        properties = self._members(schema, "properties", place)
+        patterns = self._members(schema, "patternProperties", place)
         additional = schema.get("additionalProperties", True)
         if not isinstance(additional, bool | dict):
             raise SchemaTextError(f"{place}/additionalProperties: neither a schema nor true or false")
         if properties:
             children = tuple(
-                self.node(part, key, f"{place}/properties/{_escape(key)}", parents) for key, part in properties.items()
+                self.node(part, key, _within(place, "properties", key), parents) for key, part in properties.items()
             )
             return struct_of(children, name, doc, additional=additional is not False or bool(patterns))
         if isinstance(additional, dict) and not patterns:
             return map_of(self.node(additional, "", f"{place}/additionalProperties", parents), name, doc)
         if additional is False and len(patterns) == 1:
             ((key, part),) = patterns.items()
-            return map_of(self.node(part, "", f"{place}/patternProperties/{_escape(key)}", parents), name, doc)
+            return map_of(self.node(part, "", _within(place, "patternProperties", key), parents), name, doc)
         if additional is False and not patterns:
             return leaf(nodes.FLAG, name, doc)
         return leaf(nodes.TEXT, name, doc)
@@ -127,14 +137,16 @@ class _Reader:
     def _only(self, alternatives: Any, place: str) -> tuple[Any, str] | None:
         if not isinstance(alternatives, list) or not alternatives:
             raise SchemaTextError(f"{place}: not a list of schemas")
-        left = [(part, f"{place}/{i}") for i, part in enumerate(alternatives) if not _is_null(part)]
-        if not left:
-            return alternatives[0], f"{place}/0"
-        return left[0] if len(left) == 1 else None
+        if id(alternatives) not in self._left:
+            left = [i for i, part in enumerate(alternatives) if not _is_null(part)]
+            self._left[id(alternatives)] = None if len(left) > 1 else (*left, 0)[0]
+        number = self._left[id(alternatives)]
+        return None if number is None else (alternatives[number], f"{place}/{number}")
 
     def _target(self, reference: Any, place: str) -> tuple[Any, str]:
         if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
             raise SchemaTextError(f"{place}: {str(reference)[:80]!r} is not a place in this schema: bundle it as #/…")
+        self._size.add(len(reference), place)
         part = self._document
         for step in reference.split("/")[1:]:
             key = step.replace("~1", "/").replace("~0", "~")
@@ -144,7 +156,22 @@ class _Reader:
                 part = part[int(key)]
             else:
                 raise SchemaTextError(f"{place}: {reference[:80]!r} leads nowhere in this schema")
-        return part, reference
+        return part, place_within("", reference)
+
+    def _members(self, schema: Schema, word: str, place: str) -> Schema:
+        members = schema.get(word, _NO_MEMBERS)
+        if not isinstance(members, dict):
+            raise SchemaTextError(f"{place}/{word}: not an object but {_kind_of(members)}")
+        for key in () if id(members) in self._checked else members:
+            if not is_unicode(key):
+                raise SchemaTextError(f"{place}/{word}: the name {key[:80]!a} is no Unicode text")
+        self._checked.add(id(members))
+        return members
+
+
+def _within(place: str, word: str, key: str) -> str:
+    """The place of a member."""
+    return place_within(place, f"/{word}/{_escape(key[:PLACE_CHARS_MAX])}")
 
 
 def _single_type(schema: Schema, place: str) -> str:
@@ -183,16 +210,6 @@ def _integer(schema: Schema, place: str) -> int:
         if not _INT64.start <= bound < _INT64.stop + word.startswith("exclusiveMax"):
             return nodes.DECIMAL
     return nodes.INTEGER
-
-
-def _members(schema: Schema, word: str, place: str) -> Schema:
-    members = schema.get(word, {})
-    if not isinstance(members, dict):
-        raise SchemaTextError(f"{place}/{word}: not an object but {_kind_of(members)}")
-    for key in members:
-        if not is_unicode(key):
-            raise SchemaTextError(f"{place}/{word}: the name {key!a} is no Unicode text")
-    return members
 
 
 def _word(schema: Schema, keyword: str) -> str:

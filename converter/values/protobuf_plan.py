@@ -16,6 +16,7 @@ import pyarrow as pa
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
 from converter.values.model import BARE_VALUE, SchemaTextError
+from converter.values.schema_size import SchemaSize
 
 #: Metadata of a column: the number of its field in the schema, ASCII.
 NUMBER: Final = b"tierberg.number"
@@ -188,6 +189,8 @@ def _message(kind: Kind, column: pa.DataType, fields: tuple[Field, ...]) -> Node
 class _Builder:
     def __init__(self) -> None:
         self._columns = 0
+        self._size = SchemaSize()
+        self._names: dict[str, tuple[tuple[int, str], ...]] = {}
 
     def fields(self, message: Descriptor, ancestors: tuple[str, ...]) -> tuple[Field, ...]:
         if len(ancestors) >= DEPTH_MAX:
@@ -226,8 +229,17 @@ class _Builder:
             return self._message_node(field, field.message_type, ancestors)
         self._count(field.full_name)
         if field.enum_type is not None:
-            return Node(Kind.ENUM, _F.TYPE_INT32, pa.int32(), pa.string(), names=_names(field.enum_type))
+            return Node(Kind.ENUM, _F.TYPE_INT32, pa.int32(), pa.string(), names=self._names_of(field))
         return Node(*_SCALARS[field.type])
+
+    def _names_of(self, field: FieldDescriptor) -> tuple[tuple[int, str], ...]:
+        """Of its enum, which many fields may have."""
+        enum = field.enum_type
+        if enum.full_name not in self._names:
+            self._names[enum.full_name] = _names(enum)
+        names = self._names[enum.full_name]
+        self._size.add(sum(len(name) + 1 for _, name in names), field.full_name)
+        return names
 
     def _message_node(self, field: FieldDescriptor, message: Descriptor, ancestors: tuple[str, ...]) -> Node:
         name = message.full_name

@@ -11,11 +11,11 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import pyarrow as pa
 import zstandard
 
+from converter import stored_json
 from converter.columns import value_fields
 from converter.errors import SegmentError
 from converter.limits import PROVEN_BYTES_MAX
@@ -92,10 +92,10 @@ def unpack_proven(packed: bytes) -> ProvenValues:
     try:
         if not 0 <= zstandard.frame_content_size(packed) <= PROVEN_BYTES_MAX:
             raise ValueError("its size is not to be believed")
-        text = json.loads(zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False))
-        encodings = tuple(_encoding(item) for item in text["encodings"])
-        schema = _schema(text["schema"])
-    except (ValueError, KeyError, TypeError, AttributeError, zstandard.ZstdError, pa.ArrowException) as error:
+        document = stored_json.parse(zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False))
+        encodings = tuple(_encoding(item) for item in stored_json.listed(stored_json.field(document, "encodings")))
+        schema = _schema(stored_json.field(document, "schema"))
+    except (ValueError, zstandard.ZstdError) as error:
         raise SegmentError("corrupt_object", f"the index does not say how values are encoded: {error!r}") from error
     return ProvenValues(schema, encodings, tuple(encoder(item.encoding) for item in encodings))
 
@@ -138,15 +138,25 @@ def _taken(field: pa.Field, bound: Bound, column: pa.Field) -> pa.Field | None:
     return None if kind is None else pa.field(field.name, kind, field.nullable, metadata)
 
 
-def _encoding(item: Any) -> ValueEncoding:
-    parameters = {str(name): str(text) for name, text in item["parameters"].items()}
-    encoding = Encoding(str(item["kind"]), int(item["version"]), parameters)
-    return ValueEncoding(bytes.fromhex(item["header"]), encoding, pa.struct(list(_schema(item["columns"]))))
+def _encoding(item: object) -> ValueEncoding:
+    parameters = stored_json.fields(stored_json.field(item, "parameters"))
+    encoding = Encoding(
+        stored_json.text(stored_json.field(item, "kind")),
+        stored_json.whole(stored_json.field(item, "version")),
+        {stored_json.text(name): stored_json.text(value) for name, value in parameters.items()},
+    )
+    header = bytes.fromhex(stored_json.text(stored_json.field(item, "header")))
+    return ValueEncoding(header, encoding, pa.struct(list(_schema(stored_json.field(item, "columns")))))
 
 
 def _schema_text(schema: pa.Schema) -> str:
     return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
 
 
-def _schema(text: str) -> pa.Schema:
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
+def _schema(value: object) -> pa.Schema:
+    """Raises ValueError for what is no schema."""
+    data = base64.b64decode(stored_json.text(value), validate=True)
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(data))
+    except (pa.ArrowException, OSError) as error:  # a damaged one is an OSError
+        raise ValueError(f"no schema of columns: {error}") from error

@@ -101,10 +101,12 @@ class Configuration(Target):
 _COMMANDS = (
     ("verify",), ("status",), ("inspect", "segment"), ("inspect", "index"), ("config", "check"), ("maintain",),
     ("undelete",), ("requeue",), ("replay-dead-letters",), ("table", "drop"), ("version",), ("bucket", "init"), (),
+    ("leader-epochs",), ("leader-epochs", "t", "0"), ("topic", "forget"), ("repartition",), ("advise",),
 )  # fmt: skip
 _OPTIONS = (
     "--config", "--data-dir", "--topic", "--json", "--deadline", "--batches", "--dry-run", "--undo", "--topic-id",
     "--accept", "--bridge", "--help", "--abandoned-days", "--", "-x", "--bootstrap-server",
+    "--current", "--yes",
 )  # fmt: skip
 
 

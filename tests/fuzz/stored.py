@@ -6,6 +6,7 @@ one, and what is promised is no more than an error of the documented kind within
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import random
@@ -13,21 +14,30 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import crc32c
 import numpy as np
+import pyarrow as pa
+import zstandard
 
 from converter.errors import SegmentError
 from converter.index import decode_directory
 from converter.later_indexes import LaterAborts
 from converter.transactions import Transactions
+from converter.values.avro import avro_decoder
+from converter.values.json_decode import json_decoder
+from converter.values.proven import unpack_proven
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.state import decode_state, encode_state
 from rsm_bridge.copy_progress import CopyProgress, decode_progress
 from rsm_bridge.custom_metadata import CustomMetadata, decode_custom_metadata
+from rsm_bridge.drop_record import DropRecord, decode_drop
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import parse_checkpoint
+from rsm_bridge.lease import Lease
+from rsm_bridge.store import VersionedBytes
 from rsm_bridge.tombstone import Tombstone, decode_tombstone
 from rsm_bridge.undelete_record import Undeleted
 from rsm_bridge.undelete_record import decode as decode_undeleted
@@ -158,6 +168,75 @@ def _metadata(rng: random.Random) -> bytes:
 
 _INDEX = f"index/{bytes(16).hex()}/0/{9:020d}-{0:020d}-{bytes(16).hex()}"
 
+_TABLE_UUID = "00000000-0000-0000-0000-000000000007"
+_DROP = DropRecord("n.t", _TABLE_UUID, bytes(16).hex(), {}, {"s3://b/t/metadata/1.avro": 5})
+_LEASE = b'{"holder": "free", "version": "00"}'
+
+
+class _OneObject:
+    """A store that holds a lease, and takes whatever is put."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self, key: str) -> VersionedBytes:
+        return VersionedBytes(self._data, "1")
+
+    def replace(self, key: str, data: bytes, version: str) -> bool:
+        return True
+
+
+def _lease(data: bytes) -> object:
+    store: Any = _OneObject(data)
+    return Lease(store, "key", "holder", clock=lambda: 0.0).acquire()
+
+
+def _schema_text(schema: pa.Schema) -> str:
+    return base64.b64encode(schema.serialize().to_pybytes()).decode("ascii")
+
+
+@cache
+def _proven_text() -> str:
+    """What the index says of values that columns alone hold: an encoding of Avro and one of JSON."""
+    made = (
+        (
+            avro_decoder(
+                '{"type":"record","name":"R","fields":[{"name":"a","type":"long"},{"name":"b","type":"string"}]}'
+            ),
+            b"\2\4xy",
+        ),
+        (json_decoder('{"type":"object","properties":{"a":{"type":"integer"}}}'), b'{"a":1}'),
+    )
+    encodings = []
+    for decoder, value in made:
+        encoding = decoder.encoding(pa.array([value] * 3, pa.binary()))
+        if encoding is None:
+            raise WrongError(f"{value!r} has no encoding")
+        columns = _schema_text(pa.schema(list(decoder.type)))
+        parameters = dict(encoding.parameters)
+        item = {"header": "00", "kind": encoding.kind, "version": encoding.version, "parameters": parameters}
+        encodings.append({**item, "columns": columns})
+    return json.dumps({"schema": _schema_text(pa.schema([("a", pa.int64())])), "encodings": encodings})
+
+
+def _proven() -> bytes:
+    return zstandard.compress(_proven_text().encode())
+
+
+def _forged_proven(rng: random.Random) -> bytes:
+    document = json.loads(_proven_text())
+    if rng.random() < 0.3:
+        raw = bent(base64.b64decode(document["schema"]), rng)
+        document["schema"] = base64.b64encode(raw).decode("ascii")
+    elif rng.random() < 0.5:
+        parameters = rng.choice(document["encodings"])["parameters"]
+        name = rng.choice(sorted(parameters))
+        parameters[name] = bent(parameters[name].encode(), rng).decode("utf-8", "replace")
+    else:
+        document = bent_json(document, rng)
+    return zstandard.compress(written(document, rng))
+
+
 _SMALL: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], bytes], Callable[[bytes], object]]] = {
     "tombstone": (lambda: Tombstone("deleted", 5, "t", "c", b"i").encode(), _tombstone, decode_tombstone),
     "undelete": (
@@ -171,6 +250,13 @@ _SMALL: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], bytes], C
         _progress,
         lambda data: decode_progress(data, CopyProgress(bytes(16), "c", "n.t").key),
     ),
+    "drop": (
+        _DROP.encode,
+        _document(lambda: replace(_DROP, states={f"states/{_TABLE_UUID}/x": 3}).encode()),
+        lambda data: decode_drop(_DROP.key, data),
+    ),
+    "lease": (lambda: _LEASE, _document(lambda: _LEASE), _lease),
+    "proven": (_proven, _forged_proven, unpack_proven),
     "custom-metadata": (lambda: CustomMetadata(bytes(16), 1, 2, 3, 4).encode(), _metadata, decode_custom_metadata),
 }
 
@@ -181,6 +267,10 @@ class SmallObjects(Target):
     name = "small-objects"
     memory_bytes_max = 64 * MIB
 
+    def prepare(self) -> None:
+        for kind, (whole, _, _) in _SMALL.items():
+            self.run(packed({"kind": kind}, [whole()]))  # encoders compile
+
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
         kind = rng.choice(sorted(_SMALL))
         whole, forged, _ = _SMALL[kind]
@@ -190,7 +280,7 @@ class SmallObjects(Target):
         facts, (content,) = unpacked(data)
         try:
             found = _SMALL[facts["kind"]][2](content)
-        except (BridgeError, CatalogError) as error:
+        except (BridgeError, CatalogError, SegmentError) as error:
             if error.kind not in ("corrupt_object", "unsupported_version", "corrupt_state", "foreign_segment"):
                 raise
             return Outcome(f"{facts['kind']} {worded(error)}")

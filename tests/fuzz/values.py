@@ -197,7 +197,7 @@ class ProtobufValues(Values):
         for value, column, error in rows:
             try:
                 wanted = expected(kind, value)
-            except (UnsureError, UnicodeDecodeError):
+            except UnsureError:
                 continue
             if schema == "recursive" and wanted == "undecodable" and error is None:
                 continue  # a message within itself stays bytes, which nobody has to read

@@ -94,6 +94,8 @@ def one(field: Any, value: Any, ancestors: tuple[str, ...], key: bool = False, n
         return str(value) if known is None else known.name
     if field.type in (F.TYPE_UINT64, F.TYPE_FIXED64):
         return str(value) if key else Decimal(value)
+    if field.type == F.TYPE_STRING and isinstance(value, bytes):
+        raise DeadError("undecodable")  # google.protobuf takes any bytes in a string of proto2, and gives them as such
     if field.message_type is None:
         return value
     name = field.message_type.full_name

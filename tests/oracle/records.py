@@ -162,14 +162,14 @@ def decompress(codec: int, data: bytes) -> bytes:
     if codec == SNAPPY:
         if not data.startswith(b"\x82SNAPPY\x00"):
             return bytes(cramjam.snappy.decompress_raw(data))
-        out, p = b"", 16
+        out, p = bytearray(), 16
         while p < len(data):
             size = struct.unpack_from(">i", data, p)[0]
             if size < 0 or size > len(data) - p - 4:
                 raise DecodeError("a block beyond the end")
             out += bytes(cramjam.snappy.decompress_raw(data[p + 4 : p + 4 + size]))
             p += 4 + size
-        return out
+        return bytes(out)
     if codec == LZ4:
         return bytes(lz4.frame.decompress(data))
     if codec == ZSTD:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
+import zstandard
 
 from converter.arrow_rows import var_bytes
 from converter.columns import RAW_VALUE, row_schema, value_fields
@@ -207,6 +209,32 @@ def test_what_an_index_may_not_say() -> None:
     for packed in (b"", b"x" * 40, topic.prover.packed(topic.rows_schema)[:-3]):
         with pytest.raises(SegmentError, match="how values are encoded"):
             unpack_proven(packed)
+
+
+def _with(text: dict[str, Any], **fields: object) -> bytes:
+    return zstandard.compress(json.dumps({**text, **fields}).encode())
+
+
+def test_each_damage_to_what_an_index_says_is_the_documented_error() -> None:
+    schema = bytearray(pa.schema([("a", pa.int64())]).serialize().to_pybytes())
+    columns = base64.b64encode(schema).decode("ascii")
+    item = {"header": "", "kind": "avro", "version": 1, "parameters": {}, "columns": columns}
+    text = {"schema": columns, "encodings": [item]}
+    schema[8:40] = b"\xff" * 32  # an Arrow schema whose flatbuffer is not one
+    damaged = [
+        _with(text, schema=base64.b64encode(schema).decode("ascii")),
+        _with(text, schema=5),
+        _with(text, encodings={}),
+        _with(text, encodings=[{**item, "version": 1e999}]),
+        _with(text, encodings=[{**item, "version": True}]),
+        _with(text, encodings=[{**item, "parameters": {"schema": 5}}]),
+        _with(text, encodings=[{**item, "kind": "\ud800"}]),
+        zstandard.compress(b"[" * 100_000),
+    ]
+    for packed in damaged:
+        with pytest.raises(SegmentError, match="how values are encoded") as raised:
+            unpack_proven(packed)
+        assert raised.value.kind == "corrupt_object"
 
 
 def test_damaged_sizes_are_an_error_or_no_value() -> None:

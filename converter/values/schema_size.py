@@ -1,0 +1,38 @@
+"""What a schema takes where its parts are used: a text of a few hundred KB can stand for gigabytes, and for hours.
+
+A type, an enum's symbols or a namespace is written down once and used ten thousand times; what is made of each use, a
+column with its texts, is made anew. So it is counted there, before it is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from converter.values.model import SchemaTextError
+
+#: Characters of names, documentation and symbols of one schema; each counts where it is used. 10,000 columns with 1,600
+#: each.
+SCHEMA_SIZE_MAX: Final = 16 * 1024 * 1024
+PLACE_CHARS_MAX: Final = 200
+
+
+@dataclass(slots=True)
+class SchemaSize:
+    """Of one schema, while it is read and laid out."""
+
+    used: int = 0
+
+    def add(self, size: int, place: str) -> None:
+        """Counts the characters that a use takes. Raises SchemaTextError when they are too many in all."""
+        self.used += size
+        if self.used > SCHEMA_SIZE_MAX:
+            raise SchemaTextError(
+                f"{place[-PLACE_CHARS_MAX:]}: the schema takes more than {SCHEMA_SIZE_MAX} characters, those of types, "
+                "names and symbols counted where used"
+            )
+
+
+def place_within(place: str, part: str) -> str:
+    """A place in a schema, for messages; short, however long both are."""
+    return place[-PLACE_CHARS_MAX:] + part[:PLACE_CHARS_MAX]
