@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rsm_bridge.config_report import PartCheck, Remark
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.protobuf_compiler import protobuf_missing
 from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaLookupError, SchemaUnknownError
 from rsm_bridge.registry_schemas import RegisteredSchema
 from rsm_bridge.topic_rules import Part, SchemaSource, TopicRule
@@ -91,6 +92,8 @@ def _inline(source: SchemaSource, form: str, part: Part) -> list[Remark]:
         text = source.inline_text()
         if form != "protobuf":
             json.loads(text)
+        elif (missing := protobuf_missing()) is not None:
+            return [Remark("error", missing)]
     except SettingsError as error:
         return [Remark("error", f"{part}_schema: {error}")]
     except (ValueError, RecursionError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import structlog
 
 import converter
+from rsm_bridge.limits import KERNEL_LOADING_SECONDS
 
 
 def kernel_cache(data_dir: Path) -> Path:
@@ -59,17 +61,37 @@ def is_cold(folder: Path) -> bool:
     return not any(folder.rglob("*.nbi"))
 
 
-def warmed(folder: Path, warm: Callable[[], None], log: structlog.typing.FilteringBoundLogger) -> None:
-    """Runs `warm`, and says so where that means to compile: it may take minutes on a busy machine."""
-    if not is_cold(folder):
+def warmed(
+    folder: Path,
+    warm: Callable[[], None],
+    log: structlog.typing.FilteringBoundLogger,
+    loading_s: float = KERNEL_LOADING_SECONDS,
+) -> None:
+    """Runs `warm`, and says so where that means to compile: it may take minutes on a busy machine.
+
+    Kernels that are there may be of no use: another processor's, half of them, sources whose times a copy of the
+    installation has changed. Only numba knows; so what takes longer than `loading_s` is said, too.
+    """
+    started, said = time.monotonic(), threading.Event()
+
+    def say() -> None:
+        said.set()
+        log.info(
+            "compiling kernels, once for this release; calls are answered after that",
+            folder=str(folder),
+            usual_s=30,
+            spare_it="tierberg warmup, when it is installed",
+        )
+
+    watch = threading.Timer(loading_s, say)
+    watch.daemon = True
+    if is_cold(folder):
+        say()
+    else:
+        watch.start()
+    try:
         warm()
-        return
-    started = time.monotonic()
-    log.info(
-        "compiling kernels, once for this release; calls are answered after that",
-        folder=str(folder),
-        usual_s=30,
-        spare_it="tierberg warmup, when it is installed",
-    )
-    warm()
-    log.info("kernels are compiled", seconds=round(time.monotonic() - started, 1))
+    finally:
+        watch.cancel()
+    if said.is_set():
+        log.info("kernels are compiled", seconds=round(time.monotonic() - started, 1))

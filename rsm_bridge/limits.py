@@ -35,6 +35,7 @@ LARGE_TURN_CHECK_SECONDS = 0.5  # a copy that waits for its turn with a large ba
 HEARTBEAT_SECONDS = 2.0
 COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline
 COPY_WAIT_SECONDS_MAX = 1800.0  # for a place; half of COPY_SECONDS_MAX is left for the copy itself
+KERNEL_LOADING_SECONDS = 5.0  # loading compiled kernels takes half a second; what takes longer is compiling, and said
 START_SECONDS_MAX = 10.0  # from the beginning of a copy's call to its first message
 FRAME_WAIT_SECONDS_MAX = 60.0  # a client that sends nothing for so long is gone
 CONTENDED_SILENCE_SECONDS = 5.0  # and for so long while copies of others wait for its place

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -23,6 +24,13 @@ DEADLINE_S: Final = 20.0
 _ERROR_CHARACTERS_MAX: Final = 500
 _NO_REFERENCES: Final[Mapping[str, str]] = MappingProxyType({})
 _PART = re.compile(r"[^/\\\0]{1,200}")
+
+
+def protobuf_missing() -> str | None:
+    """Why Protobuf values cannot become columns in this installation, and what to do; None: they can."""
+    if find_spec("ptars") is not None and find_spec("grpc_tools") is not None:
+        return None
+    return "protobuf needs libraries that are not installed; pip install 'tierberg[typed]'"
 
 
 def protobuf_schema(

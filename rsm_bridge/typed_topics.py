@@ -20,7 +20,9 @@ from iceberg_catalog.evolve_table import Writer, evolved, foreseen
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import find_table
 from rsm_bridge.cpu_budget import CpuBudget
+from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import EVOLUTION_WORKERS
+from rsm_bridge.protobuf_compiler import protobuf_missing
 from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
@@ -118,7 +120,13 @@ def opened_typed_topics(
         store: of the topics.
         open_catalog: the catalog, opened once; raises while it is away.
         dry_run: no table is changed.
+
+    Raises:
+        SettingsError: a rule or the registry needs a library that is not installed.
     """
+    for number, rule in enumerate(settings.topics):
+        if "protobuf" in {rule.value_format, rule.key_format} and (missing := protobuf_missing()) is not None:
+            raise SettingsError(f"topics.{number}: {missing}")
     with contextlib.ExitStack() as stack:
         registry: SchemaRegistry | None = None
         if settings.schema_registry is not None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import ptars
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
@@ -40,6 +39,8 @@ class Lowered:
 
 def lower(root: Node) -> Lowered:
     """Both decoders for the lowered schema of a tree."""
+    import ptars  # of the extra `typed`: whoever has no Protobuf does without
+
     quick = _descriptor(root, quick=True)
     handler = ptars.HandlerPool([quick.file]).get_for_message(quick)
     return Lowered(handler, message_factory.GetMessageClass(_descriptor(root, quick=False)))

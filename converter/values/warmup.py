@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pyarrow as pa
@@ -33,13 +34,18 @@ _HEADER = b"\0\0\0\0\x01"
 
 
 def warm_values() -> None:
-    """Decodes a value of each format, one behind a registry's header, and encodes it where there is an encoder."""
+    """Decodes a value of each format, one behind a registry's header, and encodes it where there is an encoder.
+
+    Protobuf only where the extra `typed` is installed: without it no value is decoded so.
+    """
     avro = avro_decoder(json.dumps(_AVRO))
     value = b"\x02\x02\x02a\x04\x02k\x02\x02l\x04\x00\x02\x01"
     framed = parted_by_id(pa.array([_HEADER + value], pa.binary()), lambda _: False)
     columns_of(framed, {Writer(1): Route(avro, ())}, pa.struct([]))
     _encode_again(avro, value)
     warm_json()
+    if find_spec("ptars") is None:
+        return
     protobuf = protobuf_decoder(_protobuf_files(), (0,))
     parted_by_id(pa.array([_HEADER + b"\x00\x08\x01"], pa.binary()), lambda _: True)
     _encode_again(protobuf, b"\x08\x01\x12\x01a")

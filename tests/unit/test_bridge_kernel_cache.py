@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,17 @@ def test_compiling_is_said_and_a_warm_start_is_not(tmp_path: Path) -> None:
     with capture_logs() as warm:
         warmed(tmp_path, compile_one, logger("bridge"))
     assert warm == []
+
+
+def test_kernels_that_are_there_and_of_no_use_are_compiled_aloud(tmp_path: Path) -> None:
+    """Another processor's, or half of them: only that it takes long shows it."""
+    (tmp_path / "k.nbi").touch()
+
+    def compile_until_it_is_said() -> None:
+        deadline = time.monotonic() + 30
+        while not lines and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    with capture_logs() as lines:
+        warmed(tmp_path, compile_until_it_is_said, logger("bridge"), loading_s=0.01)
+    assert [line["event"].partition(",")[0] for line in lines] == ["compiling kernels", "kernels are compiled"]

@@ -180,7 +180,9 @@ def test_the_image_of_copies_has_spark_java_and_its_own_command() -> None:
     stage = DOCKERFILE.split(" AS repartition\n")[1].split("\nFROM ")[0]
     assert "openjdk-17-jre-headless" in stage
     assert "COPY --from=build-repartition /opt/tierberg /opt/tierberg\n" in stage
-    assert "RUN uv sync --locked --no-dev --no-editable --extra repartition\n" in DOCKERFILE
+    assert (
+        "RUN uv sync --locked --no-dev --no-editable --extra typed --extra postgres --extra repartition\n" in DOCKERFILE
+    )
     (command,) = re.findall(r"^CMD (.*)$", stage, re.MULTILINE)
     tierberg, *arguments = json.loads(command)
     assert tierberg == "tierberg"
@@ -195,6 +197,12 @@ def test_the_image_is_built_with_the_lock_and_the_same_uv() -> None:
     assert uv == re.findall(r"uv==([\d.]+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
 
 
+def test_every_stage_has_what_typed_topics_and_catalogs_need() -> None:
+    """`uv sync` removes what it is not told of; kernels of typed values are compiled from their libraries."""
+    for command in re.findall(r"uv sync .*", DOCKERFILE):
+        assert "--extra typed --extra postgres" in command
+
+
 def test_every_package_is_copied_in() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     for package in project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]:
@@ -203,6 +211,10 @@ def test_every_package_is_copied_in() -> None:
 
 
 def test_kernels_are_built_in_and_copied_where_they_can_be_written() -> None:
+    whole_seconds = DOCKERFILE.index("""'touch -d "@$(stat -c %Y "$1")" "$1"'""")
+    assert whole_seconds < DOCKERFILE.index("RUN NUMBA_CACHE_DIR"), (
+        "layers of an image keep no fractions; numba compares"
+    )
     assert re.search(r"RUN NUMBA_CACHE_DIR=/opt/tierberg/numba .*warm", DOCKERFILE)
     assert "cp -R /opt/tierberg/numba /tmp/" in DOCKERFILE
     assert "NUMBA_CACHE_DIR=/tmp/numba" in DOCKERFILE

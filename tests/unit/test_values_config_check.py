@@ -14,15 +14,19 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from rsm_bridge import protobuf_compiler
 from rsm_bridge.cli import app
 from rsm_bridge.config_check import check
 from rsm_bridge.config_print import as_json, as_text
 from rsm_bridge.config_report import ConfigReport, TopicCheck
 from rsm_bridge.config_schemas import SchemaChecks
+from rsm_bridge.errors import SettingsError
+from rsm_bridge.local_store import LocalObjectStore
 from rsm_bridge.progress_facts import KafkaFacts, KafkaTopic
 from rsm_bridge.registry_settings import SchemaRegistrySettings
 from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.settings import load_settings
+from rsm_bridge.typed_topics import opened_typed_topics
 from tests.support.answering_server import AnsweringServer, answering
 from tests.support.registry_answers import Schemas
 
@@ -334,3 +338,17 @@ def test_brokers_that_do_not_answer_are_an_error(tmp_path: Path, monkeypatch: py
     assert code == 1
     assert "!! the brokers at b:1 do not answer: connection refused; check kafka.bootstrap_servers" in out
     assert "\norders\n" in out
+
+
+def test_protobuf_without_its_libraries_is_said_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protobuf_compiler, "find_spec", lambda _: None)
+    rules = """[{pattern: a, value_format: protobuf, value_schema: {from: inline, text: 'syntax = "proto3";'}}]"""
+    (remark,) = said(run(rules, None, ["a"]), "a")
+    assert remark[0] == "error"
+    assert remark[1].endswith("pip install 'tierberg[typed]'")
+    settings = load_settings(None, {"topics": yaml.safe_load(rules)})
+    opened = opened_typed_topics(settings, LocalObjectStore(tmp_path), pytest.fail)
+    with pytest.raises(SettingsError, match=r"topics\.0: protobuf needs libraries that are not installed"), opened:
+        pass

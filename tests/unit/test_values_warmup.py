@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 
@@ -41,6 +44,16 @@ def test_every_decoder_decodes_its_value(monkeypatch: pytest.MonkeyPatch) -> Non
     warmup.warm_values()
     assert len(seen) >= 2
     assert set(seen) == {None}
+
+
+def test_without_the_libraries_of_protobuf_the_rest_is_warmed() -> None:
+    """A plain installation: `tierberg warmup`, and a bridge with JSON topics."""
+    code = "import sys; sys.modules['ptars'] = None; from converter.values.warmup import warm_values; warm_values()"
+    # find_spec() of a module that is blocked raises; one that is not there answers None.
+    hide = (
+        "import importlib.util as u; f = u.find_spec; u.find_spec = lambda n, *a: None if n == 'ptars' else f(n, *a); "
+    )
+    subprocess.run([sys.executable, "-c", hide + code], check=True, timeout=800)
 
 
 def test_every_encoder_writes_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
