@@ -55,9 +55,7 @@ def with_page(tmp_path: Path, **changes: Any) -> Any:
 def test_a_sound_bridge_is_alive_and_ready(tmp_path: Path) -> None:
     with with_page(tmp_path) as running:
         assert get(running.metrics_address, "/healthz") == (200, "ok\n")
-        status, said = get(running.metrics_address, "/readyz")
-        assert status == 200
-        assert said.startswith("ok; the catalog cannot be reached")
+        assert get(running.metrics_address, "/readyz") == (200, "ok\n")
         assert get(running.metrics_address, "/readyz?verbose") == (200, "ok\n")
         assert get(running.metrics_address, "/metrics")[0] == 200
         assert get(running.metrics_address, "/else")[0] == 404
