@@ -46,7 +46,6 @@ class Handlers:
     Attributes:
         deleted: told about each tombstone.
         clients: rules of client certificates; None: nobody is refused.
-        owners: whose a topic is, for clients that may not everything.
     """
 
     copier: Copier
@@ -58,11 +57,12 @@ class Handlers:
     log: structlog.typing.FilteringBoundLogger
     deleted: Callable[[SegmentMetadata, Outcome], None]
     clients: Sequence[ClientRule] | None
-    owners: TopicOwners
+    _owners: TopicOwners = field(init=False)
     _copies: Admission = field(init=False)
     _fetches: Admission = field(init=False)
 
     def __post_init__(self) -> None:
+        self._owners = TopicOwners(self.copier.store)
         self._copies = Admission(self.limits.copies_max, "copies are running and waiting")
         self._fetches = Admission(self.limits.fetches_max, "fetches are open")
 
@@ -164,10 +164,10 @@ class Handlers:
             return
         if segment.cluster_name not in mine:
             raise caller.refused(action, segment.cluster_name)
-        owner = self.owners.known(segment.topic_id)
+        owner = self._owners.known(segment.topic_id)
         if owner is None:
             async with asyncio.timeout(DELETE_SECONDS_MAX):
-                owner = await self.control.submit(self.owners.cluster_of, segment.topic_id)
+                owner = await self.control.submit(self._owners.cluster_of, segment.topic_id)
         if owner is not None and owner not in mine:
             raise caller.refused(action, owner)
 

@@ -48,7 +48,6 @@ from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
-from rsm_bridge.topic_owners import TopicOwners
 from rsm_bridge.topic_rules import stored_format
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.worker_pool import WorkerPool
@@ -139,10 +138,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
             log=logger("request"),
             deleted=deleted,
             clients=None if settings.tls is None else settings.tls.clients,
-            owners=TopicOwners(store),
         )
-        if settings.tls is not None and settings.tls.everybody_may_write:
-            log.warning("any certificate of tls.client_ca_file may copy, read and delete every topic: set tls.clients")
         server = Server(settings, handlers, log)
         address = await server.start()
         publisher.start()

@@ -35,6 +35,9 @@ class Certificates:
         Raises:
             SettingsError: a file cannot be read or is not PEM.
         """
+        if self.settings.everybody_may_write:
+            text = "any certificate of tls.client_ca_file may copy, read and delete every topic: set tls.clients"
+            self.log.warning(text)
         self._stamp = self._current_stamp()
         try:
             initial = self._read()

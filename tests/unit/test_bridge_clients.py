@@ -16,8 +16,11 @@ from converter.types import IndexType
 from rsm_bridge.access import caller, names_of
 from rsm_bridge.client_rules import ClientRule
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.layout import index_key, index_prefix
+from rsm_bridge.local_store import LocalObjectStore
 from rsm_bridge.service import Running
 from rsm_bridge.topic_owners import TopicOwners
+from rsm_bridge.wire import segment_metadata
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.certificates import Authority
 from tests.support.kafka_log import LogBuilder
@@ -122,6 +125,35 @@ def test_whose_a_topic_is_survives_its_deletes_and_is_no_deleters_word(
         shim.delete(withdrawn)
     assert TopicOwners(bridge.store).cluster_of(stored.topic_id) == "prod"
     assert TopicOwners(bridge.store).cluster_of(uuid.uuid4().bytes) is None
+
+
+def test_one_sound_index_among_the_first_tells_whose_a_topic_is(
+    bridge: Running, stored: Segment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalObjectStore(tmp_path)
+    (sound,) = bridge.store.list_after(index_prefix(stored.topic_id))
+    store.put_if_absent(sound.key, bridge.store.read(sound.key).data)
+    # Two that are no indexes come before it: keys go by offsets, and its last one is 19.
+    for offset in (1, 2):
+        broken = segment_of(LogBuilder(next_offset=offset).fill(1), topic_id=stored.topic_id)
+        assert store.put_if_absent(str(index_key(segment_metadata(broken.message()))), b"damage")
+    monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_INDEXES_MAX", 2)
+    owners = TopicOwners(store)
+    assert owners.cluster_of(stored.topic_id) is None
+    monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_INDEXES_MAX", 3)
+    assert (owners.cluster_of(stored.topic_id), owners.known(stored.topic_id)) == ("prod", "prod")
+
+
+def test_owners_that_are_remembered_have_a_limit(
+    bridge: Running, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rsm_bridge.topic_owners.TOPIC_OWNERS_MAX", 2)
+    owners, topics = TopicOwners(bridge.store), [uuid.uuid4().bytes for _ in range(3)]
+    with ShimClient(bridge.address, authority.credentials("broker-1")) as shim:
+        for topic_id in topics:
+            shim.copied(segment_of(LogBuilder().fill(1), cluster="prod", topic_id=topic_id))
+            assert owners.cluster_of(topic_id) == "prod"
+    assert [owners.known(topic_id) for topic_id in topics] == [None, "prod", "prod"]
 
 
 def test_a_refusal_names_the_certificate_and_is_counted(bridge: Running, authority: Authority, stored: Segment) -> None:

@@ -43,7 +43,6 @@ UNTESTED: dict[str, set[str]] = {
         "MANIFESTS_FOLDED_MIN",
         "MANIFEST_ENTRIES_MAX",
         "MANIFEST_SMALL_ENTRIES",
-        "MERGED_RUNS_MAX",
         "METADATA_VERSIONS_KEPT_MAX",
         "PEEKED_MAX",
         "RELOAD_ATTEMPTS_MAX",
