@@ -10,6 +10,7 @@ import pytest
 
 from iceberg_catalog.foreign import ForeignCommits
 from rsm_bridge.copy_progress import CopyFailure, CopyLoss, CopyProgress
+from rsm_bridge.limits import TOPIC_GONE_SECONDS
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_facts import CopyFacts, Facts, Gap, HeldDelete, HeldRows, OpenTransaction, Problem, StoredTopic
@@ -332,7 +333,9 @@ def test_a_topic_that_is_being_deleted_calls_nobody() -> None:
     """Kafka deletes one segment after another; what an undelete brought back is not counted."""
     again = kafka(kafka_topic(topic_id="cd" * 16))
     assert found(assess(facts(stored(left=2), kafka=again)), C.TOPIC_LEFT)
-    for going in (stored(left=2, deleted_ms=NOW - 9 * MINUTE), stored(left=0)):
+    gone_ms = NOW - int(TOPIC_GONE_SECONDS * 1000)
+    assert found(assess(facts(stored(left=2, deleted_ms=gone_ms - 1), kafka=again)), C.TOPIC_LEFT)
+    for going in (stored(left=2, deleted_ms=gone_ms), stored(left=0)):
         report = assess(facts(going, kafka=again))
         assert not found(report, C.TOPIC_LEFT)
         assert found(report, C.TOPIC_GONE)
