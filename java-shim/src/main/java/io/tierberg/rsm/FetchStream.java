@@ -62,8 +62,9 @@ final class FetchStream extends InputStream {
             if (next == null) {
                 ended = true;
             } else {
-                call.requestOne();
+                // First, so that it is closed whatever happens: after the plugin's close() the request is refused.
                 frame = next;
+                call.requestOne();
                 skipHeader(next);
             }
         }
