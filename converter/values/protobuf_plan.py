@@ -229,16 +229,15 @@ class _Builder:
             return self._message_node(field, field.message_type, ancestors)
         self._count(field.full_name)
         if field.enum_type is not None:
-            return Node(Kind.ENUM, _F.TYPE_INT32, pa.int32(), pa.string(), names=self._names_of(field))
+            return Node(Kind.ENUM, _F.TYPE_INT32, pa.int32(), pa.string(), names=self._names_of(field.enum_type))
         return Node(*_SCALARS[field.type])
 
-    def _names_of(self, field: FieldDescriptor) -> tuple[tuple[int, str], ...]:
-        """Of its enum, which many fields may have."""
-        enum = field.enum_type
+    def _names_of(self, enum: EnumDescriptor) -> tuple[tuple[int, str], ...]:
+        """Of an enum, which many fields may have."""
         if enum.full_name not in self._names:
             self._names[enum.full_name] = _names(enum)
         names = self._names[enum.full_name]
-        self._size.add(sum(len(name) + 1 for _, name in names), field.full_name)
+        self._size.add(sum(len(name) + 1 for _, name in names), enum.full_name)
         return names
 
     def _message_node(self, field: FieldDescriptor, message: Descriptor, ancestors: tuple[str, ...]) -> Node:

@@ -12,6 +12,7 @@ from typing import Any
 import crc32c
 import grpc
 
+from converter.warmup import warm
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.registry_errors import SchemaLookupError
@@ -130,6 +131,7 @@ class Streams(Target):
         folder = Path(self._open.enter_context(TemporaryDirectory(prefix="tierberg-fuzz-")))
         bridge = self._open.enter_context(bridge_thread(test_settings(folder, publish_interval="5s")))
         self._channel = self._open.enter_context(grpc.insecure_channel(bridge.address))
+        warm()  # a first copy may compile for longer than a call may take
         for seed in range(20):
             self.run(self.make(random.Random(seed), ()))
 

@@ -68,6 +68,10 @@ def columns(message: Any, ancestors: tuple[str, ...]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         content = getattr(message, field.name)
+        if field.enum_type is not None and field.enum_type.is_closed:
+            unread: Any = UnknownFieldSet(message)
+            if any(unknown.field_number == field.number for unknown in unread):
+                raise UnsureError  # upb puts a number without a name aside; the column shows it
         is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
         if is_map:
             left: Any = UnknownFieldSet(message)
