@@ -115,6 +115,7 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
             "INDEX_HEAD_BYTES",
             "INDEX_READERS",
             "INFERRED_VALUES_MAX",
+            "KERNEL_LOADING_SECONDS",
             "METRICS_PARTITIONS_MAX",
             "PENDING_RUN_MAX",
             "PLANS_PER_RUN_MAX",
