@@ -1,14 +1,20 @@
 """R1: what of the living history is recorded, and how the record is read.
 
-Kafka cuts its leader-epoch checkpoint at the log start; so is the record. It begins at the least of floor, frontier and
-the lowest row of the table: below, nothing is published, judged or taken back any more. Every restart of a broker is an
-epoch, and one state of all partitions goes with each commit.
+Kafka cuts its leader-epoch checkpoint at the log start; so is the record. It begins with the epoch that holds the least
+of floor, frontier and the lowest row of the table: below, nothing is published, judged or taken back any more. Where
+that epoch began stays recorded, as far as it is known. Kafka forgets it; but a broker whose older epoch wins back has
+rows of its own from there on, which retention never deleted, and the floor sinks to them. Every restart of a broker is
+an epoch, and one state of all partitions goes with each commit.
 
 Where that does not move, in an archive or under a retention of years, a record is shortened to its newest
 LINEAGE_ENTRIES_MAX entries, behind a hole. Nothing is lost by it: Kafka's own checkpoint comes with every copy, and an
 index that has the epoch with which the record begins, at the offset at which it begins, has the same log below it.
 Only what agrees in this way completes a record that was cut: another branch would look alive again below the cut, for
 what had shown it dead is not there any more.
+
+What a shortened record costs: of a deletion in its hole nobody may be able to tell whether it is of the living log,
+once no index has that epoch any more. It does not raise the floor then, for rows that live would go with it. Its rows
+stay until the next deletion above the hole raises the floor over them.
 """
 
 from __future__ import annotations
@@ -62,10 +68,9 @@ def recorded(lineage: Lineage, state: PartState, floor: int, least: int) -> Runs
 
 
 def cut(entries: Runs, begin: int) -> Runs:
-    """From `begin` on, and of the rest the newest LINEAGE_ENTRIES_MAX. The epoch at `begin` begins there then."""
-    number = sum(start <= begin for _, start in entries) - 1
-    if number >= 0:
-        entries = ((entries[number][0], begin), *entries[number + 1 :])
+    """From the epoch on that holds `begin`, at most the newest LINEAGE_ENTRIES_MAX. A hole begins at `begin`."""
+    entries = entries[max(sum(start <= begin for _, start in entries) - 1, 0) :]
+    hole = tuple((UNKNOWN, max(begin, start)) for _, start in entries[:1])
     if len(entries) > LINEAGE_ENTRIES_MAX:
-        entries = merged(((UNKNOWN, entries[0][1]), *entries[1 - LINEAGE_ENTRIES_MAX :]))
-    return entries
+        return merged((*hole, *entries[1 - LINEAGE_ENTRIES_MAX :]))
+    return (*hole, *entries[1:]) if entries and entries[0][0] == UNKNOWN else entries

@@ -9,7 +9,7 @@ from an old listing and a new head.
 
 | rule | says | why |
 |---|---|---|
-| R1 lineage | the newest leader-epoch history wins, completed by older ones (lineage.py); recorded from the least of floor, frontier and the table's lowest row on, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
+| R1 lineage | the newest leader-epoch history wins, completed by older ones (lineage.py); recorded from the epoch on that holds the least of floor, frontier and the table's lowest row, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
 | R2 validity | the newest run of a segment that agrees with the lineage proves all before it | log matching |
 | R3 rewind | where the recorded lineage is left, published rows go; from the first offset of a transaction open there | its marker was on the dead branch |
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |

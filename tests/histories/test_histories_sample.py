@@ -32,7 +32,13 @@ KINDS: dict[str, tuple[str, ...]] = {
     "late_landing": ("lands", "refused"),
 }
 #: Rarer: once is enough.
-ONCE = {("recreate", RECREATE[1]), ("delete", "epochs unknown to the leader"), ("late_landing", "lands")}
+ONCE = {
+    ("recreate", RECREATE[1]),
+    ("delete", "epochs unknown to the leader"),
+    ("late_landing", "lands"),
+    ("late_landing", "refused"),
+    ("publish", "crash in a reclaim"),
+}
 
 
 @pytest.mark.timeout(1200)

@@ -18,6 +18,7 @@ from unittest import mock
 from converter.epochs import clipped, joined
 from converter.types import LeaderEpoch
 from iceberg_catalog import lineage_record
+from iceberg_catalog.lineage import UNKNOWN
 from iceberg_catalog.livefiles import Head, parse_file_name
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Runs
 from iceberg_catalog.retained import KeptSnapshot, Retained
@@ -35,6 +36,7 @@ from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.segment_listing import SegmentListing
 from tests.histories.kafka_model import Batch
 from tests.histories.model_store import PAGE_KEYS, DataFile, ModelStore
+from tests.histories.row_oracle import JUDGED
 
 SNAPSHOTS_KEPT = 4
 INDEX_READS = 6
@@ -311,4 +313,32 @@ def overlaps(head: TableHead) -> list[tuple[LiveFile, LiveFile]]:
     return [(one, two) for one, two in pairwise(ordered) if one.partition == two.partition and one.last >= two.first]
 
 
-__all__ = ["Bridge", "BridgeError", "KnownSegment", "Run", "Runs", "StoreError", "TableHead", "Topic", "model_parts"]
+def left_behind(head: TableHead, gone_ends: Sequence[int]) -> list[str]:
+    """Files that stay though Kafka has deleted all of them. `gone_ends`: by partition, where what is deleted ends.
+
+    In the hole of a shortened record it may be impossible to know that they were of the living log
+    (iceberg_catalog/lineage_record.py); they are counted, and not returned.
+    """
+    left: list[str] = []
+    for file in head.live.values():
+        record = head.states[file.partition].lineage
+        known_from = record[1][1] if len(record) >= EPOCHS_RECORDED - 1 and record[0][0] == UNKNOWN else 0
+        if file.last < min(gone_ends[file.partition], known_from):
+            JUDGED["stays in the hole of a shortened record"] += 1
+        elif file.last < gone_ends[file.partition]:
+            left.append(file.path)
+    return left
+
+
+__all__ = [
+    "Bridge",
+    "BridgeError",
+    "KnownSegment",
+    "Run",
+    "Runs",
+    "StoreError",
+    "TableHead",
+    "Topic",
+    "left_behind",
+    "model_parts",
+]

@@ -28,7 +28,7 @@ from tests.histories.batch_headers import header_bytes
 from tests.histories.kafka_model import ABORT, COMMIT, PLAIN, TXN, Batch, Copied, Due, Kafka
 from tests.histories.model_store import Faults, ModelStore, leader_epochs, segment_of
 from tests.histories.row_oracle import RowOracle
-from tests.histories.tiered_table import EPOCHS_RECORDED, Bridge, Run, TableHead, Topic, overlaps
+from tests.histories.tiered_table import EPOCHS_RECORDED, Bridge, Run, TableHead, Topic, left_behind, overlaps
 
 Step = tuple[str, tuple[int, ...], tuple[Any, ...]]
 HOUR = 3_600_000
@@ -109,7 +109,7 @@ class World:
         """Does a step; the faults and kinds it had, None if there was nothing to do."""
         name, numbers, during = step
         act: Callable[..., tuple[str, ...] | None] = getattr(self, f"do_{name}")
-        if name in DURING:
+        if name == "publish":
             return act(*numbers, during=during)
         return act(*numbers)
 
@@ -560,13 +560,12 @@ class World:
     def _judge(self, number: int, part: Part) -> None:
         head, kafka = self.topic.head, part.kafka
         retention = self.setup.retention
-        archive = self.setup.clean or not kafka.dropped
         part.oracle.judge(
             kafka.lead,
             head.rows(number),
             keeps=self.keeps,
             horizon_ms=None if isinstance(retention, str) else self.horizon_ms,
-            archive=archive,
+            archive=self.setup.clean or not kafka.dropped,
         )
         if retention == "follow-kafka" and self.setup.clean:
             self._left()
@@ -578,8 +577,8 @@ class World:
 
     def _left(self) -> None:
         """No file stays of which Kafka has deleted everything."""
-        for file in self.topic.head.live.values():
-            assert file.last >= self.parts[file.partition].oracle.gone_end, f"{file.path} is deleted and stays"
+        left = left_behind(self.topic.head, [part.oracle.gone_end for part in self.parts])
+        assert not left, f"{left[0]} is deleted and stays"
 
     def check_objects(self) -> None:
         """Nothing that a kept snapshot or a live index needs is gone."""
@@ -598,6 +597,3 @@ def faults_of(word: str, where: int) -> Faults:
     if word in STORE[1:3]:
         return Faults(denied=1 + (word == STORE[2]), skip=where % 6)
     return Faults(hidden=where % 6 if word == STORE[4] else -1, twice=word == STORE[5])
-
-
-DURING = {"publish"}

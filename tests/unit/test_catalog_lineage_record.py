@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -108,12 +109,12 @@ def test_a_dead_branch_below_the_cut_stays_dead() -> None:
     model = Model()
     model.publish(low, high, dead)
     model.publish(gone(low), high, dead)
-    assert model.state.lineage == ((2, 40), (5, 90))
+    assert model.state.lineage == ((2, 10), (5, 90))
     more = seg("more", [plain(121, 130, 5)], checkpoint=((5, 100),))
-    assert fold([dead, more], model.state) == Lineage(((2, 40), (5, 90)), 131)
+    assert fold([dead, more], model.state) == Lineage(((2, 10), (5, 90)), 131)
     assert fold([dead, high, more], model.state) == Lineage(((1, 0), (2, 10), (5, 90)), 131)
     model.publish(high, dead, more)
-    assert model.state.lineage == ((2, 40), (5, 90))
+    assert model.state.lineage == ((2, 10), (5, 90))
     assert model.offsets == list(range(40, 131))
 
 
@@ -127,20 +128,20 @@ def test_a_segment_that_reaches_over_the_cut_proves_itself() -> None:
     model = Model()
     model.publish(low, wide, dead)
     model.publish(gone(low), wide, dead)
-    assert (model.state.frontier, model.state.lineage) == (50, ((2, 40),))
+    assert (model.state.frontier, model.state.lineage) == (50, ((2, 10),))
     model.publish(wide, dead, seg("m", [commit(61, 7, 2)], checkpoint=((2, 12),), opened=()))
     assert model.offsets == list(range(40, 61))
 
 
 def test_a_cut_is_no_epoch_start() -> None:
-    """Finding 10, of the record: what begins at the floor began anywhere below."""
+    """Finding 10, of the record: what is known from the floor on began anywhere below."""
     a, b = seg("a", [plain(0, 9, 1)]), seg("b", [plain(10, 30, 1)], checkpoint=((1, 0),))
     model = Model()
     model.publish(a, b)
     model.publish(gone(a), b)
-    assert model.state.lineage == ((1, 10),)
-    for told in (((1, 0), (2, 31)), ((1, 5), (2, 31)), ((1, 12), (2, 31))):
-        once = Model(state=model.state, files=dict(model.files))
+    assert model.state.lineage == ((1, 0),)
+    for known, told in product((0, 10), (((1, 0), (2, 31)), ((1, 5), (2, 31)), ((1, 12), (2, 31)))):
+        once = Model(state=replace(model.state, lineage=((1, known),)), files=dict(model.files))
         assert once.publish(b, seg("c", [plain(31, 40, 2)], checkpoint=told)).rewind is None
         assert once.offsets == list(range(10, 41))
 
@@ -185,11 +186,26 @@ def test_what_lies_in_the_hole_of_a_short_record_is_not_called_dead() -> None:
     assert verdict(gone(deleted, WITHDRAWN), state) is Verdict.FREE
 
 
-def test_a_cut_begins_where_it_is_told() -> None:
+def test_an_older_epoch_that_wins_back_below_the_floor_is_published_from_where_the_newer_one_began() -> None:
+    """Its rows there were never deleted: what retention deleted was of the branch that lost."""
+    lost = seg("lost", [plain(10, 19, 1)], checkpoint=((0, 0), (1, 10)))
+    rest = seg("rest", [plain(20, 49, 1)], checkpoint=((1, 15),))
+    model = Model()
+    model.publish(lost, rest)
+    model.publish(gone(lost), rest)
+    assert (model.state.floor, model.state.lineage) == (20, ((1, 10),))
+    won = seg("won", [plain(0, 29, 0), plain(30, 39, 2)])
+    assert model.publish(rest, won).rewind == 10
+    assert (model.state.floor, model.offsets) == (10, list(range(10, 40)))
+    assert [model.rows[offset] for offset in (10, 29, 30)] == [0, 0, 2]
+
+
+def test_a_cut_keeps_where_its_first_epoch_began() -> None:
     entries = ((1, 0), (2, 5), (4, 9))
-    assert cut(entries, 4) == ((1, 4), (2, 5), (4, 9))
+    assert cut(entries, 4) == entries
     assert cut(entries, 5) == ((2, 5), (4, 9))
-    assert cut(entries, 100) == ((4, 100),)
+    assert cut(entries, 100) == ((4, 9),)
+    assert cut(((UNKNOWN, 0), (2, 5), (4, 9)), 3) == ((UNKNOWN, 3), (2, 5), (4, 9))
     assert cut(entries, -1) == entries
     assert cut((), 5) == ()
 
