@@ -53,7 +53,7 @@ class Listing:
 
 
 def test_a_deletion_above_all_that_was_noticed_still_tells_since_when_rows_wait() -> None:
-    """The notice of a lower segment leads to a listing of the partition, of which the plan takes what lies below it."""
+    """The notice of a lower segment leads to a listing of the partition; what is no newer than the record is in it."""
     deleted = known(gone(seg("deleted", [plain(10, 19)])), NOW - 10)
     late = known(seg("late", [plain(0, 4)]))
     assert late.segment is not None
@@ -65,5 +65,5 @@ def test_a_deletion_above_all_that_was_noticed_still_tells_since_when_rows_wait(
     for limit_ms, removed in ((1000, ()), (10, ("f",))):
         copies = (WaitingCopy("kafka.copy", limit_ms),)
         found = Planning(listing, head, {0: state}, FOLLOW, NOW, copies=copies).plan(Notices(), lambda: None)
-        assert found.segments == [late]
+        assert found.segments == [late, deleted]
         assert found.plans[0].remove == removed
