@@ -90,10 +90,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
     """
     metrics, log, memory = Metrics(), logger("bridge"), copy_memory(settings)
     with contextlib.ExitStack() as stack:
-        store = open_store(settings)
-        if isinstance(store, LocalObjectStore):
-            lock = FolderLock(settings.data_dir)
-            stack.callback(lock.close)
+        store = _locked_store(settings, stack)
         running, precedence, unhurried = RunningCopies(), Precedence(), store.unhurried()
         publisher = Publisher(settings, unhurried, metrics, logger("publisher"), running, precedence.give_way)
         reach = _watched(settings, store, publisher.open_catalog, stack)
@@ -149,6 +146,14 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
             await server.stop()
             await asyncio.to_thread(maintainer.stop)
             await asyncio.to_thread(publisher.stop)
+
+
+def _locked_store(settings: Settings, stack: contextlib.ExitStack) -> ObjectStore:
+    """The object store; a folder is this bridge's alone until `stack` ends."""
+    store = open_store(settings)
+    if isinstance(store, LocalObjectStore):
+        stack.callback(FolderLock(settings.data_dir).close)
+    return store
 
 
 def _watched(

@@ -57,7 +57,7 @@ def open_copies(address: str, count: int) -> Iterator[list[Any]]:
 
 @pytest.mark.parametrize(
     ("limits", "at_once"),
-    [({"copy_workers": 1}, 1), ({"copy_workers": 2}, 2), ({"copy_memory_mib": 112}, 1), ({"copy_memory_mib": 336}, 3)],
+    [({"copy_workers": 1}, 1), ({"copy_workers": 2}, 2), ({"copy_memory_mib": 128}, 1), ({"copy_memory_mib": 384}, 3)],
     ids=str,
 )
 def test_copies_at_once(limits: dict[str, int], at_once: int, tmp_path: Path) -> None:
