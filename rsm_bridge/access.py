@@ -51,6 +51,10 @@ class Caller:
         found = self.writes if action == "write" else self.reads
         return None if EVERY_CLUSTER in found else found
 
+    def may(self, action: Action) -> bool:
+        """Whether there is any cluster for which it may do this."""
+        return bool(self.writes if action == "write" else self.reads)
+
     def refused(self, action: Action, cluster: str) -> BridgeError:
         """The error for what it may not do, for the caller and the log."""
         shown = ", ".join(name[:_NAME_CHARS_MAX] for name in self.names[:_SHOWN_MAX]) or "no name that rules can have"

@@ -35,7 +35,7 @@ from rsm_bridge.frame_feed import FrameFeed
 from rsm_bridge.layout import data_key, index_key, kept_key, new_attempt_id, tail_key
 from rsm_bridge.limits import INDEX_BYTES_MAX
 from rsm_bridge.store import ObjectStore
-from rsm_bridge.tombstone import is_tombstone
+from rsm_bridge.tombstone import decode_tombstone, is_tombstone
 from rsm_bridge.upload import Upload
 
 
@@ -251,28 +251,31 @@ def _put_index(store: ObjectStore, attempt: CopyAttempt, index: bytes, completed
     attempt.feed.check_cancelled()
     if time.monotonic() >= attempt.deadline:
         raise BridgeError("deadline", "the copy's deadline passed before its index was put")
+    # From here on the request may land at any time, and be published: what the index names stays, unless what is found
+    # at the key shows that another attempt's index lies there. What no index names in the end the reclaimer removes.
+    named = list(completed)
+    completed.clear()
+    lost: StoreError | None = None
     try:
         if store.put_if_absent(key, index):
             return None
     except StoreError as error:
-        # The request may still land: what the index names must stay. The reclaimer deletes it if it never does.
-        named = list(completed)
-        completed.clear()
-        try:
-            found = store.read(key).data
-        except ObjectNotFoundError:
-            raise error from None
-        if found == index:
-            return None
-        completed.extend(named)
-    else:
+        lost = error
+    try:
         found = store.read(key).data
-        if found == index:
-            return None  # the client's own retry met what its first request had written
+    except ObjectNotFoundError as error:
+        raise lost or StoreError(f"{key} was there, and is not") from error
+    inside = decode_tombstone(found).index if is_tombstone(found) else found
+    # Ours, even if a delete, a merge or a requeue has written it anew since: the first request was taken.
+    ours = bool(inside) and decode_directory(inside).attempt_id == decode_directory(index).attempt_id
+    if not ours:
+        completed.extend(named)
     if is_tombstone(found):
         raise BridgeError("segment_deleted", "the segment was deleted while it was copied")
+    if found == index:
+        return None
     # RemoteStorageManager asks that a copy which is repeated succeeds.
-    if not same_segment(found, index):
+    if not ours and not same_segment(found, index):
         raise BridgeError("invalid_segment", "another copy of this segment id has finished, with other content")
     return decode_directory(found)
 

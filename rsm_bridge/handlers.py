@@ -24,7 +24,14 @@ from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.fetch_claim import FetchClaim
 from rsm_bridge.fetcher import Fetcher
-from rsm_bridge.limits import DELETE_SECONDS_MAX, FETCH_CHUNK_BYTES, FETCH_FRAME_BYTES, PROTOCOL_VERSION, WARM_UP_BYTES
+from rsm_bridge.limits import (
+    ANSWER_SECONDS_MAX,
+    DELETE_SECONDS_MAX,
+    FETCH_CHUNK_BYTES,
+    FETCH_FRAME_BYTES,
+    PROTOCOL_VERSION,
+    WARM_UP_BYTES,
+)
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.peers import Admission, peer_of
 from rsm_bridge.proto import rsm_pb2
@@ -142,8 +149,12 @@ class Handlers:
     async def _warm_up(self, context: Context) -> None:
         """Zeros for a plugin that loads its classes and connects (proto, `FetchSegmentRequest`); reads nothing."""
 
-        async def serve(_: Caller) -> dict[str, object]:
-            await context.write(fetch_chunk(memoryview(_WARM_UP)))
+        async def serve(caller: Caller) -> dict[str, object]:
+            if not (caller.may("read") or caller.may("write")):
+                raise caller.refused("read", "any cluster")
+            with self._fetches.of(peer_of(context)):
+                async with asyncio.timeout(ANSWER_SECONDS_MAX):
+                    await context.write(fetch_chunk(memoryview(_WARM_UP)))
             return {}
 
         await self._guard(_WARM_UP_METHOD, context, serve)

@@ -76,6 +76,7 @@ TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving ind
 # Who may call.
 TOPIC_OWNERS_MAX = 100_000  # topic ids whose cluster is remembered
 OWNER_INDEXES_MAX = 8  # that are read to know a topic's cluster: the first that is sound tells
+OWNER_TOMBSTONES_MAX = 1000  # objects that are looked at for it; beyond, only who may do everything may do anything
 
 # Processes around the calls.
 PUBLISH_QUEUE_MAX = 100_000

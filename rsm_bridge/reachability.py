@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from iceberg_catalog.redaction import hide
 from rsm_bridge.limits import REACH_AGAIN_SECONDS, REACH_REMIND_SECONDS, REACH_SECONDS, REACH_SOUND_SECONDS
 from rsm_bridge.store import first_line
 
@@ -119,6 +120,6 @@ class _Question:
         try:
             self._place.ask()
         except Exception as error:  # noqa: BLE001 - whatever clients raise is why it is away
-            self._wrong = first_line(error)
+            self._wrong = hide(first_line(error))
         finally:
             self._ended.set()

@@ -12,6 +12,7 @@ from rsm_bridge.limits import MIB
 from rsm_bridge.maintain import topic_ids
 from rsm_bridge.maintain_command import Place, leased
 from rsm_bridge.requeue import RepairRun, convert
+from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.topic_rules import stored_format
 from rsm_bridge.typed_topics import opened_typed_topics
 
@@ -75,6 +76,7 @@ def _one(
             plain=place.settings.table_of,
             generation=place.settings.generation,
             copies=CopyReaders(place.settings, place.store).waiting,
+            clock_ms=StoreClock(place.store).now_ms,
         )
         repaired = run.repair()
     undecided = f", {done.undecided} of them in transactions their segment leaves open" if done.undecided else ""

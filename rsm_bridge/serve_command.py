@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from iceberg_catalog.redaction import remember_settings
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.kernel_cache import kernel_cache, warmed
 from rsm_bridge.limits import STOP_SECONDS_MAX
@@ -38,7 +39,9 @@ def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str
         raise SettingsError(f"data_dir: {error}") from error
     if "NUMBA_CACHE_DIR" not in os.environ:
         os.environ["NUMBA_CACHE_DIR"] = str(kernel_cache(settings.data_dir))
-    configure_logs(log_level, settings_secrets(settings))
+    secrets = settings_secrets(settings)
+    remember_settings(secrets)
+    configure_logs(log_level, secrets)
     _share_heaps()
     asyncio.run(_serve(settings))
 

@@ -163,7 +163,11 @@ def _watched(
     namespace, properties = settings.catalog.namespace, settings.catalog.properties
     place = revealed(properties).get("uri", settings.catalog.name) if properties else str(settings.data_dir)
     # Names alone: an address may carry a password.
-    where = urlsplit(place)._replace(netloc=urlsplit(place).netloc.rpartition("@")[2]).geturl()
+    try:
+        parts = urlsplit(place)
+        where = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
+    except ValueError:
+        where = settings.catalog.name
     reach = Reachability(
         (
             Place(

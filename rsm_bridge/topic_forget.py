@@ -27,6 +27,7 @@ from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource
 from rsm_bridge.progress_words import plural
 from rsm_bridge.publish_table import TableRun
 from rsm_bridge.settings import Settings
+from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.tombstone import Tombstone
 from rsm_bridge.typed_topics import opened_typed_topics
 from rsm_bridge.undelete_record import UndeleteRecord
@@ -170,6 +171,7 @@ def _forget_one(place: Place, topic_id: bytes, segments: list[KnownSegment], say
             plain=place.settings.table_of,
             generation=place.settings.generation,
             copies=CopyReaders(place.settings, place.store).waiting,
+            clock_ms=StoreClock(place.store).now_ms,
         )
         done = run.until_landed(run.run, "the rows are still in the table")
         removed = done.files_removed

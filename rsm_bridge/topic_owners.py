@@ -15,7 +15,7 @@ from converter.errors import SegmentError
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.index_at import directory_under
 from rsm_bridge.layout import index_prefix
-from rsm_bridge.limits import OWNER_INDEXES_MAX, TOPIC_OWNERS_MAX
+from rsm_bridge.limits import OWNER_INDEXES_MAX, OWNER_TOMBSTONES_MAX, TOPIC_OWNERS_MAX
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import decode_tombstone, is_tombstone
 
@@ -34,31 +34,42 @@ class TopicOwners:
             return self._known.get(topic_id)
 
     def cluster_of(self, topic_id: bytes) -> str | None:
-        """The cluster; None where no segment of the topic is stored, or none of the first that can be read.
+        """The cluster; None where no segment of the topic is stored.
 
         Raises:
-            BridgeError: `store_unavailable`.
+            BridgeError: `store_unavailable`; `not_allowed`: of what is stored nothing tells whose it is.
         """
         if (known := self.known(topic_id)) is not None:
             return known
-        for listed in islice(self.store.list_after(index_prefix(topic_id)), OWNER_INDEXES_MAX):
-            found = self._cluster_in(listed.key)
+        silent = seen = 0
+        # Anybody may put tombstones where nothing was: they tell nothing, and must not hide what lies behind them.
+        for listed in islice(self.store.list_after(index_prefix(topic_id)), OWNER_TOMBSTONES_MAX):
+            if silent >= OWNER_INDEXES_MAX:
+                break
+            found, empty = self._cluster_in(listed.key)
+            silent += found is None and not empty
             if found is not None:
                 with self._lock:
                     self._known[topic_id] = found
                     if len(self._known) > TOPIC_OWNERS_MAX:
                         self._known.popitem(last=False)
                 return found
+            seen += 1
+        if silent or seen >= OWNER_TOMBSTONES_MAX:
+            raise BridgeError("not_allowed", f"of the indexes of topic id {topic_id.hex()} none tells whose it is")
         return None
 
-    def _cluster_in(self, key: str) -> str | None:
+    def _cluster_in(self, key: str) -> tuple[str | None, bool]:
+        """The cluster that an object tells; whether it is a tombstone that replaced no index."""
         try:
             data = self.store.read(key).data
             index = decode_tombstone(data).index if is_tombstone(data) else data
-            return directory_under(key, index).metadata.cluster_name if index else None
-        except (ObjectNotFoundError, SegmentError):
-            return None
+            return (directory_under(key, index).metadata.cluster_name, False) if index else (None, True)
+        except ObjectNotFoundError:
+            return None, True
+        except SegmentError:
+            return None, False
         except BridgeError as error:
             if error.kind == "store_unavailable":
                 raise
-            return None
+            return None, False

@@ -36,6 +36,7 @@ from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.publish_table import RunResult, TableRun
 from rsm_bridge.retention import follow_kafka
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.tombstone import decode_tombstone, is_tombstone
 from rsm_bridge.undelete_record import UndeleteRecord
 
@@ -133,7 +134,16 @@ class RestoringRun(TableRun):
         plain: PlainName,
         copies: WaitingCopies,
     ) -> None:
-        super().__init__(store, catalog, topic_id, namespace, retention=retention, plain=plain, copies=copies)
+        super().__init__(
+            store,
+            catalog,
+            topic_id,
+            namespace,
+            retention=retention,
+            plain=plain,
+            copies=copies,
+            clock_ms=StoreClock(store).now_ms,
+        )
         self._lowest: Mapping[int, int] = {}
 
     def restore(self, lowest: Mapping[int, int]) -> RunResult:

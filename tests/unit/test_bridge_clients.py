@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from converter.types import IndexType
 from rsm_bridge.access import caller, names_of
 from rsm_bridge.client_rules import ClientRule
-from rsm_bridge.errors import SettingsError
+from rsm_bridge.errors import BridgeError, SettingsError
 from rsm_bridge.layout import index_key, index_prefix
 from rsm_bridge.local_store import LocalObjectStore
 from rsm_bridge.service import Running
@@ -139,9 +139,24 @@ def test_one_sound_index_among_the_first_tells_whose_a_topic_is(
         assert store.put_if_absent(str(index_key(segment_metadata(broken.message()))), b"damage")
     monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_INDEXES_MAX", 2)
     owners = TopicOwners(store)
-    assert owners.cluster_of(stored.topic_id) is None
+    with pytest.raises(BridgeError, match="none tells whose it is"):
+        owners.cluster_of(stored.topic_id)
     monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_INDEXES_MAX", 3)
     assert (owners.cluster_of(stored.topic_id), owners.known(stored.topic_id)) == ("prod", "prod")
+
+
+def test_tombstones_that_anybody_may_put_hide_no_owner(
+    bridge: Running, authority: Authority, stored: Segment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deletes for segments that never were, at keys before the first one that is."""
+    with ShimClient(bridge.address, authority.credentials("broker-1")) as shim:
+        for offset in range(10):
+            never = segment_of(LogBuilder(next_offset=offset).fill(1), topic_id=stored.topic_id, cluster="prod")
+            shim.delete(replace(never, end_offset=offset, start_offset=offset))
+    assert TopicOwners(bridge.store).cluster_of(stored.topic_id) == "prod"
+    monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_TOMBSTONES_MAX", 3)
+    with pytest.raises(BridgeError, match="none tells whose it is"):
+        TopicOwners(bridge.store).cluster_of(stored.topic_id)
 
 
 def test_owners_that_are_remembered_have_a_limit(
