@@ -19,6 +19,10 @@ _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _ADVICE = "a value with one of % & * ! @ ` { [ # : in it belongs between quotes"
 
 
+class _RefusedError(ConstructorError):
+    """YAML that we do not take; its words are ours, and quote nothing."""
+
+
 class _Loader(yaml.SafeLoader):
     """Dates stay texts: no setting is one. A key that comes twice is an error: the first would be lost unseen."""
 
@@ -32,7 +36,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             name = key.value if isinstance(key, ScalarNode) else None
             if name in seen:
-                raise ConstructorError(problem="a key that comes twice", problem_mark=key.start_mark)
+                raise _RefusedError(problem="a key that comes twice", problem_mark=key.start_mark)
             if name is not None and name != "<<":
                 seen.add(name)
         return super().construct_mapping(node, deep)
@@ -97,9 +101,9 @@ def _count(root: Node) -> None:
             building.discard(id(node))
             sizes[id(node)] = 1 + sum(sizes[id(item)] for item in inner)
             if sizes[id(node)] > SETTINGS_VALUES_MAX:
-                raise ConstructorError(problem=f"more than {SETTINGS_VALUES_MAX} values", problem_mark=node.start_mark)
+                raise _RefusedError(problem=f"more than {SETTINGS_VALUES_MAX} values", problem_mark=node.start_mark)
         elif id(node) in building:
-            raise ConstructorError(problem="an anchor within itself", problem_mark=node.start_mark)
+            raise _RefusedError(problem="an anchor within itself", problem_mark=node.start_mark)
         elif id(node) not in sizes:
             building.add(id(node))
             open_nodes.append((node, True))
@@ -113,8 +117,4 @@ def _place(error: yaml.MarkedYAMLError) -> str:
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
     """Our own words, or YAML's rule without what was found."""
-    if isinstance(error, ConstructorError) and error.context is None and error.problem is not None:
-        ours = ("a key that comes twice", "more than", "an anchor within itself")
-        if error.problem.startswith(ours):
-            return error.problem
-    return f"not YAML; {_ADVICE}"
+    return str(error.problem) if isinstance(error, _RefusedError) else f"not YAML; {_ADVICE}"
