@@ -41,23 +41,26 @@ class TopicOwners:
         """
         if (known := self.known(topic_id)) is not None:
             return known
-        silent = seen = 0
         # Anybody may put tombstones where nothing was: they tell nothing, and must not hide what lies behind them.
+        silent = looked_at = 0
         for listed in islice(self.store.list_after(index_prefix(topic_id)), OWNER_TOMBSTONES_MAX):
-            if silent >= OWNER_INDEXES_MAX:
-                break
             found, empty = self._cluster_in(listed.key)
-            silent += found is None and not empty
             if found is not None:
-                with self._lock:
-                    self._known[topic_id] = found
-                    if len(self._known) > TOPIC_OWNERS_MAX:
-                        self._known.popitem(last=False)
+                self._remember(topic_id, found)
                 return found
-            seen += 1
-        if silent or seen >= OWNER_TOMBSTONES_MAX:
+            looked_at += 1
+            silent += not empty
+            if silent == OWNER_INDEXES_MAX:
+                break
+        if silent or looked_at == OWNER_TOMBSTONES_MAX:
             raise BridgeError("not_allowed", f"of the indexes of topic id {topic_id.hex()} none tells whose it is")
         return None
+
+    def _remember(self, topic_id: bytes, cluster: str) -> None:
+        with self._lock:
+            self._known[topic_id] = cluster
+            if len(self._known) > TOPIC_OWNERS_MAX:
+                self._known.popitem(last=False)
 
     def _cluster_in(self, key: str) -> tuple[str | None, bool]:
         """The cluster that an object tells; whether it is a tombstone that replaced no index."""
