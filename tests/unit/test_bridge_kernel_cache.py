@@ -19,6 +19,7 @@ def test_one_folder_for_each_state_of_the_sources(tmp_path: Path, monkeypatch: p
     sources = tmp_path / "converter"
     shutil.copytree(Path(converter.__file__).parent, sources, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(converter, "__file__", str(sources / "__init__.py"))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "installed"))  # this one's may be warm for just these sources
     first = kernel_cache(tmp_path / "data")
     first.mkdir(parents=True)
     assert kernel_cache(tmp_path / "data") == first
