@@ -25,7 +25,7 @@ def kernel_cache(data_dir: Path) -> Path:
 
     It is made, and filled with the installation's, when it is not there.
     """
-    kept = data_dir.resolve() / "numba-cache" / _sources()
+    kept = data_dir.resolve() / "numba-cache" / sources_digest()
     for old in kept.parent.glob("*"):
         if old != kept:
             shutil.rmtree(old, ignore_errors=True)
@@ -41,10 +41,10 @@ def kernel_cache(data_dir: Path) -> Path:
 
 def installed_kernels() -> Path:
     """Where `tierberg warmup` puts kernels for all bridges of this installation."""
-    return Path(sys.prefix) / "share" / "tierberg" / "kernels" / _sources()
+    return Path(sys.prefix) / "share" / "tierberg" / "kernels" / sources_digest()
 
 
-def _sources() -> str:
+def sources_digest() -> str:
     """Names the state of the sources.
 
     numba compares the file of a kernel alone: one that calls a function or uses a constant of a file that has changed
