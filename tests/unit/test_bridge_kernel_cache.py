@@ -171,7 +171,7 @@ def test_verify_compiles_nothing_after_warmup(tmp_path: Path, monkeypatch: pytes
     (folder,) = (tmp_path / "installed" / "share" / "tierberg" / "kernels").iterdir()
     before = content(folder)
     assert before
-    words = [sys.executable, program, "verify", "--data-dir", tmp_path / "data"]
+    words: list[str | Path] = [sys.executable, program, "verify", "--data-dir", tmp_path / "data"]
     found = subprocess.run(words, check=True, timeout=90, capture_output=True, text=True)
     assert found.stdout.startswith("1 segments"), found.stdout
     assert content(folder) == before
