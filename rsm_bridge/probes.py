@@ -1,6 +1,6 @@
 """What `/healthz` and `/readyz` ask. Both return None, or one sentence that says what is wrong.
 
-Alive: the event loop answers. Ready: the kernels are compiled and the store can be reached. A catalog that is away does
+Alive: the event loop answers. Ready: the kernels are loaded and the store can be reached. A catalog that is away does
 not make a bridge unready: copies and fetches need none.
 """
 
@@ -31,6 +31,7 @@ class Probes:
     store: ObjectStore
     reach: Reachability | None = None
     warm: threading.Event = field(default_factory=threading.Event)
+    compiling: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _asked: float = float("-inf")
     _said: str | None = None
@@ -53,7 +54,7 @@ class Probes:
     def ready(self) -> str | None:
         """Whether copies and fetches can be served."""
         if not self.warm.is_set():
-            return "starting: compiling kernels"
+            return f"starting: {'compiling' if self.compiling.is_set() else 'loading'} kernels"
         wrong = self._store()
         # Ready all the same: copies and fetches need no catalog.
         said = None if wrong is not None or self.reach is None else self.reach.note("catalog")

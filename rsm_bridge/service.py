@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -78,12 +79,15 @@ def copy_memory(settings: Settings) -> CopyMemory:
 
 
 @contextlib.asynccontextmanager
-async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: None) -> AsyncIterator[Running]:
+async def running_bridge(
+    settings: Settings, warm: Callable[[threading.Event], None] = lambda _: None
+) -> AsyncIterator[Running]:
     """Starts a bridge and, at the end of the block, stops it: calls first, then the publisher.
 
     Args:
         settings: of this bridge.
-        warm: run before calls are answered, while the probes' page already is: alive, and not ready.
+        warm: run before calls are answered, while the probes' page already is: alive, and not ready. It sets its event
+            when it compiles.
 
     Raises:
         SettingsError: something the settings name cannot be used.
@@ -96,7 +100,7 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         reach = _watched(settings, store, publisher.open_catalog, stack)
         probes = Probes(asyncio.get_running_loop(), store, reach)
         metrics_address = _metrics_page(settings, metrics, probes, stack)
-        await asyncio.to_thread(warm)
+        await asyncio.to_thread(warm, probes.compiling)
         probes.warm.set()
         pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))

@@ -70,7 +70,6 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
             "BUCKET_CONNECT_SECONDS",
             "BUCKET_REQUEST_SECONDS",
             "BUCKET_TRIES",
-            "CANCEL_NOTICE_SECONDS",
             "CATALOG_AGAIN_SECONDS",
             "DECODE_BURST_SECONDS",
             "DELETE_SECONDS_MAX",
