@@ -57,7 +57,13 @@ def command_kernels(warn: Callable[[str], None]) -> Path:
     if built.is_dir() and os.access(built, os.W_OK):
         return built
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return _usable(Path(home).expanduser() / "tierberg" / "kernels", warn)
+    try:
+        place = Path(home).expanduser() / "tierberg" / "kernels"
+    except RuntimeError:  # an arbitrary user id of a container
+        return _of_this_process(
+            "compiled kernels are not kept: this user has no home, and XDG_CACHE_HOME is unset", warn
+        )
+    return _usable(place, warn)
 
 
 def _usable(place: Path, warn: Callable[[str], None]) -> Path:
@@ -65,7 +71,11 @@ def _usable(place: Path, warn: Callable[[str], None]) -> Path:
     try:
         return _filled(place)
     except OSError as error:
-        why = f"compiled kernels cannot be kept in {place}: {_cause(error)}"
+        return _of_this_process(f"compiled kernels cannot be kept in {place}: {_cause(error)}", warn)
+
+
+def _of_this_process(why: str, warn: Callable[[str], None]) -> Path:
+    """A folder that ends with the process; `why` goes into the warning."""
     try:
         alone = Path(tempfile.mkdtemp(prefix="tierberg-kernels-"))
         atexit.register(shutil.rmtree, alone, ignore_errors=True)

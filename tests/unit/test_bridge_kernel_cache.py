@@ -214,6 +214,22 @@ def test_a_bridge_in_an_empty_folder_takes_the_kernels_of_the_installation(
         path.chmod(0o755)
 
 
+def test_a_user_without_a_home_has_kernels_for_one_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An arbitrary user id of a container is in no password file."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "installed"))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+    def nobody(_: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", nobody)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    said: list[str] = []
+    assert tmp_path in command_kernels(said.append).parents
+    assert len(said) == 1
+    assert "no home" in said[0]
+
+
 def test_compiling_is_said_and_a_warm_start_is_not(tmp_path: Path) -> None:
     def compile_one() -> None:
         (tmp_path / "k.nbi").touch()
