@@ -32,6 +32,7 @@ def test_a_few_inputs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_breaks_is_noticed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "END_SECONDS", 3.0)
