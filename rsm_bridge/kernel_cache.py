@@ -60,9 +60,7 @@ def command_kernels(warn: Callable[[str], None]) -> Path:
     try:
         place = Path(home).expanduser() / "tierberg" / "kernels"
     except RuntimeError:  # an arbitrary user id of a container
-        return _of_this_process(
-            "compiled kernels are not kept: no home, and no XDG_CACHE_HOME", warn
-        )
+        return _of_this_process("compiled kernels are not kept: no home, and no XDG_CACHE_HOME", warn)
     return _usable(place, warn)
 
 
