@@ -123,8 +123,9 @@ class CopyCall:
 
     async def _served(self, first: Start, deadline: float) -> Directory:
         """The copy from `start` to the answer, which ends at the deadline or when its client takes no heartbeat."""
+        end = asyncio.timeout(deadline - time.monotonic())
         try:
-            async with asyncio.timeout(deadline - time.monotonic()) as end:
+            async with end:
                 await self.allow(first.segment)
                 later = LaterAborts.parse(first.later, complete=first.later_complete)
                 heartbeats = asyncio.ensure_future(self._heartbeats(end))

@@ -129,7 +129,8 @@ class Turns(RuleBasedStateMachine):
             return
         if self.queue[0] == number:
             eventually(task.done)
-        self.on_loop(lambda: task.cancel() or self.shares[number].leave())
+        self.on_loop(task.cancel)
+        self.on_loop(self.shares[number].leave)
         eventually(task.done)
         del self.files[number]
         self.left(number)
@@ -155,7 +156,8 @@ class Turns(RuleBasedStateMachine):
         for worker in self.workers.values():
             worker.cancel()
         for number, task in self.files.items():
-            self.on_loop(lambda task=task, number=number: task.cancel() or self.shares[number].leave())  # type: ignore[misc]
+            self.on_loop(task.cancel)
+            self.on_loop(self.shares[number].leave)
         for worker in self.workers.values():
             worker.finish()
         self.loop.call_soon_threadsafe(self.loop.stop)
