@@ -167,7 +167,7 @@ class Turns(RuleBasedStateMachine):
 
 
 TestTurns = Turns.TestCase
-TestTurns.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestTurns.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
 
 
 def test_work_within_the_turn_of_its_own_files_waits_for_nobody() -> None:
