@@ -28,9 +28,10 @@ KEY_BYTES_MAX = 1024
 # Copies.
 COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
 COPY_FILES_BYTES_MAX = 128 * MIB  # of the files beside a log: a producer snapshot of 2.8 million producer ids
-COPY_FILES_BYTES_USUAL = 32 * MIB  # copies with more of them take turns
+COPY_FILES_BYTES_USUAL = 32 * MIB  # copies with more of them take turns: copy_memory.py
 COPY_MEMORY_BYTES = 128 * MIB  # what one running copy is charged against the memory budget
 LARGE_VALUE_BYTES = 256 * MIB  # what a value of converter.limits.VALUE_CELLS_MAX takes while it becomes columns
+LARGE_FILES_BYTES = 2 * COPY_FILES_BYTES_MAX  # and what large files beside a log take while they become an index
 LARGE_TURN_CHECK_SECONDS = 0.5  # a copy that waits for its turn with a large batch or value looks whether it is wanted
 HEARTBEAT_SECONDS = 2.0
 COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline
