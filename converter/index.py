@@ -138,6 +138,11 @@ def decode_directory(head: Buffer) -> Directory:
         ) from error
 
 
+def header_directory_size(head: Buffer) -> int:
+    """Bytes of the header and the directory, as an index object's first HEADER_SIZE bytes say; 0 when they are cut."""
+    return int(_HEADER.unpack_from(head)[3]) if len(head) >= HEADER_SIZE else 0
+
+
 def header_checksum(head: Buffer) -> int | None:
     """The checksum in an index object's first HEADER_SIZE bytes (`Directory.checksum`); None when they are cut."""
     return _CRC.unpack_from(head, HEADER_SIZE - _CRC.size)[0] if len(head) >= HEADER_SIZE else None

@@ -76,7 +76,14 @@ TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving ind
 # Who may call.
 TOPIC_OWNERS_MAX = 100_000  # topic ids whose cluster is remembered
 OWNER_INDEXES_MAX = 8  # that are read to know a topic's cluster: the first that is sound tells
-OWNER_TOMBSTONES_MAX = 1000  # objects that are looked at for it; beyond, only who may do everything may do anything
+OWNER_TOMBSTONES_MAX = 1000  # objects that are looked at for it; beyond, only who may do everything may write
+OWNER_HEAD_BYTES = 64 * KIB  # first read of each: most directories, and any tombstone that replaced nothing
+OWNER_BYTES_MAX = 8 * MIB  # of one look-up; a directory with 100,000 leader epochs has 4 MiB
+OWNER_SECONDS_MAX = 5.0  # of one look-up, and of a call's wait for it
+OWNER_WORKERS = 4  # look-ups at once
+OWNER_LOOKUPS_MAX = 128  # running and waiting, shared like fetches; one more is refused as `overloaded`
+OWNER_UNKNOWN_MAX = 10_000  # topic ids that are known as without an owner
+OWNER_UNKNOWN_SECONDS = 2.0  # so long
 
 # Processes around the calls.
 PUBLISH_QUEUE_MAX = 100_000

@@ -16,6 +16,7 @@ from converter.index import (
     block_section,
     decode_block,
     header_checksum,
+    header_directory_size,
     section_bytes,
 )
 from converter.index_model import Block, Directory, StoredObject
@@ -87,7 +88,7 @@ class SegmentReader:
         """
         head = self.store.head_bytes(key, max(size_hint, HEADER_SIZE))
         self._refuse_tombstone(head)
-        needed = int.from_bytes(head[8:12], "little") if len(head) >= HEADER_SIZE else 0
+        needed = header_directory_size(head)
         if len(head) < needed:
             head = self.store.head_bytes(key, needed)
         directory = directory_under(key, head)
