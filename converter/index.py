@@ -159,6 +159,25 @@ def section_bytes(section: Section, data: Buffer) -> bytes:
     return bytes(data)
 
 
+class SectionCheck:
+    """The checksum of a section that is read in pieces, in order, so that it never lies in memory whole."""
+
+    def __init__(self, section: Section) -> None:
+        self._section = section
+        self._size = self._crc = 0
+
+    def add(self, piece: Buffer) -> None:
+        """Takes in the next piece.
+
+        Raises:
+            SegmentError: `corrupt_object`: with this piece the section has all its bytes, and they are other ones.
+        """
+        self._size += len(piece)
+        self._crc = crc32c(piece, self._crc)
+        if self._size >= self._section.size and (self._size, self._crc) != (self._section.size, self._section.crc32c):
+            raise SegmentError("corrupt_object", "checksum of an index section differs", position=self._section.offset)
+
+
 def footer_bytes(directory: Directory, data: Buffer, *, tail: bool = False) -> bytes:
     """The Parquet footer (FileMetaData, Thrift) of the data file, or of its tail, from the bytes of its section.
 

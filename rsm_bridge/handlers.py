@@ -28,7 +28,6 @@ from rsm_bridge.limits import (
     ANSWER_SECONDS_MAX,
     DELETE_SECONDS_MAX,
     FETCH_CHUNK_BYTES,
-    FETCH_FRAME_BYTES,
     PROTOCOL_VERSION,
     WARM_UP_BYTES,
 )
@@ -129,9 +128,8 @@ class Handlers:
                 raise BridgeError("bad_request", f"unknown index type {message.type}")
             with self._fetches.of(peer_of(context)):
                 await self._may_read(caller, segment)
-                with self.fetcher.fetching():
-                    data = await self.fetcher.index_file(segment, IndexType(message.type))
-                return await self._send("fetch_index", _frames(memoryview(data)), context, segment.topic_id.hex())
+                frames = self.fetcher.file_frames(segment, IndexType(message.type))
+                return await self._send("fetch_index", frames, context, segment.topic_id.hex())
 
         await self._guard("fetch_index", context, serve)
 
@@ -278,11 +276,6 @@ def _clusters(caller: Caller, action: Action, segment: SegmentMetadata) -> froze
     if mine is not None and segment.cluster_name not in mine:
         raise caller.refused(action, segment.cluster_name)
     return mine
-
-
-async def _frames(data: memoryview) -> AsyncIterator[memoryview]:
-    for at in range(0, len(data), FETCH_FRAME_BYTES):
-        yield data[at : at + FETCH_FRAME_BYTES]
 
 
 def _check_protocol(context: Context) -> None:
