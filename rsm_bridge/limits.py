@@ -42,6 +42,7 @@ CONTENDED_SILENCE_SECONDS = 5.0  # and for so long while copies of others wait f
 COPY_RATE_MIN_BYTES = 256 * KIB  # a second, in all, while they do; a segment of 1 GiB takes COPY_SECONDS_MAX so
 PEER_TICK_SECONDS = 0.5  # between two looks at whether a peer is overdue
 ANSWER_SECONDS_MAX = 60.0  # a peer that takes nothing for so long is gone
+STREAMS_PER_CONNECTION_MAX = 2048  # calls of one connection; a client keeps further ones until some end
 HOST_SHARE = 3  # calls of one host for each that is left to others: peers.py
 CANCEL_NOTICE_SECONDS = 0.5  # from the end of a cancelled call's messages until gRPC tells of the cancellation
 COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait
