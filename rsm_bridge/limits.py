@@ -45,6 +45,7 @@ CONTENDED_SILENCE_SECONDS = 5.0  # and for so long while copies of others wait f
 COPY_RATE_MIN_BYTES = 256 * KIB  # a second, in all, while they do; a segment of 1 GiB takes COPY_SECONDS_MAX so
 PEER_TICK_SECONDS = 0.5  # between two looks at whether a peer is overdue
 ANSWER_SECONDS_MAX = 60.0  # a peer that takes nothing for so long is gone
+STREAMS_PER_CONNECTION_MAX = 2048  # calls of one connection; a client keeps further ones until some end
 HOST_SHARE = 3  # calls of one host for each that is left to others: peers.py
 CANCEL_NOTICE_SECONDS = 0.5  # from the end of a cancelled call's messages until gRPC tells of the cancellation
 COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait
@@ -79,7 +80,14 @@ TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving ind
 # Who may call.
 TOPIC_OWNERS_MAX = 100_000  # topic ids whose cluster is remembered
 OWNER_INDEXES_MAX = 8  # that are read to know a topic's cluster: the first that is sound tells
-OWNER_TOMBSTONES_MAX = 1000  # objects that are looked at for it; beyond, only who may do everything may do anything
+OWNER_TOMBSTONES_MAX = 1000  # objects that are looked at for it; beyond, only who may do everything may write
+OWNER_HEAD_BYTES = 64 * KIB  # first read of each: most directories, and any tombstone that replaced nothing
+OWNER_BYTES_MAX = 8 * MIB  # of one look-up; a directory with 100,000 leader epochs has 4 MiB
+OWNER_SECONDS_MAX = 5.0  # of one look-up, and of a call's wait for it
+OWNER_WORKERS = 4  # look-ups at once
+OWNER_LOOKUPS_MAX = 128  # running and waiting, shared like fetches; one more is refused as `overloaded`
+OWNER_UNKNOWN_MAX = 10_000  # topic ids that are known as without an owner
+OWNER_UNKNOWN_SECONDS = 2.0  # so long
 
 # Processes around the calls.
 PUBLISH_QUEUE_MAX = 100_000

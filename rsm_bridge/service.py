@@ -1,7 +1,8 @@
 """The bridge as a whole: opens what the settings name, runs until told to stop.
 
-Three pools, each bounded, so that no kind of call starves another: copies (at lower priority of the operating system),
-fetches, control calls. The publisher has threads of its own; an outage of the catalog never touches a call.
+Pools, each bounded, so that no kind of call starves another: copies (at lower priority of the operating system),
+fetches, control calls, look-ups of topics' owners. The publisher has threads of its own; an outage of the catalog never
+touches a call.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from rsm_bridge.limits import (
     AHEAD_PAUSE_SECONDS_MAX,
     LATE_COPY_SECONDS,
     MIB,
+    OWNER_WORKERS,
 )
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
 from rsm_bridge.logs import logger
@@ -39,6 +41,7 @@ from rsm_bridge.metrics import Metrics
 from rsm_bridge.metrics_page import MetricsPage
 from rsm_bridge.niceness import be_nice
 from rsm_bridge.open_store import open_store
+from rsm_bridge.owner_lookups import OwnerLookups
 from rsm_bridge.precedence import Precedence
 from rsm_bridge.probes import Probes
 from rsm_bridge.publisher import Publisher
@@ -49,6 +52,7 @@ from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.topic_owners import TopicOwners
 from rsm_bridge.topic_rules import stored_format
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.worker_pool import WorkerPool
@@ -104,6 +108,7 @@ async def running_bridge(
         probes.warm.set()
         pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
         control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
+        owners = OwnerLookups(TopicOwners(store), stack.enter_context(CallPool(OWNER_WORKERS, "owner")))
         publisher.typed = typed = _typed_topics(settings, unhurried, publisher, memory, stack)
         maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"))
 
@@ -139,6 +144,7 @@ async def running_bridge(
             log=logger("request"),
             deleted=deleted,
             clients=None if settings.tls is None else settings.tls.clients,
+            owners=owners,
         )
         server = Server(settings, handlers, log)
         address = await server.start()

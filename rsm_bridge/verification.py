@@ -125,7 +125,7 @@ def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) 
             if stored is not None:
                 _verify_object(reader.store, stored)
         for kind in directory.files:
-            reader.index_file(directory, kind)
+            reader.check_file(directory, kind)
         report.bytes += _replay(reader, directory)
     except (SegmentError, BridgeError) as error:
         if error.kind == "segment_deleted":

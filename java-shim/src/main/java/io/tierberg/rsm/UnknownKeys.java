@@ -45,7 +45,8 @@ final class UnknownKeys {
 
     private static boolean aboutTls(String key) {
         List<String> parts = List.of(key.toLowerCase(Locale.ROOT).split("[._-]"));
-        return parts.contains("tls") || parts.contains("ssl");
+        return parts.stream().anyMatch(part -> part.startsWith("tls") || part.endsWith("tls") || part.startsWith("ssl")
+            || part.endsWith("ssl") || part.startsWith("secur"));
     }
 
     /** The known key that it ends, or with the fewest edits to it; null when that is over a third of its letters. */

@@ -185,6 +185,7 @@ class ShimConfigTest {
         "bridge.TLS.enabled, bridge.tls.enabled", "tls.enabled, bridge.tls.enabled",
         "bridge.tlsenabled, bridge.tls.enabled", "bridge.tls.ca, ''", "ssl.truststore.location, ''",
         "bridge.ssl.enabled, bridge.tls.enabled", "bridge.tls.certificate, ''",
+        "security.protocol, ''", "bridge.secure, ''", "bridge.security.enabled, ''", "mtls.enabled, ''", "usessl, ''",
         "bridge.tls.server.names, bridge.tls.server.name", "bridge_tls_enabled, bridge.tls.enabled"})
     void aKeyThatWasMeantForTlsEndsTheBroker(String key, String meant) {
         String message = refused(key, "true");
