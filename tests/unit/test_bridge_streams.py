@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
-import grpc
 import pytest
 
 from rsm_bridge.limits import STREAMS_PER_CONNECTION_MAX
@@ -29,16 +29,16 @@ def test_a_connection_has_so_many_calls_and_further_ones_wait(tmp_path: Path, mo
     with bridge_thread(test_settings(tmp_path)) as bridge, ShimClient(bridge.address) as full:
         segment = full.copied(segment_of(LogBuilder().fill(2)))  # and the client knows the limit
         ended: Queue[bytes | None] = Queue()
-        never: list[grpc.Call] = []
+        calls: list[Any] = []  # grpc.Call has no types
         with contextlib.ExitStack() as stack, ThreadPoolExecutor(1) as threads, ShimClient(bridge.address) as other:
             for _ in range(LIMIT):
                 call = full.stub("stream_stream", "CopySegment")(iter(ended.get, None), metadata=HEADERS, timeout=60)
                 assert list(islice(call.initial_metadata(), 1))
-                never.append(call)
+                calls.append(call)
                 stack.callback(ended.put, None)
                 stack.callback(call.cancel)
             waiting = threads.submit(full.fetch, segment)
             assert other.fetch(segment) == segment.data
             assert not waiting.done()
-            never[0].cancel()
+            calls[0].cancel()
             assert waiting.result(timeout=20) == segment.data
