@@ -20,7 +20,7 @@ _EMPTY_FILE: Final = Path("/dev/null")
 STAND_INS: Final[dict[str, Any]] = {
     "tls.certificate_file": _EMPTY_FILE,
     "tls.key_file": _EMPTY_FILE,
-    "tls.clients[].names": ("CN=nobody",),
+    "tls.clients[].names": ("CN=broker-1",),
     "tls.clients[].clusters": ("*",),
     "tls.clients[].may": "write",
     "store.url": "memory://",

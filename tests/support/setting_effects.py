@@ -18,6 +18,7 @@ _REGISTRY = f"{_UNIT}values_registry.py::test_"
 _ROUNDS = f"{_UNIT}bridge_publisher_rounds.py::test_"
 _TYPED = f"{_UNIT}bridge_typed.py::test_"
 _CLIENTS = f"{_UNIT}bridge_clients.py::test_each_call_by_its_certificate"
+_MART = f"{_UNIT}repartition_catalogs.py::test_a_copy_s_catalog_is_made_where_its_rule_says"
 _PRIVATE = f"{_UNIT}bridge_private_files.py::test_"
 
 EFFECTS: Final[dict[str, str]] = {
@@ -63,7 +64,7 @@ EFFECTS: Final[dict[str, str]] = {
     "repartition.spark": f"{_COPIES}java.py::test_no_setting_is_in_a_command_line",
     "repartition.max_mib": f"{_COPIES}processes.py::test_three_processes_at_once",
     "repartition.interval": f"{_COPIES}following.py::test_topics_that_come_after_the_job_has_begun_are_kept",
-    "repartition.metrics": f"{_UNIT}repartition_seeing.py::test_a_port_that_is_taken_does_not_stop_a_job",
+    "repartition.metrics": f"{_UNIT}repartition_seeing.py::test_a_job_serves_the_page_that_the_settings_name",
     "schema_registry.url": f"{_TYPED}two_versions_in_one_batch_and_a_tombstone",
     "schema_registry.username": f"{_REGISTRY}credentials_are_sent_and_never_said",
     "schema_registry.password": f"{_REGISTRY}credentials_are_sent_and_never_said",
@@ -107,8 +108,8 @@ EFFECTS: Final[dict[str, str]] = {
     "topics[].copies[].hold": f"{_COPIES}losses.py::test_rows_beyond_the_hold_are_lost_and_that_is_said",
     "topics[].copies[].format_version": f"{_COPIES}key.py::test_a_format_version_comes_and_never_goes_back",
     "topics[].copies[].row_writes": f"{_COPIES}upsert.py::test_the_latest_row_of_each_key",
-    "topics[].copies[].catalog.name": f"{_UNIT}repartition_catalogs.py::test_a_copys_catalog_has_a_login_too",
-    "topics[].copies[].catalog.properties": f"{_UNIT}repartition_catalogs.py::test_a_copys_catalog_has_a_login_too",
+    "topics[].copies[].catalog.name": _MART,
+    "topics[].copies[].catalog.properties": _MART,
 }
 
 _JAVA: Final = "java-shim/src/test/java/io/tierberg/rsm/"
