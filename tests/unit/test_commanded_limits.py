@@ -10,12 +10,15 @@ import pyarrow as pa
 import pytest
 
 from converter.limits import VALUE_CELLS_MAX
+from converter.values.typed import Writer
 from rsm_bridge import limits
 from rsm_bridge.deletes import Deleter
 from rsm_bridge.errors import StoreError
 from rsm_bridge.frame_feed import FrameFeed
 from rsm_bridge.index_heads import IndexHeads
+from rsm_bridge.progress_board import ProgressBoard, _Row, _Topic
 from rsm_bridge.registry_errors import SchemaUnknownError, SchemaUnusableError
+from rsm_bridge.registry_schemas import RegisteredSchema
 from rsm_bridge.registry_settings import SchemaRegistrySettings
 from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.settings import LimitSettings
@@ -141,3 +144,38 @@ def test_what_large_work_may_take_is_the_sum_of_what_it_may_hold() -> None:
     """The page of settings promises it: a batch four times, and a value's cells at up to 64 bytes each."""
     assert limits.LARGE_VALUE_BYTES == 64 * VALUE_CELLS_MAX
     assert LimitSettings(decompressed_batch_mib=3).large_work_mib == 12 + limits.LARGE_VALUE_BYTES // limits.MIB
+
+
+class Longs:
+    """A registry in which every id is an Avro long."""
+
+    def by_id(self, number: int) -> RegisteredSchema:
+        return RegisteredSchema(number, "avro", '"long"', {})
+
+
+def test_decoders_of_one_topic_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert limits.DECODERS_MAX > 2
+    monkeypatch.setattr("rsm_bridge.value_schemas.DECODERS_MAX", 2)
+    registry: Any = Longs()
+    schemas = ValueSchemas(SchemaRule("avro", "wire"), registry)
+    first, second = (schemas.decoder(Writer(number)) for number in (1, 2))
+    assert schemas.decoder(Writer(1)) is first
+    schemas.decoder(Writer(3))
+    assert schemas.decoder(Writer(2)) is second
+    assert schemas.decoder(Writer(1)) is not first
+
+
+def test_partitions_with_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those furthest behind."""
+    assert limits.METRICS_PARTITIONS_MAX > 2
+    monkeypatch.setattr("rsm_bridge.progress_board.METRICS_PARTITIONS_MAX", 2)
+    board = ProgressBoard()
+    rows = {number: _Row(10, 5, number or None, None) for number in range(4)}
+    board._topics[bytes(16)] = _Topic("t", rows)
+    named = {
+        sample.labels["partition"]
+        for family in board.collect()
+        for sample in family.samples
+        if family.name.startswith("tierberg_partition_")
+    }
+    assert named == {"1", "2"}

@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("converter", "iceberg_catalog", "rsm_bridge", "repartition")
 #: Units and the like: they limit nothing.
 UNITS = {"KIB"}
-#: Named by no test, and why, by kind. `tuning`: results are the same for any value, only time, traffic and memory within
-#: another limit change. `waits`: when something is done hangs on it, not what. Others bound something, and
+#: Named by no test, and why, by kind. `tuning`: results are the same for any value, only time, traffic and memory
+#: within another limit change. `waits`: when something is done hangs on it, not what. Others bound something, and
 #: a test of the number is still to come. The list may only become shorter.
 UNTESTED: dict[str, dict[str, set[str]]] = {
     "converter": {
@@ -50,10 +50,6 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
         },
     },
     "rsm_bridge": {
-        "bound, and not yet tested at its edge: what is beyond is made anew, or has no line of its own": {
-            "DECODERS_MAX",
-            "METRICS_PARTITIONS_MAX",
-        },
         "waits: how long or how often something is waited for or tried": {
             "AHEAD_PAUSE_SECONDS_MAX",
             "BUCKET_CONNECT_SECONDS",
