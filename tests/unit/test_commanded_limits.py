@@ -42,14 +42,14 @@ def test_frames_of_one_copy_that_wait_for_its_worker() -> None:
 
 
 def test_beginnings_of_indexes_that_are_kept() -> None:
-    heads = IndexHeads()
+    heads, part = IndexHeads(), memoryview(b"bc")
     directories: list[Any] = [type("Directory", (), {})() for _ in range(limits.INDEX_HEADS_MAX + 1)]
     for directory in directories[:-1]:
         heads.keep(directory, memoryview(b"abc"))
-    assert heads.part(directories[0], 1, 2) == b"bc"
+    assert heads.part(directories[0], 1, 2) == part
     heads.keep(directories[-1], memoryview(b"abc"))
     assert heads.part(directories[0], 1, 2) is None
-    assert heads.part(directories[1], 1, 2) == heads.part(directories[-1], 1, 2) == b"bc"
+    assert heads.part(directories[1], 1, 2) == heads.part(directories[-1], 1, 2) == part
 
 
 class Moving:

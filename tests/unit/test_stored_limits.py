@@ -84,6 +84,20 @@ def test_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("beyond", [0, 1])
+def test_the_entries_of_a_page_of_lists(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers: a row may have any number of them."""
+    batches = simple_batches(1)
+    for record in batches[0].records:
+        record.headers = []
+    batches[0].records[0].headers = [(b"k", b"v")] * 500
+    stored = write([batches])
+    entries = 500 + len(batches[0].records) - 1
+    monkeypatch.setattr(converter.pages, "PAGE_VALUES_MAX", entries - beyond)
+    assert limits.PAGE_VALUES_MAX > entries
+    assert ("page header of" in refusal(stored.read_all, 1 << 20)) is bool(beyond)
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
 def test_what_is_said_of_encodings(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = zstandard.compress(b"{}" + b" " * (1000 + beyond))
     monkeypatch.setattr(converter.values.proven, "PROVEN_BYTES_MAX", 1002)
