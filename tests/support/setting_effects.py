@@ -72,7 +72,7 @@ EFFECTS: Final[dict[str, str]] = {
     "schema_registry.logical_cluster": f"{_REGISTRY}credentials_are_sent_and_never_said",
     "schema_registry.request_timeout": f"{_REGISTRY}a_look_up_ends_at_its_deadline_and_leaves_nothing_running",
     "schema_registry.latest_refresh": f"{_REGISTRY}the_latest_is_asked_for_again_after_its_time",
-    "schema_registry.tls.ca_file": f"{_UNIT}values_registry_tls.py::test_without_either_there_is_no_answer",
+    "schema_registry.tls.ca_file": f"{_UNIT}values_registry_tls.py::test_our_certificate_is_shown_and_theirs_checked",
     "schema_registry.tls.certificate_file": f"{_UNIT}values_registry_tls.py::test_without_either_there_is_no_answer",
     "schema_registry.tls.key_file": f"{_UNIT}values_registry_tls.py::test_our_certificate_is_shown_and_theirs_checked",
     "schema_registry.tls.key_password": f"{_PLACES}the_password_of_the_key_for_the_registry",

@@ -88,8 +88,8 @@ def test_the_entries_of_a_page_of_lists(beyond: int, monkeypatch: pytest.MonkeyP
     """Headers: a row may have any number of them."""
     batches = simple_batches(1)
     for record in batches[0].records:
-        record.headers = []
-    batches[0].records[0].headers = [(b"k", b"v")] * 500
+        record.headers = ()
+    batches[0].records[0].headers = ((b"k", b"v"),) * 500
     stored = write([batches])
     entries = 500 + len(batches[0].records) - 1
     monkeypatch.setattr(converter.pages, "PAGE_VALUES_MAX", entries - beyond)
