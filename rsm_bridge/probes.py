@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import TimeoutError as WaitTimeoutError
 from dataclasses import dataclass, field
 
@@ -50,6 +51,11 @@ class Probes:
             flight.cancel()
             return f"the event loop has not answered for {PROBE_SECONDS:g} s"
         return None
+
+    async def warmed(self, warm: Callable[[threading.Event], None]) -> None:
+        """Not ready until `warm` has ended, in a thread; it sets its event when it compiles."""
+        await asyncio.to_thread(warm, self.compiling)
+        self.warm.set()
 
     def ready(self) -> str | None:
         """Whether copies and fetches can be served."""

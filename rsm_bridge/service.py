@@ -104,11 +104,8 @@ async def running_bridge(
         reach = _watched(settings, store, publisher.open_catalog, stack)
         probes = Probes(asyncio.get_running_loop(), store, reach)
         metrics_address = _metrics_page(settings, metrics, probes, stack)
-        await asyncio.to_thread(warm, probes.compiling)
-        probes.warm.set()
+        await probes.warmed(warm)
         pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
-        control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
-        owners = OwnerLookups(TopicOwners(store), stack.enter_context(CallPool(OWNER_WORKERS, "owner")))
         publisher.typed = typed = _typed_topics(settings, unhurried, publisher, memory, stack)
         maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"))
 
@@ -138,13 +135,13 @@ async def running_bridge(
             ),
             fetcher=Fetcher(SegmentReader(store, pools["fetch-helper"]), fetch_pools, settings.limits, metrics),
             deleter=Deleter(store),
-            control=control,
+            control=stack.enter_context(CallPool(settings.limits.control_workers, "control")),
             limits=settings.limits,
             metrics=metrics,
             log=logger("request"),
             deleted=deleted,
             clients=None if settings.tls is None else settings.tls.clients,
-            owners=owners,
+            owners=OwnerLookups(TopicOwners(store), stack.enter_context(CallPool(OWNER_WORKERS, "owner"))),
         )
         server = Server(settings, handlers, log)
         address = await server.start()

@@ -5,6 +5,7 @@ Its parent sees from the shared page how far it has come, and what it was at whe
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import gc
 import os
@@ -17,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 from rsm_bridge.logs import configure_logs
 from tests.fuzz.meter import Meter
 from tests.fuzz.outcome import worded
@@ -26,6 +29,8 @@ from tests.fuzz.target import MIB, Target, WrongError
 
 #: Address space beyond what a prepared process has.
 ADDRESS_SPACE_BYTES = 1536 * MIB
+#: Inputs after which allocators give back what they kept for later: in pieces it adds up, and to no input's account.
+SETTLE_EVERY = 500
 FAILURES_MAX = 20
 CORPUS_MAX = 400
 #: Larger inputs say nothing that smaller ones do not.
@@ -110,6 +115,12 @@ def _grown(folder: Path, corpus: list[bytes], data: bytes, words: str, seen: set
     (folder / f"{len(seen)}.input").write_bytes(data)
 
 
+def _settled() -> None:
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
 def _tried(orders: Orders, target: Target, page: Page, meter: Meter) -> int:
     """Tries all inputs; 3 where too many failed, else 0."""
     corpus = [file.read_bytes() for file in sorted(orders.corpus.glob("*.input"))][:CORPUS_MAX]
@@ -137,6 +148,8 @@ def _tried(orders: Orders, target: Target, page: Page, meter: Meter) -> int:
         at.ended += 1
         at.seconds = before + time.monotonic() - started
         page.write(at)
+        if at.ended % SETTLE_EVERY == 0:
+            _settled()
         if at.failures >= FAILURES_MAX:
             return 3
     return 0
