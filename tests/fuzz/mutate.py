@@ -156,17 +156,23 @@ def bent_json(document: Any, rng: random.Random) -> Any:
             other, name = rng.choice(places)
             if isinstance(other, dict) and name not in other:
                 continue
-            holder[key] = (
-                json.loads(json.dumps(other[name])) if not isinstance(name, int) or name < len(other) else None
-            )
+            holder[key] = _copied(other[name]) if not isinstance(name, int) or name < len(other) else None
         elif action == 3:
             depth = rng.choice((2, 60, 200, 3000))
             holder[key] = nested(holder[key], depth) if depth < 1000 else json.loads("[" * 400 + "]" * 400)
         elif action == 4 and isinstance(holder, list):
-            holder.extend([holder[key]] * rng.choice((1, 3, 300)))
+            # Within each other they would multiply.
+            holder.extend([holder[key]] * (rng.choice((1, 3, 300)) if len(places) < 1000 else 1))
         else:
             holder[key] = any_json(rng)
     return document
+
+
+def _copied(value: Any) -> Any:
+    try:
+        return json.loads(json.dumps(value))
+    except RecursionError:
+        return None
 
 
 def nested(value: Any, depth: int) -> Any:
@@ -178,6 +184,9 @@ def nested(value: Any, depth: int) -> Any:
 
 def written(document: Any, rng: random.Random) -> bytes:
     """JSON text, at times with an escape or a lone surrogate as it is, rarely bent as bytes."""
-    text = json.dumps(document, ensure_ascii=rng.random() < 0.5)
+    try:
+        text = json.dumps(document, ensure_ascii=rng.random() < 0.5)
+    except RecursionError:  # several nestings within each other: deeper than is written here, so as text alone
+        text = "[" * 3000 + "]" * 3000
     data = text.encode("utf-8", "surrogatepass" if rng.random() < 0.5 else "replace")
     return bent(data, rng) if rng.random() < 0.2 else data
