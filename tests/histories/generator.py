@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from tests.histories.world import COMMITS, STORE, Setup, Step
+from tests.histories.kafka_steps import Setup
+from tests.histories.tiered_table import EPOCHS_RECORDED
+from tests.histories.world import COMMITS, STORE, Step
 
 RETENTIONS: tuple[str | float, ...] = ("follow-kafka", "keep", 2 * 24 * 3600.0)
 STEPS_MIN, STEPS_MAX = 15, 90
@@ -42,6 +44,8 @@ FLOWS: dict[str, float] = {
     "long_lived": 0.5,
 }
 BIG = 60
+#: How many epochs a state may have. Where they are few, records are shortened all the time.
+EPOCHS_RECORDED_OF = (EPOCHS_RECORDED, EPOCHS_RECORDED, 6, 3)
 
 
 def steps(seed: int, setup: Setup) -> Iterator[Step]:
@@ -190,5 +194,6 @@ FLOW = {
 
 
 def setup_of(seed: int, *, clean: bool, retention: str | float) -> Setup:
-    """The world of a history: one partition mostly, up to three."""
-    return Setup(clean, retention, random.Random(seed ^ 0x5EED).choice((1, 1, 1, 2, 3)))
+    """The world of a history: one partition mostly, up to three; a limit of recorded epochs that is met now and then."""
+    draw = random.Random(seed ^ 0x5EED)
+    return Setup(clean, retention, draw.choice((1, 1, 1, 2, 3)), draw.choice(EPOCHS_RECORDED_OF))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.histories.kafka_steps import Setup
 from tests.histories.running import replay
-from tests.histories.world import Setup, Step
+from tests.histories.world import Step
 
 FOLLOWER_COPIES: tuple[Step, ...] = (
     ("replicate", (0, 1, 0), ()),
