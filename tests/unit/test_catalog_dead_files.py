@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from iceberg_catalog.lineage import UNKNOWN
 from iceberg_catalog.plan_types import PartState, Runs
-from tests.unit.plan_support import KEEP, B, Model, plain, seg, txn
+from tests.unit.plan_support import KEEP, B, Model, gone, plain, seg, txn
 
 SHORTENED = PartState(frontier=200, floor=0, lineage=((UNKNOWN, 0), (10, 100)), known_end=200)
 
@@ -59,3 +59,28 @@ def test_without_a_recorded_state_what_is_cut_comes_again() -> None:
     one = seg("s", [plain(0, 9, 0), plain(10, 19, 2)], checkpoint=((0, 0), (2, 10)))
     assert model.publish(one).rewind == 10
     assert model.rows == {offset: 0 if offset < 10 else 2 for offset in range(20)}
+
+
+def test_where_epochs_below_the_floor_are_forgotten_an_older_one_that_wins_back_is_published_whole() -> None:
+    """Epochs 2 to 4 had left epoch 1 behind at 10, and all of them were deleted; the record begins with epoch 4."""
+    log = [plain(0, 9, 1), plain(10, 19, 2), plain(20, 29, 3), plain(30, 39, 4)]
+    lost = seg("lost", log)
+    model = Model()
+    model.publish(lost)
+    model.publish(gone(lost))
+    model.publish()
+    assert (model.offsets, model.state.floor, model.state.lineage) == ([], 40, ((4, 30),))
+    won = seg("won", [plain(0, 44, 1), plain(45, 49, 6)])
+    model.publish(won)
+    assert model.rows == {offset: 1 if offset < 45 else 6 for offset in range(50)}
+
+
+def test_where_no_epoch_lies_between_what_retention_deleted_of_both_stays_deleted() -> None:
+    log = [plain(0, 9, 1), plain(10, 39, 2)]
+    lost = seg("lost", log)
+    model = Model()
+    model.publish(lost)
+    model.publish(gone(lost))
+    won = seg("won", [plain(0, 44, 1), plain(45, 49, 6)])
+    model.publish(won)
+    assert model.offsets == list(range(10, 50))
