@@ -3,8 +3,8 @@
 They lie in the file's own footer (converter/epochs.py), for a manifest has no field and a name no room for them. But
 hardly ever is one needed. A live file was alive under the lineage that was recorded with it; where the new lineage has
 the same epoch at the file's last row, it still is, for two logs that agree on a batch agree on all before it. Only a
-file whose last row lies where the two differ has to be looked into, and only if it begins below the frontier that was
-taken back for it; the others leave whole.
+file whose last row lies where the two differ has to be looked into, and only if it begins below the divergence; the
+others leave whole. The lowest that died takes the frontier back to there (plan_rewind.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from converter.epochs import clipped, runs_of_footer
 from converter.errors import SegmentError
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import FILE_EPOCHS_KEPT_MAX
-from iceberg_catalog.lineage import Lineage, valid_end
+from iceberg_catalog.lineage import UNKNOWN, Lineage, valid_end
 from iceberg_catalog.plan_types import LiveFile, Runs
 
 Look = Callable[[LiveFile], Runs]
@@ -61,7 +61,11 @@ class Endings:
             return not after.entries
         if offset < before.entries[0][1]:
             return True  # the record has left these offsets behind, with what was alive there
-        return before.epoch_at(offset) is not None and before.epoch_at(offset) == after.epoch_at(offset)
+        epoch = before.epoch_at(offset)
+        if epoch is None or epoch != after.epoch_at(offset):
+            return False
+        # In a hole of both they agree, unless what follows it shows that the new one cannot have what the old one may.
+        return epoch != UNKNOWN or after.most_at(offset) >= before.most_at(offset)
 
 
 @dataclass(slots=True)

@@ -51,6 +51,11 @@ class Lineage:
         known = (epoch for epoch, _ in self.entries[number:] if epoch != UNKNOWN)
         return next(known, None)
 
+    def most_at(self, offset: int) -> int:
+        """As `newest_at`; above all epochs if nobody knows."""
+        most = self.newest_at(offset)
+        return _NEVER if most is None else most
+
     def meets(self, epoch: int, start: int) -> int | None:
         """The lowest offset from `start` on that the history has in this epoch; None if there is none."""
         for number, (own, first) in enumerate(self.entries):
@@ -133,12 +138,7 @@ def divergence(old: Lineage, new: Lineage) -> int | None:
         before, after = old.epoch_at(point), new.epoch_at(point)
         if before is None or after is None:
             break
-        if (before != after and UNKNOWN not in (before, after)) or (after == UNKNOWN and before > _most(new, point)):
+        if (before != after and UNKNOWN not in (before, after)) or (after == UNKNOWN and before > new.most_at(point)):
             starts.append(point)
             break
     return min(starts, default=None)
-
-
-def _most(lineage: Lineage, offset: int) -> int:
-    most = lineage.newest_at(offset)
-    return _NEVER if most is None else most

@@ -11,14 +11,14 @@ from an old listing and a new head.
 |---|---|---|
 | R1 lineage | the newest leader-epoch history wins, completed by older ones (lineage.py); recorded from the epoch on that holds the least of floor, frontier and the table's lowest row, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
 | R2 validity | the newest run of a segment that agrees with the lineage proves all before it | log matching |
-| R3 rewind | where the recorded lineage is left, published rows go; from the first offset of a transaction open there | its marker was on the dead branch |
+| R3 rewind | where the recorded lineage is left, or a file shows by its own epochs that it died below, published rows go; from the first offset of a transaction open there | its marker was on the dead branch; a shortened record does not tell all, and nothing may be cut away below what is published again |
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
 | R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no copy waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
 | R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated and all it names was read (rsm_bridge/listed_keys.py) | Kafka copies in order; one paged listing may miss a segment, and what is listed is not gone because a read denies it |
 | R8 decide | the next marker of the same producer id decides (decide.py), until it is tiered what was peeked at copy time (plan_peeked.py); a hole or a producer snapshot ends what no marker will; a newer one shows which markers are dead (dead_markers.py) | a marker may never come, or not be there any more |
 | R9 frontier | the first row nothing decides yet, or the end of the walk; never below the (rewound) old one; where markers contradict the broker's files (in one segment: the copy saw it; across segments: cross_check.py) the partition stops | row-exact waiting |
-| R10 remove | files of a dead branch go, files wholly below the floor as the policy says, once no copy of the table waits for them (plan_hold.py); files that stick out are cut | rows leave by floor a file at a time |
+| R10 remove | what reaches above the rewound frontier goes or is cut there, files wholly below the floor as the policy says, once no copy of the table waits for them (plan_hold.py) | rows leave by floor a file at a time |
 | R11 add | exactly the committed rows from the old frontier to the new; a segment's own file if all its rows are wanted, else a derived one | every offset once |
 
 R12 and R13 (what may be deleted from the store) are rsm_bridge/reclaim_rules.py and reclaim.py. R15: the topic id is part of every key, and a
@@ -83,7 +83,7 @@ def plan(
     lineage = fold(ordered, state)
     alive = living(ordered, lineage, state)
     record = read_record(state, [of_segment(item) for item in ordered])
-    rewind, frontier, floor = rewound(record, lineage, alive, state)
+    rewind, frontier, floor = rewound(Endings(record, lineage, look), files, alive, state)
     floor = raised(floor, alive)
     stays = holding(policy, hold, lineage, state, floor, rewind)
     read = _read(alive, frontier, floor, stays, state.peeked, relisted=relisted)
@@ -93,7 +93,7 @@ def plan(
     if read.frontier < frontier:
         rewind = frontier = read.frontier
         stays = holding(policy, hold, lineage, state, floor, rewind)
-    remove, replaced, trim = outgoing(files, Endings(record, lineage, look), frontier, floor, stays)
+    remove, replaced, trim = outgoing(files, frontier, floor, stays)
     leaving = {*remove, *replaced}
     cut = {item.path: item.keep_below - 1 for item in trim}
     kept = sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)

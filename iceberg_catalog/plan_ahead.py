@@ -56,4 +56,4 @@ def plan_ahead(
         made = plan(segments, files(), state, policy, relisted=False, hold=hold, look=look)
     # A floor that rises cuts what is recorded; anything else is news.
     begin = made.state.lineage[0][1] if made.state.lineage else 0
-    return made if made.state.lineage in (state.lineage, cut(state.lineage, begin)) else None
+    return made if made.rewind is None and made.state.lineage in (state.lineage, cut(state.lineage, begin)) else None

@@ -12,7 +12,6 @@ import numpy as np
 
 from converter.types import BoolArray
 from iceberg_catalog.decide import Verdict
-from iceberg_catalog.file_epochs import Endings
 from iceberg_catalog.plan_inputs import Input, Stretch
 from iceberg_catalog.plan_types import (
     Batches,
@@ -61,9 +60,14 @@ def expired(first: int, last: int, max_timestamp_ms: int | None, floor: int, pol
 
 
 def outgoing(
-    files: Sequence[LiveFile], endings: Endings, frontier: int, floor: int, policy: Policy
+    files: Sequence[LiveFile], frontier: int, floor: int, policy: Policy
 ) -> tuple[list[str], list[str], list[Trim]]:
-    """R10: paths that go by retention, paths that go with a dead branch, files to cut."""
+    """R10: paths that go by retention, paths that go with a dead branch, files to cut.
+
+    frontier: the rewound one. All that is cut away lies above it, so that it comes again as far as it is alive; and it
+    was taken back to where any file died (plan_rewind.py), so that all below it stays.
+    """
+    limit = max(frontier, 0)
     remove: list[str] = []
     replaced: list[str] = []
     trim: list[Trim] = []
@@ -71,7 +75,6 @@ def outgoing(
         if expired(item.first, item.last, item.max_timestamp_ms, floor, policy):
             remove.append(item.path)
             continue
-        limit = endings.of(item, frontier)
         if limit <= item.first or (
             limit <= item.last and expired(item.first, limit - 1, item.max_timestamp_ms, floor, policy)
         ):

@@ -21,6 +21,7 @@ import numpy as np
 
 from converter.types import BoolArray
 from iceberg_catalog.decide import Verdict
+from iceberg_catalog.file_epochs import Endings, Look, no_look
 from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.lineage_record import fold, read_record
 from iceberg_catalog.plan_files import incoming, span
@@ -45,6 +46,7 @@ def plan_repair(
     state: PartState,
     policy: Policy,
     converted: Collection[str],
+    look: Look = no_look,
 ) -> Repair:
     """What to add. Applied to its own result it adds nothing.
 
@@ -54,12 +56,13 @@ def plan_repair(
         state: recorded with the head; it stays as it is.
         policy: what becomes of rows that Kafka's retention deleted.
         converted: ids of the segments to repair from.
+        look: gives the leader epochs of a file, as for `plan`.
     """
     ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
     lineage = fold(ordered, state)
     alive = living(ordered, lineage, state)
     record = read_record(state, [of_segment(item) for item in ordered])
-    rewind, frontier, floor = rewound(record, lineage, alive, state)
+    rewind, frontier, floor = rewound(Endings(record, lineage, look), files, alive, state)
     if rewind is not None:
         return Repair()
     floor = raised(floor, alive)

@@ -2,6 +2,14 @@
 
 Everything from the divergence on goes, and more: a transaction that was open there may have been decided by a marker
 on the dead branch, and the living one may say otherwise. So it goes from the first offset of any such transaction on.
+
+A record that was shortened does not tell of all offsets where the two differ; files do, by their own epochs. Where one
+of them died below the divergence, that is where the branch was left, and the frontier goes back to there. So all that
+lies below the frontier afterwards is alive, and all that is cut away above it can come again.
+
+A record is cut at the floor too, so the histories may differ already where it begins. Where nothing of the table stays
+either, nobody can tell where the two parted if an epoch may have been forgotten in between, and what retention deleted
+was of the branch that is left. Then all starts anew at the lowest row that the living branch has: Kafka serves it.
 """
 
 from __future__ import annotations
@@ -10,23 +18,72 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iceberg_catalog.lineage import Lineage, divergence
+from iceberg_catalog.file_epochs import Endings
+from iceberg_catalog.lineage import UNKNOWN, divergence
 from iceberg_catalog.plan_inputs import Input
-from iceberg_catalog.plan_types import BatchKind, PartState
+from iceberg_catalog.plan_types import BatchKind, LiveFile, PartState, SegmentState
 
 
 def rewound(
-    recorded: Lineage, lineage: Lineage, alive: Sequence[Input], state: PartState
+    endings: Endings, files: Sequence[LiveFile], alive: Sequence[Input], state: PartState
 ) -> tuple[int | None, int, int]:
-    """(rewind offset or None, frontier, floor) after leaving a dead branch."""
-    start = divergence(recorded, lineage)
+    """(rewind offset or None, frontier, floor) after leaving a dead branch.
+
+    Args:
+        endings: how far files are alive, by the recorded history and the living one.
+        files: our live files of the partition in the head.
+        alive: the segments of which anything is alive.
+        state: recorded with the head.
+    """
+    start = divergence(endings.recorded, endings.lineage)
+    first = state.frontier if start is None else _taken_back(start, start, alive, state)
+    died = _died(endings, files, first)
+    if died is not None:
+        end, proven = died
+        start = end if start is None else min(start, end)
+        first = min(first, _taken_back(start, proven, alive, state))
     if start is None:
         return None, state.frontier, state.floor
+    if not any(file.first < first for file in files) and not _known_to_part(start, endings):
+        lowest = min([start, *(item.segment.base for item in alive if item.segment.state is SegmentState.LIVE)])
+        start, first = lowest, min(first, lowest)
     floor = min(state.floor, start)
-    first = min([start, *open_at(start, alive)])
-    if first >= state.frontier:
-        return None, state.frontier, floor
-    return first, first, floor
+    return (first if first < state.frontier else None), first, floor
+
+
+def _taken_back(start: int, proven: int, alive: Sequence[Input], state: PartState) -> int:
+    """The frontier when the branch was left at `start`, or anywhere from `proven` on: no row lies in between."""
+    return min([state.frontier, start, *open_at(proven, alive)])
+
+
+def _known_to_part(start: int, endings: Endings) -> bool:
+    """Whether the two histories are one right below `start`: they agree on some offset below, or no epoch lies between.
+
+    No other epoch lies between where the recorded one follows that of the living branch.
+    """
+    old, new = endings.recorded, endings.lineage
+    if not old.entries or not new.entries:
+        return False
+    begin = max(old.entries[0][1], new.entries[0][1])
+    points = {begin} | {first for _, first in (*old.entries, *new.entries) if first > begin}
+    if any(old.epoch_at(point) == new.epoch_at(point) != UNKNOWN for point in points if point < start):
+        return True
+    before, after = old.epoch_at(start), new.epoch_at(start)
+    return UNKNOWN not in (before, after) and None not in (before, after) and before == after + 1
+
+
+def _died(endings: Endings, files: Sequence[LiveFile], frontier: int) -> tuple[int, int] | None:
+    """Where the lowest file ends that does not reach to its last row or the frontier, and how far it is proven.
+
+    A file that is dead as a whole tells only that the branch was left behind the one before it.
+    """
+    proven: int | None = None
+    for file in sorted(files, key=lambda item: item.first):
+        end = endings.of(file, frontier)
+        if end < min(frontier, file.last + 1):
+            return end, end if end > file.first or proven is None else proven
+        proven = end
+    return None
 
 
 def open_at(end: int, alive: Sequence[Input]) -> list[int]:

@@ -175,7 +175,7 @@ class RepairRun(TableRun):
         for partition in sorted({by_id[key].key.partition for key in converted}):
             inputs = [item.segment for item in groups[partition] if item.segment is not None]
             state = states.get(partition, PartState())
-            repair = plan_repair(inputs, files[partition], state, policy, converted)
+            repair = plan_repair(inputs, files[partition], state, policy, converted, head.look)
             waiting += repair.waiting
             made = [file for piece in repair.add for file in files_of_plan.added(partition, piece)]
             if made:

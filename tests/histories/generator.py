@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-from tests.histories.world import COMMITS, STORE, Setup, Step
+from tests.histories.kafka_steps import Setup
+from tests.histories.tiered_table import EPOCHS_RECORDED
+from tests.histories.world import COMMITS, STORE, Step
 
 RETENTIONS: tuple[str | float, ...] = ("follow-kafka", "keep", 2 * 24 * 3600.0)
 STEPS_MIN, STEPS_MAX = 15, 90
@@ -40,8 +42,11 @@ FLOWS: dict[str, float] = {
     "retention": 1,
     "end_twice": 0.5,
     "long_lived": 0.5,
+    "forgotten_branch": 0.5,
 }
 BIG = 60
+#: How many epochs a state may have. Where they are few, records are shortened all the time.
+EPOCHS_RECORDED_OF = (EPOCHS_RECORDED, EPOCHS_RECORDED, 6, 3)
 
 
 def steps(seed: int, setup: Setup) -> Iterator[Step]:
@@ -179,7 +184,43 @@ def long_lived(draw: random.Random, setup: Setup) -> Iterator[Step]:
         yield "elect", (p, draw.randrange(3)), ()
 
 
+def forgotten_branch(draw: random.Random, setup: Setup) -> Iterator[Step]:
+    """A leader of many epochs is copied and all its copies are deleted; then the one wins back that it had left behind.
+
+    What showed where the two parted is in no index any more, and beyond the limit of the record not there either.
+    """
+    p, older, newer = draw.randrange(setup.partitions), draw.randrange(3), draw.randrange(3)
+    yield "elect", (p, older), ()
+    for _ in range(draw.randint(1, 2)):
+        yield "write", (p, draw.randrange(3), 1), ()
+    if draw.random() < 0.5:
+        yield "roll", (p, 0), ()
+        yield "write", (p, draw.randrange(3), 1), ()
+    yield "replicate", (p, newer, 0), ()
+    for _ in range(draw.randint(1, 3)):
+        yield "write", (p, 2, 1), ()
+    yield "elect", (p, newer), ()
+    for _ in range(draw.randint(1, 2)):
+        yield "restarts", (p, draw.randrange(6), 1), ()
+    yield "roll", (p, 0), ()
+    for _ in range(draw.randint(1, 3)):
+        yield "copy", (p, 0, 0, 0), ()
+    yield publish(draw, calm=True)
+    yield "retain", (p, 2), ()
+    for _ in range(draw.randint(1, 4)):
+        yield "delete", (p, 0, 0, 0), ()
+    yield "time", (1,), ()
+    yield "publish", (0, 0, 0, 0, 0, 0, 1), ()
+    yield "elect", (p, older), ()
+    yield "write", (p, draw.randrange(3), 1), ()
+    yield "roll", (p, 0), ()
+    for _ in range(draw.randint(1, 3)):
+        yield "copy", (p, 0, 0, 0), ()
+    yield publish(draw, calm=True)
+
+
 FLOW = {
+    "forgotten_branch": forgotten_branch,
     "long_lived": long_lived,
     "flow": flow,
     "lost_reply": lost_reply,
@@ -190,5 +231,6 @@ FLOW = {
 
 
 def setup_of(seed: int, *, clean: bool, retention: str | float) -> Setup:
-    """The world of a history: one partition mostly, up to three."""
-    return Setup(clean, retention, random.Random(seed ^ 0x5EED).choice((1, 1, 1, 2, 3)))
+    """The world of a history: one partition mostly, up to three; a limit of recorded epochs, met now and then."""
+    draw = random.Random(seed ^ 0x5EED)
+    return Setup(clean, retention, draw.choice((1, 1, 1, 2, 3)), draw.choice(EPOCHS_RECORDED_OF))

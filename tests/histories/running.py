@@ -6,13 +6,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rsm_bridge.errors import BridgeError
 from tests.histories.generator import setup_of, steps
+from tests.histories.kafka_steps import Setup
 from tests.histories.tiered_table import model_parts
-from tests.histories.world import Setup, Step, World
+from tests.histories.world import Step, World
 
 SHRINK_SECONDS_MAX = 60.0
 
@@ -63,7 +64,7 @@ class Counts:
 def replay(setup: Setup, given: Iterable[Step], counts: Counts | None = None) -> tuple[str, list[Step], str]:
     """Does the steps. (what is wrong, or nothing; the steps that did something; a traceback)."""
     world, done = World(setup), list[Step]()
-    with model_parts(world.store):
+    with model_parts(world.store, setup.epochs_recorded):
         for step in given:
             try:
                 kinds = world.apply(step)
@@ -103,7 +104,7 @@ def shrink(failure: Failure, seconds: float = SHRINK_SECONDS_MAX) -> Failure:
     best = failure
     best = fails(best.steps) or best
     if best.setup.partitions > 1:
-        for setup in (Setup(best.setup.clean, best.setup.retention, 1),):
+        for setup in (replace(best.setup, partitions=1),):
             best = fails(best.steps, setup) or best
     while time.monotonic() < until:
         smaller = _fewer(best, fails, until) or _simpler(best, fails, until)

@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 
 from tests.histories.generator import ACTIONS, RETENTIONS
+from tests.histories.kafka_steps import COPY, DELETE, OVERLAPS
 from tests.histories.row_oracle import JUDGED
 from tests.histories.running import Counts, run_history, shrink, text_of
-from tests.histories.world import COMMITS, COPY, DELETE, OVERLAPS, PLACES, RECREATE, STORE
+from tests.histories.world import COMMITS, PLACES, RECREATE, STORE
 
 HISTORIES_PER_WORLD = 450
 STEPS_MIN = 60_000

@@ -67,7 +67,7 @@ EXPIRED = plan_files.expired
 SWITCHES = [
     Switch("R1 the recorded lineage counts", {(plan, "fold"): lambda s, _: lineage_record.fold(s, PartState())}, False),
     Switch("R2 validity", {(plan, "living"): all_alive}, False),
-    Switch("R3 rewind", {(plan, "rewound"): lambda _o, _n, _a, state: (None, state.frontier, state.floor)}, False),
+    Switch("R3 rewind", {(plan, "rewound"): lambda _e, _f, _a, state: (None, state.frontier, state.floor)}, False),
     Switch("R4 a withdrawal is no deletion", {(plan, "raised"): withdrawals_raise}),
     Switch("R5 the floor rises", {(plan, "raised"): lambda floor, _: floor}),
     Switch("R6 deleted segments give rows under keep", {(plan_walk, "sources"): live_only}, True, "keep"),

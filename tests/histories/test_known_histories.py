@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.histories.kafka_steps import Setup
 from tests.histories.running import replay
-from tests.histories.world import Setup, Step
+from tests.histories.world import Step
 
 FOLLOWER_COPIES: tuple[Step, ...] = (
     ("replicate", (0, 1, 0), ()),
@@ -14,6 +15,21 @@ FOLLOWER_COPIES: tuple[Step, ...] = (
 )
 SETTLE: Step = ("settle", (), ())
 PUBLISH: Step = ("publish", (0, 0, 0, 0, 0, 0, 0), ())
+FORGOTTEN: tuple[Step, ...] = (
+    ("elect", (0, 2), ()),
+    ("write", (0, 0, 1), ()),
+    ("elect", (0, 1), ()),
+    ("restarts", (0, 4, 1), ()),
+    ("roll", (0, 0), ()),
+    ("copy", (0, 0, 0, 0), ()),
+    ("retain", (0, 1), ()),
+    ("delete", (0, 0, 0, 0), ()),
+    ("delete", (0, 0, 0, 0), ()),
+    ("time", (1,), ()),
+    ("publish", (0, 0, 0, 0, 0, 0, 1), ()),
+    ("elect", (0, 2), ()),
+    SETTLE,
+)
 
 HISTORIES: dict[str, tuple[Setup, tuple[Step, ...]]] = {
     "deleteRecords into a segment that is not copied yet": (
@@ -279,6 +295,14 @@ HISTORIES: dict[str, tuple[Setup, tuple[Step, ...]]] = {
             ("elect", (0, 1), ()),
             SETTLE,
         ),
+    ),
+    "a file shows that it died below what a shortened record tells": (
+        Setup(False, "keep", 1, 4),
+        (SETTLE, *FORGOTTEN),
+    ),
+    "an older epoch that wins back below a floor that several epochs are forgotten of": (
+        Setup(False, "follow-kafka"),
+        (SETTLE, *FORGOTTEN),
     ),
     "a run from the frontier that must look into a file": (
         Setup(False, "follow-kafka"),

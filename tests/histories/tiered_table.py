@@ -40,6 +40,7 @@ from tests.histories.row_oracle import JUDGED
 
 SNAPSHOTS_KEPT = 4
 INDEX_READS = 6
+#: How many epochs a state may have in most histories. The product's limit is 1,000.
 EPOCHS_RECORDED = 24
 RECLAIM_GRACE_SECONDS = 3600.0
 
@@ -130,13 +131,13 @@ def taken_as_footer(_table: object, _uri: str, _size: int, footer: Any, *_: Any,
 
 
 @contextmanager
-def model_parts(store: ModelStore) -> Iterator[None]:
+def model_parts(store: ModelStore, epochs_recorded: int) -> Iterator[None]:
     """Puts the model's parts where the product encodes, decodes and counts pages."""
     parts: list[tuple[Any, str, Any]] = [
         (segment_listing, "read_known", store.read_known),
         (segment_listing, "LIST_PAGE_KEYS", PAGE_KEYS),
         (planning, "INDEX_READS_MAX", INDEX_READS),
-        (lineage_record, "LINEAGE_ENTRIES_MAX", EPOCHS_RECORDED),
+        (lineage_record, "LINEAGE_ENTRIES_MAX", epochs_recorded),
         (derived, "copy_rows", copy_rows),
         (planned_files, "data_file", taken_as_footer),
         (reclaim, "expire", lambda topic, _, snapshots: topic.expire(snapshots)),
@@ -313,7 +314,7 @@ def overlaps(head: TableHead) -> list[tuple[LiveFile, LiveFile]]:
     return [(one, two) for one, two in pairwise(ordered) if one.partition == two.partition and one.last >= two.first]
 
 
-def left_behind(head: TableHead, gone_ends: Sequence[int]) -> list[str]:
+def left_behind(head: TableHead, gone_ends: Sequence[int], epochs_recorded: int) -> list[str]:
     """Files that stay though Kafka has deleted all of them. `gone_ends`: by partition, where what is deleted ends.
 
     In the hole of a shortened record it may be impossible to know that they were of the living log
@@ -322,7 +323,7 @@ def left_behind(head: TableHead, gone_ends: Sequence[int]) -> list[str]:
     left: list[str] = []
     for file in head.live.values():
         record = head.states[file.partition].lineage
-        known_from = record[1][1] if len(record) >= EPOCHS_RECORDED - 1 and record[0][0] == UNKNOWN else 0
+        known_from = record[1][1] if len(record) >= epochs_recorded - 1 and record[0][0] == UNKNOWN else 0
         if file.last < min(gone_ends[file.partition], known_from):
             JUDGED["stays in the hole of a shortened record"] += 1
         elif file.last < gone_ends[file.partition]:

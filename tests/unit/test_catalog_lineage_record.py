@@ -16,7 +16,20 @@ from iceberg_catalog.lineage_record import cut, fold, read_record
 from iceberg_catalog.plan_types import PartState, Segment
 from iceberg_catalog.state import encode_state
 from rsm_bridge.reclaim_rules import Verdict, verdict
-from tests.unit.plan_support import DELETED, KEEP, WITHDRAWN, B, Model, commit, gone, plain, runs_of, seg, txn
+from tests.unit.plan_support import (
+    DELETED,
+    KEEP,
+    WITHDRAWN,
+    B,
+    Model,
+    commit,
+    from_records_alone,
+    gone,
+    plain,
+    runs_of,
+    seg,
+    txn,
+)
 
 ROWS = 10
 
@@ -97,6 +110,7 @@ def test_an_older_epoch_that_wins_back_over_more_epochs_than_are_recorded() -> N
         model.publish(first)
         model.publish(first, lost)
         assert model.state.lineage[0] == (UNKNOWN, 0)
+        assert from_records_alone(model, first, lost, winner).rewind == 20
         assert model.publish(first, lost, winner).rewind == 20
     assert model.rows == {**dict.fromkeys(range(100), 1), **dict.fromkeys(range(100, 110), 90)}
 

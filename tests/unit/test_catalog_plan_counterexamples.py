@@ -6,7 +6,20 @@ import pytest
 
 from iceberg_catalog.plan_types import Derive, Policy, UseMain
 from rsm_bridge.reclaim_rules import Verdict, verdict
-from tests.unit.plan_support import DELETED, FOLLOW, KEEP, WITHDRAWN, Model, abort, commit, gone, plain, seg, txn
+from tests.unit.plan_support import (
+    DELETED,
+    FOLLOW,
+    KEEP,
+    WITHDRAWN,
+    Model,
+    abort,
+    commit,
+    from_records_alone,
+    gone,
+    plain,
+    seg,
+    txn,
+)
 
 POLICIES = pytest.mark.parametrize("policy", [FOLLOW, KEEP], ids=["follow", "keep"])
 
@@ -213,5 +226,6 @@ def test_c17_an_older_epoch_that_wins_back_is_published_from_its_first_offset_on
     model = Model()
     model.publish(e1)
     assert model.publish(e1, e2).rewind == 0
+    assert from_records_alone(model, e1, e2, e3).rewind == 0
     assert model.publish(e1, e2, e3).rewind == 0
     assert model.rows == {0: 1, 1: 1, 2: 3, 3: 3, 4: 3}

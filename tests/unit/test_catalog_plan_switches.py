@@ -200,7 +200,7 @@ SWITCHES = [
     ),
     Switch(
         "R3 rewind",
-        {(plan, "rewound"): lambda _old, _new, _alive, state: (None, state.frontier, state.floor)},
+        {(plan, "rewound"): lambda _ends, _files, _alive, state: (None, state.frontier, state.floor)},
         lineages.test_an_unclean_election_replaces_published_rows,
     ),
     Switch(
