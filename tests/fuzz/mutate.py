@@ -142,7 +142,8 @@ def _places(document: Any) -> list[tuple[Any, Any]]:
 
 def bent_json(document: Any, rng: random.Random) -> Any:
     """The document (which may change) with a value, key or member bent; some of them nested deeply."""
-    for _ in range(rng.choice((1, 1, 2, 4))):
+    times = rng.choice((1, 1, 2, 4))
+    for time in range(times):
         places = _places(document)
         if not places:
             return any_json(rng)
@@ -156,9 +157,12 @@ def bent_json(document: Any, rng: random.Random) -> Any:
             other, name = rng.choice(places)
             if isinstance(other, dict) and name not in other:
                 continue
-            holder[key] = _copied(other[name]) if not isinstance(name, int) or name < len(other) else None
+            holder[key] = (
+                json.loads(json.dumps(other[name])) if not isinstance(name, int) or name < len(other) else None
+            )
         elif action == 3:
-            depth = rng.choice((2, 60, 200, 3000))
+            # Last of all where it is deep: json writes no deeper than Python calls.
+            depth = rng.choice((2, 60, 200, 3000) if time == times - 1 else (2, 60))
             holder[key] = nested(holder[key], depth) if depth < 1000 else json.loads("[" * 400 + "]" * 400)
         elif action == 4 and isinstance(holder, list):
             # Within each other they would multiply.
@@ -166,13 +170,6 @@ def bent_json(document: Any, rng: random.Random) -> Any:
         else:
             holder[key] = any_json(rng)
     return document
-
-
-def _copied(value: Any) -> Any:
-    try:
-        return json.loads(json.dumps(value))
-    except RecursionError:
-        return None
 
 
 def nested(value: Any, depth: int) -> Any:
@@ -184,9 +181,6 @@ def nested(value: Any, depth: int) -> Any:
 
 def written(document: Any, rng: random.Random) -> bytes:
     """JSON text, at times with an escape or a lone surrogate as it is, rarely bent as bytes."""
-    try:
-        text = json.dumps(document, ensure_ascii=rng.random() < 0.5)
-    except RecursionError:  # several nestings within each other: deeper than is written here, so as text alone
-        text = "[" * 3000 + "]" * 3000
+    text = json.dumps(document, ensure_ascii=rng.random() < 0.5)
     data = text.encode("utf-8", "surrogatepass" if rng.random() < 0.5 else "replace")
     return bent(data, rng) if rng.random() < 0.2 else data
