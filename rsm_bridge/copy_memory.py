@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -19,7 +20,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
 
-from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_TURN_CHECK_SECONDS
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_TURN_CHECK_SECONDS, LARGE_WAIT_SECONDS_MAX
 
 
 class CopyMemory:
@@ -50,8 +52,18 @@ class CopyMemory:
         return CopyShare(self)
 
     def large(self) -> AbstractContextManager[None]:
-        """One piece of large work of somebody who is no copy."""
-        return self.share().held(lambda: None)
+        """One piece of large work of somebody who is no copy.
+
+        Raises:
+            BridgeError: `overloaded` where its turn has not come within LARGE_WAIT_SECONDS_MAX.
+        """
+        end = time.monotonic() + LARGE_WAIT_SECONDS_MAX
+
+        def check() -> None:
+            if time.monotonic() > end:
+                raise BridgeError("overloaded", f"no turn for large work within {LARGE_WAIT_SECONDS_MAX:.0f} s")
+
+        return self.share().held(check)
 
     def ask(self) -> Future[None]:
         """Queues for the turn: it is the asker's when the result is set. Whoever asks first is first."""

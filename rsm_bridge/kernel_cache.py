@@ -56,12 +56,13 @@ def command_kernels(warn: Callable[[str], None]) -> Path:
     built = installed_kernels()
     if built.is_dir() and os.access(built, os.W_OK):
         return built
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "")
     try:
-        place = Path(home).expanduser() / "tierberg" / "kernels"
+        # A relative one is to be ignored (XDG Base Directory Specification).
+        cache = home if home.is_absolute() else Path.home() / ".cache"
     except RuntimeError:  # an arbitrary user id of a container
         return _of_this_process("compiled kernels are not kept: no home, and no XDG_CACHE_HOME", warn)
-    return _usable(place, warn)
+    return _usable(cache / "tierberg" / "kernels", warn)
 
 
 def _usable(place: Path, warn: Callable[[str], None]) -> Path:
@@ -79,7 +80,7 @@ def _of_this_process(why: str, warn: Callable[[str], None]) -> Path:
         atexit.register(shutil.rmtree, alone, ignore_errors=True)
         found = _filled(alone)
     except OSError as error:
-        raise SettingsError(f"{why}; nor in {tempfile.gettempdir()}: {_cause(error)}") from error
+        raise SettingsError(f"{why}; nor in a temporary folder (TMPDIR): {_cause(error)}") from error
     warn(f"{why}; the next start loads or compiles them again")
     return found
 
@@ -139,7 +140,11 @@ def _copy_installed(kept: Path) -> None:
 def _clear(place: Path, kept: Path) -> None:
     """Removes kernels of other sources, and what starts left that died."""
     for old in place.iterdir():
-        if old not in (kept, place / _LOCK):
+        if old.name == _LOCK:
+            continue
+        if old.is_symlink() or not old.is_dir():
+            old.unlink()  # nothing of ours; what a link leads to is not touched
+        elif old != kept:
             _writable(old)
             shutil.rmtree(old, ignore_errors=True)
 

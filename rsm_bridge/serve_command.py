@@ -34,6 +34,8 @@ def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str
     """
     if log_level not in ("debug", "info", "warning", "error"):
         raise SettingsError(f"--log-level {log_level}: use debug, info, warning or error")
+    # Until the loop hears it; the first process of a container ignores what nobody asked for.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = load_settings(config, overrides)
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)

@@ -139,7 +139,7 @@ def test_a_full_disk_is_seen_before_a_compiler_meets_it(tmp_path: Path, monkeypa
 def test_no_folder_at_all_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data").write_bytes(b"a file")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
-    with pytest.raises(SettingsError, match=r"compiled kernels cannot be kept in .*; nor in .*none"):
+    with pytest.raises(SettingsError, match=r"compiled kernels cannot be kept in .*; nor in a temporary folder"):
         kernel_cache(tmp_path / "data", refuse)
 
 
@@ -219,15 +219,47 @@ def test_a_user_without_a_home_has_kernels_for_one_process(monkeypatch: pytest.M
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "installed"))
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
 
-    def nobody(_: Path) -> Path:
+    def nobody() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.setattr(Path, "expanduser", nobody)
+    monkeypatch.setattr(Path, "home", nobody)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     said: list[str] = []
     assert tmp_path in command_kernels(said.append).parents
     assert len(said) == 1
     assert "no home" in said[0]
+
+
+def test_a_relative_cache_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "installed"))
+    monkeypatch.setenv("XDG_CACHE_HOME", "rel")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert tmp_path / "home" / ".cache" in command_kernels(refuse).parents
+
+
+def test_links_and_files_in_the_place_of_folders_go_and_nothing_behind_a_link_changes(tmp_path: Path) -> None:
+    place, elsewhere = tmp_path / "data" / "numba-cache", tmp_path / "elsewhere" / "inner"
+    elsewhere.mkdir(parents=True)
+    elsewhere.chmod(0o755)
+    place.mkdir(parents=True)
+    (place / "link").symlink_to(elsewhere.parent)
+    (place / "file").touch()
+    (place / sources_digest()).touch()
+    kept = kernel_cache(tmp_path / "data", refuse)
+    assert kept.is_dir()
+    assert {path.name for path in place.iterdir()} == {"lock", kept.name}
+    assert elsewhere.stat().st_mode & 0o777 == 0o755
+
+
+def test_no_temporary_folder_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def none(**_: Any) -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", none)
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    (tmp_path / "data").touch()
+    with pytest.raises(SettingsError, match="nor in a temporary folder .TMPDIR.: No usable temporary directory found"):
+        kernel_cache(tmp_path / "data", refuse)
 
 
 def test_compiling_is_said_and_a_warm_start_is_not(tmp_path: Path) -> None:
