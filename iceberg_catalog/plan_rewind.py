@@ -69,7 +69,7 @@ def _known_to_part(start: int, endings: Endings) -> bool:
     if any(old.epoch_at(point) == new.epoch_at(point) != UNKNOWN for point in points if point < start):
         return True
     before, after = old.epoch_at(start), new.epoch_at(start)
-    return UNKNOWN not in (before, after) and None not in (before, after) and before == after + 1
+    return before is not None and after not in (None, UNKNOWN) and before - 1 == after
 
 
 def _died(endings: Endings, files: Sequence[LiveFile], frontier: int) -> tuple[int, int] | None:

@@ -30,7 +30,6 @@ from rsm_bridge.merge import Merger
 from rsm_bridge.publish_table import RunResult, waiting_files
 from rsm_bridge.state_objects import StateObjects, recorded_parts
 from rsm_bridge.store import ListedObject, ObjectStore
-from rsm_bridge.store_clock import local_ms
 from rsm_bridge.sweep import Leftovers, Sweeper
 from rsm_bridge.undelete_record import delete_passed
 
@@ -50,7 +49,7 @@ class TableMaintenance:
     grace: float
     merger: Merger | None = None
     owner: Owner | None = None
-    clock_ms: Callable[[], int] = local_ms
+    clock_ms: Callable[[], int] = field(kw_only=True)
     plain: PlainName = table_name
     _live: LiveFiles = field(default_factory=LiveFiles)
     _retained: RetainedFiles = field(default_factory=RetainedFiles)
@@ -146,7 +145,8 @@ def observe(
     namespace: str,
     plain: PlainName = table_name,
     copies: WaitingCopies = no_copies,
-    clock_ms: Callable[[], int] = local_ms,
+    *,
+    clock_ms: Callable[[], int],
 ) -> RunResult:
     """What a publisher run would start from, without running it: head and state first, listing after.
 

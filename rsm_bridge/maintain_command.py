@@ -100,7 +100,9 @@ def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool)
     clock_ms = local_ms if dry_run else StoreClock(place.store).now_ms
     reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run, clock_ms=clock_ms)
     copies = CopyReaders(place.settings, place.store).waiting
-    found = observe(place.store, place.catalog, topic_id, place.namespace, place.settings.table_of, copies, clock_ms)
+    found = observe(
+        place.store, place.catalog, topic_id, place.namespace, place.settings.table_of, copies, clock_ms=clock_ms
+    )
     reclaimer.reclaim(found, tally)
     maintenance = open_maintenance(place.settings, place.store, place.catalog, topic_id, clock_ms=clock_ms)
     maintenance.run(tally, dry_run=dry_run)

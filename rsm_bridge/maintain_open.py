@@ -14,7 +14,6 @@ from rsm_bridge.merge import Merger
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import MergeSettings, Settings
 from rsm_bridge.store import ObjectStore
-from rsm_bridge.store_clock import local_ms
 
 
 def open_maintenance(
@@ -23,7 +22,8 @@ def open_maintenance(
     catalog: Catalog,
     topic_id: bytes,
     stopping: Callable[[], bool] = lambda: False,
-    clock_ms: Callable[[], int] = local_ms,
+    *,
+    clock_ms: Callable[[], int],
 ) -> TableMaintenance:
     """Maintenance of one topic id. `stopping`: asked between merges. `clock_ms`: decides what may go by its age."""
 

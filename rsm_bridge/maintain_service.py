@@ -111,7 +111,7 @@ class Maintainer:
 
     def _open(self, topic_id: bytes) -> _Topic:
         stopping, clock_ms = self._stop.is_set, self._clock.now_ms
-        maintenance = open_maintenance(self.settings, self.store, self.catalog(), topic_id, stopping, clock_ms)
+        maintenance = open_maintenance(self.settings, self.store, self.catalog(), topic_id, stopping, clock_ms=clock_ms)
         return _Topic(maintenance, Lease(self.store, lease_key(topic_id.hex()), holder_name()))
 
 

@@ -109,7 +109,7 @@ class TableRun:
     plain: PlainName = table_name
     generation: int = 0
     copies: WaitingCopies = no_copies
-    clock_ms: Callable[[], int] = local_ms
+    clock_ms: Callable[[], int] = field(kw_only=True)
     _held: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)

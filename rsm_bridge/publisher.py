@@ -321,7 +321,7 @@ class Publisher:
             self.settings.table_of,
             self.settings.generation,
             CopyReaders(self.settings, self.store, log=self.log).waiting,
-            self._clock.now_ms,
+            clock_ms=self._clock.now_ms,
         )
 
     def open_catalog(self) -> Catalog:

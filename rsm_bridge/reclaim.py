@@ -47,7 +47,6 @@ from rsm_bridge.reclaim_rules import Verdict, verdict
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
-from rsm_bridge.store_clock import local_ms
 from rsm_bridge.tombstone import decode_tombstone, is_tombstone
 
 
@@ -98,7 +97,7 @@ class Reclaimer:
     copies: RunningCopies
     held: Callable[[Sequence[MassDelete]], None] = lambda _: None
     dry_run: bool = False
-    clock_ms: Callable[[], int] = local_ms
+    clock_ms: Callable[[], int] = field(kw_only=True)
     _retained: RetainedFiles = field(default_factory=RetainedFiles)
     _left_ms: dict[str, int] = field(default_factory=dict)
     _first_seen: dict[str, int | None] = field(default_factory=dict)

@@ -30,6 +30,7 @@ from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.open_store import open_store
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import MergeSettings, Settings
+from rsm_bridge.store_clock import StoreClock
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -141,7 +142,8 @@ class CopyWorld:
         tally = Tally()
         with leased(self.place.store, TOPIC_ID):
             settings = self.settings.model_copy(update={"merge": MERGED})
-            open_maintenance(settings, self.place.store, self.catalog, TOPIC_ID).run(tally)
+            clock_ms = StoreClock(self.place.store).now_ms
+            open_maintenance(settings, self.place.store, self.catalog, TOPIC_ID, clock_ms=clock_ms).run(tally)
         return tally.merged
 
     def count(self, name: tuple[str, ...]) -> int:

@@ -24,6 +24,7 @@ from iceberg_catalog.commit import Change, commit
 from rsm_bridge.open_store import open_store
 from rsm_bridge.publish_table import RetryRunError, TableRun
 from rsm_bridge.settings import load_settings
+from rsm_bridge.store_clock import StoreClock
 from stack.waiting import wait_for
 from tests.e2e.e2e_lake import PARTITIONS, check, count, merge, produce
 from tests.e2e.e2e_outage import Stage, stage
@@ -69,7 +70,8 @@ class Rival:
         topic_id = bytes.fromhex(outage.pair.admin.topic_id(TOPIC))
         properties = {**outage.lake.catalog.client_properties(), "uri": outage.catalog.uri}
         with closing(open_catalog(CatalogSettings("rival", properties))) as catalog:
-            run = TableRun(open_store(settings).unhurried(), catalog, topic_id, "kafka")
+            store = open_store(settings).unhurried()
+            run = TableRun(store, catalog, topic_id, "kafka", clock_ms=StoreClock(store).now_ms)
             while not self._end.wait(self._draw.uniform(0.2, 1.5)):
                 self._once(run)
 

@@ -18,6 +18,7 @@ import pytest
 
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.publish_table import RetryRunError, TableRun
+from rsm_bridge.store_clock import StoreClock
 from tests.unit.maintain_support import NAMESPACE, World, make_world
 
 WRITERS = 8
@@ -29,7 +30,7 @@ def publish_until(end: threading.Event, world: World, folder: Path, seed: int) -
     outcomes: Counter[str] = Counter()
     draw = random.Random(seed)
     with closing(open_catalog(embedded_settings(folder))) as catalog:
-        run = TableRun(world.store, catalog, world.topic_id, NAMESPACE)
+        run = TableRun(world.store, catalog, world.topic_id, NAMESPACE, clock_ms=StoreClock(world.store).now_ms)
         while not end.wait(draw.uniform(0.0, 0.05)):
             try:
                 outcomes["committed" if run.run().files_added else "nothing"] += 1

@@ -301,6 +301,7 @@ class Run:
                 cast(Any, self.topic),
                 Graces(RECLAIM_GRACE_SECONDS, 0),
                 RunningCopies(),
+                clock_ms=lambda: clock_ms,
             )
         self.bridge.reclaimer.clock_ms = lambda: clock_ms
         tally = Tally()

@@ -120,7 +120,8 @@ class Maintained(RuleBasedStateMachine):
 
     @rule()
     def begin_slow_publish(self) -> None:
-        self.slow = Slow(self.world.store, self.world.catalog, self.world.topic_id, NAMESPACE)
+        world = self.world
+        self.slow = Slow(world.store, world.catalog, world.topic_id, NAMESPACE, clock_ms=world.now_ms)
         try:
             self.slow.run()
         except RetryRunError:

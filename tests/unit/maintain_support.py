@@ -122,7 +122,7 @@ class World:
     policy: Policy = field(default_factory=Follow)
 
     def __post_init__(self) -> None:
-        self.publisher = TableRun(self.store, self.catalog, self.topic_id, NAMESPACE)
+        self.publisher = TableRun(self.store, self.catalog, self.topic_id, NAMESPACE, clock_ms=self.now_ms)
         self.reclaimer = self.new_reclaimer()
         self.maintenance = TableMaintenance(
             self.store,
@@ -206,7 +206,7 @@ class World:
         return tally
 
     def observe(self) -> RunResult:
-        return observe(self.store, self.catalog, self.topic_id, NAMESPACE)
+        return observe(self.store, self.catalog, self.topic_id, NAMESPACE, clock_ms=self.now_ms)
 
     def maintain(self, *, dry_run: bool = False) -> Tally:
         tally = Tally()

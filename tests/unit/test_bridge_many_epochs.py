@@ -8,11 +8,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from converter.types import IndexType
+from iceberg_catalog.commit_summary import REWIND
 from rsm_bridge.service import Running
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, checkpoint
 from tests.support.shim_client import Segment, ShimClient, segment_of
 from tests.unit.test_bridge_roundtrip import expected_rows, rows_of
+from tests.unit.test_bridge_row_exact import summaries
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -49,6 +51,9 @@ def test_a_rewind_over_all_but_a_few_of_many_epochs(shim: ShimClient, catalog: C
     shim.copied(sent(other, topic, (*history[:4], (1000, 12))))
     alive = [row for row in expected_rows(whole) if row[0] < 12]
     eventually(lambda: rows_of(catalog, topic) == [*alive, *expected_rows(other)])
+    assert {item[f"{REWIND}0"] for item in summaries(catalog, topic.replace("-", "_")) if f"{REWIND}0" in item} == {
+        "12"
+    }
 
 
 @pytest.mark.parametrize("epochs", [13, 60, 400])

@@ -31,6 +31,7 @@ from rsm_bridge.maintain_command import Place, open_place
 from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.service import Running
+from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.value_schemas import ColumnsWaitError
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
@@ -393,7 +394,8 @@ def test_merges_go_on_and_kafka_reads_what_it_wrote(
 
     def merge() -> int:
         tally = Tally()
-        open_maintenance(place.settings, place.store, place.catalog, segments[0].topic_id).run(tally)
+        clock_ms = StoreClock(place.store).now_ms
+        open_maintenance(place.settings, place.store, place.catalog, segments[0].topic_id, clock_ms=clock_ms).run(tally)
         return tally.merged
 
     assert merge() == 4

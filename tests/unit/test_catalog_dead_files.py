@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from iceberg_catalog.lineage import UNKNOWN
 from iceberg_catalog.plan_types import PartState, Runs
-from tests.unit.plan_support import KEEP, B, Model, gone, plain, seg, txn
+from tests.unit.plan_support import KEEP, Model, abort, gone, plain, seg, txn
 
 SHORTENED = PartState(frontier=200, floor=0, lineage=((UNKNOWN, 0), (10, 100)), known_end=200)
 
@@ -49,7 +49,7 @@ def test_a_transaction_that_was_open_where_the_last_living_file_ends_goes_too() 
     model = table(SHORTENED, ((5, 0),), ((7, 60),), ((10, 100),), ends=(36, 90, 200))
     low = seg("low", [plain(0, 29, 5), txn(30, 35, 1, 5)], opened=((1, 30),))
     runs = ((5, 0), (6, 46), (12, 80))
-    living = seg("living", [plain(36, 45, 5), B(46, 46, 6, 1, 3), plain(47, 79, 6), plain(80, 89, 12)], checkpoint=runs)
+    living = seg("living", [plain(36, 45, 5), abort(46, 1, 6), plain(47, 79, 6), plain(80, 89, 12)], checkpoint=runs)
     model.publish(low, living)
     assert model.offsets == [*range(30), *range(36, 46), *range(47, 90)]
 

@@ -46,7 +46,9 @@ def held(folder: Path, **changes: Any) -> World:
 
 
 def found_by(world: World) -> Any:
-    return observe(world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies)
+    return observe(
+        world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies, clock_ms=world.now_ms
+    )
 
 
 def test_rows_stay_until_they_are_read_and_then_go_with_their_objects(tmp_path: Path) -> None:
@@ -76,6 +78,7 @@ def test_rows_go_when_the_hold_has_ended(tmp_path: Path) -> None:
     world.delete(segments[0])
     world.ahead_ms = -(HOLD + 60) * 1000
     world.delete(segments[1])
+    world.ahead_ms = 0
     world.publish()
     assert world.offsets() == [6, 7, 8]
 
@@ -87,6 +90,7 @@ def test_the_limit_counts_from_the_delete(tmp_path: Path, late_s: int) -> None:
     waiting(world, copy())
     world.ahead_ms = -(HOLD + late_s) * 1000
     world.delete(segments[0])
+    world.ahead_ms = 0
     world.publish()
     assert world.offsets() == list(range(3 if late_s > 0 else 0, 9))
 
@@ -94,7 +98,9 @@ def test_the_limit_counts_from_the_delete(tmp_path: Path, late_s: int) -> None:
 def test_a_run_by_notice_holds_too_and_a_whole_listing_lets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = held(tmp_path)
     keys = frozenset(known.key for known in read_segments(world.store, world.topic_id))
-    run = TableRun(world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies)
+    run = TableRun(
+        world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies, clock_ms=world.now_ms
+    )
     monkeypatch.setattr(SegmentListing, "wants_whole", lambda *_: False)
     result = run.run(Notices(keys))
     assert (result.complete, result.states[0].floor) == (False, 6)

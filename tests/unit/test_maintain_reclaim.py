@@ -163,7 +163,7 @@ class Held(TableRun):
 
 
 def held(world: World) -> Held:
-    run = Held(world.store, world.catalog, world.topic_id, NAMESPACE)
+    run = Held(world.store, world.catalog, world.topic_id, NAMESPACE, clock_ms=world.now_ms)
     with pytest.raises(RetryRunError):
         run.run()
     return run
