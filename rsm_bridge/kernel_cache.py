@@ -174,7 +174,7 @@ def sources_digest() -> str:
 
 def is_cold(folder: Path) -> bool:
     """Whether nothing is compiled there yet."""
-    return not any(folder.rglob("*.nbi"))
+    return not _kept(folder)
 
 
 def warmed(
@@ -187,11 +187,11 @@ def warmed(
     """Runs `warm`; where that means to compile, says so and sets `compiling`: it may take minutes on a busy machine.
 
     Kernels that are there may be of no use: another processor's, half of them, sources whose times a copy of the
-    installation has changed. Only numba knows; so what takes longer than `loading_s` is said, too.
+    installation has changed. Only numba knows; so where it takes longer than `loading_s`, that is said, too.
     """
-    started = time.monotonic()
+    started, before, said = time.monotonic(), _kept(folder), threading.Event()
 
-    def say() -> None:
+    def compile_aloud() -> None:
         compiling.set()
         log.info(
             "compiling kernels, once for this release; calls are answered after that",
@@ -200,15 +200,32 @@ def warmed(
             spare_it="tierberg warmup, when it is installed",
         )
 
-    watch = threading.Timer(loading_s, say)
+    def slow() -> None:
+        if _kept(folder) != before:
+            compile_aloud()
+        else:
+            said.set()
+            log.info("loading kernels takes long; what does not fit this machine is compiled", folder=str(folder))
+
+    watch = threading.Timer(loading_s, slow)
     watch.daemon = True
-    if is_cold(folder):
-        say()
-    else:
+    if before:
         watch.start()
+    else:
+        compile_aloud()
     try:
         warm()
     finally:
         watch.cancel()
-    if compiling.is_set():
-        log.info("kernels are compiled", seconds=round(time.monotonic() - started, 1))
+    seconds = round(time.monotonic() - started, 1)
+    if not (after := _kept(folder)):
+        log.warning("compiled kernels were not kept, the next start compiles them again", folder=str(folder))
+    elif after != before:
+        log.info("kernels are compiled", seconds=seconds)
+    elif said.is_set():
+        log.info("kernels are loaded", seconds=seconds)
+
+
+def _kept(folder: Path) -> set[tuple[str, int]]:
+    """The indexes of compiled kernels, each with when it was written."""
+    return {(str(path), path.stat().st_mtime_ns) for path in folder.rglob("*.nbi")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -258,7 +259,7 @@ def test_no_temporary_folder_is_told_in_a_sentence(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(tempfile, "mkdtemp", none)
     monkeypatch.setattr(tempfile, "gettempdir", none)
     (tmp_path / "data").touch()
-    with pytest.raises(SettingsError, match="nor in a temporary folder .TMPDIR.: No usable temporary directory found"):
+    with pytest.raises(SettingsError, match=r"nor in a temporary folder .TMPDIR.: No usable temporary directory found"):
         kernel_cache(tmp_path / "data", refuse)
 
 
@@ -270,19 +271,54 @@ def test_compiling_is_said_and_a_warm_start_is_not(tmp_path: Path) -> None:
         warmed(tmp_path, compile_one, logger("bridge"), threading.Event())
     assert [line["event"].partition(",")[0] for line in cold] == ["compiling kernels", "kernels are compiled"]
     with capture_logs() as warm:
-        warmed(tmp_path, compile_one, logger("bridge"), threading.Event())
+        warmed(tmp_path, lambda: None, logger("bridge"), threading.Event())
     assert warm == []
 
 
-def test_kernels_that_are_there_and_of_no_use_are_compiled_aloud(tmp_path: Path) -> None:
-    """Another processor's, or half of them: only that it takes long shows it."""
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_takes_long_is_told_as_what_it_is(tmp_path: Path, fits: bool) -> None:
+    """Another processor's, or half of them: only numba knows. A busy machine just loads them slowly."""
     (tmp_path / "k.nbi").touch()
+    compiling = threading.Event()
 
-    def compile_until_it_is_said() -> None:
+    def load_until_it_is_said() -> None:
+        if not fits:
+            (tmp_path / "other.nbi").touch()
         deadline = time.monotonic() + 30
         while not lines and time.monotonic() < deadline:
             time.sleep(0.01)
 
     with capture_logs() as lines:
-        warmed(tmp_path, compile_until_it_is_said, logger("bridge"), threading.Event(), loading_s=0.01)
-    assert [line["event"].partition(",")[0] for line in lines] == ["compiling kernels", "kernels are compiled"]
+        warmed(tmp_path, load_until_it_is_said, logger("bridge"), compiling, loading_s=0.1)
+    said = (
+        ["loading kernels takes long", "kernels are loaded"] if fits else ["compiling kernels", "kernels are compiled"]
+    )
+    assert [re.split("[,;]", line["event"])[0] for line in lines] == said
+    assert compiling.is_set() != fits
+
+
+def test_kernels_that_were_not_kept_are_warned_of(tmp_path: Path) -> None:
+    with capture_logs() as lines:
+        warmed(tmp_path, lambda: None, logger("bridge"), threading.Event())
+    assert lines[-1]["log_level"] == "warning"
+    assert lines[-1]["event"].startswith("compiled kernels were not kept")
+
+
+@pytest.mark.parametrize("command", ["version", "serve", "verify"])
+def test_no_command_loads_numba_before_it_has_said_where_kernels_are_kept(tmp_path: Path, command: str) -> None:
+    """It reads the folder when it is loaded, and would keep kernels beside the sources ever after."""
+    words = [command] if command == "version" else [command, "--data-dir", str(tmp_path / "data")]
+    program = f"""
+import os, sys
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numba":
+            os._exit(0 if "NUMBA_CACHE_DIR" in os.environ else 9)
+sys.meta_path.insert(0, Watch())
+sys.argv = ["tierberg", *{words!r}]
+from rsm_bridge.cli import main
+main()
+"""
+    environment = {name: text for name, text in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=120)
