@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -104,7 +104,6 @@ class FileRef:
 
     first: int
     last: int
-    runs: Runs
     rows: int
     shared: bool = False
     pending: bool = False
@@ -249,6 +248,3 @@ class Plan:
     def changes(self, state: PartState) -> bool:
         """Whether anything must be committed, `state` being the recorded one."""
         return bool(self.add or self.remove or self.replace or self.trim) or self.state != state
-
-
-Segments = Sequence[Segment]

@@ -36,7 +36,6 @@ TOPIC_ID = "tierberg.topic-id"
 VALUE_FORMAT = "tierberg.value-format"
 
 _PARTITION_FIELD_ID = 1000
-_HEADER_DOC = "one header; keys may repeat"
 
 _DOCS: dict[str, str] = {
     columns.VALUE: "the record's value where it is valid UTF-8; otherwise null, the bytes are in _kafka_value",

@@ -121,13 +121,6 @@ def is_owner(table: Table, owner: Owner) -> bool:
     return all(table.properties.get(key) == value for key, value in layout.owner_properties(owner).items())
 
 
-def check_owner(table: Table, owner: Owner) -> None:
-    """Raises CatalogError `owner_mismatch` unless the table carries this owner's stamp."""
-    if not is_owner(table, owner):
-        stamp = {key: table.properties.get(key) for key in layout.owner_properties(owner)}
-        raise CatalogError("owner_mismatch", f"table {'.'.join(table.name())} belongs to {stamp}, not to {owner}")
-
-
 def _load(catalog: Catalog, identifier: tuple[str, ...]) -> Table | None:
     try:
         return catalog.load_table(identifier)

@@ -268,12 +268,11 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
 
 
 def _file(directory: Directory, read: ReadRange, *, tail: bool) -> FileRef:
-    runs = _runs(directory.summary.leader_epochs)
     if directory.merged:
         metadata = directory.metadata
-        return FileRef(metadata.start_offset, metadata.end_offset, runs, directory.summary.rows, shared=True)
+        return FileRef(metadata.start_offset, metadata.end_offset, directory.summary.rows, shared=True)
     footer = _footer(directory, read, tail=tail)
-    return FileRef(*_row_offsets(footer), runs, footer.num_rows, pending=directory.summary.pending is not None)
+    return FileRef(*_row_offsets(footer), footer.num_rows, pending=directory.summary.pending is not None)
 
 
 def _footer(directory: Directory, read: ReadRange, *, tail: bool) -> pq.FileMetaData:

@@ -282,7 +282,7 @@ def segment_of(
             runs.append((batch.epoch, batch.base))
     epochs = tuple(runs)
     load: Callable[[], Batches] = load_later(batches, frozenset(held), aborts)
-    refs: list[Any] = [FileRef(min(rows), max(rows), epochs, len(rows)) if rows else None for rows in (main, tail)]
+    refs: list[Any] = [FileRef(min(rows), max(rows), len(rows)) if rows else None for rows in (main, tail)]
     made = Segment(
         name,
         batches[0].base,

@@ -116,8 +116,8 @@ def seg(
         checkpoint=runs if checkpoint is None else checkpoint,
         open_end=open_end,
         state=state,
-        main=file_of(holders[:border], runs),
-        tail=file_of(holders[border:], runs),
+        main=file_of(holders[:border]),
+        tail=file_of(holders[border:]),
         peeked=peeked,
         load=lambda: loaded,
     )
@@ -128,11 +128,11 @@ def is_open(batch: B, open_end: tuple[tuple[int, int], ...]) -> bool:
     return batch.kind == BatchKind.TXN and any(batch.pid == pid and batch.base >= first for pid, first in open_end)
 
 
-def file_of(holders: Sequence[B], runs: Runs) -> FileRef | None:
+def file_of(holders: Sequence[B]) -> FileRef | None:
     """A file with the rows of these batches."""
     if not holders:
         return None
-    return FileRef(holders[0].base, holders[-1].last, runs, sum(batch.last - batch.base + 1 for batch in holders))
+    return FileRef(holders[0].base, holders[-1].last, sum(batch.last - batch.base + 1 for batch in holders))
 
 
 def arrays(batches: Sequence[B], aborts: Sequence[tuple[int, int, int]] | None = None) -> Batches:

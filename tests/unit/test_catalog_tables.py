@@ -23,7 +23,7 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import TABLE_NAME_CHARS_MAX
 from iceberg_catalog.names import Owner, fallback_name, table_name
 from iceberg_catalog.schema import expected_field_ids, table_schema
-from iceberg_catalog.tables import check_owner, ensure_table, find_table, is_owner
+from iceberg_catalog.tables import ensure_table, find_table, is_owner
 
 FORMATS: tuple[ValueFormat, ...] = get_args(ValueFormat)
 DATA = "file:///data"
@@ -171,14 +171,6 @@ def test_both_names_taken_is_an_error(catalog: Catalog) -> None:
         catalog.create_table(("kafka", name), Schema(NestedField(1, "x", LongType())))
     with pytest.raises(CatalogError) as caught:
         ensure_table(catalog, owner(), "raw", data_path=DATA)
-    assert caught.value.kind == "owner_mismatch"
-
-
-def test_check_owner(catalog: Catalog) -> None:
-    table = ensure_table(catalog, owner(), "raw", data_path=DATA)
-    check_owner(table, owner())
-    with pytest.raises(CatalogError) as caught:
-        check_owner(table, owner(number=2))
     assert caught.value.kind == "owner_mismatch"
 
 

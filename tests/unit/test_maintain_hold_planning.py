@@ -57,7 +57,7 @@ def test_a_deletion_above_all_that_was_noticed_still_tells_since_when_rows_wait(
     deleted = known(gone(seg("deleted", [plain(10, 19)])), NOW - 10)
     late = known(seg("late", [plain(0, 4)]))
     assert late.segment is not None
-    assert late.segment.main == FileRef(0, 4, ((0, 0),), 5)
+    assert late.segment.main == FileRef(0, 4, 5)
     file = LiveFile("f", 10, 14, ((0, 10),), 0)
     state = PartState(20, 20, ((0, 21),), 30)  # of a history that was first told from there on
     head = Head(cast(Any, None), 1, (file,))
