@@ -19,6 +19,7 @@ from rsm_bridge.limits import START_STOP_SECONDS_MAX, STOP_SECONDS_MAX
 from rsm_bridge.logs import configure_logs, logger
 from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
+from rsm_bridge.tls import require_pair
 
 _M_ARENA_MAX = -8  # glibc, malloc.h
 _HEAPS_MAX = 2
@@ -37,6 +38,7 @@ def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str
     # Until the loop hears it; the first process of a container ignores what nobody asked for.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = load_settings(config, overrides)
+    require_pair(settings)
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -16,7 +16,7 @@ import grpc
 import structlog
 
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.settings import TlsSettings
+from rsm_bridge.settings import Settings, TlsSettings
 
 Stamp = tuple[tuple[int, int], ...]
 
@@ -36,6 +36,16 @@ def check_pair(settings: TlsSettings) -> None:
         if error.reason == "KEY_VALUES_MISMATCH" or error.reason == "KEY_TYPE_MISMATCH":
             raise ValueError(f"{names} do not belong together: the key is another certificate's") from error
         raise ValueError(f"{names} cannot be used: {error.reason or error}") from error
+
+
+def require_pair(settings: Settings) -> None:
+    """The same before anything is started. Raises SettingsError; nothing to look at without `tls`."""
+    if settings.tls is None:
+        return
+    try:
+        check_pair(settings.tls)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"tls: {error}") from error
 
 
 @dataclass(slots=True)

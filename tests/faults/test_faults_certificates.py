@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -110,3 +113,7 @@ def test_a_key_of_another_certificate_is_refused_at_the_start_and_by_config_chec
     config.write_text(json.dumps({"data_dir": str(tmp_path / "data"), "tls": section}))
     with pytest.raises(SettingsError, match=said):
         check_config(CheckOptions(config=config, topics=("orders",), ask_kafka=False))
+    words = [sys.executable, "-c", "from rsm_bridge.cli import main; main()", "serve", "--config", str(config)]
+    found = subprocess.run(words, check=False, timeout=120, capture_output=True, text=True)
+    assert (found.returncode, bool(re.search(said, found.stderr))) == (2, True), found.stderr
+    assert not (tmp_path / "data" / "numba-cache").exists(), "said before kernels are compiled"
