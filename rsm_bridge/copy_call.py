@@ -80,11 +80,14 @@ class Copier:
 
 @dataclass(slots=True)
 class CopyCall:
-    """One call. `allow` raises BridgeError where the caller may not copy the segment."""
+    """One call.
+
+    `allow` raises BridgeError where the caller may not copy the segment, and gives what the worker is to ask again.
+    """
 
     copier: Copier
     context: aio.ServicerContext[bytes, bytes]
-    allow: Callable[[SegmentMetadata], Awaitable[None]]
+    allow: Callable[[SegmentMetadata], Awaitable[Callable[[], None] | None]]
     stage: str = "waiting"
     attempt: CopyAttempt | None = None
     frames_seen: bool = False
@@ -94,6 +97,7 @@ class CopyCall:
     _turn: CopyShare = field(init=False)
     _files: CopyFiles = field(default_factory=CopyFiles)
     _unheard: Exception | None = None
+    _allowed: Callable[[], None] | None = None
     _patience: Patience = field(init=False)
 
     def __post_init__(self) -> None:
@@ -126,7 +130,7 @@ class CopyCall:
         end = asyncio.timeout(deadline - time.monotonic())
         try:
             async with end:
-                await self.allow(first.segment)
+                self._allowed = await self.allow(first.segment)
                 later = LaterAborts.parse(first.later, complete=first.later_complete)
                 heartbeats = asyncio.ensure_future(self._heartbeats(end))
                 try:
@@ -226,6 +230,7 @@ class CopyCall:
             columns=self.copier.columns(segment),
             turn=self._turn,
             left_out=files.left_out,
+            allowed=self._allowed,
         )
         try:
             return await self._pass(attempt, message)
@@ -323,7 +328,8 @@ class CopyCall:
                 await asyncio.sleep(HEARTBEAT_SECONDS)
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody hears of this copy any more
             self._unheard = error
-            end.reschedule(asyncio.get_running_loop().time())
+            with contextlib.suppress(RuntimeError):  # the deadline ends it just now
+                end.reschedule(asyncio.get_running_loop().time())
 
     def _heartbeat(self) -> rsm_pb2.Heartbeat:
         attempt, turn = self.attempt, self._turn

@@ -85,6 +85,7 @@ class CopyAttempt:
         columns: gives rows the columns of their values; None: the topic is not typed.
         repeated: an earlier copy of the same id and content had finished; set by the worker. Nothing of this one stays.
         left_out: files beside the log that were too large to keep, with their sizes in bytes.
+        allowed: asked before the index is put; raises BridgeError where the peer may not copy this any more.
         turn: for what takes more memory than a place has; None: the copy is the only one.
     """
 
@@ -99,6 +100,7 @@ class CopyAttempt:
     columns: ValueColumns | None = None
     turn: CopyShare | None = None
     left_out: Mapping[IndexType, int] = field(default_factory=dict)
+    allowed: Callable[[], None] | None = None
     stage: str = "receiving"
     repeated: bool = False
 
@@ -252,6 +254,8 @@ def _put_index(store: ObjectStore, attempt: CopyAttempt, index: bytes, completed
     attempt.feed.check_cancelled()
     if time.monotonic() >= attempt.deadline:
         raise BridgeError("deadline", "the copy's deadline passed before its index was put")
+    if attempt.allowed is not None:
+        attempt.allowed()
     # From here on the request may land at any time, and be published: what the index names stays, unless what is found
     # at the key shows that another attempt's index lies there. What no index names in the end the reclaimer removes.
     named = list(completed)

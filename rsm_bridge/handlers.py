@@ -87,8 +87,9 @@ class Handlers:
         async def serve(caller: Caller) -> dict[str, object]:
             peer = peer_of(context)
 
-            async def allow(segment: SegmentMetadata) -> None:
+            async def allow(segment: SegmentMetadata) -> Callable[[], None] | None:
                 await self._may_write(caller, segment, peer)
+                return self._asked_again(caller, segment)
 
             with self._copies.of(peer):
                 segment = await CopyCall(self.copier, context, allow).run()
@@ -171,6 +172,23 @@ class Handlers:
         owner = await self.owners.cluster_of(segment.topic_id, peer)
         if owner is not None and owner not in mine:
             raise caller.refused("write", owner)
+
+    def _asked_again(self, caller: Caller, segment: SegmentMetadata) -> Callable[[], None] | None:
+        """For a copy's worker, before the index; None where the topic's owner is known and cannot change meanwhile.
+
+        A copy may take an hour. Who began one while nothing of the topic was stored must not end it under a topic that
+        is somebody else's by then.
+        """
+        mine = _clusters(caller, "write", segment)
+        if mine is None or self.owners.known(segment.topic_id):
+            return None
+
+        def check() -> None:
+            owner = self.owners.owner_now(segment.topic_id)
+            if owner is not None and owner not in mine:
+                raise caller.refused("write", owner)
+
+        return check
 
     async def _may_read(self, caller: Caller, segment: SegmentMetadata) -> None:
         """Raises BridgeError `not_allowed` unless the request's cluster and the segment's own are the caller's.

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
+import grpc
 import pytest
 
 from converter.types import IndexType
@@ -28,17 +30,20 @@ from rsm_bridge.limits import (
 from rsm_bridge.local_store import LocalObjectStore
 from rsm_bridge.owner_lookups import OwnerLookups
 from rsm_bridge.peers import Peer
+from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.service import Running
 from rsm_bridge.store import ListedObject, VersionedBytes
 from rsm_bridge.topic_owners import TopicOwners
+from tests.support import shim_client
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.certificates import Authority
 from tests.support.kafka_log import LogBuilder
-from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
+from tests.support.shim_client import HEADERS, Segment, ShimClient, ShimError, segment_of
 
 RULES: list[dict[str, Any]] = [
     {"names": ["CN=broker"], "clusters": ["prod"], "may": "write"},
     {"names": ["CN=reader"], "clusters": ["prod"], "may": "read"},
+    {"names": ["CN=stranger"], "clusters": ["other"], "may": "write"},
 ]
 FLOOD = 200
 
@@ -294,7 +299,7 @@ def test_a_look_up_has_a_deadline_and_goes_on_when_its_caller_leaves(
             await lookups.cluster_of(topic_id, peer(1))
         assert late.value.kind == "deadline"
         store.open.set()
-        await asyncio.gather(*lookups._flights.values())
+        await asyncio.gather(*(look_up.answer for look_up in lookups._flights.values()))
         await asyncio.sleep(0)
         assert await lookups.cluster_of(topic_id, peer(1)) is None
         assert len(store.listed) == 1
@@ -304,3 +309,63 @@ def test_a_look_up_has_a_deadline_and_goes_on_when_its_caller_leaves(
             owners.cluster_of(topic_id)
 
     asked(store, work)
+
+
+def test_who_joins_a_look_up_does_not_wait_for_the_turn_of_who_asked_first(store: SlowStore) -> None:
+    async def work(lookups: OwnerLookups, _: TopicOwners) -> None:
+        store.open.clear()
+        shared = uuid.uuid4().bytes
+        greedy = [asyncio.ensure_future(lookups.cluster_of(uuid.uuid4().bytes, peer(1))) for _ in range(40)]
+        greedy.append(asyncio.ensure_future(lookups.cluster_of(shared, peer(1))))
+        await asyncio.sleep(0.1)
+        answers = [asyncio.ensure_future(lookups.cluster_of(shared, peer(2))) for _ in range(3)]
+        await asyncio.sleep(0.1)
+        store.open.set()
+        assert set(await asyncio.gather(*answers)) == {None}
+        await asyncio.gather(*greedy)
+        assert store.listed.count(index_prefix(shared)) == 1
+        assert store.listed.index(index_prefix(shared)) <= 2 * OWNER_WORKERS
+
+    asked(store, work)
+
+
+def test_what_was_asked_before_a_segment_was_stored_is_not_remembered(store: SlowStore) -> None:
+    async def work(lookups: OwnerLookups, _: TopicOwners) -> None:
+        topic_id = uuid.uuid4().bytes
+        store.open.clear()
+        answer = asyncio.ensure_future(lookups.cluster_of(topic_id, peer(1)))
+        await asyncio.sleep(0.1)
+        lookups.stored(topic_id)
+        store.open.set()
+        assert await answer is None
+        assert await lookups.cluster_of(topic_id, peer(1)) is None
+        assert len(store.listed) == 2
+
+    asked(store, work)
+
+
+def test_a_copy_begun_before_the_topic_had_an_owner_does_not_end_under_it(
+    bridge: Running, authority: Authority
+) -> None:
+    """It takes as long as its sender likes, and the first index of a topic names the owner ever after."""
+    ours = new_segment()
+    first, *rest = shim_client.copy_messages(replace(new_segment(), topic_id=ours.topic_id, cluster="other"))
+    outgoing: Queue[bytes | None] = Queue()
+    outgoing.put(first)
+    with (
+        ShimClient(bridge.address, authority.credentials("broker")) as broker,
+        ShimClient(bridge.address, authority.credentials("stranger")) as stranger,
+    ):
+        copy = stranger.stub("stream_stream", "CopySegment")(iter(outgoing.get, None), metadata=HEADERS, timeout=60)
+        stages = (rsm_pb2.CopyResponse.FromString(data).heartbeat.stage for data in copy)
+        assert "receiving" in stages, "it was allowed"
+        ours = broker.copied(ours)
+        for message in rest:
+            outgoing.put(message)
+        with pytest.raises(grpc.RpcError) as refused:
+            list(stages)
+        outgoing.put(None)
+        assert ShimError(refused.value).kind == "not_allowed"
+        assert len(list(bridge.store.list_after(index_prefix(ours.topic_id)))) == 1
+        assert broker.fetch(ours) == ours.data
+        assert TopicOwners(bridge.store).cluster_of(ours.topic_id) == "prod"
