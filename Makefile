@@ -82,8 +82,9 @@ histories: $(ENVIRONMENT) ## random histories of Kafka, stores and bridges again
 	$(RUN) -m tests.histories --steps $(or $(STEPS),1000000) --seed $(or $(SEED),0)
 
 .PHONY: sabotage
-sabotage: setup ## plant known bugs, one after another; each must turn a named test red
+sabotage: setup ## plant known bugs, and ignore each setting, one after another; each must turn a named test red
 	$(RUN) -m tests.sabotage
+	$(RUN) -m tests.sabotage --settings
 
 .PHONY: lint
 lint: $(ENVIRONMENT) ## style, types, import rules

@@ -138,6 +138,11 @@ def decode_directory(head: Buffer) -> Directory:
         ) from error
 
 
+def header_directory_size(head: Buffer) -> int:
+    """Bytes of the header and the directory, as an index object's first HEADER_SIZE bytes say; 0 when they are cut."""
+    return int(_HEADER.unpack_from(head)[3]) if len(head) >= HEADER_SIZE else 0
+
+
 def header_checksum(head: Buffer) -> int | None:
     """The checksum in an index object's first HEADER_SIZE bytes (`Directory.checksum`); None when they are cut."""
     return _CRC.unpack_from(head, HEADER_SIZE - _CRC.size)[0] if len(head) >= HEADER_SIZE else None
@@ -152,6 +157,25 @@ def section_bytes(section: Section, data: Buffer) -> bytes:
     if len(data) != section.size or crc32c(data) != section.crc32c:
         raise SegmentError("corrupt_object", "checksum of an index section differs", position=section.offset)
     return bytes(data)
+
+
+class SectionCheck:
+    """The checksum of a section that is read in pieces, in order, so that it never lies in memory whole."""
+
+    def __init__(self, section: Section) -> None:
+        self._section = section
+        self._size = self._crc = 0
+
+    def add(self, piece: Buffer) -> None:
+        """Takes in the next piece.
+
+        Raises:
+            SegmentError: `corrupt_object`: with this piece the section has all its bytes, and they are other ones.
+        """
+        self._size += len(piece)
+        self._crc = crc32c(piece, self._crc)
+        if self._size >= self._section.size and (self._size, self._crc) != (self._section.size, self._section.crc32c):
+            raise SegmentError("corrupt_object", "checksum of an index section differs", position=self._section.offset)
 
 
 def footer_bytes(directory: Directory, data: Buffer, *, tail: bool = False) -> bytes:

@@ -36,7 +36,6 @@ from iceberg_catalog.lineage_record import fold, read_record, recorded
 from iceberg_catalog.plan_files import first_waiting, incoming, outgoing, span
 from iceberg_catalog.plan_hold import NO_HOLD, Hold, holding
 from iceberg_catalog.plan_inputs import Input, living
-from iceberg_catalog.plan_peeked import checked
 from iceberg_catalog.plan_rewind import rewound
 from iceberg_catalog.plan_types import (
     Derive,
@@ -156,11 +155,9 @@ def _read(
         walk = walked(alive, frontier, floor, policy, relisted=relisted)
         if walk is None:
             return None
-        seen = judged(alive, walk)
-        follows = bool(walk.stretches) and walk.stretches[0].start == frontier
-        marked = checked(peeked, seen.view, follows=follows)
-        peeked = marked.open
-        wanted = max(min(marked.wrong, default=frontier), floor if isinstance(policy, Follow) else 0)
+        seen = judged(alive, walk, frontier, peeked)
+        peeked = seen.marked.open
+        wanted = max(min(seen.marked.wrong, default=frontier), floor if isinstance(policy, Follow) else 0)
         start = min([frontier, *(max(item.segment.base, wanted) for item in givers if item.valid_end > wanted)])
         if wanted < start and not relisted:
             return None

@@ -17,7 +17,6 @@ import numpy as np
 
 from converter.types import Int64Array, UInt8Array
 from iceberg_catalog.decide import Verdict, View
-from iceberg_catalog.limits import PEEKED_MAX
 from iceberg_catalog.plan_inputs import Input
 from iceberg_catalog.plan_types import BatchKind, Peeked
 
@@ -30,8 +29,15 @@ class Applied:
     used: tuple[tuple[Peeked, int], ...] = ()
 
 
-def applied(view: View, verdicts: UInt8Array, alive: Sequence[Input]) -> Applied:
-    """Decides what only a peeked transaction can decide; `alive` are the segments of the view."""
+def applied(view: View, verdicts: UInt8Array, alive: Sequence[Input], room: int) -> Applied:
+    """Decides what only a peeked transaction can decide.
+
+    Args:
+        view: the living log.
+        verdicts: of its batches, by marker.
+        alive: the segments of the view.
+        room: how many transactions may be decided so, the lowest offsets first; the next one holds the frontier.
+    """
     waiting = np.flatnonzero(verdicts == Verdict.UNDECIDED)
     if not len(waiting) or not any(item.segment.peeked for item in alive):
         return Applied(verdicts)
@@ -39,14 +45,16 @@ def applied(view: View, verdicts: UInt8Array, alive: Sequence[Input]) -> Applied
     # a listing from the frontier on does not have it.
     edge = int(view.base[view.stretch.searchsorted(view.stretch[-1])])
     verdicts = verdicts.copy()
-    used: list[tuple[Peeked, int]] = []
+    found: list[tuple[int, Peeked, Int64Array]] = []
     for (producer, first, committed), end in _known(alive, edge):
         told = (view.base[waiting] >= first) & (view.base[waiting] <= end)
         mine = waiting[told & (view.producer_id[waiting] == producer)]
-        if len(mine) and len(used) < PEEKED_MAX:
-            verdicts[mine] = Verdict.COMMITTED if committed else Verdict.ABORTED
-            used.append(((producer, first, committed), int(view.base[mine[0]])))
-    return Applied(verdicts, tuple(used))
+        if len(mine):
+            found.append((int(view.base[mine[0]]), (producer, first, committed), mine))
+    used = sorted(found, key=lambda item: item[:2])[: max(room, 0)]
+    for _, (_, _, committed), mine in used:
+        verdicts[mine] = Verdict.COMMITTED if committed else Verdict.ABORTED
+    return Applied(verdicts, tuple((item, base) for base, item, _ in used))
 
 
 def _known(alive: Sequence[Input], edge: int) -> list[tuple[Peeked, int]]:

@@ -95,7 +95,7 @@ def _missing(
     if start >= end:
         return Repair()
     batches = item.batches
-    seen = judged(alive, Walk([Stretch(item, start, end)], [], end))
+    seen = judged(alive, Walk([Stretch(item, start, end)], [], end), start)
     stop = min(end, seen.stop)
     ((stretch, verdicts),) = seen.stretches
     missing = batches.rows & ~_touched(batches, taken) & (batches.base >= start) & (batches.last < stop)

@@ -11,9 +11,10 @@ from converter.types import BoolArray, UInt8Array
 from iceberg_catalog.cross_check import contradiction
 from iceberg_catalog.dead_markers import dead_markers
 from iceberg_catalog.decide import NEVER, SnapshotEnd, Verdict, View, decide
+from iceberg_catalog.limits import PEEKED_MAX
 from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.plan_inputs import Cover, Input, Stretch
-from iceberg_catalog.plan_peeked import applied
+from iceberg_catalog.plan_peeked import Checked, applied, checked
 from iceberg_catalog.plan_types import Batches, Peeked, Segment
 from iceberg_catalog.plan_walk import Walk
 
@@ -30,12 +31,14 @@ class Judgement:
         lost: offsets [first, last] of batches of lost transactions.
         view: the living log.
         peeked: transactions decided without a marker, with the base offset of the first batch that needed it.
+        marked: what the markers of the view say of transactions that were peeked before.
         conflict: offset of the first batch whose marker contradicts Kafka's files.
     """
 
     stretches: list[Judged]
     lost: list[tuple[int, int]]
     view: View
+    marked: Checked
     peeked: tuple[tuple[Peeked, int], ...] = ()
     conflict: int | None = None
 
@@ -45,16 +48,26 @@ class Judgement:
         return NEVER if self.conflict is None else max(self.conflict, self.stretches[0][0].start)
 
 
-def judged(alive: Sequence[Input], walk: Walk) -> Judgement:
-    """The walk's stretches with a verdict for each batch, by marker or by what was peeked."""
+def judged(alive: Sequence[Input], walk: Walk, frontier: int, peeked: Sequence[Peeked] = ()) -> Judgement:
+    """The walk's stretches with a verdict for each batch, by marker or by what was peeked.
+
+    Args:
+        alive: the living segments.
+        walk: over them, from the frontier on.
+        frontier: offset that the walk was to begin at.
+        peeked: transactions that the frontier has passed without a marker. Those that still have none count against
+            how many may be.
+    """
     view, ends = _seen(alive, walk)
     by_marker = decide(view, ends)
-    told = applied(view, by_marker, alive)
+    marked = checked(peeked, view, follows=bool(walk.stretches) and walk.stretches[0].start == frontier)
+    told = applied(view, by_marker, alive, PEEKED_MAX - len(marked.open))
     lost = np.flatnonzero(told.verdicts == Verdict.LOST)
     return Judgement(
         [(stretch, _verdicts_of(stretch, view, told.verdicts)) for stretch in walk.stretches],
         [(int(view.base[number]), int(view.last[number])) for number in lost],
         view,
+        marked,
         told.used,
         contradiction(view, by_marker, ends),
     )

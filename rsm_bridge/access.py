@@ -1,9 +1,10 @@
 """Who may do what: the names in a client's certificate against the rules of `tls.clients`.
 
 A request names its cluster itself, and objects lie under topic ids. So two things are asked of a caller whose rule is
-for some clusters only: that the request's cluster is one of them, and that so is the cluster whose topic it is
-(topic_owners.py). Without rules whoever has connected may do everything: any certificate of the authority, or, without
-`tls.client_ca_file`, anybody who reaches the address.
+for some clusters only: that the request's cluster is one of them, and that so is what the store says. For a read that
+is the cluster in the segment's own index; for a copy or a delete, before which there may be none, the cluster whose
+topic it is (topic_owners.py). Without rules whoever has connected may do everything: any certificate of the authority,
+or, without `tls.client_ca_file`, anybody who reaches the address.
 """
 
 from __future__ import annotations

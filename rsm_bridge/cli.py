@@ -32,6 +32,22 @@ cli_advise.register(app)
 cli_leader_epochs.register(app)
 
 
+#: Commands that choose their kernels' folder themselves, or touch none.
+_WITHOUT_KERNELS = ("serve", "warmup", "demo", "version", "bucket", "config")
+
+
+@app.callback()
+def _kernels(context: typer.Context) -> None:
+    # Read when numba is loaded: before the command imports what it needs.
+    if context.invoked_subcommand in _WITHOUT_KERNELS or "NUMBA_CACHE_DIR" in os.environ:
+        return
+    from rsm_bridge.kernel_cache import command_kernels
+
+    with failures():
+        folder = command_kernels(lambda line: typer.echo(f"tierberg: {line}", err=True))
+    os.environ["NUMBA_CACHE_DIR"] = str(folder)
+
+
 @app.command()
 def serve(
     config: ConfigOption = None,

@@ -39,15 +39,19 @@ def exit_code(error: BaseException) -> int:
 @contextlib.contextmanager
 def failures() -> Iterator[None]:
     """Ends a command that met one of our errors with one line and its code; other errors are bugs, and tracebacks."""
-    from converter.errors import SegmentError
-    from iceberg_catalog.errors import CatalogError
-    from iceberg_catalog.redaction import hide
-    from rsm_bridge.errors import BridgeError, SettingsError
-    from rsm_bridge.publish_table import RetryRunError
-    from rsm_bridge.value_schemas import ColumnsWaitError
-
     try:
         yield
-    except (BridgeError, SegmentError, CatalogError, SettingsError, RetryRunError, ColumnsWaitError) as error:
+    except Exception as error:
+        # Only now: a command says where kernels are kept before anything of the rooms that loads numba is imported.
+        from converter.errors import SegmentError
+        from iceberg_catalog.errors import CatalogError
+        from iceberg_catalog.redaction import hide
+        from rsm_bridge.errors import BridgeError, SettingsError
+        from rsm_bridge.publish_table import RetryRunError
+        from rsm_bridge.value_schemas import ColumnsWaitError
+
+        ours = (BridgeError, SegmentError, CatalogError, SettingsError, RetryRunError, ColumnsWaitError)
+        if not isinstance(error, ours):
+            raise
         typer.echo(f"tierberg: {hide(str(error))}", err=True)
         raise typer.Exit(exit_code(error)) from error

@@ -18,6 +18,7 @@ from rsm_bridge.progress_gather import within
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource
 from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.settings import Settings, load_settings
+from rsm_bridge.tls import require_pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ def check_config(options: CheckOptions) -> tuple[str, bool]:
         SettingsError: the configuration or a flag cannot be used, or there is nothing to check.
     """
     settings = load_settings(options.config)
+    require_pair(settings)
     servers = options.bootstrap_server or settings.kafka.bootstrap_servers
     if not options.ask_kafka:
         servers = None

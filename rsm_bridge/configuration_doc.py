@@ -74,6 +74,17 @@ def setting_names(model: type[BaseModel] = Settings) -> list[str]:
     ]
 
 
+def section_of(setting: str) -> type[BaseModel]:
+    """The section that a setting of `setting_names` is a key of.
+
+    Raises:
+        KeyError: there is no such setting.
+    """
+    sections = dict(_sections(Settings, ""))
+    prefix, dot, _ = setting.rpartition(".")
+    return sections[f"{prefix}{dot}"]
+
+
 def _is_list(field: FieldInfo) -> bool:
     return any(get_origin(option) is tuple for option in (field.annotation, *get_args(field.annotation)))
 

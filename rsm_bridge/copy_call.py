@@ -1,9 +1,11 @@
 """The CopySegment call on the event loop: messages in, heartbeats and one result out.
 
-A copy goes through `waiting` (for memory and a worker), `receiving`, `writing` and `indexing`. While it waits nothing
-is read, so the client is held back by flow control. While it has its place the client must send (peer_patience.py), or
-the place goes to somebody else. When the conversion meets an error of ours, the client is asked
-once to send the log bytes again (`restart`), and they are stored as they are.
+A copy goes through `waiting` (for memory and a worker), `receiving`, `writing` and `indexing`, and is `waiting` again
+while it needs the turn for more memory and another copy has it (copy_memory.py). While it waits nothing is read, so the
+client is held back by flow control. While it has its place the client must send (peer_patience.py), or the place goes
+to somebody else. When the conversion meets an error of ours, the client is asked once to send the log bytes again
+(`restart`), and they are stored as they are. A call that is over its deadline, or whose client cannot be told that it
+still works, ends wherever it is; place and turn are given back when its worker is.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -24,7 +27,7 @@ from converter.later_indexes import LaterAborts
 from converter.types import Cause, ConvertOptions, SegmentMetadata
 from iceberg_catalog import failpoints
 from rsm_bridge.copy_files import CopyFiles
-from rsm_bridge.copy_memory import CopyMemory
+from rsm_bridge.copy_memory import CopyMemory, CopyShare
 from rsm_bridge.copy_places import CopyPlaces, Ticket
 from rsm_bridge.copy_worker import CopyAttempt, custom_metadata, store_segment
 from rsm_bridge.errors import BridgeError
@@ -56,7 +59,6 @@ class Copier:
         precedence: of fetches, before each step of a worker and each frame that it does not need yet.
         running: what the reclaimer asks before a tombstone goes.
         places: as many as fit the memory budget and the workers.
-        large: had by the one copy whose files beside the log may be unusually large.
         memory: the account that says how many places there are, and whose turn a copy takes where it needs more.
         options: a topic's conversion options, by its rule.
         columns: what gives the rows of one copy the columns of their values.
@@ -74,7 +76,6 @@ class Copier:
     columns: Callable[[SegmentMetadata], TypedCopy | None]
     finished: Callable[[SegmentMetadata, Directory, Mapping[str, int]], None]
     log: structlog.typing.FilteringBoundLogger
-    large: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 @dataclass(slots=True)
@@ -90,11 +91,18 @@ class CopyCall:
     running: list[asyncio.Future[Directory]] = field(default_factory=list)
     _writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _ticket: Ticket = field(init=False)
+    _turn: CopyShare = field(init=False)
+    _files: CopyFiles = field(default_factory=CopyFiles)
+    _unheard: Exception | None = None
     _patience: Patience = field(init=False)
 
     def __post_init__(self) -> None:
         self._ticket = Ticket(peer_of(self.context))
-        self._patience = Patience(lambda: self.copier.places.wanted_by_others(self._ticket))
+        self._turn = self.copier.memory.share()
+        self._patience = Patience(self._wanted_by_others)
+
+    def _wanted_by_others(self) -> bool:
+        return self.copier.places.wanted_by_others(self._ticket) or self._turn.wanted_by_others
 
     async def run(self) -> SegmentMetadata:
         """Serves the call to its end; returns the segment for the log line.
@@ -107,23 +115,40 @@ class CopyCall:
         structlog.contextvars.bind_contextvars(
             topic=first.segment.topic, partition=first.segment.partition, segment=first.segment.segment_id.hex()
         )
-        await self.allow(first.segment)
-        later = LaterAborts.parse(first.later, complete=first.later_complete)
-        heartbeats = asyncio.ensure_future(self._heartbeats())
-        try:
-            with self.copier.running.of(first.segment.segment_id):
-                async with self._slot():
-                    directory = await self._copy(first.segment, later, started + COPY_SECONDS_MAX)
-            await self._write(
-                rsm_pb2.CopyResponse(result=rsm_pb2.CopyResult(custom_metadata=custom_metadata(directory)))
-            )
-            await failpoints.hit_async("after-answer", first.segment.topic_id.hex())
-        finally:
-            heartbeats.cancel()
+        directory = await self._served(first, started + COPY_SECONDS_MAX)
         self.copier.metrics.copy_seconds.observe(time.monotonic() - started)
         if self.attempt is None or not self.attempt.repeated:
             self.copier.finished(first.segment, directory, self._failed())
         return first.segment
+
+    async def _served(self, first: Start, deadline: float) -> Directory:
+        """The copy from `start` to the answer, which ends at the deadline or when its client takes no heartbeat."""
+        end = asyncio.timeout(deadline - time.monotonic())
+        try:
+            async with end:
+                await self.allow(first.segment)
+                later = LaterAborts.parse(first.later, complete=first.later_complete)
+                heartbeats = asyncio.ensure_future(self._heartbeats(end))
+                try:
+                    return await self._answered(first.segment, later, deadline)
+                finally:
+                    heartbeats.cancel()
+        except TimeoutError as error:
+            if not end.expired():
+                raise
+            if self._unheard is None:
+                raise BridgeError("deadline", f"the copy did not end within {COPY_SECONDS_MAX:.0f} s") from error
+            if isinstance(self._unheard, BridgeError):
+                raise self._unheard from error
+            raise BridgeError("cancelled", "the client can no longer be told of its copy") from self._unheard
+
+    async def _answered(self, segment: SegmentMetadata, later: LaterAborts, deadline: float) -> Directory:
+        with self.copier.running.of(segment.segment_id):
+            async with self._slot():
+                directory = await self._copy(segment, later, deadline)
+        await self._write(rsm_pb2.CopyResponse(result=rsm_pb2.CopyResult(custom_metadata=custom_metadata(directory))))
+        await failpoints.hit_async("after-answer", segment.topic_id.hex())
+        return directory
 
     async def _start(self) -> Start:
         try:
@@ -161,32 +186,31 @@ class CopyCall:
                 self._release()
 
     def _release(self) -> None:
+        self._files.drop()
+        self._turn.leave()
         self.copier.metrics.copies_running.dec()
         self.copier.places.give_back(self._ticket)
 
     async def _copy(self, segment: SegmentMetadata, later: LaterAborts, deadline: float) -> Directory:
-        async with contextlib.AsyncExitStack() as turn:
-            files = CopyFiles()
+        files = self._files
+        message = await self._read()
+        while isinstance(message, File):
+            before = files.announced
+            files.add(message)
+            if before <= COPY_FILES_BYTES_USUAL < files.announced:
+                await self._turn.keep()
             message = await self._read()
-            while isinstance(message, File):
-                before = files.announced
-                files.add(message)
-                if before <= COPY_FILES_BYTES_USUAL < files.announced:
-                    async with asyncio.timeout(deadline - time.monotonic()):
-                        await turn.enter_async_context(self.copier.large)
-                message = await self._read()
-            return await self._stored(segment, later, deadline, files, message)
+        return await self._stored(segment, later, deadline, message)
 
     async def _stored(
         self,
         segment: SegmentMetadata,
         later: LaterAborts,
         deadline: float,
-        files: CopyFiles,
         message: CopyMessage,
     ) -> Directory:
         """Converts what comes from `message` on, or stores it as it is when that fails."""
-        options = self.copier.options(segment.topic)
+        options, files = self.copier.options(segment.topic), self._files
         whole = files.whole()
         if files.left_out:
             said = ", ".join(f"{kind.name} of {size} bytes" for kind, size in files.left_out.items())
@@ -200,7 +224,7 @@ class CopyCall:
             self.copier.precedence.give_way,
             later,
             columns=self.copier.columns(segment),
-            memory=self.copier.memory,
+            turn=self._turn,
             left_out=files.left_out,
         )
         try:
@@ -255,7 +279,12 @@ class CopyCall:
     def _work(self, attempt: CopyAttempt) -> Directory:
         # Longer than the call: a worker that hangs in a put outlives the broker's patience.
         with self.copier.running.of(attempt.segment.segment_id):
-            return store_segment(self.copier.store, attempt)
+            try:
+                return store_segment(self.copier.store, attempt)
+            except BaseException as error:
+                # What the worker had in memory ends with it, and not with the last who looks at the failure.
+                traceback.clear_frames(error.__traceback__)
+                raise
 
     async def _restart(self, reason: str) -> Frame:
         """Asks for the log bytes once more and drops what was still on its way."""
@@ -286,16 +315,24 @@ class CopyCall:
         except TimeoutError as error:
             raise BridgeError("deadline", f"the client took nothing for {ANSWER_SECONDS_MAX:.0f} s") from error
 
-    async def _heartbeats(self) -> None:
-        while True:
-            attempt = self.attempt
-            beat = rsm_pb2.Heartbeat(
-                received_bytes=0 if attempt is None else attempt.feed.received,
-                stage=self.stage if attempt is None else attempt.stage,
-                copies_ahead=self.copier.places.ahead_of(self._ticket),
-            )
-            await self._write(rsm_pb2.CopyResponse(heartbeat=beat))
-            await asyncio.sleep(HEARTBEAT_SECONDS)
+    async def _heartbeats(self, end: asyncio.Timeout) -> None:
+        """Tells the client every HEARTBEAT_SECONDS where its copy is; when it cannot be told, the call ends."""
+        try:
+            while True:
+                await self._write(rsm_pb2.CopyResponse(heartbeat=self._heartbeat()))
+                await asyncio.sleep(HEARTBEAT_SECONDS)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody hears of this copy any more
+            self._unheard = error
+            end.reschedule(asyncio.get_running_loop().time())
+
+    def _heartbeat(self) -> rsm_pb2.Heartbeat:
+        attempt, turn = self.attempt, self._turn
+        stage = self.stage if attempt is None else attempt.stage
+        return rsm_pb2.Heartbeat(
+            received_bytes=0 if attempt is None else attempt.feed.received,
+            stage="waiting" if turn.waits else stage,
+            copies_ahead=turn.ahead or self.copier.places.ahead_of(self._ticket),
+        )
 
 
 def _retrieve(worker: asyncio.Future[Directory]) -> None:

@@ -24,6 +24,7 @@ class CopyFiles:
         self.left_out: dict[IndexType, int] = {}
         self._arrived: dict[IndexType, int] = {}
         self._data: dict[IndexType, bytearray] = {}
+        self._whole: dict[IndexType, bytes] = {}
         self._sizes: dict[IndexType, int] = {}
 
     @property
@@ -63,7 +64,14 @@ class CopyFiles:
     def whole(self) -> Mapping[IndexType, bytes]:
         """All kept files, each in one piece. Raises BridgeError `bad_request` when the last one is cut."""
         self._check_whole()
-        return {kind: bytes(self._data.pop(kind)) for kind in list(self._data)}
+        for kind in list(self._data):
+            self._whole[kind] = bytes(self._data.pop(kind))
+        return self._whole
+
+    def drop(self) -> None:
+        """Frees them, whoever still has what `whole` gave: a failure's traceback has."""
+        self._data.clear()
+        self._whole.clear()
 
     def _check_whole(self) -> None:
         for kind, arrived in self._arrived.items():

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import BinaryIO, Protocol, cast
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from converter.types import Cause, ConvertOptions, IndexType, LargeWork, Segment
 from converter.writer import SegmentWriter, TypedPiece, WrittenSegment
 from iceberg_catalog import failpoints
 from iceberg_catalog.schema import expected_field_ids
-from rsm_bridge.copy_memory import CopyMemory
+from rsm_bridge.copy_memory import CopyShare
 from rsm_bridge.custom_metadata import CustomMetadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.frame_feed import FrameFeed
@@ -84,7 +85,7 @@ class CopyAttempt:
         columns: gives rows the columns of their values; None: the topic is not typed.
         repeated: an earlier copy of the same id and content had finished; set by the worker. Nothing of this one stays.
         left_out: files beside the log that were too large to keep, with their sizes in bytes.
-        memory: the account of all copies, of which this one has a place; None: it is the only one.
+        turn: for what takes more memory than a place has; None: the copy is the only one.
     """
 
     segment: SegmentMetadata
@@ -96,7 +97,7 @@ class CopyAttempt:
     later: LaterAborts = field(default_factory=LaterAborts)
     verbatim_cause: Cause = Cause.VERBATIM
     columns: ValueColumns | None = None
-    memory: CopyMemory | None = None
+    turn: CopyShare | None = None
     left_out: Mapping[IndexType, int] = field(default_factory=dict)
     stage: str = "receiving"
     repeated: bool = False
@@ -179,8 +180,8 @@ def _write_objects(
         store.open_upload(objects.tail_key) as tail,
     ):
         large: LargeWork = nullcontext
-        if attempt.memory is not None:
-            large = attempt.memory.share(attempt.check)
+        if attempt.turn is not None:
+            large = partial(attempt.turn.held, attempt.check)
         if columns is not None:
             columns.in_turn(large)
         parser = SegmentParser(segment, options, transactions, attempt.verbatim_cause, large)

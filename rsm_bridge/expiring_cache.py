@@ -44,5 +44,10 @@ class ExpiringCache(Generic[K, V]):
         while len(self._entries) > self._entries_max or self._weight > self._weight_max:
             self._remove(next(iter(self._entries)))
 
+    def drop(self, key: K) -> None:
+        """Forgets a key; one that is not there is no error."""
+        if key in self._entries:
+            self._remove(key)
+
     def _remove(self, key: K) -> None:
         self._weight -= self._entries.pop(key)[1]

@@ -15,22 +15,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 from converter.errors import SegmentError
-from converter.index_model import Block, Directory
+from converter.index import SectionCheck
+from converter.index_model import Block, Directory, Section
 from converter.replay import find_batch, find_block
 from converter.types import IndexType, SegmentMetadata
 from rsm_bridge.byte_cache import ByteCache
 from rsm_bridge.chunks import ChunkPlan, cut, split
-from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.layout import index_key, index_prefix, parse_index_key
 from rsm_bridge.limits import (
     DIRECTORY_FRESH_SECONDS,
+    FETCH_CHUNK_BYTES,
     FETCH_FRAME_BYTES,
     INDEX_HEAD_BYTES,
     INDEX_RENEWALS_MAX,
@@ -71,6 +73,16 @@ class OpenBlock:
         """Bytes it takes in the cache, roughly."""
         block = self.block
         return int(block.batches.nbytes + block.deltas.nbytes + block.encoders.nbytes + 40 * len(block.pages.column))
+
+
+def _of_another_index(error: BridgeError | SegmentError) -> bool:
+    """Whether it is what a read meets when a merge has put another index in the place of the one it goes by."""
+    return isinstance(error, ObjectNotFoundError) or error.kind == "corrupt_object"
+
+
+def _framed(data: memoryview) -> Iterator[memoryview]:
+    for at in range(0, len(data), FETCH_FRAME_BYTES):
+        yield data[at : at + FETCH_FRAME_BYTES]
 
 
 def _opened(block: Block) -> OpenBlock:
@@ -163,7 +175,7 @@ class Fetcher:
             try:
                 return await work(directory)
             except (BridgeError, SegmentError) as error:
-                if not isinstance(error, ObjectNotFoundError) and error.kind != "corrupt_object":
+                if not _of_another_index(error):
                     raise
                 directory = await self._successor_of(directory, error)
         return await work(directory)
@@ -183,13 +195,45 @@ class Fetcher:
         self._forget_directories(metadata.segment_id)
         return renewed.directory
 
-    async def index_file(self, segment: SegmentMetadata, kind: IndexType) -> bytes:
-        """One index file, whole. Raises BridgeError `not_found` when there is none."""
+    async def file_frames(self, segment: SegmentMetadata, kind: IndexType) -> AsyncIterator[memoryview]:
+        """One index file in payloads of at most 256 KiB. No more than FETCH_CHUNK_BYTES of it are in memory.
 
-        async def read(directory: Directory) -> bytes:
-            return await self._read(lambda: self._reader.index_file(directory, kind))
+        A file of one piece is compared with its checksum before its first byte leaves, a longer one before its last
+        piece does: nobody gets a whole file that is not what was stored.
 
-        return await self._renewing(await self.directory(segment), read)
+        Raises:
+            BridgeError, SegmentError: before the first byte or between frames; `not_found` when there is none,
+                `store_unavailable` when a merge wrote the index anew meanwhile.
+        """
+
+        async def begin(current: Directory) -> tuple[Directory, Section, SectionCheck, memoryview]:
+            section = self._reader.file_section(current, kind)
+            check = SectionCheck(section)
+            return current, section, check, await self._piece(current, section, 0, check)
+
+        directory, section, check, piece = await self._renewing(await self.directory(segment), begin)
+        for frame in _framed(piece):
+            yield frame
+        for start in range(FETCH_CHUNK_BYTES, section.size, FETCH_CHUNK_BYTES):
+            try:
+                piece = await self._piece(directory, section, start, check)
+            except (BridgeError, SegmentError) as error:
+                if not _of_another_index(error) or await self._read(lambda: self._reader.is_current(directory)):
+                    raise
+                text = f"the index of the {kind.name} file was written anew while it was read: repeat the call"
+                raise StoreError(text) from error
+            for frame in _framed(piece):
+                yield frame
+
+    async def _piece(self, directory: Directory, section: Section, start: int, check: SectionCheck) -> memoryview:
+        """The next piece of a file, taken in by its check."""
+
+        def read() -> memoryview:
+            piece = self._reader.file_piece(directory, section, start)
+            check.add(piece)
+            return piece
+
+        return await self._read(read)
 
     async def _block(self, directory: Directory, number: int) -> OpenBlock:
         async def read(current: Directory) -> OpenBlock:
@@ -254,8 +298,8 @@ class Fetcher:
             if rest is not None:
                 chunk = chunk[:rest]
                 rest -= len(chunk)
-            for at in range(0, len(chunk), FETCH_FRAME_BYTES):
-                yield chunk[at : at + FETCH_FRAME_BYTES]
+            for frame in _framed(chunk):
+                yield frame
             if following is None:
                 return
             place = following

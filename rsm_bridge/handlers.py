@@ -28,16 +28,15 @@ from rsm_bridge.limits import (
     ANSWER_SECONDS_MAX,
     DELETE_SECONDS_MAX,
     FETCH_CHUNK_BYTES,
-    FETCH_FRAME_BYTES,
     PROTOCOL_VERSION,
     WARM_UP_BYTES,
 )
 from rsm_bridge.metrics import Metrics
-from rsm_bridge.peers import Admission, peer_of
+from rsm_bridge.owner_lookups import OwnerLookups
+from rsm_bridge.peers import Admission, Peer, peer_of
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.settings import LimitSettings
 from rsm_bridge.status import CODES, ERROR_TRAILER, PROTOCOL_HEADER, explain
-from rsm_bridge.topic_owners import TopicOwners
 from rsm_bridge.wire import fetch_chunk, parse, segment_metadata
 
 SERVICE = "tierberg.v1.RemoteStorage"
@@ -53,6 +52,7 @@ class Handlers:
     Attributes:
         deleted: told about each tombstone.
         clients: rules of client certificates; None: nobody is refused.
+        owners: whose topics are, for callers that may write for some clusters only.
     """
 
     copier: Copier
@@ -64,12 +64,11 @@ class Handlers:
     log: structlog.typing.FilteringBoundLogger
     deleted: Callable[[SegmentMetadata, Outcome], None]
     clients: Sequence[ClientRule] | None
-    _owners: TopicOwners = field(init=False)
+    owners: OwnerLookups
     _copies: Admission = field(init=False)
     _fetches: Admission = field(init=False)
 
     def __post_init__(self) -> None:
-        self._owners = TopicOwners(self.copier.store)
         self._copies = Admission(self.limits.copies_max, "copies are running and waiting")
         self._fetches = Admission(self.limits.fetches_max, "fetches are open")
 
@@ -86,11 +85,14 @@ class Handlers:
         """CopySegment. The iterator stays unused: reads happen one by one, under flow control."""
 
         async def serve(caller: Caller) -> dict[str, object]:
-            async def allow(segment: SegmentMetadata) -> None:
-                await self._allow(caller, "write", segment)
+            peer = peer_of(context)
 
-            with self._copies.of(peer_of(context)):
+            async def allow(segment: SegmentMetadata) -> None:
+                await self._may_write(caller, segment, peer)
+
+            with self._copies.of(peer):
                 segment = await CopyCall(self.copier, context, allow).run()
+            self.owners.stored(segment.topic_id)
             return {"bytes": segment.segment_size_bytes}
 
         await self._guard("copy", context, serve)
@@ -103,10 +105,11 @@ class Handlers:
 
         async def serve(caller: Caller) -> dict[str, object]:
             message = parse(rsm_pb2.FetchSegmentRequest(), request)
-            segment = await self._bind(caller, "read", message.segment)
+            segment = _named(message.segment)
             end = message.end_position if message.HasField("end_position") else None
             structlog.contextvars.bind_contextvars(position=message.start_position)
             with self._fetches.of(peer_of(context)):
+                await self._may_read(caller, segment)
                 frames = self.fetcher.frames(segment, message.start_position, end)
                 return await self._send("fetch", frames, context, segment.topic_id.hex())
 
@@ -120,13 +123,13 @@ class Handlers:
 
         async def serve(caller: Caller) -> dict[str, object]:
             message = parse(rsm_pb2.FetchIndexRequest(), request)
-            segment = await self._bind(caller, "read", message.segment)
+            segment = _named(message.segment)
             if message.type not in IndexType._value2member_map_:
                 raise BridgeError("bad_request", f"unknown index type {message.type}")
             with self._fetches.of(peer_of(context)):
-                with self.fetcher.fetching():
-                    data = await self.fetcher.index_file(segment, IndexType(message.type))
-                return await self._send("fetch_index", _frames(memoryview(data)), context, segment.topic_id.hex())
+                await self._may_read(caller, segment)
+                frames = self.fetcher.file_frames(segment, IndexType(message.type))
+                return await self._send("fetch_index", frames, context, segment.topic_id.hex())
 
         await self._guard("fetch_index", context, serve)
 
@@ -134,7 +137,8 @@ class Handlers:
         """DeleteSegment."""
 
         async def serve(caller: Caller) -> dict[str, object]:
-            segment = await self._bind(caller, "write", parse(rsm_pb2.DeleteSegmentRequest(), request).segment)
+            segment = _named(parse(rsm_pb2.DeleteSegmentRequest(), request).segment)
+            await self._may_write(caller, segment, peer_of(context))
             async with asyncio.timeout(DELETE_SECONDS_MAX):
                 outcome = await self.control.submit(self.deleter.delete, segment)
             await failpoints.hit_async("after-tombstone", segment.topic_id.hex())
@@ -159,28 +163,28 @@ class Handlers:
 
         await self._guard(_WARM_UP_METHOD, context, serve)
 
-    async def _bind(self, caller: Caller, action: Action, message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
-        """The segment, named in the log; raises BridgeError where the caller may not do this with it."""
-        segment = segment_metadata(message)
-        structlog.contextvars.bind_contextvars(
-            topic=segment.topic, partition=segment.partition, segment=segment.segment_id.hex()
-        )
-        await self._allow(caller, action, segment)
-        return segment
-
-    async def _allow(self, caller: Caller, action: Action, segment: SegmentMetadata) -> None:
+    async def _may_write(self, caller: Caller, segment: SegmentMetadata, peer: Peer) -> None:
         """Raises BridgeError `not_allowed` unless the request's cluster and the topic's own are the caller's."""
-        mine = caller.clusters(action)
+        mine = _clusters(caller, "write", segment)
         if mine is None:
             return
-        if segment.cluster_name not in mine:
-            raise caller.refused(action, segment.cluster_name)
-        owner = self._owners.known(segment.topic_id)
-        if owner is None:
-            async with asyncio.timeout(DELETE_SECONDS_MAX):
-                owner = await self.control.submit(self._owners.cluster_of, segment.topic_id)
+        owner = await self.owners.cluster_of(segment.topic_id, peer)
         if owner is not None and owner not in mine:
-            raise caller.refused(action, owner)
+            raise caller.refused("write", owner)
+
+    async def _may_read(self, caller: Caller, segment: SegmentMetadata) -> None:
+        """Raises BridgeError `not_allowed` unless the request's cluster and the segment's own are the caller's.
+
+        The segment's own is in its directory, which a fetch begins with anyway: who may only read can ask the store for
+        nothing but that.
+        """
+        mine = _clusters(caller, "read", segment)
+        if mine is None:
+            return
+        with self.fetcher.fetching():
+            owner = (await self.fetcher.directory(segment)).metadata.cluster_name
+        if owner not in mine:
+            raise caller.refused("read", owner)
 
     async def _send(
         self, method: str, frames: AsyncIterator[memoryview], context: Context, topic_id: str
@@ -257,9 +261,21 @@ class Handlers:
             line.warning(method, error=message)
 
 
-async def _frames(data: memoryview) -> AsyncIterator[memoryview]:
-    for at in range(0, len(data), FETCH_FRAME_BYTES):
-        yield data[at : at + FETCH_FRAME_BYTES]
+def _named(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
+    """The segment of a request, named in the log."""
+    segment = segment_metadata(message)
+    structlog.contextvars.bind_contextvars(
+        topic=segment.topic, partition=segment.partition, segment=segment.segment_id.hex()
+    )
+    return segment
+
+
+def _clusters(caller: Caller, action: Action, segment: SegmentMetadata) -> frozenset[str] | None:
+    """The caller's, None for all; raises BridgeError `not_allowed` unless the request's is among them."""
+    mine = caller.clusters(action)
+    if mine is not None and segment.cluster_name not in mine:
+        raise caller.refused(action, segment.cluster_name)
+    return mine
 
 
 def _check_protocol(context: Context) -> None:

@@ -51,7 +51,7 @@ class FolderLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
-            raise InUseError(f"data_dir {folder} is in use by another bridge") from error
+            raise InUseError(f"data_dir {folder} is in use by another bridge or command: stop it first") from error
 
     def close(self) -> None:
         """Lets another bridge have the folder."""

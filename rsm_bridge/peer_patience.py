@@ -1,8 +1,9 @@
-"""How long a copy may keep its place while nothing comes from its peer.
+"""How long a copy may keep its place, or the turn for its large files, while nothing comes from its peer.
 
-A place is for work. A peer that is silent keeps it as long as nobody else wants it, FRAME_WAIT_SECONDS_MAX at most;
-while another connection waits, it must go on within CONTENDED_SILENCE_SECONDS, and may make the bridge wait for no
-longer in all than its bytes take at COPY_RATE_MIN_BYTES a second: drops that just keep a call alive are silence too.
+A place is for work, and so is the turn (copy_memory.py). A peer that is silent keeps them as long as nobody else wants
+them, FRAME_WAIT_SECONDS_MAX at most. While another connection waits for the place, or anybody for the turn, it must go
+on within CONTENDED_SILENCE_SECONDS, and may make the bridge wait for no longer in all than its bytes take at
+COPY_RATE_MIN_BYTES a second: drops that just keep a call alive are silence too.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from rsm_bridge.limits import (
 
 
 def overdue(silent: float, waited: float, received: int, contended: bool) -> str | None:
-    """Why the peer has lost its place; None: it has not.
+    """Why the peer has lost what its copy holds; None: it has not.
 
     Args:
         silent: seconds without a message.
         waited: seconds the bridge has waited for messages of the call, these among them.
         received: bytes that came in the call.
-        contended: whether somebody else waits for the place.
+        contended: whether somebody else waits for what the copy holds.
     """
     if silent >= FRAME_WAIT_SECONDS_MAX:
         return f"no message for {FRAME_WAIT_SECONDS_MAX:.0f} s"
     if contended and silent >= CONTENDED_SILENCE_SECONDS:
-        return f"no message for {CONTENDED_SILENCE_SECONDS:.0f} s while other copies wait for a place"
+        return f"no message for {CONTENDED_SILENCE_SECONDS:.0f} s while other copies wait"
     if contended and waited >= CONTENDED_SILENCE_SECONDS + received / COPY_RATE_MIN_BYTES:
-        return f"{received} bytes in {waited:.0f} s while other copies wait for a place"
+        return f"{received} bytes in {waited:.0f} s while other copies wait"
     return None
 
 

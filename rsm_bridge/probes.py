@@ -1,6 +1,6 @@
 """What `/healthz` and `/readyz` ask. Both return None, or one sentence that says what is wrong.
 
-Alive: the event loop answers. Ready: the kernels are compiled and the store can be reached. A catalog that is away does
+Alive: the event loop answers. Ready: the kernels are loaded and the store can be reached. A catalog that is away does
 not make a bridge unready: copies and fetches need none.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import TimeoutError as WaitTimeoutError
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ class Probes:
     store: ObjectStore
     reach: Reachability | None = None
     warm: threading.Event = field(default_factory=threading.Event)
+    compiling: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _asked: float = float("-inf")
     _said: str | None = None
@@ -50,10 +52,15 @@ class Probes:
             return f"the event loop has not answered for {PROBE_SECONDS:g} s"
         return None
 
+    async def warmed(self, warm: Callable[[threading.Event], None]) -> None:
+        """Not ready until `warm` has ended, in a thread; it sets its event when it compiles."""
+        await asyncio.to_thread(warm, self.compiling)
+        self.warm.set()
+
     def ready(self) -> str | None:
         """Whether copies and fetches can be served."""
         if not self.warm.is_set():
-            return "starting: compiling kernels"
+            return f"starting: {'compiling' if self.compiling.is_set() else 'loading'} kernels"
         wrong = self._store()
         # Ready all the same: copies and fetches need no catalog.
         said = None if wrong is not None or self.reach is None else self.reach.note("catalog")

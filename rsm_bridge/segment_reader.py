@@ -1,7 +1,8 @@
 """Blocking reads of stored segments, for worker threads: directories, blocks, chunks of served bytes, index files.
 
 Keeps nothing but the start of indexes that were just opened. Every byte that leaves was compared with a checksum: the
-index's sections here, each rebuilt batch by the converter.
+index's sections here, each rebuilt batch by the converter. Of a file beside the log that is read in pieces, the last
+leaves only when the whole has its checksum.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from dataclasses import dataclass, field
 from converter.errors import SegmentError
 from converter.index import (
     HEADER_SIZE,
+    SectionCheck,
     block_section,
     decode_block,
     header_checksum,
-    section_bytes,
+    header_directory_size,
 )
-from converter.index_model import Block, Directory, StoredObject
+from converter.index_model import Block, Directory, Section, StoredObject
 from converter.pages import ByteRange
 from converter.replay import ReadPlan, plan_read, replay
 from converter.types import IndexType, SegmentMetadata
@@ -28,7 +30,7 @@ from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.index_at import directory_under
 from rsm_bridge.index_heads import IndexHeads
 from rsm_bridge.layout import index_key
-from rsm_bridge.limits import INDEX_HEAD_BYTES
+from rsm_bridge.limits import FETCH_CHUNK_BYTES, INDEX_HEAD_BYTES
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import is_tombstone
 
@@ -87,7 +89,7 @@ class SegmentReader:
         """
         head = self.store.head_bytes(key, max(size_hint, HEADER_SIZE))
         self._refuse_tombstone(head)
-        needed = int.from_bytes(head[8:12], "little") if len(head) >= HEADER_SIZE else 0
+        needed = header_directory_size(head)
         if len(head) < needed:
             head = self.store.head_bytes(key, needed)
         directory = directory_under(key, head)
@@ -122,8 +124,9 @@ class SegmentReader:
         head = self._heads.part(directory, start, length)
         return head if head is not None else self.store.get_range(str(index_key(directory.metadata)), start, length)
 
-    def index_file(self, directory: Directory, kind: IndexType) -> bytes:
-        """One of Kafka's indexes, whole: byte for byte what the broker sent, OFFSET being our own.
+    @staticmethod
+    def file_section(directory: Directory, kind: IndexType) -> Section:
+        """Where one of Kafka's indexes lies: byte for byte what the broker sent, OFFSET being our own.
 
         Raises:
             BridgeError: `not_found` when the segment has none; `invalid_segment` when it was too large to be stored.
@@ -136,10 +139,22 @@ class SegmentReader:
         section = directory.files.get(kind)
         if section is None:
             raise BridgeError("not_found", f"the segment has no {kind.name} index")
-        if section.size == 0:
-            return b""
+        return section
+
+    def file_piece(self, directory: Directory, section: Section, start: int) -> memoryview:
+        """Bytes of a file from `start` on, FETCH_CHUNK_BYTES or what is left. Whoever reads them all checks them."""
+        length = min(section.size - start, FETCH_CHUNK_BYTES)
+        if length == 0:
+            return memoryview(b"")
         failpoints.hit("fetch-index", directory.metadata.topic_id.hex())
-        return section_bytes(section, self._part(directory, section.offset, section.size))
+        return self._part(directory, section.offset + start, length)
+
+    def check_file(self, directory: Directory, kind: IndexType) -> None:
+        """Reads one of Kafka's indexes and compares its checksum. Raises SegmentError `corrupt_object`."""
+        section = self.file_section(directory, kind)
+        check = SectionCheck(section)
+        for start in range(0, max(section.size, 1), FETCH_CHUNK_BYTES):
+            check.add(self.file_piece(directory, section, start))
 
     def chunk(self, directory: Directory, block: Block, first: int, last: int) -> memoryview:
         """The record batches [first, last] (inclusive, numbers in the segment) as a consumer gets them.

@@ -15,10 +15,11 @@ from typing import Any
 from iceberg_catalog.redaction import remember_settings
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.kernel_cache import kernel_cache, warmed
-from rsm_bridge.limits import STOP_SECONDS_MAX
+from rsm_bridge.limits import START_STOP_SECONDS_MAX, STOP_SECONDS_MAX
 from rsm_bridge.logs import configure_logs, logger
 from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
+from rsm_bridge.tls import require_pair
 
 _M_ARENA_MAX = -8  # glibc, malloc.h
 _HEAPS_MAX = 2
@@ -27,21 +28,26 @@ _HEAPS_MAX = 2
 def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str) -> None:
     """Returns after SIGTERM or SIGINT and a graceful stop; ends the process when that takes over STOP_SECONDS_MAX.
 
+    Before the bridge is ready that is START_STOP_SECONDS_MAX.
+
     Raises:
         SettingsError: something that was asked for cannot be used.
     """
     if log_level not in ("debug", "info", "warning", "error"):
         raise SettingsError(f"--log-level {log_level}: use debug, info, warning or error")
+    # Until the loop hears it; the first process of a container ignores what nobody asked for.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = load_settings(config, overrides)
+    require_pair(settings)
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise SettingsError(f"data_dir: {error}") from error
-    if "NUMBA_CACHE_DIR" not in os.environ:
-        os.environ["NUMBA_CACHE_DIR"] = str(kernel_cache(settings.data_dir))
     secrets = settings_secrets(settings)
     remember_settings(secrets)
     configure_logs(log_level, secrets)
+    if "NUMBA_CACHE_DIR" not in os.environ:
+        os.environ["NUMBA_CACHE_DIR"] = str(kernel_cache(settings.data_dir, logger("bridge").warning))
     _share_heaps()
     asyncio.run(_serve(settings))
 
@@ -70,10 +76,16 @@ async def _serve(settings: Settings) -> None:
     from converter.warmup import warm
     from rsm_bridge.service import running_bridge
 
-    stop = asyncio.Event()
+    stop, ready = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        stop.set()
+        if not ready.is_set():
+            _leave_after(START_STOP_SECONDS_MAX, "stopped before the bridge was ready", unless=ready)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, end)
 
     def compiled() -> None:
         warm()
@@ -82,11 +94,12 @@ async def _serve(settings: Settings) -> None:
 
             warm_values()
 
-    def prepare() -> None:
-        warmed(Path(os.environ["NUMBA_CACHE_DIR"]), compiled, logger("bridge"))
+    def prepare(compiling: threading.Event) -> None:
+        warmed(Path(os.environ["NUMBA_CACHE_DIR"]), compiled, logger("bridge"), compiling)
         _favour_calls()
 
     async with running_bridge(settings, prepare) as bridge:
+        ready.set()
         found = await asyncio.to_thread(bridge.reach.first_words)
         sys.stdout.write(
             f"tierberg ready listen={bridge.address} metrics={bridge.metrics_address or '-'} "
@@ -95,19 +108,22 @@ async def _serve(settings: Settings) -> None:
         sys.stdout.flush()
         await stop.wait()
         logger("bridge").info("stopping")
-        _leave_in_time()
+        _leave_after(STOP_SECONDS_MAX, "stopped in the middle of requests that hang")
 
 
-def _leave_in_time() -> None:
-    """Ends the process when stopping takes too long: a request that hangs in store or catalog has its own time-outs.
+def _leave_after(seconds: float, words: str, unless: threading.Event | None = None) -> None:
+    """Ends the process when stopping takes longer.
 
-    What it was for is as after a kill: the next start finds it.
+    A compiler cannot be interrupted, and a request that hangs in store or catalog has its own time-outs. What it
+    was for is as after a kill: the next start finds it.
     """
 
     def leave() -> None:
-        logger("bridge").warning("stopped in the middle of requests that hang")
-        os._exit(0)
+        if unless is None or not unless.is_set():
+            logger("bridge").warning(words)
+            sys.stderr.flush()
+            os._exit(0)
 
-    watch = threading.Timer(STOP_SECONDS_MAX, leave)
+    watch = threading.Timer(seconds, leave)
     watch.daemon = True
     watch.start()

@@ -12,7 +12,7 @@ from grpc_health.v1._async import HealthServicer
 
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.handlers import SERVICE, Handlers
-from rsm_bridge.limits import KIB, MESSAGE_BYTES_MAX, MIB, STOP_GRACE_SECONDS
+from rsm_bridge.limits import KIB, MESSAGE_BYTES_MAX, MIB, STOP_GRACE_SECONDS, STREAMS_PER_CONNECTION_MAX
 from rsm_bridge.settings import Settings, parse_listen
 from rsm_bridge.tls import Certificates
 
@@ -22,6 +22,8 @@ OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_metadata_size", 16 * KIB),
     # Two bridges on one port would each get half of the calls, and tests would talk to the wrong one.
     ("grpc.so_reuseport", 0),
+    # Clients that know it (SETTINGS) queue what is beyond; what one sends before it knows is refused (REFUSED_STREAM).
+    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
     # Windows do not grow with the measured bandwidth: memory per copy is bounded.
     ("grpc.http2.bdp_probe", 0),
     # What a copy that waits for a worker may fill; 2 MiB gave no more throughput and 90 MiB more under 30 copies.

@@ -1,7 +1,8 @@
 """The bridge as a whole: opens what the settings name, runs until told to stop.
 
-Three pools, each bounded, so that no kind of call starves another: copies (at lower priority of the operating system),
-fetches, control calls. The publisher has threads of its own; an outage of the catalog never touches a call.
+Pools, each bounded, so that no kind of call starves another: copies (at lower priority of the operating system),
+fetches, control calls, look-ups of topics' owners. The publisher has threads of its own; an outage of the catalog never
+touches a call.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ from rsm_bridge.limits import (
     AHEAD_PAUSE_SECONDS_MAX,
     LATE_COPY_SECONDS,
     MIB,
+    OWNER_WORKERS,
 )
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
 from rsm_bridge.logs import logger
@@ -38,6 +41,7 @@ from rsm_bridge.metrics import Metrics
 from rsm_bridge.metrics_page import MetricsPage
 from rsm_bridge.niceness import be_nice
 from rsm_bridge.open_store import open_store
+from rsm_bridge.owner_lookups import OwnerLookups
 from rsm_bridge.precedence import Precedence
 from rsm_bridge.probes import Probes
 from rsm_bridge.publisher import Publisher
@@ -48,6 +52,7 @@ from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.topic_owners import TopicOwners
 from rsm_bridge.topic_rules import stored_format
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.worker_pool import WorkerPool
@@ -78,12 +83,15 @@ def copy_memory(settings: Settings) -> CopyMemory:
 
 
 @contextlib.asynccontextmanager
-async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: None) -> AsyncIterator[Running]:
+async def running_bridge(
+    settings: Settings, warm: Callable[[threading.Event], None] = lambda _: None
+) -> AsyncIterator[Running]:
     """Starts a bridge and, at the end of the block, stops it: calls first, then the publisher.
 
     Args:
         settings: of this bridge.
-        warm: run before calls are answered, while the probes' page already is: alive, and not ready.
+        warm: run before calls are answered, while the probes' page already is: alive, and not ready. It sets its event
+            when it compiles.
 
     Raises:
         SettingsError: something the settings name cannot be used.
@@ -96,10 +104,8 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
         reach = _watched(settings, store, publisher.open_catalog, stack)
         probes = Probes(asyncio.get_running_loop(), store, reach)
         metrics_address = _metrics_page(settings, metrics, probes, stack)
-        await asyncio.to_thread(warm)
-        probes.warm.set()
+        await probes.warmed(warm)
         pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
-        control = stack.enter_context(CallPool(settings.limits.control_workers, "control"))
         publisher.typed = typed = _typed_topics(settings, unhurried, publisher, memory, stack)
         maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"))
 
@@ -129,12 +135,13 @@ async def running_bridge(settings: Settings, warm: Callable[[], None] = lambda: 
             ),
             fetcher=Fetcher(SegmentReader(store, pools["fetch-helper"]), fetch_pools, settings.limits, metrics),
             deleter=Deleter(store),
-            control=control,
+            control=stack.enter_context(CallPool(settings.limits.control_workers, "control")),
             limits=settings.limits,
             metrics=metrics,
             log=logger("request"),
             deleted=deleted,
             clients=None if settings.tls is None else settings.tls.clients,
+            owners=OwnerLookups(TopicOwners(store), stack.enter_context(CallPool(OWNER_WORKERS, "owner"))),
         )
         server = Server(settings, handlers, log)
         address = await server.start()

@@ -20,7 +20,7 @@ from pydantic import (
 from rsm_bridge.client_rules import ClientRule
 from rsm_bridge.durations import Seconds
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_VALUE_BYTES, MIB
+from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_FILES_BYTES, LARGE_VALUE_BYTES, MIB
 from rsm_bridge.registry_settings import SchemaRegistrySettings
 from rsm_bridge.settings_file import read_settings_file
 from rsm_bridge.settings_section import CatalogProperties, Section, texts
@@ -171,8 +171,7 @@ class LimitSettings(Section):
     copy_memory_mib: Annotated[int, Field(ge=COPY_MEMORY_BYTES // MIB)] = Field(
         default=512,
         description="Memory budget of copies in MiB. A running copy is charged 128; one that does not fit waits, "
-        "half an hour at most. Beside it one copy at a time may bring up to 128 MiB of files beside its log: "
-        "a producer snapshot of millions of producers.",
+        "half an hour at most. What takes more than that, copies have in turns: `decompressed_batch_mib`.",
     )
     copy_workers: Annotated[int, Field(ge=1, le=64)] = Field(default=4, description="Copies converted at once.")
     copies_max: Annotated[int, Field(ge=1, le=10_000)] = Field(
@@ -197,14 +196,15 @@ class LimitSettings(Section):
         default=256,
         description="A batch that decompresses to more is kept as it is and its rows are withheld. "
         "So is one whose records and headers, at 64 bytes each, take more than that, and than 32 MiB, with their "
-        "contents. What a large batch or value needs beyond `copy_memory_mib` one copy has at a time: four times "
-        "as much as this, and 256 MiB.",
+        "contents. What a copy needs beyond its part of `copy_memory_mib` one copy has at a time: four times as much "
+        "as this for a large batch, 256 MiB for a large value, and 256 MiB for up to 128 MiB of files beside the log, "
+        "a producer snapshot of millions of producers, while they become its index.",
     )
 
     @property
     def large_work_mib(self) -> int:
-        """MiB that the one copy whose turn it is with a large batch or value may use beyond its place."""
-        return 4 * self.decompressed_batch_mib + LARGE_VALUE_BYTES // MIB
+        """MiB that the one copy whose turn it is may use beyond its place: for a batch, a value and its files."""
+        return 4 * self.decompressed_batch_mib + (LARGE_VALUE_BYTES + LARGE_FILES_BYTES) // MIB
 
 
 class MergeSettings(Section):

@@ -61,6 +61,11 @@ def is_tombstone(head: bytes | memoryview) -> bool:
     return bytes(head[:4]) == MAGIC
 
 
+def index_start(head: bytes | memoryview) -> int:
+    """Where the index begins that a tombstone replaced; `head` are its first bytes, unchecked, at least nine."""
+    return _HEAD.size + int(_HEAD.unpack_from(head)[2])
+
+
 def decode_tombstone(data: bytes) -> Tombstone:
     """The whole object, checked.
 

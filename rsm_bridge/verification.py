@@ -75,7 +75,8 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
 
     Raises:
         SettingsError: the configuration cannot be used.
-        BridgeError: `store_unavailable`: the store cannot be listed.
+        BridgeError: `store_unavailable`: the store cannot be listed; `not_found`: it has nothing of the topic, and
+            nothing that could not be read either.
     """
     settings = load_settings(config, {"data_dir": data_dir})
     store = open_store(settings)
@@ -91,6 +92,8 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
                 _verify_segment(reader, known, report)
             else:
                 report.tombstones += 1
+    if topic is not None and not topics and not report.damages and not report.unread:
+        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
     _verify_tables(settings, store, topics, report)
     return report
 
@@ -125,7 +128,7 @@ def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) 
             if stored is not None:
                 _verify_object(reader.store, stored)
         for kind in directory.files:
-            reader.index_file(directory, kind)
+            reader.check_file(directory, kind)
         report.bytes += _replay(reader, directory)
     except (SegmentError, BridgeError) as error:
         if error.kind == "segment_deleted":

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,6 +13,7 @@ import grpc
 import pytest
 
 from benchmarks.certificates import Certificates, make_certificates
+from rsm_bridge.config_command import CheckOptions, check_config
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.service import Running
 from tests.support.bridge_process import bridge_thread, test_settings
@@ -92,3 +97,23 @@ def test_unusable_files_keep_a_bridge_from_starting(
         bridge_thread(test_settings(tmp_path / "data", tls=tls(ours, **{field: str(path)}))),
     ):
         pass
+
+
+def test_a_key_of_another_certificate_is_refused_at_the_start_and_by_config_check(
+    ours: Certificates, theirs: Certificates, tmp_path: Path
+) -> None:
+    section = tls(ours, key_file=str(theirs.bridge.key))
+    said = "tls.certificate_file .* and tls.key_file .* do not belong together"
+    with (
+        pytest.raises(SettingsError, match=said),
+        bridge_thread(test_settings(tmp_path / "data", tls=section)),
+    ):
+        pass
+    config = tmp_path / "tierberg.yaml"
+    config.write_text(json.dumps({"data_dir": str(tmp_path / "data"), "tls": section}))
+    with pytest.raises(SettingsError, match=said):
+        check_config(CheckOptions(config=config, topics=("orders",), ask_kafka=False))
+    words = [sys.executable, "-c", "from rsm_bridge.cli import main; main()", "serve", "--config", str(config)]
+    found = subprocess.run(words, check=False, timeout=120, capture_output=True, text=True)
+    assert (found.returncode, bool(re.search(said, found.stderr))) == (2, True), found.stderr
+    assert not (tmp_path / "data" / "numba-cache").exists(), "said before kernels are compiled"

@@ -18,11 +18,13 @@ from typing import Any, Self
 import pytest
 import zstandard
 
-from rsm_bridge.limits import MIB
+from converter.types import IndexType
+from rsm_bridge.limits import COPY_FILES_BYTES_MAX, LARGE_FILES_BYTES, MIB
 from rsm_bridge.settings import LimitSettings
 from stack.bridge import Bridge
 from tests.faults.test_faults_resources import peak_bytes, warmed
 from tests.faults.test_faults_segments import batch
+from tests.oracle.transactions import producer_snapshot
 from tests.support.kafka_log import LogBuilder, varint
 from tests.support.shim_client import Segment, ShimClient, segment_of
 
@@ -198,7 +200,8 @@ class Consumers:
 
     def _read(self) -> None:
         with ShimClient(self.target) as shim:
-            while not self._end.wait(0.5):
+            # Each at least once, also beside what ends at once.
+            while not self.fetches or not self._end.wait(0.5):
                 started = time.monotonic()
                 try:
                     same = shim.fetch(self.segment) == self.segment.data
@@ -272,6 +275,32 @@ def check(idle: Idle, kind: str) -> Consumers:
 @pytest.mark.parametrize("kind", SAMPLE)
 def test_four_bombs_at_once(idle: Idle, kind: str) -> None:
     check(idle, kind)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_large_files_beside_the_log_of_four_copies_at_once_are_in_memory_one_after_another(tmp_path: Path) -> None:
+    """Each takes three times its files for a moment."""
+    limits = LimitSettings(decompressed_batch_mib=16)
+    bridge = Bridge(tmp_path / "bridge", {"limits": {"decompressed_batch_mib": 16}})
+    snapshot = producer_snapshot([(number, -1) for number in range(COPY_FILES_BYTES_MAX // 48)])
+    assert COPY_FILES_BYTES_MAX * 0.9 < len(snapshot) < COPY_FILES_BYTES_MAX - MIB
+    log = LogBuilder().fill(batches=2)
+    bombs = [segment_of(log, files={IndexType.PRODUCER_SNAPSHOT: snapshot}) for _ in range(BOMBS)]
+    bridge.start()
+    try:
+        with ShimClient(bridge.target) as shim:
+            warmed(shim)
+        before = peak_bytes(bridge)
+        with ThreadPoolExecutor(BOMBS) as pool:
+            done = list(pool.map(lambda bomb: copied(bridge, bomb), bombs))
+        peak = peak_bytes(bridge) - before
+        print(f"four times {len(snapshot) / MIB:.0f} MiB of files: {peak / MIB:.0f} MiB above idle")
+        assert all(segment.custom_metadata for segment in done)
+        # One copy's place, what its files take, and a place for each other one.
+        assert peak <= len(snapshot) + LARGE_FILES_BYTES + limits.copy_memory_mib * MIB // 2
+    finally:
+        bridge.stop()
 
 
 @pytest.mark.slow

@@ -4,7 +4,8 @@
     python -m tests.fuzz --inputs 200000 --target values-avro --target segment-zstd
     python -m tests.fuzz --again build/fuzz/failures/values-avro/17.input
 
-What is found lies in build/fuzz: failing inputs with their tracebacks, and the corpus, which the next run goes on from.
+What is found lies in build/fuzz: failing inputs with their tracebacks, what the children printed and logged
+(failures/TARGET/child.log), and the corpus, which the next run goes on from.
 A seed repeats a run where the corpus is the same (`--fresh` forgets it).
 """
 
@@ -19,8 +20,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.fuzz.child import try_one
+from tests.fuzz.meter import Meter
 from tests.fuzz.registry import target_named, targets
-from tests.fuzz.target import MIB, Target
+from tests.fuzz.target import MIB
 from tests.fuzz.watch import ROOT, Plan, Result, fuzz
 
 PROCESSES = 2
@@ -30,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     """0 when nothing failed, 1 when something did, 2 for words that make no sense."""
     options = _options(arguments)
     if options.again is not None:
-        words, added = try_one(_prepared(options.again.parent.name), options.again.read_bytes())
+        words, added = _again(options.again)
         print(f"{words}; {added // MIB} MiB")
         return 0
     names = options.target or list(targets())
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     seed = options.seed or secrets.token_hex(4)
     seconds = options.minutes * 60 * PROCESSES / len(names)
     print(f"seed {seed}, {len(names)} targets, {PROCESSES} at a time; findings in {options.folder}", flush=True)
-    plan = Plan(seed, options.inputs, seconds, options.folder)
+    plan = Plan(seed, options.inputs, seconds, options.folder.resolve())
     results: list[Result] = []
     with ThreadPoolExecutor(PROCESSES) as pool:
         for result in pool.map(lambda name: fuzz(name, plan, _say), names):
@@ -69,10 +71,13 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return found
 
 
-def _prepared(name: str) -> Target:
-    target = target_named(name)
+def _again(path: Path) -> tuple[str, int]:
+    target = target_named(path.parent.name)
     target.prepare()
-    return target
+    try:
+        return try_one(target, path.read_bytes(), Meter())
+    finally:
+        target.close()
 
 
 def _say(text: str) -> None:

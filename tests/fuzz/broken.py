@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -38,6 +39,27 @@ class Broken(Target):
         return Outcome("works", _refuse if self.name == "broken-judge" and data[0] % 10 == 0 else None)
 
 
+class _Lingering(Broken):
+    """Works, and leaves a thread that no interpreter would end by itself."""
+
+    def __init__(self) -> None:
+        super().__init__("lingering", lambda: None)
+
+    def prepare(self) -> None:
+        threading.Thread(target=threading.Event().wait, name="left behind").start()
+
+
+class _Unending(Broken):
+    """Works, and cannot be closed."""
+
+    def __init__(self, name: str, close: Callable[[], object]) -> None:
+        super().__init__(name, lambda: None)
+        self._close = close
+
+    def close(self) -> None:
+        self._close()
+
+
 def _refuse() -> None:
     raise WrongError("another byte")
 
@@ -62,4 +84,9 @@ def _maker(name: str) -> Callable[[], Target]:
 
 
 #: By name, like registry.targets().
-BROKEN: dict[str, Callable[[], Target]] = {name: _maker(name) for name in _FAILURES}
+BROKEN: dict[str, Callable[[], Target]] = {name: _maker(name) for name in _FAILURES} | {
+    "broken-close": lambda: _Unending("broken-close", _raise),
+    "broken-end": lambda: _Unending("broken-end", lambda: time.sleep(3600)),
+}
+#: Not broken: what it leaves behind must not look so.
+SOUND: dict[str, Callable[[], Target]] = {"lingering": _Lingering}

@@ -5,68 +5,74 @@ Its parent sees from the shared page how far it has come, and what it was at whe
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import gc
-import mmap
+import os
 import random
 import resource
-import struct
 import sys
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
+from rsm_bridge.logs import configure_logs
+from tests.fuzz.meter import Meter
 from tests.fuzz.outcome import worded
+from tests.fuzz.page import Page, Stage
 from tests.fuzz.registry import target_named
 from tests.fuzz.target import MIB, Target, WrongError
 
-#: The shared page: inputs begun, inputs ended (as the target counts them), failures, memory peak in bytes, size of the
-#: input being tried; then the input itself.
-PAGE = struct.Struct("<QQQQQ")
-INPUT_BYTES_MAX = 64 * MIB
-PAGE_BYTES = PAGE.size + INPUT_BYTES_MAX
 #: Address space beyond what a prepared process has.
 ADDRESS_SPACE_BYTES = 1536 * MIB
+#: Inputs after which allocators give back what they kept for later: in pieces it adds up, and to no input's account.
+SETTLE_EVERY = 500
 FAILURES_MAX = 20
 CORPUS_MAX = 400
 #: Larger inputs say nothing that smaller ones do not.
 CORPUS_BYTES_MAX = 64 * 1024
 
 
-class Page:
-    """What parent and child both see."""
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a parent asks of a child, as its command line.
 
-    def __init__(self, path: Path) -> None:
-        with path.open("r+b") as file:
-            self._map = mmap.mmap(file.fileno(), PAGE_BYTES)
+    Attributes:
+        target: name.
+        seed: of all inputs, each with its number.
+        first: number of the first input.
+        inputs: how many there shall be in all, those of earlier children too; 0: as many as there is time for.
+        until: `time.monotonic()` after which no input is begun but the first; 0: none.
+        page: file of the shared page.
+        failed: folder of failing inputs.
+        corpus: folder of kept inputs.
+    """
 
-    def read(self) -> tuple[int, int, int, int, int]:
-        """Begun, ended, failures, peak in bytes, size of the input in bytes."""
-        begun, ended, failures, peak, size = PAGE.unpack_from(self._map)
-        return begun, ended, failures, peak, size
+    target: str
+    seed: str
+    first: int
+    inputs: int
+    until: float
+    page: Path
+    failed: Path
+    corpus: Path
 
-    def write(self, begun: int, ended: int, failures: int, peak: int, data: bytes | None = None) -> None:
-        """`data`: the input that is tried next; None: as it is."""
-        size = self.read()[4] if data is None else len(data)
-        if data is not None:
-            self._map[PAGE.size : PAGE.size + len(data)] = data
-        PAGE.pack_into(self._map, 0, begun, ended, failures, peak, size)
+    def words(self) -> list[str]:
+        """For :meth:`read`."""
+        return [str(getattr(self, name)) for name in self.__slots__]
 
-    def input(self) -> bytes:
-        """The input being tried."""
-        return bytes(self._map[PAGE.size : PAGE.size + self.read()[4]])
-
-
-def memory(field: str) -> int:
-    """A line of /proc/self/status, in bytes."""
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(field)
+    @classmethod
+    def read(cls, words: Sequence[str]) -> Orders:
+        """Back from :meth:`words`."""
+        target, seed, first, inputs, until, page, failed, corpus = words
+        return cls(target, seed, int(first), int(inputs), float(until), Path(page), Path(failed), Path(corpus))
 
 
-def try_one(target: Target, data: bytes) -> tuple[str, int]:
+def try_one(target: Target, data: bytes, meter: Meter) -> tuple[str, int]:
     """Runs one input.
 
     Returns:
@@ -75,12 +81,11 @@ def try_one(target: Target, data: bytes) -> tuple[str, int]:
     Raises:
         Exception: it failed.
     """
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    before = memory("VmRSS")
+    before = meter.begin()
     started = time.monotonic()
     found = target.run(data)
     seconds = time.monotonic() - started
-    added = memory("VmHWM") - before
+    added = meter.peak() - before
     if added > target.memory_bytes_max:
         raise WrongError(f"{len(data)} bytes took {added // MIB} MiB, allowed are {target.memory_bytes_max // MIB}")
     if seconds > target.seconds_max:
@@ -110,41 +115,77 @@ def _grown(folder: Path, corpus: list[bytes], data: bytes, words: str, seen: set
     (folder / f"{len(seen)}.input").write_bytes(data)
 
 
-def main(arguments: Sequence[str]) -> int:
-    """target, seed, first number, how many inputs (0: until ended), page, folder of failures, folder of the corpus."""
-    name, seed, first, wanted, page_path, failed, corpus_path = arguments
-    faulthandler.enable()
-    target, page, folder = target_named(name), Page(Path(page_path)), Path(corpus_path)
-    target.prepare()
-    corpus = [file.read_bytes() for file in sorted(folder.glob("*.input"))][:CORPUS_MAX]
+def _settled() -> None:
     gc.collect()
-    limit = memory("VmSize") + ADDRESS_SPACE_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    pa.default_memory_pool().release_unused()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+
+
+def _tried(orders: Orders, target: Target, page: Page, meter: Meter) -> int:
+    """Tries all inputs; 3 where too many failed, else 0."""
+    corpus = [file.read_bytes() for file in sorted(orders.corpus.glob("*.input"))][:CORPUS_MAX]
     seen: set[str] = set()
     known: set[str] = set()
-    begun, (_, ended, failures, peak, _) = int(first), page.read()
-    while ended < int(wanted) or int(wanted) == 0:
-        rng = random.Random(f"{name} {seed} {begun}")
+    at = page.read()
+    at.stage, at.begun = Stage.TRYING, orders.first
+    started, before = time.monotonic(), at.seconds
+    while at.ended < orders.inputs or orders.inputs == 0:
+        if orders.until and time.monotonic() > orders.until and at.begun > orders.first:
+            break
+        rng = random.Random(f"{orders.target} {orders.seed} {at.begun}")
         data = target.make(rng, corpus)
-        page.write(begun + 1, ended, failures, peak, data)
+        number, at.begun = at.begun, at.begun + 1
+        page.write(at, data)
         try:
-            words, added = try_one(target, data)
-            peak = max(peak, added)
-            _grown(folder, corpus, data, words, seen, rng)
+            words, added = try_one(target, data, meter)
+            at.peak = max(at.peak, added)
+            _grown(orders.corpus, corpus, data, words, seen, rng)
         except Exception as error:  # noqa: BLE001 - whatever is raised is the finding
-            kind = worded(error)
-            if kind not in known:
-                known.add(kind)
-                _saved(Path(failed), begun, data, error)
-            failures += 1
-            if failures >= FAILURES_MAX:
-                page.write(begun + 1, ended, failures, peak)
-                return 3
-        begun += 1
-        ended += target.parts(data)
-        page.write(begun, ended, failures, peak)
+            at.failures += 1
+            if worded(error) not in known:
+                known.add(worded(error))
+                _saved(orders.failed, number, data, error)
+        at.ended += 1
+        at.seconds = before + time.monotonic() - started
+        page.write(at)
+        if at.ended % SETTLE_EVERY == 0:
+            _settled()
+        if at.failures >= FAILURES_MAX:
+            return 3
     return 0
 
 
+def main(arguments: Sequence[str]) -> int:
+    """The exit code: 0 when all was tried, 3 when too many inputs failed."""
+    orders = Orders.read(arguments)
+    faulthandler.enable()
+    configure_logs()  # as a bridge logs; into the file that standard error is
+    target, page, meter = target_named(orders.target), Page(orders.page), Meter()
+    target.prepare()
+    gc.collect()
+    gc.freeze()  # what is loaded stays; a collection then walks what inputs leave, not every module
+    limit = meter.address_space() + ADDRESS_SPACE_BYTES
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    code = _tried(orders, target, page, meter)
+    at = page.read()
+    at.stage = Stage.ENDING
+    page.write(at)
+    target.close()
+    return code
+
+
+def _leave(arguments: Sequence[str]) -> None:
+    """Ends the process for certain: threads that libraries leave behind must not keep it."""
+    code = 1
+    try:
+        code = main(arguments)
+    except BaseException:  # noqa: BLE001 - the process ends, whatever it was
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    _leave(sys.argv[1:])

@@ -142,7 +142,8 @@ def _places(document: Any) -> list[tuple[Any, Any]]:
 
 def bent_json(document: Any, rng: random.Random) -> Any:
     """The document (which may change) with a value, key or member bent; some of them nested deeply."""
-    for _ in range(rng.choice((1, 1, 2, 4))):
+    times = rng.choice((1, 1, 2, 4))
+    for time in range(times):
         places = _places(document)
         if not places:
             return any_json(rng)
@@ -160,10 +161,12 @@ def bent_json(document: Any, rng: random.Random) -> Any:
                 json.loads(json.dumps(other[name])) if not isinstance(name, int) or name < len(other) else None
             )
         elif action == 3:
-            depth = rng.choice((2, 60, 200, 3000))
+            # Last of all where it is deep: json writes no deeper than Python calls.
+            depth = rng.choice((2, 60, 200, 3000) if time == times - 1 else (2, 60))
             holder[key] = nested(holder[key], depth) if depth < 1000 else json.loads("[" * 400 + "]" * 400)
         elif action == 4 and isinstance(holder, list):
-            holder.extend([holder[key]] * rng.choice((1, 3, 300)))
+            # Within each other they would multiply.
+            holder.extend([holder[key]] * (rng.choice((1, 3, 300)) if len(places) < 1000 else 1))
         else:
             holder[key] = any_json(rng)
     return document

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tests.fuzz.broken import BROKEN
+from tests.fuzz.broken import BROKEN, SOUND
 from tests.fuzz.schemas import AvroSchemas, JsonSchemas, ProtobufSchemas
 from tests.fuzz.segments import CODECS, Segments
 from tests.fuzz.settings import CommandLine, Configuration
@@ -32,4 +32,4 @@ def target_named(name: str) -> Target:
     Raises:
         KeyError: there is none of this name.
     """
-    return {**targets(), **BROKEN}[name]()
+    return {**targets(), **BROKEN, **SOUND}[name]()

@@ -21,6 +21,7 @@ from converter.values.json_decode import json_decoder
 from converter.values.json_infer import infer_schema
 from converter.values.model import Decoder, SchemaTextError
 from converter.values.protobuf import protobuf_decoder
+from converter.values.warmup import warm_values
 from rsm_bridge.protobuf_compiler import protobuf_schema
 from tests.fuzz.envelope import packed, unpacked
 from tests.fuzz.mutate import TEXTS, bent, bent_json, number, written
@@ -54,6 +55,11 @@ class Schemas(Target):
     """A schema text, or what it was compiled to."""
 
     memory_bytes_max = 128 * MIB
+
+    def prepare(self) -> None:
+        warm_values()  # a first input would compile for longer than one may take
+        for seed in range(40):
+            self.run(self.make(random.Random(seed), ()))
 
     def decoder(self, text: bytes) -> Decoder:
         """The product's."""

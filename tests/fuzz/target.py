@@ -61,7 +61,3 @@ class Target(ABC):
             WrongError: a promise was broken.
             Exception: every other exception is one that the product does not document.
         """
-
-    def parts(self, data: bytes) -> int:
-        """How many inputs this counts for."""
-        return 1

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz import watch
 from tests.fuzz.broken import BROKEN
 from tests.fuzz.mutate import bent_json, written
 from tests.fuzz.registry import target_named, targets
@@ -31,13 +32,41 @@ def test_a_few_inputs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_breaks_is_noticed(name: str, tmp_path: Path) -> None:
+def test_what_breaks_is_noticed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "END_SECONDS", 3.0)
     result = fuzz(name, Plan("1", 60, 0, tmp_path), print)
     assert not result.passed
     assert (tmp_path / "failures" / name).exists()
-    assert any((tmp_path / "failures" / name).glob("*.input"))
-    assert bool(result.deaths) == (name in {"broken-crash", "broken-hang"})
+    assert any((tmp_path / "failures" / name).glob("*.input")) == (name not in {"broken-close", "broken-end"})
+    assert bool(result.deaths) == (name in {"broken-crash", "broken-hang", "broken-close", "broken-end"})
+    for death in result.deaths:
+        assert Path(death.rpartition(" in ")[2]).is_file(), "where its last words are"
+
+
+def test_a_thread_that_is_left_behind_is_no_death(tmp_path: Path) -> None:
+    """A bridge's own threads kept a child from ending after its last input."""
+    result = fuzz("lingering", Plan("1", 30, 0, tmp_path), print)
+    assert result.passed, result.deaths
+    assert result.inputs == 30
+
+
+def test_a_child_that_has_bridges_ends(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    result = fuzz("grpc-streams", Plan("1", 20, 0, tmp_path), print)
+    assert result.passed, result.deaths
+    assert result.inputs == 20
+    assert not any((tmp_path / "work").iterdir()), "the bridge's folder"
+    assert (tmp_path / "failures" / "grpc-streams" / "child.log").stat().st_size > 0
+    shown = capfd.readouterr()
+    assert shown.out + shown.err == "", "what a bridge logs is in the file"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3.0])
+def test_a_run_ends_by_inputs_or_by_time(seconds: float, tmp_path: Path) -> None:
+    result = fuzz("kafka-files", Plan("1", 0 if seconds else 40, seconds, tmp_path), print)
+    assert result.passed, result.deaths
+    assert result.inputs == 40 or seconds
 
 
 def test_the_same_seed_makes_the_same_inputs() -> None:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import crc32c
 import grpc
@@ -29,6 +30,8 @@ from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.shim_client import HEADERS, SERVICE
 
 _CALL_SECONDS = 40.0
+#: What lies in a store is listed and published while the next inputs run: each would take longer than the one before.
+_INPUTS_OF_A_BRIDGE = 2000
 _KINDS = ("bad_request", "damaged_in_transit")
 
 
@@ -128,17 +131,28 @@ class Streams(Target):
 
     def prepare(self) -> None:
         self._open = ExitStack()
-        folder = Path(self._open.enter_context(TemporaryDirectory(prefix="tierberg-fuzz-")))
-        bridge = self._open.enter_context(bridge_thread(test_settings(folder, publish_interval="5s")))
-        self._channel = self._open.enter_context(grpc.insecure_channel(bridge.address))
+        self._begin()
         warm()  # a first copy may compile for longer than a call may take
         for seed in range(20):
             self.run(self.make(random.Random(seed), ()))
+
+    def _begin(self) -> None:
+        """A new bridge with an empty store."""
+        self._inputs = 0
+        # Only how long the bridge waits for the reason hangs on it; a third of all inputs would wait for half a second.
+        self._open.enter_context(patch("rsm_bridge.copy_call.CANCEL_NOTICE_SECONDS", 0.02))
+        folder = Path(self._open.enter_context(TemporaryDirectory(prefix="tierberg-fuzz-")))
+        bridge = self._open.enter_context(bridge_thread(test_settings(folder, publish_interval="5s")))
+        self._channel = self._open.enter_context(grpc.insecure_channel(bridge.address))
 
     def close(self) -> None:
         self._open.close()
 
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
+        if self._inputs >= _INPUTS_OF_A_BRIDGE:
+            self._open.close()
+            self._begin()
+        self._inputs += 1
         method = rng.choice(("CopySegment",) * 4 + ("FetchSegment", "FetchIndex", "DeleteSegment"))
         if method != "CopySegment":
             kinds: dict[str, Any] = {

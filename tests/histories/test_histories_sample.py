@@ -12,7 +12,7 @@ from tests.histories.row_oracle import JUDGED
 from tests.histories.running import Counts, run_history, shrink, text_of
 from tests.histories.world import COMMITS, PLACES, RECREATE, STORE
 
-HISTORIES_PER_WORLD = 450
+HISTORIES_PER_WORLD = 550
 STEPS_MIN = 60_000
 TIMES_MIN = 20
 #: What each action must have had, beside having run.

@@ -21,7 +21,7 @@ from iceberg_catalog.plan_types import Keep, PartState, Segment, SegmentState
 from rsm_bridge import planning
 from tests.histories.running import Counts, run_history
 
-HISTORIES_MAX = 1500
+HISTORIES_MAX = 6000
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from functools import cached_property
 
 from converter.columns import row_schema
 from converter.index import block_section, decode_block, decode_directory
@@ -17,7 +18,7 @@ from converter.writer import SegmentWriter
 OBJECTS = StoredObjects(bytes(range(16)), "data/x.parquet", "kept/x.kept", "data/x-tail.parquet")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True)
 class Copied:
     """The objects of one copy as the store would have them; `data` is data file and tail, one behind the other."""
 
@@ -25,7 +26,7 @@ class Copied:
     data: bytes
     kept: bytes
 
-    @property
+    @cached_property
     def directory(self) -> Directory:
         size = int.from_bytes(self.index[8:12], "little")
         return decode_directory(self.index[:size])

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rsm_bridge.configuration_doc import setting_names
+from rsm_bridge.settings_section import Section
+from tests.sabotage.ignored_settings import ignoring
 from tests.sabotage.sabotage_runner import BUILD, SAMPLE, Patch, PatchError, Tree, all_patches, judge, read_patch
+from tests.sabotage.settings_patches import settings_patches
 
 PATCHES = {patch.name: patch for patch in all_patches()}
 
@@ -32,6 +37,40 @@ def test_there_are_enough_and_all_apply(tree: Tree) -> None:
         assert (tree.folder / patch.test.partition("::")[0]).is_file(), patch.name
         with tree.patched(patch):
             pass
+
+
+def test_every_setting_can_be_ignored(tree: Tree) -> None:
+    """Each patch fits the code; `make sabotage` runs the tests that must notice."""
+    patches = settings_patches()
+    assert [patch.name for patch in patches] == setting_names()
+    for patch in patches:
+        with tree.patched(patch):
+            pass
+
+
+class Inner(Section):
+    width: int = 1
+    name: str
+
+
+class Sample(Section):
+    key_schema: Inner | None = None
+
+    @property
+    def twice(self) -> int:
+        return 0 if self.key_schema is None else 2 * self.key_schema.width
+
+
+def test_an_ignored_setting_reads_as_its_default() -> None:
+    read: Any = ignoring("limits.width")(type("Ignoring", (Inner,), {"__module__": __name__}))(width=5, name="n")
+    assert (read.width, read.name) == (1, "n")
+
+
+def test_one_of_a_section_with_two_names_is_ignored_under_that_name_alone() -> None:
+    model = ignoring("topics[].key_schema.width")(type("Ignoring", (Sample,), {"__module__": __name__}))
+    given: Any = model(key_schema=Inner(width=5, name="n"))
+    assert given.twice == 2
+    assert Inner(width=5, name="n").width == 5
 
 
 TARGET = "def limit():\n    return 5\n\n\ndef other():\n    return 5\n"

@@ -11,10 +11,11 @@ NAMED = re.compile(r"`(tests/[a-z0-9_/]+\.py::[a-zA-Z0-9_]+)`")
 
 
 def is_there(name: str) -> bool:
-    """Whether the file has a test function of this name."""
+    """Whether the file, Python's or Java's, has a test of this name."""
     file, _, function = name.partition("::")
     path = ROOT / file
+    begin = r"    @(?:Test|ParameterizedTest\b[^;{]*?)\s+void " if path.suffix == ".java" else "def "
     return (
         path.is_file()
-        and re.search(rf"^def {re.escape(function)}\(", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+        and re.search(rf"^{begin}{re.escape(function)}\(", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
     )

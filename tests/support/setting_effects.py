@@ -18,13 +18,14 @@ _REGISTRY = f"{_UNIT}values_registry.py::test_"
 _ROUNDS = f"{_UNIT}bridge_publisher_rounds.py::test_"
 _TYPED = f"{_UNIT}bridge_typed.py::test_"
 _CLIENTS = f"{_UNIT}bridge_clients.py::test_each_call_by_its_certificate"
+_MART = f"{_UNIT}repartition_catalogs.py::test_a_copy_s_catalog_is_made_where_its_rule_says"
 _PRIVATE = f"{_UNIT}bridge_private_files.py::test_"
 
 EFFECTS: Final[dict[str, str]] = {
     "data_dir": f"{_PRIVATE}store_catalog_lock_and_cache_and_the_peer_in_the_log",
     "listen": f"{_PRIVATE}the_socket_is_for_its_user_and_group",
     "metrics_listen": f"{_UNIT}status_probes.py::test_a_sound_bridge_is_alive_and_ready",
-    "insecure": f"{_UNIT}bridge_settings.py::test_beyond_loopback_clients_must_be_authenticated",
+    "insecure": f"{_PLACES}beyond_loopback_is_listened_only_where_that_is_accepted",
     "reclaim_grace": f"{_PLACES}how_long_what_was_deleted_stays",
     "mass_delete_grace": f"{_PLACES}how_long_what_was_deleted_stays",
     "maintain_interval": f"{_UNIT}maintain_commands.py::test_the_background_does_it_too_and_counts",
@@ -48,8 +49,8 @@ EFFECTS: Final[dict[str, str]] = {
     "catalog.layout": f"{_UNIT}bridge_layout_inside.py::test_two_topic_ids_of_one_name_have_locations_of_their_own",
     "catalog.connect_timeout": f"{_PLACES}how_long_a_catalog_is_waited_for",
     "catalog.read_timeout": f"{_PLACES}how_long_a_catalog_is_waited_for",
-    "kafka.bootstrap_servers": f"{_PLACES}properties_reach_the_client_of_the_brokers",
-    "kafka.properties": f"{_PLACES}properties_reach_the_client_of_the_brokers",
+    "kafka.bootstrap_servers": f"{_PLACES}the_named_broker_is_asked_by_a_client_with_the_properties",
+    "kafka.properties": f"{_PLACES}the_named_broker_is_asked_by_a_client_with_the_properties",
     **{f"merge.{name}": _MERGE for name in ("small_mib", "target_mib", "files_min", "files_max", "age", "span")},
     "limits.copy_memory_mib": f"{_LIMITS}copies_at_once",
     "limits.copy_workers": f"{_LIMITS}copies_at_once",
@@ -63,7 +64,7 @@ EFFECTS: Final[dict[str, str]] = {
     "repartition.spark": f"{_COPIES}java.py::test_no_setting_is_in_a_command_line",
     "repartition.max_mib": f"{_COPIES}processes.py::test_three_processes_at_once",
     "repartition.interval": f"{_COPIES}following.py::test_topics_that_come_after_the_job_has_begun_are_kept",
-    "repartition.metrics": f"{_UNIT}repartition_seeing.py::test_a_port_that_is_taken_does_not_stop_a_job",
+    "repartition.metrics": f"{_UNIT}repartition_seeing.py::test_a_job_serves_the_page_that_the_settings_name",
     "schema_registry.url": f"{_TYPED}two_versions_in_one_batch_and_a_tombstone",
     "schema_registry.username": f"{_REGISTRY}credentials_are_sent_and_never_said",
     "schema_registry.password": f"{_REGISTRY}credentials_are_sent_and_never_said",
@@ -71,7 +72,7 @@ EFFECTS: Final[dict[str, str]] = {
     "schema_registry.logical_cluster": f"{_REGISTRY}credentials_are_sent_and_never_said",
     "schema_registry.request_timeout": f"{_REGISTRY}a_look_up_ends_at_its_deadline_and_leaves_nothing_running",
     "schema_registry.latest_refresh": f"{_REGISTRY}the_latest_is_asked_for_again_after_its_time",
-    "schema_registry.tls.ca_file": f"{_UNIT}values_registry_tls.py::test_without_either_there_is_no_answer",
+    "schema_registry.tls.ca_file": f"{_UNIT}values_registry_tls.py::test_our_certificate_is_shown_and_theirs_checked",
     "schema_registry.tls.certificate_file": f"{_UNIT}values_registry_tls.py::test_without_either_there_is_no_answer",
     "schema_registry.tls.key_file": f"{_UNIT}values_registry_tls.py::test_our_certificate_is_shown_and_theirs_checked",
     "schema_registry.tls.key_password": f"{_PLACES}the_password_of_the_key_for_the_registry",
@@ -107,6 +108,29 @@ EFFECTS: Final[dict[str, str]] = {
     "topics[].copies[].hold": f"{_COPIES}losses.py::test_rows_beyond_the_hold_are_lost_and_that_is_said",
     "topics[].copies[].format_version": f"{_COPIES}key.py::test_a_format_version_comes_and_never_goes_back",
     "topics[].copies[].row_writes": f"{_COPIES}upsert.py::test_the_latest_row_of_each_key",
-    "topics[].copies[].catalog.name": f"{_UNIT}repartition_catalogs.py::test_a_copys_catalog_has_a_login_too",
-    "topics[].copies[].catalog.properties": f"{_UNIT}repartition_catalogs.py::test_a_copys_catalog_has_a_login_too",
+    "topics[].copies[].catalog.name": _MART,
+    "topics[].copies[].catalog.properties": _MART,
+}
+
+_JAVA: Final = "java-shim/src/test/java/io/tierberg/rsm/"
+
+#: The same for the plugin's settings, `rsm.config.*` in the broker's: a test of the shim against a bridge over gRPC.
+SHIM_EFFECTS: Final[dict[str, str]] = {
+    "bridge.target": f"{_JAVA}FailoverTest.java::allCallsForASegmentGoToOneBridge",
+    "bridge.dns.interval.ms": f"{_JAVA}DnsTest.java::everyAddressIsABridgeAndTheyMayChange",
+    "bridge.failover.percent": f"{_JAVA}FailoverTest.java::theShareIsTheOneThatWasSet",
+    "cluster.name": f"{_JAVA}CopyTest.java::metadataIsWhatTheBrokerGave",
+    "bridge.tls.enabled": f"{_JAVA}TlsTest.java::plaintextAndTlsDoNotMix",
+    "bridge.tls.ca.file": f"{_JAVA}TlsTest.java::aBridgeWithAnUnknownCertificateIsRefused",
+    "bridge.tls.certificate.file": f"{_JAVA}TlsTest.java::allOperationsOverMutualTls",
+    "bridge.tls.key.file": f"{_JAVA}TlsTest.java::allOperationsOverMutualTls",
+    "bridge.tls.server.name": f"{_JAVA}TlsTest.java::theNameInTheCertificateIsChecked",
+    "peek.later.txn.indexes": f"{_JAVA}LaterTransactionIndexesTest.java::laterOnesInOrder",
+    "connect.timeout.ms": f"{_JAVA}ConnectTimeoutTest.java::aNameServerThatDoesNotAnswer",
+    "copy.stall.timeout.ms": f"{_JAVA}CopyTest.java::aSilentBridgeIsAStall",
+    "copy.progress.timeout.ms": f"{_JAVA}CopyTest.java::heartbeatsKeepACopyAliveUntilNothingChanges",
+    "fetch.first.byte.timeout.ms": f"{_JAVA}FetchTest.java::theFirstBytesHaveADeadline",
+    "fetch.frame.timeout.ms": f"{_JAVA}FetchTest.java::furtherFramesHaveADeadline",
+    "delete.timeout.ms": f"{_JAVA}DeleteAndLifecycleTest.java::deleteFailsFast",
+    "rebuild.timeout.ms": f"{_JAVA}RebuildTest.java::theTimeIsForTheOutageNotForEachRead",
 }

@@ -61,12 +61,12 @@ def test_within_its_turn_a_copy_may_ask_again() -> None:
     memory = CopyMemory(COPY_MEMORY_BYTES, 2)
     share = memory.share()
     other = threading.Thread(target=lambda: memory.large().__enter__())
-    with share():
-        with share():
+    with share.held(lambda: None):
+        with share.held(lambda: None):
             pass
         other.start()
         eventually(lambda: memory.waiting == 1)
-        with share():
+        with share.held(lambda: None):
             assert memory.waiting == 1
     other.join(10)
     assert not other.is_alive()
@@ -83,7 +83,7 @@ def test_who_is_not_wanted_any_more_waits_no_longer_and_leaves_the_others_in_ord
 
     def cancelled() -> None:
         try:
-            with memory.share(check)():
+            with memory.share().held(check):
                 seen.append("in")
         except RuntimeError as error:
             seen.append(str(error))

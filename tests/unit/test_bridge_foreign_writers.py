@@ -12,6 +12,7 @@ import pytest
 
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.foreign import TAG, foreign_commits
+from rsm_bridge.errors import BridgeError
 from rsm_bridge.service import Running
 from rsm_bridge.status_command import StatusOptions, status
 from rsm_bridge.verification import verify_store
@@ -103,6 +104,8 @@ def test_it_is_said_kafka_reads_on_and_putting_the_table_back_mends_it(
         for segment, data in copied:
             assert shim.fetch(segment) == data
     assert verify_store(None, tmp_path, None).damages == []
+    with pytest.raises(BridgeError, match="the store has nothing of a topic flihgts"):
+        verify_store(None, tmp_path, "flihgts")
     catalog.close()
 
 

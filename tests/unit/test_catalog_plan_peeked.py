@@ -159,3 +159,20 @@ def test_the_state_keeps_it() -> None:
     data, digest = encode_state({0: model.state})
     assert b'"peeked":[[7,2,true]]' in data
     assert decode_state(data, digest) == {0: model.state}
+
+
+def test_no_more_are_passed_than_the_record_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted over all runs: what was passed before and has no marker yet takes its room, lowest offsets first."""
+    monkeypatch.setattr("iceberg_catalog.plan_view.PEEKED_MAX", 2)
+    batches = [plain(0, 1), txn(2, 2, 9), txn(3, 3, 8), txn(4, 4, 7), plain(5, 5)]
+    opened = ((7, 4), (8, 3), (9, 2))
+    a = seg("a", batches, opened=opened, peeked=tuple((pid, first, True) for pid, first in opened))
+    model = Model()
+    result = model.publish(a)
+    assert (result.state.peeked, result.state.frontier) == (((8, 3, True), (9, 2, True)), 4)
+    again = model.publish(a)
+    assert (again.add, again.state) == ((), result.state)
+    end = seg("b", [commit(6, 9)], opened=((7, 4), (8, 3)), peeked=((7, 4, True), (8, 3, True)))
+    result = model.publish(a, end)
+    assert (result.state.peeked, result.state.frontier) == (((7, 4, True), (8, 3, True)), 7)
+    assert model.offsets == [0, 1, 2, 3, 4, 5]

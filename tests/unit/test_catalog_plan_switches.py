@@ -230,7 +230,7 @@ SWITCHES = [
     ),
     Switch(
         "R6 deleted segments decide",
-        {(plan, "judged"): lambda alive, walk: plan_view.judged(live_only(alive), walk)},
+        {(plan, "judged"): lambda alive, *rest: plan_view.judged(live_only(alive), *rest)},
         partial(found.test_c5_a_marker_in_a_deleted_segment_still_decides, KEEP),
     ),
     Switch(
@@ -265,7 +265,7 @@ SWITCHES = [
     ),
     Switch(
         "R8 what was peeked decides until the marker is there",
-        {(plan_view, "applied"): lambda _view, verdicts, _alive: plan_peeked.Applied(verdicts)},
+        {(plan_view, "applied"): lambda _view, verdicts, *_: plan_peeked.Applied(verdicts)},
         peeks.test_what_is_known_to_be_committed_is_published_as_it_is,
     ),
     Switch(
@@ -285,7 +285,7 @@ SWITCHES = [
     ),
     Switch(
         "R3 a marker that says otherwise than what was peeked",
-        {(plan, "checked"): lambda peeked, *_, **__: plan_peeked.Checked(tuple(peeked))},
+        {(plan_view, "checked"): lambda peeked, *_, **__: plan_peeked.Checked(tuple(peeked))},
         partial(peeks.test_a_marker_that_says_otherwise_is_right, True),
     ),
     Switch(

@@ -16,7 +16,14 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolution import bind, bind_key, evolve
 from iceberg_catalog.evolution_sources import Sources
 from iceberg_catalog.evolution_types import key_columns, takes, typed_row_schema, value_columns
-from iceberg_catalog.limits import COLUMNS_MAX, METRICS_COLUMNS_MAX, SOURCE_NAMES_MAX
+from iceberg_catalog.limits import (
+    COLUMN_DOC_CHARS_MAX,
+    COLUMN_NAME_CHARS_MAX,
+    COLUMNS_MAX,
+    METRICS_COLUMNS_MAX,
+    SOURCE_NAME_CHARS_MAX,
+    SOURCE_NAMES_MAX,
+)
 from iceberg_catalog.schema import expected_field_ids, table_schema
 from tests.support.evolving import Columns
 
@@ -202,6 +209,22 @@ def test_names_engines_cannot_tell_apart(fields: list[str], names: list[str]) ->
 
 def test_reserved_names_are_free_inside_a_struct() -> None:
     assert shape(taken(named(s=named(_kafka_offset=INT, _key=INT)))) == ["s struct<_kafka_offset: int32, _key: int32>"]
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_the_longest_name_of_a_field(beyond: int) -> None:
+    table = Columns()
+    step = table.take(pa.struct([("n" * (SOURCE_NAME_CHARS_MAX + beyond), INT)]))
+    assert len(step.incompatible) == beyond
+    assert [len(field.name) for field in value_columns(table.schema)] == [COLUMN_NAME_CHARS_MAX] * (1 - beyond)
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_the_longest_description_of_a_column(beyond: int) -> None:
+    """What is beyond is cut off."""
+    said = "d" * (COLUMN_DOC_CHARS_MAX + beyond)
+    table = taken(pa.struct([pa.field("a", INT, metadata={DOC: said.encode()})]))
+    assert table.schema.find_field("a").doc == said[:COLUMN_DOC_CHARS_MAX]
 
 
 def test_a_name_of_a_megabyte_is_refused_with_a_text() -> None:

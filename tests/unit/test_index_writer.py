@@ -18,6 +18,7 @@ from converter.columns import leaf_columns, row_schema
 from converter.errors import SegmentError
 from converter.index import decode_directory, footer_bytes, section_bytes
 from converter.index_model import CauseCount, OpenTransaction, StoredObject, UndecidedTransaction
+from converter.limits import SUMMARY_TRANSACTIONS_MAX
 from converter.pagetable import READ_LEAVES, footer_metadata, page_table
 from converter.transactions import Transactions
 from converter.types import BatchFlag, Cause, ConvertOptions, IndexType, LeaderEpoch
@@ -305,10 +306,10 @@ def test_files_that_do_not_say_what_is_open_are_not_taken_for_none_open() -> Non
 
 
 def test_too_many_undecided_transactions_set_a_flag() -> None:
-    batches = simple_batches(1001)
+    batches = simple_batches(SUMMARY_TRANSACTIONS_MAX + 1)
     for number, batch in enumerate(batches):
         batch.flags, batch.producer_id = int(BatchFlag.UNDECIDED), number
-    assert len(write([batches[:1000]]).directory.summary.undecided) == 1000
+    assert len(write([batches[:-1]]).directory.summary.undecided) == SUMMARY_TRANSACTIONS_MAX
     summary = write([batches]).directory.summary
     assert summary.undecided_overflow
     assert summary.undecided == ()

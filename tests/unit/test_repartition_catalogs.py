@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +173,21 @@ def test_a_copys_catalog_has_a_login_too(tmp_path: Path) -> None:
     assert rule.catalog is not None
     assert "hunter2" not in repr(rule)
     assert revealed(rule.catalog.properties)["auth"] == login
+
+
+def test_a_copy_s_catalog_is_made_where_its_rule_says(tmp_path: Path) -> None:
+    catalog = {"name": "mart", "properties": {"type": "sql", "uri": f"sqlite:///{tmp_path / 'mart.db'}"}}
+    config = tmp_path / "tierberg.yaml"
+    rule = {"pattern": "orders", "value_format": "json", "copies": [{"table": "t", "catalog": catalog}]}
+    config.write_text(yaml.safe_dump({"data_dir": str(tmp_path / "data"), "topics": [rule]}))
+    place = open_place(config, None)
+    targets, conf = open_targets(place, place.settings.rule("orders").copies)
+    try:
+        targets["mart"].catalog.create_namespace("sales")
+        with closing(sqlite3.connect(tmp_path / "mart.db")) as database:
+            found = database.execute("SELECT catalog_name, namespace FROM iceberg_namespace_properties").fetchall()
+        assert set(found) == {("mart", "sales")}
+        assert str(tmp_path / "mart.db") in conf["spark.sql.catalog.mart.uri"]
+    finally:
+        for target in targets.values():
+            target.catalog.close()

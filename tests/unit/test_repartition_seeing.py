@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -15,13 +17,15 @@ from rich.console import Console
 
 import repartition.rounds
 from repartition.chores import Budget, Chore
+from repartition.command import Options
+from repartition.command import repartition as run_job
 from repartition.errors import RepartitionError
 from repartition.frontier import Frontier, Position
 from repartition.limits import RACES_MAX
 from repartition.maintenance import Done
 from repartition.metrics import CopyMetrics, served
 from repartition.rounds import Tended, run_round
-from repartition.showing import shown, with_bars
+from repartition.showing import Shown, shown, with_bars
 from repartition.watching import Began, CopyName, Watcher, lines
 from rsm_bridge.limits import MIB
 from tests.unit.copy_job_support import START, STEPS, TABLE, FakeJob, Run, portion
@@ -213,6 +217,30 @@ def test_maintenance_that_fails_is_no_run_that_failed(
     assert (found["runs_total", "ok"], found["runs_total", "failed"]) == (1, 0)
     assert found["failures_total", "spark"] == 1
     assert {key[-1] for key in found if key[0] == "maintenance_seconds_total"} == set(begun)
+
+
+def test_a_job_serves_the_page_that_the_settings_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read while its session is open; there is no topic to copy yet."""
+    said, pages = list[str](), list[bytes]()
+
+    @contextmanager
+    def session(*_: object) -> Iterator[None]:
+        with urlopen(said[0].removeprefix("metrics: "), timeout=10) as page:
+            pages.append(page.read())
+        yield
+
+    monkeypatch.setattr("repartition.command.spark_session", session)
+    config = tmp_path / "tierberg.yaml"
+    rule = "{pattern: t, value_format: json, copies: [{table: mart.t}]}"
+    config.write_text(f"data_dir: {tmp_path}/data\nrepartition: {{metrics: '127.0.0.1:0'}}\ntopics: [{rule}]\n")
+
+    def stop(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("repartition.command.time.sleep", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(config, None, Options(continuous=True), Shown((), said.append))
+    assert b"tierberg_copy_" in pages[0]
 
 
 def test_a_port_that_is_taken_does_not_stop_a_job() -> None:

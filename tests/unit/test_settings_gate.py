@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from pydantic import BaseModel
 
 from rsm_bridge.configuration_doc import setting_names
 from rsm_bridge.settings_section import Section
 from tests.support.named_tests import ROOT, is_there
-from tests.support.setting_effects import EFFECTS
+from tests.support.setting_effects import EFFECTS, SHIM_EFFECTS
 
 
 def test_every_setting_has_a_test_of_its_effect() -> None:
@@ -17,8 +20,39 @@ def test_every_setting_has_a_test_of_its_effect() -> None:
     assert gone == [], "tests of settings that are no more"
 
 
+@pytest.fixture
+def shim_settings() -> set[str]:
+    """The plugin's, as its own definition has them."""
+    source = (ROOT / "java-shim/src/main/java/io/tierberg/rsm/ShimConfig.java").read_text(encoding="utf-8")
+    names = dict(re.findall(r'static final String ([A-Z_]+) = "([a-z.]+)";', source))
+    return {names[constant] for constant in re.findall(r"\.define\(([A-Z_]+),", source)}
+
+
+def test_every_setting_of_the_plugin_too(shim_settings: set[str]) -> None:
+    assert len(shim_settings) > 15
+    assert shim_settings - SHIM_EFFECTS.keys() == set(), "settings without a test that sees their effect"
+    assert SHIM_EFFECTS.keys() - shim_settings == set(), "tests of settings that are no more"
+
+
+def test_every_setting_of_the_plugin_is_on_its_page(shim_settings: set[str]) -> None:
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    rows = "\n".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `"))
+    assert {name for name in shim_settings if f"`{name}`" not in rows} == set()
+
+
+def test_the_tests_of_the_plugin_set_what_they_are_named_for() -> None:
+    folder = ROOT / "java-shim/src/test/java/io/tierberg/rsm"
+    shared = "".join((folder / name).read_text(encoding="utf-8") for name in ("Shim.java", "Fakes.java"))
+    unnamed = {
+        name
+        for name, test in SHIM_EFFECTS.items()
+        if f'"{name}"' not in (ROOT / test.partition("::")[0]).read_text(encoding="utf-8") + shared
+    }
+    assert unnamed == set()
+
+
 def test_the_tests_are_there() -> None:
-    assert sorted({test for test in EFFECTS.values() if not is_there(test)}) == []
+    assert sorted({test for test in (*EFFECTS.values(), *SHIM_EFFECTS.values()) if not is_there(test)}) == []
 
 
 def test_each_test_knows_its_setting() -> None:

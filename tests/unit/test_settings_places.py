@@ -7,11 +7,11 @@ import sqlite3
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -26,7 +26,7 @@ from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.registry_settings import SchemaRegistrySettings
 from rsm_bridge.schema_registry import SchemaRegistry
 from tests.support.answering_server import answering
-from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
 from tests.support.evolution_scenarios import avro, record
@@ -73,6 +73,7 @@ def test_what_the_embedded_catalog_would_not_look_at_is_refused(given: dict[str,
 def registry() -> Iterator[str]:
     schemas = Schemas()
     schemas.add(1, "orders-of-subject", dict(ORDER.registered))
+    schemas.add(2, "keys-of-keysub", dict(ORDER.registered))
     with answering() as server:
         server.answers = schemas.answer
         yield server.uri
@@ -91,6 +92,7 @@ def test_where_schemas_come_from(registry: str, tmp_path: Path) -> None:
         "message": ({"value_format": "protobuf", "value_schema": message}, proto, b"k"),
         "keyed": ({"key_format": "avro", "key_schema": file}, b"v", bare),
         "keymsg": ({"key_format": "protobuf", "key_schema": message}, b"v", proto),
+        "keysub": ({"key_format": "avro", "key_schema": {**subject, "subject": "keys-of-{topic}"}}, b"v", bare),
     }
     rules = [{"pattern": topic, **rule} for topic, (rule, _, _) in cases.items()]
     settings = test_settings(tmp_path / "data", topics=rules, schema_registry={"url": registry})
@@ -110,7 +112,7 @@ def test_where_schemas_come_from(registry: str, tmp_path: Path) -> None:
             return dict(found)
 
         assert [row(topic)["id"] for topic in ("subject", "file", "message")] == [1, 1, 1]
-        assert [row(topic)["_key"] for topic in ("keyed", "keymsg")] == [{"id": 1}, {"id": 1}]
+        assert [row(topic)["_key"] for topic in ("keyed", "keymsg", "keysub")] == [{"id": 1}] * 3
 
 
 def test_a_verbatim_topic_has_bytes_and_no_table(tmp_path: Path) -> None:
@@ -168,8 +170,8 @@ def test_how_long_what_was_deleted_stays(graces: dict[str, str], deleted: int, l
         assert objects() == left
 
 
-@pytest.mark.parametrize("setting", ["connect_timeout", "read_timeout"])
-def test_how_long_a_catalog_is_waited_for(setting: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("setting", "seconds"), [("connect_timeout", 4.0), ("read_timeout", 0.3)])
+def test_how_long_a_catalog_is_waited_for(setting: str, seconds: float, tmp_path: Path) -> None:
     """One accepts no connection, the other says nothing: the call ends by the setting, not by its default."""
     with closing(socket.socket()) as listener:
         listener.bind(("127.0.0.1", 0))
@@ -180,13 +182,13 @@ def test_how_long_a_catalog_is_waited_for(setting: str, tmp_path: Path) -> None:
         for one in filling:
             one.setblocking(False)
             one.connect_ex(address)
-        times = {"connect_timeout": "60s", "read_timeout": "60s", setting: "300ms"}
+        times = {"connect_timeout": "60s", "read_timeout": "60s", setting: f"{int(1000 * seconds)}ms"}
         properties = {"type": "rest", "uri": f"http://127.0.0.1:{address[1]}"}
         settings = test_settings(tmp_path, catalog={"properties": properties, **times})
         started = time.monotonic()
         with pytest.raises(Exception, match=r"(?i)tim(e|ed) ?out"):
             open_catalog(catalog_properties(settings))
-        assert time.monotonic() - started < 20
+        assert seconds <= time.monotonic() - started < 20  # the defaults are 2 s and 30 s
         for one in filling:
             one.close()
 
@@ -240,14 +242,57 @@ def test_the_password_of_the_key_for_the_registry(tmp_path: Path) -> None:
             thread.join(10)
 
 
-def test_properties_reach_the_client_of_the_brokers(tmp_path: Path) -> None:
-    """librdkafka refuses a value it does not know, before it asks anybody: the commands say so."""
+@contextmanager
+def listening() -> Iterator[tuple[str, list[bytes]]]:
+    """A server that answers nothing: its address, and what each client said first."""
+    said: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.2)
+        ended = Event()
+
+        def take() -> None:
+            while not ended.is_set():
+                with suppress(OSError):
+                    connection, _ = server.accept()
+                    with connection:
+                        connection.settimeout(5)
+                        said.append(connection.recv(4096))
+
+        thread = Thread(target=take)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.getsockname()[1]}", said
+        finally:
+            ended.set()
+            thread.join(30)
+
+
+def test_the_named_broker_is_asked_by_a_client_with_the_properties(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what arrives there: Kafka's request has the client's name."""
+    monkeypatch.setattr("rsm_bridge.config_command.STATUS_KAFKA_SECONDS", 3.0)
     config = tmp_path / "tierberg.yaml"
-    config.write_text("kafka: {bootstrap_servers: '127.0.0.1:1', properties: {security.protocol: nonsense}}\n")
-    text, wrong = check_config(CheckOptions(config=config, topics=("orders",)))
-    assert wrong
-    assert "127.0.0.1:1" in text
-    assert "security.protocol" in text
+    with listening() as (address, said):
+        config.write_text(f"kafka: {{bootstrap_servers: '{address}', properties: {{client.id: seen-by-brokers}}}}\n")
+        _, wrong = check_config(CheckOptions(config=config, topics=("orders",)))
+        assert wrong
+        eventually(lambda: any(b"seen-by-brokers" in first for first in said))
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_beyond_loopback_is_listened_only_where_that_is_accepted(accepted: bool, tmp_path: Path) -> None:
+    """127.0.0.2 counts as beyond, and no other machine can reach it."""
+    config = tmp_path / "tierberg.yaml"
+    config.write_text(f"{{listen: '127.0.0.2:0', data_dir: '{tmp_path}/data', insecure: {str(accepted).lower()}}}\n")
+    with BridgeProcess("--config", str(config), expect_ready=accepted) as bridge:
+        if accepted:
+            with ShimClient(bridge.address) as shim:
+                segment = shim.copied(segment_of(LogBuilder().fill(1)))
+                assert shim.fetch(segment) == segment.data
+        else:
+            assert bridge.process.wait(60) != 0
+            assert "127.0.0.2:0 can be reached from other machines" in bridge.errors()
 
 
 def test_the_table_of_a_copy_is_made_as_its_rule_says() -> None:

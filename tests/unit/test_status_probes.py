@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -16,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import rsm_bridge.limits
 from converter.types import IndexType
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.limits import START_STOP_SECONDS_MAX
 from rsm_bridge.probes import Probes
 from stack.ports import accepts, free_ports
 from tests.oracle.transactions import producer_snapshot
@@ -150,7 +153,7 @@ def test_alive_and_not_ready_while_kernels_are_compiled(tmp_path: Path, monkeypa
     arguments = ("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", "--metrics-listen", page)
     with BridgeProcess(*arguments, expect_ready=False) as one:
         eventually(lambda: accepts(port), 120)
-        assert get(page, "/readyz") == (503, "starting: compiling kernels\n")
+        eventually(lambda: get(page, "/readyz") == (503, "starting: compiling kernels\n"))
         assert get(page, "/healthz") == (200, "ok\n")
         eventually(lambda: get(page, "/readyz")[0] == 200, 240)
         assert get(page, "/healthz") == (200, "ok\n")
@@ -171,9 +174,26 @@ def probes_of(loop: asyncio.AbstractEventLoop, store: _Store) -> Probes:
     return Probes(loop, store)  # type: ignore[arg-type]
 
 
-def test_not_ready_before_the_kernels_are_compiled() -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_bridge_that_compiles_kernels_ends_when_it_is_told_to(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It went on for up to two minutes; Kubernetes kills after half a minute."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cold"))
+    with BridgeProcess("--data-dir", str(tmp_path), "--listen", "127.0.0.1:0", expect_ready=False) as one:
+        eventually(lambda: "compiling kernels" in one.errors(), 60)
+        started = time.monotonic()
+        one.process.send_signal(number)
+        assert one.process.wait(60) == 0
+        assert time.monotonic() - started < START_STOP_SECONDS_MAX + 5
+        assert "stopped before the bridge was ready" in one.errors()
+
+
+def test_not_ready_before_the_kernels_are_loaded() -> None:
     loop, store = asyncio.new_event_loop(), _Store()
     probes = probes_of(loop, store)
+    assert probes.ready() == "starting: loading kernels"
+    probes.compiling.set()
     assert probes.ready() == "starting: compiling kernels"
     assert store.asked == 0
     probes.warm.set()

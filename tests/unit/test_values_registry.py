@@ -86,10 +86,10 @@ def test_a_schema_is_asked_for_once_by_id(
 def test_the_latest_is_asked_for_again_after_its_time(server: AnsweringServer, schemas: Schemas) -> None:
     clock = Clock()
     schemas.add(1, "a b/c-value", AVRO)
-    with opened(server.uri, clock, latest_refresh="60s") as registry:
+    with opened(server.uri, clock, latest_refresh="90s") as registry:
         assert registry.latest("a b/c-value").id == 1
         schemas.add(2, "a b/c-value", {"schema": '"int"'}, version=2)
-        clock.now += 59.9
+        clock.now += 89.9
         assert registry.latest("a b/c-value").id == 1
         clock.now += 0.1
         assert (registry.latest("a b/c-value").id, registry.latest("a b/c-value").text) == (2, '"int"')

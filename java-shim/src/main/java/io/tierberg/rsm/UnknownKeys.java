@@ -11,12 +11,15 @@ import java.util.Set;
 import java.util.TreeSet;
 
 /**
- * Settings that nobody reads: typing errors. A warning names the nearest known key; one that was meant for TLS is an
+ * Settings that nobody reads: typing errors. A warning names the nearest known key; one that asks for security is an
  * error, because the broker would go on in plaintext or with less than was asked for.
  */
 final class UnknownKeys {
     private static final Logger LOG = LoggerFactory.getLogger(UnknownKeys.class);
     private static final String TLS = "bridge.tls.";
+    /** What names of such settings have in them, here and elsewhere. */
+    private static final List<String> ABOUT_TLS =
+        List.of("tls", "ssl", "secur", "truststore", "keystore", "cert", "crypt", "https", "x509");
     /** Put there by Kafka. */
     private static final Set<String> KAFKAS = Set.of("broker.id");
 
@@ -35,7 +38,7 @@ final class UnknownKeys {
             String nearest = nearest(key, known);
             if (aboutTls(key) || nearest != null && nearest.startsWith(TLS)) {
                 List<String> keys = known.stream().filter(each -> each.startsWith(TLS)).sorted().toList();
-                throw new ConfigException(key + " is no setting of this plugin, and TLS would not be what it asks for; "
+                throw new ConfigException(key + " is no setting of this plugin, and it asks for security that there would not be; "
                     + (nearest == null ? "" : "did you mean " + nearest + "? ") + "known are " + keys);
             }
             LOG.warn("{} is no setting of this plugin and is ignored{}", key,
@@ -44,8 +47,8 @@ final class UnknownKeys {
     }
 
     private static boolean aboutTls(String key) {
-        List<String> parts = List.of(key.toLowerCase(Locale.ROOT).split("[._-]"));
-        return parts.contains("tls") || parts.contains("ssl");
+        String lower = key.toLowerCase(Locale.ROOT);
+        return ABOUT_TLS.stream().anyMatch(lower::contains);
     }
 
     /** The known key that it ends, or with the fewest edits to it; null when that is over a third of its letters. */

@@ -53,13 +53,14 @@ class DeleteAndLifecycleTest {
     @Test
     void deleteFailsFast() throws Exception {
         try (FakeBridge bridge = new FakeBridge();
-             TierbergRemoteStorageManager hasty = Shim.connect(bridge.port(), "delete.timeout.ms", "500");
+             TierbergRemoteStorageManager hasty = Shim.connect(bridge.port(), "delete.timeout.ms", "3500");
              TierbergRemoteStorageManager manager = Shim.connect(bridge.port(), "delete.timeout.ms", "20000")) {
             bridge.delete = (request, out) -> { };
             long start = System.nanoTime();
             RemoteStorageException e = assertThrows(RemoteStorageException.class,
                 () -> hasty.deleteLogSegmentData(Shim.segment(77)));
-            assertTrue(System.nanoTime() - start < TimeUnit.SECONDS.toNanos(10));
+            long ms = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - start);
+            assertTrue(ms >= 3_400 && ms < 15_000, ms + " ms, and the default is 2 s");
             assertTrue(e.getMessage().contains("delete of segment"), e.getMessage());
             assertTrue(e.getMessage().contains("DEADLINE_EXCEEDED"), e.getMessage());
             bridge.delete = (request, out) ->
@@ -124,7 +125,8 @@ class DeleteAndLifecycleTest {
                     assertTrue(thread.isDaemon(), thread.getName());
                     return thread.getName();
                 }).collect(Collectors.toCollection(TreeSet::new));
-            assertTrue(Set.of("tierberg-io", "tierberg-lookup").containsAll(ours), ours.toString());
+            // The bridges here stream without end, so the calls that warm up may not have ended yet.
+            assertTrue(Set.of("tierberg-io", "tierberg-lookup", "tierberg-warm-up").containsAll(ours), ours.toString());
             assertEquals(1, Thread.getAllStackTraces().keySet().stream()
                 .filter(thread -> thread.getName().equals("tierberg-io")).count());
             long start = System.nanoTime();

@@ -146,6 +146,17 @@ class FailoverTest {
         assertTrue(fakes.list.get(1).cancelled.await(5, TimeUnit.SECONDS));
     }
 
+    /** The default's share would be over after 1.2 s, as would be that of the default deadline. */
+    @Test
+    void theShareIsTheOneThatWasSet() throws Exception {
+        manager.close();
+        manager = Shim.connect(fakes.target(), "delete.timeout.ms", "3000", "bridge.failover.percent", "80");
+        Uuid segment = fakes.segmentOf(1);
+        fakes.list.get(1).delete = (request, out) -> { };
+        long first = millis(() -> delete(segment));
+        assertTrue(first >= 2_380, first + " ms");
+    }
+
     @Test
     void aSilentDeleteIsTakenToTheNextBridge() throws Exception {
         Uuid segment = fakes.segmentOf(1);

@@ -185,10 +185,13 @@ class ShimConfigTest {
         "bridge.TLS.enabled, bridge.tls.enabled", "tls.enabled, bridge.tls.enabled",
         "bridge.tlsenabled, bridge.tls.enabled", "bridge.tls.ca, ''", "ssl.truststore.location, ''",
         "bridge.ssl.enabled, bridge.tls.enabled", "bridge.tls.certificate, ''",
-        "bridge.tls.server.names, bridge.tls.server.name", "bridge_tls_enabled, bridge.tls.enabled"})
+        "security.protocol, ''", "bridge.secure, ''", "bridge.security.enabled, ''", "mtls.enabled, ''", "usessl, ''",
+        "bridge.tls.server.names, bridge.tls.server.name", "bridge_tls_enabled, bridge.tls.enabled",
+        "bridge.truststore.location, ''", "client.certificate, ''", "bridge.usetlsforall, ''", "bridge.https, ''",
+        "bridge.encrypted, ''", "bridge.x509.enabled, ''", "bridge.isSecure, ''"})
     void aKeyThatWasMeantForTlsEndsTheBroker(String key, String meant) {
         String message = refused(key, "true");
-        assertTrue(message.startsWith(key + " is no setting of this plugin, and TLS"), message);
+        assertTrue(message.startsWith(key + " is no setting of this plugin, and it asks for security"), message);
         assertTrue(meant.isEmpty() || message.contains("did you mean " + meant + "?"), message);
         assertTrue(message.contains("[bridge.tls.ca.file, bridge.tls.certificate.file, bridge.tls.enabled, "), message);
     }
