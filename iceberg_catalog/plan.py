@@ -11,7 +11,7 @@ from an old listing and a new head.
 |---|---|---|
 | R1 lineage | the newest leader-epoch history wins, completed by older ones (lineage.py); recorded from the epoch on that holds the least of floor, frontier and the table's lowest row, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
 | R2 validity | the newest run of a segment that agrees with the lineage proves all before it | log matching |
-| R3 rewind | where the recorded lineage is left, or a file shows by its own epochs that it died below, published rows go; from the first offset of a transaction open there | its marker was on the dead branch; a shortened record does not tell all, and nothing may be cut away below what is published again |
+| R3 rewind | where the recorded lineage is left, or a file shows by its own epochs that it died below, published rows go; from the first offset of a transaction open there | its marker was on the dead branch, unless a hole that a repeated listing shows too may have held it; a shortened record does not tell all, and nothing may be cut away below what is published again |
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
 | R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no copy waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
@@ -84,6 +84,8 @@ def plan(
     alive = living(ordered, lineage, state)
     record = read_record(state, [of_segment(item) for item in ordered])
     rewind, frontier, floor = rewound(Endings(record, lineage, look), files, alive, state)
+    if rewind is not None and not relisted:
+        return Plan(state=state, need_relist=True)
     floor = raised(floor, alive)
     stays = holding(policy, hold, lineage, state, floor, rewind)
     read = _read(alive, frontier, floor, stays, state.peeked, relisted=relisted)

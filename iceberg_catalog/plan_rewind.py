@@ -102,4 +102,4 @@ def open_at(end: int, alive: Sequence[Input]) -> list[int]:
             else:
                 opened.pop(producer, None)
         seen = max(seen, min(item.valid_end, end) - 1)
-    return list(opened.values())
+    return list(opened.values()) if seen + 1 >= end else []  # what a marker in that hole decided, stays as it decided

@@ -43,6 +43,7 @@ FLOWS: dict[str, float] = {
     "end_twice": 0.5,
     "long_lived": 0.5,
     "forgotten_branch": 0.5,
+    "late_commit": 0.5,
 }
 BIG = 60
 #: How many epochs a state may have. Where they are few, records are shortened all the time.
@@ -145,7 +146,17 @@ def retention(draw: random.Random, setup: Setup) -> Iterator[Step]:
     yield publish(draw)
     if draw.random() < 0.5:
         yield "time", (1,), ()
-        yield "publish", (draw.randrange(2), 0, 0, 0, 0, 0, 1), ()
+        yield "publish", (draw.randrange(2), 0, 0, 0, 0, 0, draw.choice((1, 5, 5))), ()
+
+
+def late_commit(draw: random.Random, setup: Setup) -> Iterator[Step]:
+    """A commit is on its way for a while, and another bridge's comes first, or not."""
+    yield from flow(draw, setup)
+    bridge = draw.randrange(2)
+    yield "publish", (bridge, 0, COMMITS.index("lands late"), 0, 0, 0, 0), ()
+    if draw.random() < 0.6:
+        yield "publish", (1 - bridge, 0, 0, 0, 0, 0, 0), ()
+    yield "late_landing", (), ()
 
 
 def end_twice(draw: random.Random, setup: Setup) -> Iterator[Step]:
@@ -210,7 +221,7 @@ def forgotten_branch(draw: random.Random, setup: Setup) -> Iterator[Step]:
     for _ in range(draw.randint(1, 4)):
         yield "delete", (p, 0, 0, 0), ()
     yield "time", (1,), ()
-    yield "publish", (0, 0, 0, 0, 0, 0, 1), ()
+    yield "publish", (0, 0, 0, 0, 0, 0, draw.choice((1, 5))), ()
     yield "elect", (p, older), ()
     yield "write", (p, draw.randrange(3), 1), ()
     yield "roll", (p, 0), ()
@@ -221,6 +232,7 @@ def forgotten_branch(draw: random.Random, setup: Setup) -> Iterator[Step]:
 
 FLOW = {
     "forgotten_branch": forgotten_branch,
+    "late_commit": late_commit,
     "long_lived": long_lived,
     "flow": flow,
     "lost_reply": lost_reply,

@@ -36,9 +36,6 @@ KINDS: dict[str, tuple[str, ...]] = {
 ONCE = {
     ("recreate", RECREATE[1]),
     ("delete", "epochs unknown to the leader"),
-    ("late_landing", "lands"),
-    ("late_landing", "refused"),
-    ("publish", "crash in a reclaim"),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from iceberg_catalog.lineage import UNKNOWN
 from iceberg_catalog.plan_types import PartState, Runs
-from tests.unit.plan_support import KEEP, Model, abort, gone, plain, seg, txn
+from tests.unit.plan_support import KEEP, Model, abort, commit, gone, plain, seg, txn
 
 SHORTENED = PartState(frontier=200, floor=0, lineage=((UNKNOWN, 0), (10, 100)), known_end=200)
 
@@ -84,3 +84,24 @@ def test_where_no_epoch_lies_between_what_retention_deleted_of_both_stays_delete
     won = seg("won", [plain(0, 44, 1), plain(45, 49, 6)])
     model.publish(won)
     assert model.offsets == list(range(10, 50))
+
+
+def test_a_transaction_stays_whose_marker_may_lie_in_a_hole_below_the_divergence() -> None:
+    """Its marker was committed at 5 in both logs, and deleted with its segment, objects and all; they part at 10."""
+    low = seg("low", [plain(0, 2, 1), txn(3, 4, 7, 1)])
+    high = seg("high", [commit(5, 7, 1), plain(6, 9, 1), plain(10, 19, 2)], checkpoint=((1, 0), (2, 10)), opened=())
+    model = Model(KEEP)
+    model.publish(low, high)
+    model.publish(gone(low), gone(high))
+    won = seg("won", [plain(10, 14, 3)], checkpoint=((1, 0), (3, 10)))
+    assert model.plan([gone(low), won], relisted=False).need_relist, "a hole that one listing shows may be none"
+    assert model.publish(gone(low), won).rewind == 10
+    assert model.rows == {
+        0: 1,
+        1: 1,
+        2: 1,
+        3: 1,
+        4: 1,
+        **dict.fromkeys(range(6, 10), 1),
+        **dict.fromkeys(range(10, 15), 3),
+    }
