@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ class ChangingStore:
         self.store = store
         self.meanwhile = dict(meanwhile)
         self.asked = 0
+        self._lock = threading.RLock()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.store, name)
@@ -31,8 +33,9 @@ class ChangingStore:
         return ask
 
     def tick(self) -> None:
-        """One question more; of whatever is not the store, too."""
-        number, self.asked = self.asked, self.asked + 1
-        act = self.meanwhile.pop(number, None)
-        if act is not None:
-            act()
+        """One question more; of whatever is not the store, too. Questions of other threads wait for what happens."""
+        with self._lock:
+            number, self.asked = self.asked, self.asked + 1
+            act = self.meanwhile.pop(number, None)
+            if act is not None:
+                act()
