@@ -13,9 +13,15 @@ from stack.jars import spark_jars
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark's client leaves the sockets of `collect` to the garbage collector."""
+    """Spark's client leaves the sockets of `collect` to the garbage collector.
+
+    A test that is ended amid a call to Spark leaves the answer to the next one: all that follow would fail of it.
+    So the end comes late; a busy machine is slow, not wrong.
+    """
     for item in items:
         if item.path.parent == Path(__file__).parent:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(600))
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 

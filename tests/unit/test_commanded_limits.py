@@ -141,9 +141,10 @@ def test_values_that_a_schema_is_inferred_from() -> None:
 
 
 def test_what_large_work_may_take_is_the_sum_of_what_it_may_hold() -> None:
-    """The page of settings promises it: a batch four times, and a value's cells at up to 64 bytes each."""
-    assert limits.LARGE_VALUE_BYTES == 64 * VALUE_CELLS_MAX
-    assert LimitSettings(decompressed_batch_mib=3).large_work_mib == 12 + limits.LARGE_VALUE_BYTES // limits.MIB
+    """The page of settings promises it: a batch four times, 256 MiB for a value's cells, and 256 MiB for files."""
+    assert limits.LARGE_VALUE_BYTES == 64 * VALUE_CELLS_MAX == 256 * limits.MIB
+    assert limits.LARGE_FILES_BYTES == 2 * limits.COPY_FILES_BYTES_MAX == 256 * limits.MIB
+    assert LimitSettings(decompressed_batch_mib=3).large_work_mib == 12 + 256 + 256
 
 
 class Longs:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -237,7 +239,8 @@ def test_a_job_serves_the_page_that_the_settings_name(tmp_path: Path, monkeypatc
     def stop(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("repartition.command.time.sleep", stop)
+    # Of this module alone: the thread in which Spark's client collects what is no longer used sleeps too.
+    monkeypatch.setattr("repartition.command.time", SimpleNamespace(monotonic=time.monotonic, sleep=stop))
     with pytest.raises(KeyboardInterrupt):
         run_job(config, None, Options(continuous=True), Shown((), said.append))
     assert b"tierberg_copy_" in pages[0]
