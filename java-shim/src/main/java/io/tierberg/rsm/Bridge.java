@@ -9,6 +9,7 @@ import org.slf4j.LoggerFactory;
 
 import java.nio.charset.StandardCharsets;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Supplier;
@@ -101,18 +102,35 @@ final class Bridge {
      * @throws BridgeCall.Failure when nothing was heard in that time; a connection that is refused fails the call
      */
     private static ManagedChannel awake(ManagedChannel channel) throws BridgeCall.Failure, InterruptedException {
+        ConnectivityState now = channel.getState(true);
+        if (now == ConnectivityState.READY || now == ConnectivityState.SHUTDOWN) {
+            return channel;
+        }
         synchronized (channel) {
-            if (channel.getState(true) != ConnectivityState.TRANSIENT_FAILURE) {
+            if (settled(channel) != ConnectivityState.TRANSIENT_FAILURE) {
                 return channel;
             }
             // By way of idle: otherwise gRPC fails calls with the end of an older attempt while the new one hangs.
             channel.enterIdle();
+            settled(channel);
         }
         if (connecting(channel, RECONNECT_WAIT_MS)) {
             throw new BridgeCall.Failure(Status.Code.UNAVAILABLE, null, "no connection in " + RECONNECT_WAIT_MS
                 + " ms", null);
         }
         return channel;
+    }
+
+    /**
+     * The state after all that has happened: gRPC fails the calls of an attempt before its state says so, and a thread
+     * that asks in between would be given the end of that attempt for its own.
+     */
+    private static ConnectivityState settled(ManagedChannel channel) throws InterruptedException {
+        CountDownLatch told = new CountDownLatch(1);
+        // Of any state but this one it tells at once, behind what the channel has still to do.
+        channel.notifyWhenStateChanged(ConnectivityState.SHUTDOWN, told::countDown);
+        told.await(RECONNECT_WAIT_MS, TimeUnit.MILLISECONDS);
+        return channel.getState(true);
     }
 
     /** Has it connect, and waits for the end of that; true when there was none in time. */
