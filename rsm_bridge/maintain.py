@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 from pyiceberg.catalog import Catalog
 
-from converter.errors import SegmentError
 from iceberg_catalog import failpoints
 from iceberg_catalog.expire import expire, fence, foldable
 from iceberg_catalog.livefiles import Head, LiveFiles
@@ -20,17 +19,15 @@ from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.retained import RetainedFiles
 from iceberg_catalog.tables import find_table, owned_tables
 from rsm_bridge.copy_hold import WaitingCopies, no_copies
-from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.known_segments import read_known, read_segments
-from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
+from rsm_bridge.known_segments import read_segments
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
-from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.merge import Merger
 from rsm_bridge.publish_table import RunResult, waiting_files
 from rsm_bridge.state_objects import StateObjects, recorded_parts
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.sweep import Leftovers, Sweeper
+from rsm_bridge.topic_segments import stored_owner
 from rsm_bridge.undelete_record import delete_passed
 
 
@@ -164,31 +161,13 @@ def observe(
     return replace(found, waiting=waiting_files(found, declared, clock_ms() if declared else 0))
 
 
-def topic_ids(store: ObjectStore) -> list[bytes]:
-    """Every topic id the store has an object of, ascending."""
-    names = {
-        folder.removeprefix(root).strip("/")
-        for root in (INDEX_ROOT, DATA_ROOT, KEPT_ROOT)
-        for folder in store.list_folders(root)
-    }
-    return [bytes.fromhex(name) for name in sorted(names) if len(name) == 32]
-
-
 def find_owner(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> Owner | None:
     """Whose topic id it is, by its first index or tombstone, or by the stamp of a table.
 
     Damaged ones do not tell. None when nothing does. Raises what store and catalog raise.
     """
-    for listed in store.list_after(index_prefix(topic_id)):
-        key = parse_index_key(listed.key)
-        if key is not None:
-            try:
-                return read_known(store, key, listed).owner
-            except StoreError:
-                raise
-            except ObjectNotFoundError:
-                confirm_gone(store, [listed.key])
-            except (BridgeError, SegmentError):
-                continue
+    stored = stored_owner(store, topic_id)
+    if stored is not None:
+        return stored
     owned = owned_tables(catalog, namespace=namespace)
     return next((owner for _, owner in owned if owner.topic_id == topic_id), None)

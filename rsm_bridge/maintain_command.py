@@ -21,7 +21,7 @@ from rsm_bridge.layout import index_prefix, parse_index_key
 from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.limits import LEASE_SECONDS
 from rsm_bridge.local_store import FolderLock
-from rsm_bridge.maintain import find_owner, observe, topic_ids
+from rsm_bridge.maintain import find_owner, observe
 from rsm_bridge.maintain_drop import drop_table
 from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_service import holder_name
@@ -34,6 +34,7 @@ from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import StoreClock, local_ms
+from rsm_bridge.topic_segments import topic_ids
 from rsm_bridge.undelete import undelete
 from rsm_bridge.undelete_record import take_back
 

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 
 from rsm_bridge.layout import LEASE_ROOT, UNDELETE_ROOT
 from rsm_bridge.lease import Lease, kept, lease_key
-from rsm_bridge.maintain import TableMaintenance, topic_ids
+from rsm_bridge.maintain import TableMaintenance
 from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.metrics import Metrics
@@ -23,6 +23,7 @@ from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import StoreClock
+from rsm_bridge.topic_segments import topic_ids
 
 _TICK_SECONDS = 0.2
 

@@ -12,9 +12,9 @@ from iceberg_catalog.tables import find_table
 from rsm_bridge.dead_letters import files_with_errors
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import owner_of, read_segments
-from rsm_bridge.maintain import topic_ids
 from rsm_bridge.maintain_command import Place, leased
 from rsm_bridge.replay import Replay, Replayed
+from rsm_bridge.topic_segments import topic_ids
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.value_schemas import ColumnsWaitError
 

@@ -9,11 +9,11 @@ from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
 from rsm_bridge.limits import MIB
-from rsm_bridge.maintain import topic_ids
 from rsm_bridge.maintain_command import Place, leased
 from rsm_bridge.requeue import RepairRun, convert
 from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.topic_rules import stored_format
+from rsm_bridge.topic_segments import topic_ids
 from rsm_bridge.typed_topics import opened_typed_topics
 
 

@@ -19,7 +19,6 @@ from rsm_bridge.deletes import Deleter
 from rsm_bridge.errors import BridgeError, SettingsError
 from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
 from rsm_bridge.limits import FORGET_KAFKA_SECONDS, FORGET_WATCH_SECONDS
-from rsm_bridge.maintain import topic_ids
 from rsm_bridge.maintain_command import Place
 from rsm_bridge.progress import why_nothing
 from rsm_bridge.progress_facts import KafkaFacts
@@ -29,6 +28,7 @@ from rsm_bridge.publish_table import TableRun
 from rsm_bridge.settings import Settings
 from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.tombstone import Tombstone
+from rsm_bridge.topic_segments import ids_of, topic_ids
 from rsm_bridge.typed_topics import opened_typed_topics
 from rsm_bridge.undelete_record import UndeleteRecord
 from rsm_bridge.withdrawn_rows import with_rows
@@ -115,11 +115,11 @@ def forget(place: Place, wish: Wish, ask: AskKafka, say: Callable[[str], None], 
         SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
     """
     everything = {item.hex(): item for item in topic_ids(place.store)}
-    found = {key: read_segments(place.store, topic_id) for key, topic_id in everything.items()}
-    mine = [key for key, known in found.items() if known and owner_of(known)[0].topic == wish.topic]
-    chosen = [key for key in mine if wish.topic_id in (None, key)]
+    chosen = [item.hex() for item in ids_of(place.store, wish.topic) if wish.topic_id in (None, item.hex())]
     if not chosen:
         raise BridgeError("not_found", f"the store has nothing of a topic {wish.topic}")
+
+    found = {key: read_segments(place.store, everything[key]) for key in chosen}
 
     def gone() -> list[str]:
         """Those of them that Kafka says to have no more; refuses when there is none."""

@@ -1,14 +1,53 @@
-"""All segments of one topic by its name, out of the store alone."""
+"""Whose the topic ids of a store are, and all segments of one topic by its name, out of the store alone."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
-from rsm_bridge.layout import INDEX_ROOT
+from converter.errors import SegmentError
+from iceberg_catalog.names import Owner
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.known_segments import KnownSegment, read_known, read_segments
+from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
+from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import load_settings
+from rsm_bridge.store import ObjectStore
+
+
+def topic_ids(store: ObjectStore) -> list[bytes]:
+    """Every topic id the store has an object of, ascending."""
+    names = {
+        folder.removeprefix(root).strip("/")
+        for root in (INDEX_ROOT, DATA_ROOT, KEPT_ROOT)
+        for folder in store.list_folders(root)
+    }
+    return [bytes.fromhex(name) for name in sorted(names) if len(name) == 32]
+
+
+def stored_owner(store: ObjectStore, topic_id: bytes) -> Owner | None:
+    """Whose topic id it is, by its first index or tombstone that tells; None when none does.
+
+    A topic id has one name and one cluster for good, so no more of it is read. Raises what the store raises.
+    """
+    for listed in store.list_after(index_prefix(topic_id)):
+        key = parse_index_key(listed.key)
+        if key is not None:
+            try:
+                return read_known(store, key, listed).owner
+            except StoreError:
+                raise
+            except ObjectNotFoundError:
+                confirm_gone(store, [listed.key])
+            except (BridgeError, SegmentError):
+                continue
+    return None
+
+
+def ids_of(store: ObjectStore, topic: str) -> list[bytes]:
+    """Every topic id of which segments are stored under this name, ascending. Raises what the store raises."""
+    owners = ((topic_id, stored_owner(store, topic_id)) for topic_id in topic_ids(store))
+    return [topic_id for topic_id, owner in owners if owner is not None and owner.topic == topic]
 
 
 def segments_of(config: Path | None, data_dir: Path | None, topic: str, topic_id: str | None) -> list[KnownSegment]:
@@ -25,13 +64,8 @@ def segments_of(config: Path | None, data_dir: Path | None, topic: str, topic_id
         SegmentError, SettingsError: an index, or the configuration, cannot be used.
     """
     store = open_store(load_settings(config, {"data_dir": data_dir}))
-    names = [folder.removeprefix(INDEX_ROOT).strip("/") for folder in store.list_folders(INDEX_ROOT)]
-    found: dict[str, list[KnownSegment]] = {}
-    for name in names:
-        if len(name) == 32 and topic_id in (None, name):
-            segments = read_segments(store, bytes.fromhex(name))
-            if segments and owner_of(segments)[0].topic == topic:
-                found[name] = segments
+    chosen = [item for item in ids_of(store, topic) if topic_id in (None, item.hex())]
+    found = {item.hex(): read_segments(store, item) for item in chosen}
     living = {name: known for name, known in found.items() if any(item.live for item in known)} or found
     if not living:
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}")

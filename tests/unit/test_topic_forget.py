@@ -211,6 +211,16 @@ def test_the_only_topic_of_a_store_is_named_by_its_id() -> None:
     assert refusal("orders", "ab" * 16, empty, (), named=True) is None
 
 
+def test_damage_of_another_topic_stops_nothing(world: World, tmp_path: Path) -> None:
+    """Nor is more of it read than says whose it is."""
+    for path in sorted((tmp_path / "store").rglob(f"*{OTHER}/*/*")):
+        path.write_bytes(b"damaged")
+    epochs = CliRunner().invoke(app, ["leader-epochs", "orders", "1", "--data-dir", str(tmp_path)])
+    assert epochs.exit_code == 0, epochs.output
+    assert "5 segments deleted" in run(tmp_path)
+    assert live(world) == 0
+
+
 def test_nobody_to_ask_is_an_error(world: World, tmp_path: Path) -> None:
     asked = CliRunner().invoke(app, ["topic", "forget", "orders", "--data-dir", str(tmp_path), "--yes"])
     assert asked.exit_code == 2
