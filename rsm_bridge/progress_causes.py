@@ -66,6 +66,7 @@ class CauseCode(StrEnum):
     NO_LEADER = "no_leader"
     KAFKA_BEHIND = "kafka_behind"
     EPOCHS_CUT = "epochs_cut"
+    EPOCHS_MISSING = "epochs_missing"
     CONFLICTING_SEGMENT = "conflicting_segment"
     COPY_STUCK = "copy_stuck"
     PUBLISH_STUCK = "publish_stuck"
@@ -329,6 +330,12 @@ CAUSES: dict[CauseCode, Cause] = {
         "history that is tiered cannot be read: the leader's epochs begin above it, and it answers OFFSET_OUT_OF_RANGE",
         "Stop that broker now: with a newer first epoch Kafka deletes older history. `tierberg leader-epochs` prints "
         "the file that mends it: see `History that nobody can read` below.",
+    ),
+    _C.EPOCHS_MISSING: Cause(
+        _PERSON,
+        "the leader's epochs begin above its log start; Kafka copies no segment that lies below them, nor what follows",
+        "Move the log start up to the first line of its `leader-epoch-checkpoint`, or mend that file: see `Segments "
+        "below all epochs` below.",
     ),
     _C.CONFLICTING_SEGMENT: Cause(
         _PERSON,

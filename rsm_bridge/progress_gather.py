@@ -193,8 +193,8 @@ def beyond_tiered(kafka: KafkaFacts, stored: Mapping[str, StoredTopic]) -> dict[
 def history_starts(kafka: KafkaFacts, stored: Mapping[str, StoredTopic], wanted: str | None) -> dict[Where, int]:
     """The lowest tiered offset that Kafka must serve, of partitions whose history may be unreadable.
 
-    Those are the ones whose newest copy has leader epochs that begin above the log start, and all of a topic that was
-    asked for: each is one read of the tier.
+    Those are the ones whose leader, or newest copy, has epochs that begin above the log start, and all of a topic that
+    was asked for: each is one read of the tier.
     """
     found: dict[Where, int] = {}
     for name, topic in kafka.topics.items():
@@ -205,6 +205,7 @@ def history_starts(kafka: KafkaFacts, stored: Mapping[str, StoredTopic], wanted:
                 continue
             start = max(partition.log_start, tiered.start)
             suspected = tiered.cut_start is not None and partition.log_start < tiered.cut_start
+            suspected = suspected or not partition.start_has_epoch
             if (suspected or wanted == name) and start < min(tiered.tiered_end, partition.end):
                 found[name, number] = start
     return found

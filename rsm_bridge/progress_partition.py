@@ -138,6 +138,11 @@ def _broker(place: Place) -> list[Finding]:
         begins = "" if cut is None else f"; epochs of the newest copy begin at {cut}"
         said = f"offset {kafka.unread} is tiered, not below the log start {kafka.log_start}, and out of range{begins}"
         return [place.finding(CauseCode.EPOCHS_CUT, Level.PERSON, said)]
+    if not kafka.start_has_epoch and place.pending:
+        said = (
+            f"the leader has no epoch for its log start {kafka.log_start}, and {plural(place.pending, 'offset')} wait"
+        )
+        return [place.finding(CauseCode.EPOCHS_MISSING, Level.PERSON, said)]
     return []
 
 

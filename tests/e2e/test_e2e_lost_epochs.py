@@ -13,9 +13,10 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from rsm_bridge.known_segments import read_segments
 from rsm_bridge.local_store import LocalObjectStore
+from stack.admin import TIERED
 from stack.waiting import wait_for
 from tests.e2e.e2e_status import only_partition, status, tierberg
-from tests.e2e.e2e_support import Pair, Rec, Sender, read, row_count, same, wait_rows, wait_tiered
+from tests.e2e.e2e_support import Pair, Rec, Sender, read, row_count, same, stored_segments, wait_rows, wait_tiered
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -23,6 +24,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 STAYS = {"local.retention.ms": "86400000", "local.retention.bytes": "1073741824"}
 REFUSALS = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 PATIENCE_S = 2.0
+#: Kafka wants local retention to be that of the topic while nothing is copied.
+UNTIERED = {"remote.log.copy.disable": "true", "local.retention.ms": "-2", "local.retention.bytes": "-2"}
+REFUSED = "segmentLeaderEpochs can not be null or empty"
 
 
 def records(seed: int, count: int) -> list[Rec]:
@@ -110,6 +114,37 @@ def test_a_replica_that_lost_its_epochs_is_named_and_mended(own_pair: Pair) -> N
     assert "epochs_cut" not in codes(found), found
     assert row_count(pair, topic) <= len(sent)
     wait_rows(pair, topic, len(sent))
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_segments_below_all_epochs_are_named_and_then_copied_or_deleted(own_pair: Pair, wanted: bool) -> None:
+    """As Kafka is left by deleteRecords and a kill -9 within seconds: cut epochs are on disk, the log start is not."""
+    pair, topic = own_pair, "wedged"
+    pair.admin.create_topic(topic, config={**TIERED, **UNTIERED})
+    sender = Sender(pair.broker, topic)
+    sender.send(records(5, 4000))
+    sent = dict(sender.log.committed)
+    first = sorted(pair.broker.local_segments(topic, 0))[2]
+    pair.broker.stop()
+    checkpoint_file(pair, topic).write_text(f"0\n1\n0 {first}\n")
+    pair.broker.start()
+    pair.admin.set_topic_config(topic, {**UNTIERED, **TIERED, "remote.log.copy.disable": "false"})
+    wait_for("Kafka's refusal", lambda: REFUSED in pair.broker.process.output(), 60)
+    assert not stored_segments(pair, topic)
+    assert only_partition(status(pair, topic, PATIENCE_S))["cause"] == "epochs_missing"
+
+    # The runbook: those records are wanted, or not.
+    if wanted:
+        pair.broker.stop()
+        checkpoint_file(pair, topic).write_text("0\n1\n0 0\n")
+        pair.broker.start()
+    else:
+        pair.admin.delete_records(topic, 0, first)
+    wait_tiered(pair, topic)
+    start = 0 if wanted else first
+    same(read(pair.broker, topic, start=start), {offset: sent[offset] for offset in range(start, 4000)})
+    wait_rows(pair, topic, 4000 - start)
+    assert not codes(status(pair, topic, PATIENCE_S)) & {"epochs_missing", "epochs_cut"}
 
 
 def test_a_topic_deleted_while_no_bridge_answered_is_forgotten_by_one_command(own_pair: Pair) -> None:

@@ -128,6 +128,8 @@ def test_where_history_is_read_to_be_sure() -> None:
     assert starts(60, 60) == {}  # Kafka is deleting what lies below its log start
     assert starts(0, None) == {}
     assert starts(0, None, "orders") == {("orders", 0): 10}
+    told = kafka(kafka_topic(kafka_partition(start_has_epoch=False)))
+    assert history_starts(told, {"ab" * 16: stored(stored_partition(start=10))}, None) == {("orders", 0): 10}
     asked = kafka(kafka_topic(kafka_partition()))
     assert with_unread(asked, {("orders", 0): 10}).topics["orders"].partitions[0].unread == 10
     assert with_unread(asked, {}).topics["orders"].partitions[0].unread is None

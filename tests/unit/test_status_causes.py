@@ -190,6 +190,11 @@ CASES: dict[CauseCode, Case] = {
     C.PARTLY_READ: Case(facts(stored(indexes=5000)), Level.NOTE, "2 of 5,000"),
     C.UNSETTLED: Case(facts(stored(unsettled=True)), Level.NOTE, "could not be judged"),
     C.NO_LEADER: Case(facts(kafka=kafka(kafka_topic(kafka_partition(has_leader=False)))), Level.PERSON, "no leader"),
+    C.EPOCHS_MISSING: Case(
+        facts(kafka=kafka(kafka_topic(kafka_partition(end=160, stable_end=160, start_has_epoch=False)))),
+        Level.PERSON,
+        "no epoch for its log start 0, and 60 offsets wait",
+    ),
     C.KAFKA_BEHIND: Case(facts(kafka=kafka(kafka_topic(kafka_partition(end=60)))), Level.PERSON, "40 offsets below"),
     C.EPOCHS_CUT: Case(
         facts(stored(stored_partition(cut_start=60)), kafka=kafka(kafka_topic(kafka_partition(unread=0)))),

@@ -78,11 +78,11 @@ class Client:
         found: dict[TopicPartition, Future[Any]] = {}
         for place, spec in wanted.items():
             if spec is OffsetSpec.earliest():
-                found[place] = done(SimpleNamespace(offset=5, timestamp=-1))
+                found[place] = done(SimpleNamespace(offset=5, timestamp=-1, leader_epoch=0))
             elif spec is OffsetSpec.max_timestamp():
-                found[place] = done(SimpleNamespace(offset=9, timestamp=1234))
+                found[place] = done(SimpleNamespace(offset=9, timestamp=1234, leader_epoch=0))
             else:
-                found[place] = done(self.answers.end or SimpleNamespace(offset=10, timestamp=-1))
+                found[place] = done(self.answers.end or SimpleNamespace(offset=10, timestamp=-1, leader_epoch=None))
         return found
 
 
