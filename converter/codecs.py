@@ -27,6 +27,8 @@ _XERIAL_HEADER_BYTES = 16
 _PIECE_BYTES_MIN = 64 * limits.KIB
 _PIECE_BYTES_MAX = 4 * limits.MIB
 _GZIP_WBITS = 31
+_GZIP_PORTION_BYTES_MIN = 512
+_GZIP_PORTION_BYTES_MAX = 256 * limits.KIB
 
 
 class LimitExceeded(Exception):  # noqa: N818, a verdict on one batch that never leaves this room
@@ -111,18 +113,22 @@ def _piece_bytes(data: memoryview) -> int:
 
 
 def _gzip(data: memoryview, out: PlainBuffer, limit: int) -> None:
-    start = out.size
-    rest: bytes | memoryview = data
-    while len(rest):
+    """Every member gets its bytes in portions: at its end the library copies what it was given too much."""
+    start, p = out.size, 0
+    while p < len(data):
         member = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
-        chunk: bytes | memoryview = rest
+        portion = _GZIP_PORTION_BYTES_MIN
         while not member.eof:
+            chunk: bytes | memoryview = member.unconsumed_tail
+            if not len(chunk):
+                chunk = data[p : p + portion]
+                p += len(chunk)
+                portion = min(2 * portion, _GZIP_PORTION_BYTES_MAX)
             piece = member.decompress(chunk, _piece_bytes(data))
-            if not piece and not member.unconsumed_tail and not member.eof:
+            if not piece and not member.eof and len(member.unconsumed_tail) == len(chunk):
                 raise Undecodable("gzip member is cut")
             _take(out, start, limit, piece)
-            chunk = member.unconsumed_tail
-        rest = member.unused_data
+        p -= len(member.unused_data)
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:

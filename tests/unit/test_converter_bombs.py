@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import random
 import struct
+import time
 
 import cramjam
 import lz4.frame
@@ -52,6 +54,32 @@ def test_members_of_gzip_count_together() -> None:
     half = gzip.compress(b"\0" * (LIMIT // 2 + 1), 1)
     with pytest.raises(LimitExceeded):
         decompress(GZIP, memoryview(half * 2), PlainBuffer(), LIMIT)
+
+
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513, 1 << 18, (1 << 18) + 1])
+def test_members_of_gzip_end_where_they_end(size: int) -> None:
+    """They are given in portions, and one ends anywhere in its last."""
+    parts = [random.Random(n).randbytes(size) + b"%d" % n for n in range(4)]
+    out, data = PlainBuffer(), b"".join(gzip.compress(part, 1) for part in parts)
+    assert decompress(GZIP, memoryview(data), out, 2 * LIMIT) == len(b"".join(parts))
+    assert out.data[: out.size].tobytes() == b"".join(parts)
+    with pytest.raises(Undecodable):
+        decompress(GZIP, memoryview(data)[:-1], PlainBuffer(), 2 * LIMIT)
+
+
+@pytest.mark.parametrize("content", [b"", b"x"])
+def test_many_members_of_gzip_take_time_by_their_bytes(content: bytes) -> None:
+    """Eight times as many took 64 times as long: hours for a segment."""
+
+    def seconds(count: int) -> float:
+        data, best = gzip.compress(content) * count, float("inf")
+        for _ in range(3):
+            start = time.thread_time()
+            assert decompress(GZIP, memoryview(data), PlainBuffer(), LIMIT) == count * len(content)
+            best = min(best, time.thread_time() - start)
+        return best
+
+    assert seconds(80_000) < 24 * seconds(10_000)
 
 
 def test_frames_of_zstd_count_together() -> None:
