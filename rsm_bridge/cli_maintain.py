@@ -39,7 +39,7 @@ def maintain(
     from rsm_bridge.maintain_command import open_place
 
     with failures():
-        run(open_place(config, data_dir), table, dry_run=dry_run, say=typer.echo)
+        run(open_place(config, data_dir, made=True), table, dry_run=dry_run, say=typer.echo)
 
 
 def undelete(
@@ -55,7 +55,7 @@ def undelete(
     from rsm_bridge.maintain_command import open_place, restore
 
     with failures():
-        for line in restore(open_place(config, data_dir), topic, topic_id, undo=undo):
+        for line in restore(open_place(config, data_dir, made=True), topic, topic_id, undo=undo):
             typer.echo(line)
 
 
@@ -70,7 +70,7 @@ def requeue(
     from rsm_bridge.requeue_command import requeue as run
 
     with failures():
-        run(open_place(config, data_dir), topic, dry_run=dry_run, say=typer.echo)
+        run(open_place(config, data_dir, made=True), topic, dry_run=dry_run, say=typer.echo)
 
 
 def replay_dead_letters(
@@ -84,7 +84,7 @@ def replay_dead_letters(
     from rsm_bridge.replay_command import replay as run
 
     with failures():
-        run(open_place(config, data_dir), topic, dry_run=dry_run, say=typer.echo)
+        run(open_place(config, data_dir, made=True), topic, dry_run=dry_run, say=typer.echo)
 
 
 @table_app.command("drop")
@@ -97,7 +97,7 @@ def table_drop(
     from rsm_bridge.maintain_command import drop, open_place
 
     with failures():
-        for line in drop(open_place(config, data_dir), name):
+        for line in drop(open_place(config, data_dir, made=True), name):
             typer.echo(line)
 
 
@@ -120,6 +120,6 @@ def topic_forget(
     from rsm_bridge.topic_forget import Wish, forget, kafka_of
 
     with failures():
-        place = open_place(config, data_dir)
+        place = open_place(config, data_dir, made=True)
         ask = kafka_of(place.settings, bootstrap_server)
         forget(place, Wish(topic, topic_id, yes), ask, typer.echo, time.sleep)

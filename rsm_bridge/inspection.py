@@ -11,7 +11,7 @@ from converter.types import BatchFlag, Cause
 from converter.values.proven import unpack_proven
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import INDEX_ROOT
-from rsm_bridge.open_store import open_store
+from rsm_bridge.open_store import open_made_store
 from rsm_bridge.settings import load_settings
 from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
 
@@ -56,7 +56,7 @@ def _read(target: str, config: Path | None, data_dir: Path | None) -> bytes:
             return Path(target).read_bytes()
         except OSError as error:
             raise BridgeError("not_found", f"{target}: {error.strerror}; a key begins with {INDEX_ROOT}") from error
-    return open_store(load_settings(config, {"data_dir": data_dir})).read(target).data
+    return open_made_store(load_settings(config, {"data_dir": data_dir})).read(target).data
 
 
 def _tombstone_lines(stone: Tombstone) -> list[str]:

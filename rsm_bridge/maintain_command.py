@@ -10,14 +10,11 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 
-from converter.errors import SegmentError
 from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.redaction import remember_settings
 from iceberg_catalog.tables import find_table
 from rsm_bridge.copy_hold import CopyReaders
-from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.known_segments import read_known
-from rsm_bridge.layout import index_prefix, parse_index_key
+from rsm_bridge.errors import BridgeError
 from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.limits import LEASE_SECONDS
 from rsm_bridge.local_store import FolderLock
@@ -26,7 +23,7 @@ from rsm_bridge.maintain_drop import drop_table
 from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_service import holder_name
 from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.open_store import open_store
+from rsm_bridge.open_store import open_made_store, open_store
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies
@@ -34,7 +31,7 @@ from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import StoreClock, local_ms
-from rsm_bridge.topic_segments import topic_ids
+from rsm_bridge.topic_segments import ids_of, topic_ids
 from rsm_bridge.undelete import undelete
 from rsm_bridge.undelete_record import take_back
 
@@ -55,15 +52,18 @@ class Place:
         return self.settings.catalog.namespace
 
 
-def open_place(config: Path | None, data_dir: Path | None) -> Place:
+def open_place(config: Path | None, data_dir: Path | None, *, made: bool = False) -> Place:
     """Opens what the settings name; from now on their credentials are hidden in what the process says.
+
+    `made`: a bridge has run there: an embedded store that is not there is refused, and no folder is made for it.
 
     Raises:
         SettingsError, CatalogError: it cannot be.
     """
     settings = load_settings(config, {"data_dir": data_dir})
     remember_settings(settings_secrets(settings))
-    return Place(settings, open_store(settings), open_catalog(catalog_properties(settings)))
+    store = open_made_store(settings) if made else open_store(settings)
+    return Place(settings, store, open_catalog(catalog_properties(settings)))
 
 
 def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
@@ -142,12 +142,11 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
         undo: take an earlier undelete back.
 
     Raises:
+        SettingsError: `wanted` is no topic id.
         BridgeError: `not_found`, `bad_request` when several topic ids have the name, and as undelete.undelete.
         RetryRunError: run it again.
     """
-    ids = [item for item in _topic_ids_of(place.store, topic) if wanted is None or item.hex() == wanted]
-    if not ids:
-        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
+    ids = ids_of(place.store, topic, wanted)
     if len(ids) > 1:
         several = ", ".join(item.hex() for item in ids)
         raise BridgeError(
@@ -167,24 +166,6 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
     lines = [f"{done.segments} segments with {done.rows} rows are back"]
     lines += [f"  partition {number}: from offset {offset}" for number, offset in sorted(done.lowest.items())]
     return lines
-
-
-def _topic_ids_of(store: ObjectStore, topic: str) -> list[bytes]:
-    found: list[bytes] = []
-    for topic_id in topic_ids(store):
-        for listed in store.list_after(index_prefix(topic_id)):
-            key = parse_index_key(listed.key)
-            if key is not None:
-                try:
-                    known = read_known(store, key, listed)
-                except StoreError:
-                    raise
-                except (BridgeError, SegmentError):
-                    continue  # another topic's damage is no reason to leave this one alone
-                if known.owner.topic == topic:
-                    found.append(topic_id)
-                break
-    return found
 
 
 def drop(place: Place, name: str) -> list[str]:

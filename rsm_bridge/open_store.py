@@ -54,6 +54,17 @@ def open_store(settings: Settings) -> ObjectStore:
         raise SettingsError(f"store: {said}") from None
 
 
+def open_made_store(settings: Settings) -> ObjectStore:
+    """The store of a bridge that has run: what only reads makes no folders where a path is mistaken.
+
+    Raises:
+        SettingsError: the embedded store is not there, or the client refuses its options.
+    """
+    if settings.store is None and not (settings.data_dir / "store").is_dir():
+        raise SettingsError(f"no store in {settings.data_dir.resolve()}: is it the bridge's data_dir?")
+    return open_store(settings)
+
+
 def _folder(folder: Path) -> LocalObjectStore:
     try:
         return LocalObjectStore(folder)

@@ -115,10 +115,7 @@ def forget(place: Place, wish: Wish, ask: AskKafka, say: Callable[[str], None], 
         SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
     """
     everything = {item.hex(): item for item in topic_ids(place.store)}
-    chosen = [item.hex() for item in ids_of(place.store, wish.topic) if wish.topic_id in (None, item.hex())]
-    if not chosen:
-        raise BridgeError("not_found", f"the store has nothing of a topic {wish.topic}")
-
+    chosen = [item.hex() for item in ids_of(place.store, wish.topic, wish.topic_id)]
     found = {key: read_segments(place.store, everything[key]) for key in chosen}
 
     def gone() -> list[str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from converter.errors import SegmentError
 from iceberg_catalog.names import Owner
-from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, SettingsError, StoreError
 from rsm_bridge.known_segments import KnownSegment, read_known, read_segments
 from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
 from rsm_bridge.listed_keys import confirm_gone
-from rsm_bridge.open_store import open_store
+from rsm_bridge.open_store import open_made_store
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ObjectStore
 
@@ -44,10 +45,27 @@ def stored_owner(store: ObjectStore, topic_id: bytes) -> Owner | None:
     return None
 
 
-def ids_of(store: ObjectStore, topic: str) -> list[bytes]:
-    """Every topic id of which segments are stored under this name, ascending. Raises what the store raises."""
-    owners = ((topic_id, stored_owner(store, topic_id)) for topic_id in topic_ids(store))
-    return [topic_id for topic_id, owner in owners if owner is not None and owner.topic == topic]
+def ids_of(store: ObjectStore, topic: str, wanted: str | None) -> list[bytes]:
+    """The topic ids of which segments are stored under this name, ascending; at least one.
+
+    Args:
+        store: where.
+        topic: the name.
+        wanted: 32 hex digits: this one alone; None: all.
+
+    Raises:
+        SettingsError: `wanted` is no topic id.
+        BridgeError: `not_found`: there is none; and what the store raises.
+    """
+    if wanted is not None and re.fullmatch("[0-9a-f]{32}", wanted) is None:
+        raise SettingsError(f"topic id {wanted!r}: 32 hex digits, as `tierberg status --json` shows them")
+    known = [item for item in topic_ids(store) if wanted in (None, item.hex())]
+    owners = ((topic_id, stored_owner(store, topic_id)) for topic_id in known)
+    found = [topic_id for topic_id, owner in owners if owner is not None and owner.topic == topic]
+    if not found:
+        which = "" if wanted is None else f" with id {wanted}"
+        raise BridgeError("not_found", f"the store has nothing of a topic {topic}{which}")
+    return found
 
 
 def segments_of(config: Path | None, data_dir: Path | None, topic: str, topic_id: str | None) -> list[KnownSegment]:
@@ -63,12 +81,9 @@ def segments_of(config: Path | None, data_dir: Path | None, topic: str, topic_id
         BridgeError: `not_found`; `bad_request` when several have the name; damage; the store is away.
         SegmentError, SettingsError: an index, or the configuration, cannot be used.
     """
-    store = open_store(load_settings(config, {"data_dir": data_dir}))
-    chosen = [item for item in ids_of(store, topic) if topic_id in (None, item.hex())]
-    found = {item.hex(): read_segments(store, item) for item in chosen}
+    store = open_made_store(load_settings(config, {"data_dir": data_dir}))
+    found = {item.hex(): read_segments(store, item) for item in ids_of(store, topic, topic_id)}
     living = {name: known for name, known in found.items() if any(item.live for item in known)} or found
-    if not living:
-        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
     if len(living) > 1:
         several = ", ".join(sorted(living))
         raise BridgeError("bad_request", f"several topics had the name {topic}: choose one by --topic-id: {several}")

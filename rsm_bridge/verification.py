@@ -7,18 +7,20 @@ compared with its checksum (what a consumer would be served). Then the tables: t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import crc32c
+from pyiceberg.table import Table
 
 from converter.errors import SegmentError
 from converter.index_model import Directory, StoredObject
 from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.tables import find_table
+from iceberg_catalog.names import Owner
+from iceberg_catalog.tables import find_table, owned_tables
 from rsm_bridge.chunks import cut
 from rsm_bridge.cli_exit import FAILURE, exit_code
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
@@ -26,7 +28,7 @@ from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, parse_index_key
 from rsm_bridge.limits import UPLOAD_PART_BYTES
 from rsm_bridge.listed_keys import confirm_gone
-from rsm_bridge.open_store import open_store
+from rsm_bridge.open_store import open_made_store
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.settings import Settings, load_settings
@@ -79,7 +81,7 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
             nothing that could not be read either.
     """
     settings = load_settings(config, {"data_dir": data_dir})
-    store = open_store(settings)
+    store = open_made_store(settings)
     report = Report()
     topics: dict[bytes, list[KnownSegment]] = defaultdict(list)
     with ThreadPoolExecutor(2) as helpers:
@@ -94,7 +96,7 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
                 report.tombstones += 1
     if topic is not None and not topics and not report.damages and not report.unread:
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
-    _verify_tables(settings, store, topics, report)
+    _verify_tables(settings, store, topics, report, all_topics=topic is None)
     return report
 
 
@@ -174,8 +176,23 @@ def _replay(reader: SegmentReader, directory: Directory) -> int:
     return served
 
 
+def _verify_known(
+    tables: Iterable[tuple[Table, Owner]], topics: Mapping[bytes, list[KnownSegment]], report: Report
+) -> None:
+    """A table has no row without an index, or a tombstone, of its topic id: what has none belongs to another store."""
+    for table, owner in tables:
+        head = table.current_snapshot()
+        summary = {} if head is None or head.summary is None else head.summary.additional_properties
+        rows = int(summary.get("total-records", 0))
+        if owner.topic_id not in topics and rows:
+            report.damages.append(
+                f"table {'.'.join(table.name())}: {rows} rows, and the store has nothing of topic id "
+                f"{owner.topic_id.hex()}: is it the bridge's store?"
+            )
+
+
 def _verify_tables(
-    settings: Settings, store: ObjectStore, topics: dict[bytes, list[KnownSegment]], report: Report
+    settings: Settings, store: ObjectStore, topics: dict[bytes, list[KnownSegment]], report: Report, *, all_topics: bool
 ) -> None:
     try:
         catalog = open_catalog(catalog_properties(settings))
@@ -189,5 +206,7 @@ def _verify_tables(
             rows, damages = check_table(store, table, segments)
             report.rows += rows
             report.damages.extend(f"table {'.'.join(table.name())}: {damage}" for damage in damages)
+        if all_topics:
+            _verify_known(owned_tables(catalog, namespace=settings.catalog.namespace), topics, report)
     except (CatalogError, BridgeError, SegmentError) as error:
         report.failed("tables", error)

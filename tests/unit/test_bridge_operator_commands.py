@@ -84,6 +84,31 @@ def test_only_one_topic(store: Store) -> None:
     assert "1 segments" in store.run("verify", "--topic", "orders").output
 
 
+COMMANDS = ("verify", "maintain", "undelete orders", "leader-epochs orders 0", "inspect index index/x", "table drop x")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_that_is_no_store_stays_as_it_is(tmp_path: Path, command: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--data-dir", str(tmp_path)])
+    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "is it the bridge's data_dir?" in result.output
+
+
+def test_a_catalog_beside_another_store_is_found(store: Store) -> None:
+    (store.folder / "store").rename(store.folder / "moved")
+    (store.folder / "store").mkdir()
+    result = store.run("verify")
+    assert result.exit_code == 1
+    assert "rows, and the store has nothing of topic id" in result.output
+
+
+def test_a_wrong_topic_id_is_named(store: Store) -> None:
+    for given, words in (("zz", "'zz': 32 hex digits"), ("00" * 16, "orders with id 0000")):
+        result = store.run("leader-epochs", "orders", "0", "--topic-id", given)
+        assert result.exit_code == 2
+        assert words in result.output
+
+
 @pytest.mark.parametrize("kind", ["data", "kept", "index"])
 def test_damage_is_found_and_named(store: Store, kind: str) -> None:
     path = store.only(kind)
