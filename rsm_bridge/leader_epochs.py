@@ -16,6 +16,7 @@ from iceberg_catalog.lineage_record import fold
 from iceberg_catalog.plan_types import PartState, Runs
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, parse_checkpoint
+from rsm_bridge.progress_words import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,8 @@ def joined(history: History, current: bytes) -> History:
 
 def said(history: History, *, with_current: bool) -> list[str]:
     """What a person must know before they use it."""
-    lines = [
-        f"{len(history.entries)} epochs, out of the tiered segments of offsets {history.start} to {history.end - 1}"
-    ]
+    epochs = plural(len(history.entries), "epoch")
+    lines = [f"{epochs}, out of the tiered segments of offsets {history.start} to {history.end - 1}"]
     if not with_current:
         lines.append(
             f"epochs that begin at offset {history.end} or above are not in the store: join the broker's own file with "
