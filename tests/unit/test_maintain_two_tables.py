@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
+
+import pytest
 
 from iceberg_catalog.livefiles import normal_path
 from iceberg_catalog.metadata_files import list_metadata
 from iceberg_catalog.plan_merge import MergeLimits
-from rsm_bridge.layout import derived_head
+from rsm_bridge.drop_other import drop_other
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.layout import derived_head, state_prefix
+from rsm_bridge.limits import OTHER_TABLE_RECHECK_SECONDS
+from rsm_bridge.maintain_drop import drop_table
+from rsm_bridge.maintain_tally import Tally
+from rsm_bridge.settings import TableLayout
 from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
+from tests.support.killed import KilledError, die_at
 from tests.unit.maintain_support import DAY, World, make_world, published
 
 MERGING = MergeLimits(2**20, 2**24, files_min=3, files_max=6, age_ms=0, span_ms=DAY * 1000)
@@ -125,3 +135,87 @@ def test_without_its_own_table_nothing_of_the_other_one_is_reclaimed(tmp_path: P
     new.maintain()
     old.check()
     assert old.offsets() == list(range(9))
+
+
+def drop(world: World, table: uuid.UUID) -> str:
+    """As `tierberg table drop UUID` with the settings of this world."""
+    return drop_other(world.store, world.catalog, table, lambda _: world.table(), Tally())
+
+
+@pytest.mark.parametrize("layout", ["outside", "inside"])
+def test_the_old_table_is_dropped_and_its_leftovers_go(tmp_path: Path, layout: TableLayout) -> None:
+    old = make_world(tmp_path)
+    old.publisher.layout = layout
+    first, *_ = published(old)
+    new = second(old)
+    new.delete(first)
+    new.publish()
+    later(new)
+    new.reclaim()
+    before = [key for key in new.stored("data") if key.endswith(".parquet")]
+    gone = old.loaded().metadata.table_uuid
+    old.publish()
+    assert "lakehouse.orders" in drop(new, gone)
+    assert old.table() is None
+    assert not list(new.store.list_after(state_prefix(gone)))
+    new.publish()
+    new.reclaim()
+    new.maintain()
+    new.check()
+    assert new.offsets() == list(range(3, 9))
+    assert len([key for key in new.stored("data") if key.endswith(".parquet")]) == len(before) - 1
+
+
+def test_a_table_with_rows_that_no_other_has_is_not_dropped(tmp_path: Path) -> None:
+    old = make_world(tmp_path)
+    first, *_ = published(old)
+    new = second(old)
+    new.delete(first)
+    new.publish()
+    with pytest.raises(BridgeError, match=r"offsets 0 to 8 of partition 0, .*lakehouse\.orders has 3 to 8"):
+        drop(new, old.loaded().metadata.table_uuid)
+    new.copy(1)
+    old.publish()
+    with pytest.raises(BridgeError, match=r"has offsets 3 to 9 .* 3 to 8"):
+        drop(new, old.loaded().metadata.table_uuid)
+
+
+def test_the_table_of_today_is_not_dropped_by_its_uuid_nor_beside_another_by_its_name(tmp_path: Path) -> None:
+    old, new = pair(tmp_path)
+    with pytest.raises(BridgeError, match="is what these settings name"):
+        drop(new, new.loaded().metadata.table_uuid)
+    with pytest.raises(BridgeError, match="has another table too"):
+        drop_table(new.store, new.catalog, "lakehouse", "orders", Tally())
+    with pytest.raises(BridgeError, match="knows of no table"):
+        drop(new, uuid.uuid4())
+    whole(old, new)
+
+
+def test_a_table_that_the_catalog_has_lost_is_forgotten(tmp_path: Path) -> None:
+    """Made anew, it has another uuid; until somebody says that the old one is gone its files stay."""
+    world = make_world(tmp_path)
+    first, *_ = published(world)
+    lost = world.loaded().metadata.table_uuid
+    world.catalog.drop_table(world.loaded().name())
+    world.publish()
+    world.delete(first)
+    world.publish()
+    later(world)
+    tally = Tally()
+    assert world.reclaimer.reclaim(world.observe(), tally) == OTHER_TABLE_RECHECK_SECONDS
+    assert tally.waiting == 1
+    assert "not in this catalog" in drop(world, lost)
+    assert world.reclaim().objects["tombstone"] == 1
+    world.check()
+
+
+def test_a_drop_that_died_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = pair(tmp_path)
+    gone = old.loaded().metadata.table_uuid
+    with monkeypatch.context() as patched:
+        die_at(patched, "after-drop", 1)
+        with pytest.raises(KilledError):
+            drop(new, gone)
+    drop(new, gone)
+    assert not list(new.store.list_after(state_prefix(gone)))
+    whole(new)
