@@ -29,7 +29,7 @@ from iceberg_catalog.state import StateRef
 STATE_KEY = "tierberg.state"
 STATE_SHA256 = "tierberg.state-sha256"
 
-_NAME = re.compile(r"(\d{20})-(\d{20})-(?:d-?\d+-|tail-)?[0-9a-f]{32}\.parquet")
+_NAME = re.compile(r"(\d{20})-(\d{20})-(?:d-?\d+-[0-9a-f]{32}-|tail-)?[0-9a-f]{32}\.parquet")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -89,11 +89,16 @@ def replay_dead_letters(
 
 @table_app.command("drop")
 def table_drop(
-    name: Annotated[str, typer.Argument(help="The table's name, without or with its namespace.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="The table's name, without or with its namespace; or the uuid of one that is no longer wanted."
+        ),
+    ],
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Drop a table that has no rows and no segments left, and its recorded states."""
+    """Drop a table that has no rows and no segments left, or by its uuid one that earlier rules made beside it."""
     from rsm_bridge.maintain_command import drop, open_place
 
     with failures():

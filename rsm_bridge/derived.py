@@ -7,6 +7,7 @@ holds part of its offsets, or an unclean election cut its end. The objects Kafka
 from __future__ import annotations
 
 import io
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -140,6 +141,7 @@ def write_derived(
     *,
     topic_id: bytes,
     partition: int,
+    table_uuid: uuid.UUID,
     head_snapshot: int | None,
 ) -> DerivedFile | None:
     """Writes one file with the rows of all cuts, which ascend and do not overlap; None when there are no rows.
@@ -150,9 +152,10 @@ def write_derived(
         shape: of the table.
         topic_id: 16 bytes.
         partition: of the topic.
-        head_snapshot: the head the file is planned on; the key carries it (publish rule R13).
+        table_uuid: of the table it is for; the key carries it, and
+        head_snapshot: the head it is planned on (publish rule R13).
     """
-    key = derived_key(topic_id, partition, cuts[0].first, cuts[-1].last, head_snapshot)
+    key = derived_key(topic_id, partition, cuts[0].first, cuts[-1].last, table_uuid, head_snapshot)
     written = copy_rows(store, key, cuts, shape)
     if written is None:
         return None

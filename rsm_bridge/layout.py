@@ -20,12 +20,14 @@ LEASE_ROOT = "lease/"
 UNDELETE_ROOT = "undelete/"
 DROP_ROOT = "drop/"
 COPIES_ROOT = "copies/"
+TABLES_ROOT = "tables/"
 
 _INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/(\d{1,10})/(\d{20})-(\d{20})-([0-9a-f]{32})")
 _STORED = re.compile(
-    r"(?:data|kept)/[0-9a-f]{32}/(\d{1,10})/(\d{20})-(\d{20})-(?:d-?\d+-|tail-)?[0-9a-f]{32}\.(?:parquet|kept)"
+    r"(?:data|kept)/[0-9a-f]{32}/(\d{1,10})/(\d{20})-(\d{20})-(?:d-?\d+-[0-9a-f]{32}-|tail-)?[0-9a-f]{32}\.(?:parquet|kept)"
 )
-_DERIVED = re.compile(r".*-d(-?\d+)-[0-9a-f]{32}\.parquet")
+_DERIVED = re.compile(r".*-d(-?\d+)-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
+_TABLE_RECORD = re.compile(r"tables/([0-9a-f]{32})/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,22 @@ def copies_prefix(topic_id: bytes) -> str:
     return f"{COPIES_ROOT}{topic_id.hex()}/"
 
 
+def table_records_prefix(topic_id: bytes) -> str:
+    """Prefix of the records of all tables that were written for a topic id."""
+    return f"{TABLES_ROOT}{topic_id.hex()}/"
+
+
+def table_record_key(topic_id: bytes, table_uuid: uuid.UUID) -> str:
+    """Key of the record of one table (table_records.py)."""
+    return f"{table_records_prefix(topic_id)}{table_uuid}.json"
+
+
+def parse_table_record_key(key: str) -> tuple[bytes, uuid.UUID] | None:
+    """Topic id and table in the key of a table's record; None for a key of another form."""
+    match = _TABLE_RECORD.fullmatch(key)
+    return None if match is None else (bytes.fromhex(match[1]), uuid.UUID(match[2]))
+
+
 def table_folder(topic_id: bytes) -> str:
     """Folder of a topic's data files; with `catalog.layout: inside`, of its table's metadata too (`…/metadata/`)."""
     return f"{DATA_ROOT}{topic_id.hex()}"
@@ -101,9 +119,15 @@ def tail_key(segment: SegmentMetadata, attempt: bytes) -> str:
     return _data_key(segment.topic_id, segment.partition, segment.start_offset, segment.end_offset, name)
 
 
-def derived_key(topic_id: bytes, partition: int, first: int, last: int, head_snapshot: int | None) -> str:
-    """A new key for rows of [first, last] cut out of other data files, planned on this head (publish rule R13)."""
-    return _data_key(topic_id, partition, first, last, f"d{head_snapshot or 0}-{new_attempt_id().hex()}")
+def derived_key(
+    topic_id: bytes, partition: int, first: int, last: int, table_uuid: uuid.UUID, head_snapshot: int | None
+) -> str:
+    """A new key for rows of [first, last] cut out of other data files, planned on this table's head (publish rule R13).
+
+    No index ever names it, so that no other table does.
+    """
+    name = f"d{head_snapshot or 0}-{table_uuid.hex}-{new_attempt_id().hex()}"
+    return _data_key(topic_id, partition, first, last, name)
 
 
 def rewritten_key(topic_id: bytes, partition: int, first: int, last: int) -> str:
@@ -134,6 +158,12 @@ def derived_head(path: str) -> int | None:
     """The snapshot a derived data file was planned on, 0 for a table without one; None for any other file."""
     match = _DERIVED.fullmatch(path)
     return None if match is None else int(match[1])
+
+
+def derived_table(path: str) -> uuid.UUID | None:
+    """The table a derived data file was planned for; None for any other file."""
+    match = _DERIVED.fullmatch(path)
+    return None if match is None else uuid.UUID(match[2])
 
 
 def kept_key(segment: SegmentMetadata, attempt: bytes) -> str:

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
 
 from iceberg_catalog.catalogs import open_catalog
+from iceberg_catalog.names import Owner
 from iceberg_catalog.redaction import remember_settings
 from iceberg_catalog.tables import find_table
 from rsm_bridge.copy_hold import CopyReaders
+from rsm_bridge.drop_other import drop_other, table_uuid_of
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.limits import LEASE_SECONDS
@@ -169,7 +172,19 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
 
 
 def drop(place: Place, name: str) -> list[str]:
-    """Drops an empty table; returns what to say. Raises as maintain_drop.drop_table."""
+    """Drops an empty table, or by its uuid one that other rules made; returns what to say.
+
+    Raises:
+        BridgeError: and what else maintain_drop.drop_table and drop_other.drop_other raise.
+    """
     tally = Tally()
+    other = table_uuid_of(name)
+    if other is not None:
+
+        def current(owner: Owner) -> Table | None:
+            """The table that these settings name."""
+            return find_table(place.catalog, owner, namespace=place.namespace, plain=place.settings.table_of)
+
+        return [drop_other(place.store, place.catalog, other, current, tally), *tally.lines()]
     dropped = drop_table(place.store, place.catalog, place.namespace, name, tally)
     return [f"{dropped} dropped", *tally.lines()]

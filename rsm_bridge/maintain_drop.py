@@ -6,6 +6,7 @@ still be lost: rows, segments Kafka has, deleted ones that `tierberg undelete` c
 
 from __future__ import annotations
 
+import uuid
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
@@ -32,6 +33,7 @@ from rsm_bridge.layout import (
 )
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.table_records import forget_table, other_tables
 
 
 def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, tally: Tally) -> str:
@@ -65,6 +67,7 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
         _remove(store, load_file_io(catalog.properties), record, tally)
         return full_name
     owner = _owner(table)
+    _refuse_beside_others(store, table, owner)
     refuse_unless_empty(store, table, owner)
     # Taken before the drop: afterwards nothing says where they were.
     record = DropRecord(
@@ -116,7 +119,19 @@ def _remove(store: ObjectStore, io: FileIO, record: DropRecord, tally: Tally) ->
             tally.add("metadata", size)
     store.delete_many([f"{root}{record.topic_id}.json" for root in (LEASE_ROOT, UNDELETE_ROOT)])
     store.delete_many([listed.key for listed in store.list_after(copies_prefix(bytes.fromhex(record.topic_id)))])
+    forget_table(store, bytes.fromhex(record.topic_id), uuid.UUID(record.table_uuid))
     record.forget(store)
+
+
+def _refuse_beside_others(store: ObjectStore, table: Table, owner: Owner) -> None:
+    """Raises BridgeError `bad_request` while another table of the topic id is recorded: they share what would go."""
+    others = sorted(map(str, other_tables(store, owner.topic_id, table.metadata.table_uuid)))
+    if others:
+        raise BridgeError(
+            "bad_request",
+            f"topic {owner.topic} has another table too, {others[0]}: see `another_table` in `tierberg status`. "
+            "`tierberg table drop UUID` ends the one that is no longer wanted",
+        )
 
 
 def refuse_unless_empty(store: ObjectStore, table: Table, owner: Owner) -> None:

@@ -157,6 +157,7 @@ class PlannedFiles:
                 self._shape(pending is not None),
                 topic_id=self.topic_id,
                 partition=partition,
+                table_uuid=self.head.table.metadata.table_uuid,
                 head_snapshot=self.head.snapshot_id,
             )
         except ColumnsWaitError as error:

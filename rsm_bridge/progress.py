@@ -162,6 +162,10 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.table_problem is not None:
         problem: Problem = stored.table_problem
         add(_TABLE_CODES.get(problem.kind, CauseCode.TABLE_UNREADABLE), problem.message)
+    if stored.others:
+        uuid, table = stored.others[0]
+        more = f", and {len(stored.others) - 1} more" if len(stored.others) > 1 else ""
+        add(CauseCode.ANOTHER_TABLE, f"{table}, uuid {uuid}{more}")
     if stored.damaged:
         key, first = stored.damaged[0]
         add(
@@ -213,13 +217,16 @@ def _gone(facts: Facts, kafka: KafkaFacts, stored: StoredTopic) -> Finding:
 
 
 def _mass_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: int) -> Finding:
-    """A matter for a person, unless these segments went when the topic's `retention.ms` was over.
+    """A matter for a person, unless the time to think is over, or they went when the topic's `retention.ms` was over.
 
     One that was set too low by mistake deletes at once what had been over for long by then.
     """
     said = f"{held.rows:,} of {held.table_rows:,} rows in {plural(held.segments, 'segment')}"
-    left = age(max(0, held.due_ms - now_ms) / 1000)
-    said = f"{said} were deleted up to {moment(held.last_ms, now_ms)}, kept {left} more"
+    said = f"{said} were deleted up to {moment(held.last_ms, now_ms)}"
+    if now_ms >= held.due_ms:
+        said = f"{said}; mass_delete_grace is over: their objects go as soon as nothing else needs them"
+        return Finding(CauseCode.MASS_DELETE, Level.NOTE, said, topic, since_ms=held.last_ms)
+    said = f"{said}, kept {age((held.due_ms - now_ms) / 1000)} more"
     level, retention = (
         CAUSES[CauseCode.MASS_DELETE].level,
         "" if kafka is None else kafka.config.get("retention.ms", ""),

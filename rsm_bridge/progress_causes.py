@@ -45,6 +45,7 @@ class CauseCode(StrEnum):
     STATE_DAMAGED = "state_damaged"
     TABLE_MISMATCH = "table_mismatch"
     TABLE_UNREADABLE = "table_unreadable"
+    ANOTHER_TABLE = "another_table"
     INDEX_DAMAGED = "index_damaged"
     MASS_DELETE = "mass_delete"
     FOREIGN_FILES = "foreign_files"
@@ -213,6 +214,13 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "the table's metadata cannot be read",
         "Check that metadata and manifests of the table exist and may be read; the message names what failed.",
+    ),
+    _C.ANOTHER_TABLE: Cause(
+        _PERSON,
+        "the topic has another table beside the one of these settings; until it is dropped, data files that either may "
+        "name stay in the store",
+        "Give all bridges the same `catalog` and `table` rules. Then, with these rules, `tierberg table drop UUID` of "
+        "the one that is no longer wanted: see `Another name or namespace` below.",
     ),
     _C.INDEX_DAMAGED: Cause(
         _PERSON,

@@ -165,6 +165,7 @@ class StoredTopic:
         left: live segments, without those that an undelete brought back. deleted_ms: when Kafka last deleted one.
         left_out: index keys of live segments stored without a file beside the log that was too large, newest first.
         left_withdrawn: copies that Kafka withdrew with rows in the table that no deletion has reached.
+        others: (uuid, name) of other tables that the store has records of; none while nobody knows the topic's own.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
     """
 
@@ -186,6 +187,7 @@ class StoredTopic:
     left_withdrawn: int = 0
     left_out: tuple[str, ...] = ()
     deleted_ms: int | None = None
+    others: tuple[tuple[str, str], ...] = ()
     unsettled: bool = False
     withheld_ms: int | None = None
     damaged_ms: int | None = None

@@ -33,6 +33,7 @@ from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts,
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
+from rsm_bridge.table_records import read_records
 from rsm_bridge.undelete_record import UndeleteRecord
 from rsm_bridge.withdrawn_rows import with_rows
 
@@ -163,6 +164,8 @@ def _look(
     facts: TableFacts | None = None
     problem: Problem | None = None
     head: Head | None = None
+    # Before the table: one that is made meanwhile is then found, and no other one.
+    recorded_tables = () if table is None else tuple(read_records(store, read.topic_id))
     if table is not None and read.segments:
         try:
             head = table(read.segments[0])
@@ -172,6 +175,8 @@ def _look(
             raise
         except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
             problem, states = problem_of(error), None
+    own = None if head is None else head.table.metadata.table_uuid
+    others = tuple((str(item.table_uuid), item.table) for item in recorded_tables if item.table_uuid != own)
     complete = len(read.segments) == read.listed
     now_ms = int(time.time() * 1000)
     copies: tuple[CopyFacts, ...] = ()
@@ -207,6 +212,7 @@ def _look(
         copies=copies,
         left=len({known.listed.key for known in read.segments if known.live} - restored),
         left_out=left_out(read.segments),
+        others=others if problem is None and read.segments else (),
         left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,

@@ -39,6 +39,7 @@ from rsm_bridge.settings import TableLayout
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import local_ms
+from rsm_bridge.table_records import record_table
 from rsm_bridge.topic_table import topic_table
 from rsm_bridge.typed_table import TypedTable, untyped
 
@@ -116,6 +117,8 @@ class TableRun:
     _files: PlannedFiles | None = field(default=None, init=False)
     _recorded: tuple[StateRef, dict[int, PartState]] | None = field(default=None, init=False)
     _as_of_ms: int = field(default=0, init=False)
+    _table_uuid: uuid.UUID | None = field(default=None, init=False)
+    _had_none: bool = field(default=False, init=False)
     _listing: SegmentListing = field(init=False)
     _state_objects: StateObjects = field(init=False)
 
@@ -141,9 +144,12 @@ class TableRun:
     def _run(self, notices: Notices) -> RunResult:
         table = self._table(notices)
         if table is None:
+            self._had_none, self._table_uuid = True, None
             if notices.look or notices.whole:
                 return RunResult(None, {}, self._listing.whole() or ())
             return RunResult(None, {}, self._listing.known(), complete=False)
+        if self._is_new(table):
+            notices = ALL
         head = self._live.read(table)
         states = self._states(head)
         self._as_of_ms = local_ms()
@@ -164,6 +170,18 @@ class TableRun:
             more=found.more,
             waiting=waiting_files(result, copies, now_ms) if found.complete else {},
         )
+
+    def _is_new(self, table: Table) -> bool:
+        """Records the table before this process first lists for it: see table_records.py.
+
+        Whether something may have been listed before it was recorded: that may have gone.
+        """
+        if self._table_uuid == table.metadata.table_uuid:
+            return False
+        name = ".".join(table.name())
+        is_new = record_table(self.store, self.topic_id, table.metadata.table_uuid, name)
+        had_none, self._had_none, self._table_uuid = self._had_none, False, table.metadata.table_uuid
+        return is_new or had_none
 
     def _policy(self, copies: Sequence[WaitingCopy] = ()) -> tuple[Policy, int]:
         """What becomes of rows that Kafka deleted, and the time it goes by, in milliseconds since the epoch."""

@@ -5,7 +5,8 @@ A deleted segment goes through these gates, in this order; docs/operations.md te
 1. The table: the head does not name its data file, and its state has taken the delete in (reclaim_rules.py). What only
    a request planned on this head could still name waits for one more commit, an empty one if the table is idle.
 2. Time: `reclaim_grace` after the delete *and* after its rows left the head. A mass delete waits for
-   `mass_delete_grace` (mass_delete.py).
+   `mass_delete_grace` (mass_delete.py). While the store knows another table of the topic id (table_records.py), which
+   this head says nothing of, what leads to objects waits altogether.
 3. Snapshots: those that still name its file expire in a commit of our own, each `reclaim_grace` after it was replaced.
    What a tag or branch names, and the head, never expires; the objects wait for it.
 4. The tombstone is marked, so that it cannot be turned back; objects go; the tombstone goes last: after a crash in
@@ -37,6 +38,7 @@ from rsm_bridge.limits import (
     COPY_SECONDS_MAX,
     LATE_COPY_SECONDS,
     LATE_PUT_SECONDS,
+    OTHER_TABLE_RECHECK_SECONDS,
     SWAP_RETRY_SECONDS,
 )
 from rsm_bridge.maintain_paths import stored_key
@@ -47,6 +49,7 @@ from rsm_bridge.reclaim_rules import Verdict, verdict
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.table_records import other_tables
 from rsm_bridge.tombstone import decode_tombstone, is_tombstone
 
 
@@ -82,6 +85,14 @@ class _Pass:
         if due_ms > self.now_ms:
             self.waits.append((due_ms - self.now_ms) / 1000)
         return due_ms <= self.now_ms
+
+    def hold(self) -> None:
+        """Tombstones that lead to objects wait: another table may name those. To be called before derived files."""
+        held = [known for known in self.tombstones if known.objects()]
+        self.waits.extend(OTHER_TABLE_RECHECK_SECONDS for _ in held)
+        self.tombstones = [known for known in self.tombstones if not known.objects()]
+        self.fenced.clear()
+        self.expiring.clear()
 
 
 @dataclass(slots=True)
@@ -122,11 +133,19 @@ class Reclaimer:
         found = _Pass(self.clock_ms() if tombstoned or gone else 0)
         for known in tombstoned:
             self._judge(known, result, retained, left_ms, due_ms.get(known.listed.key, 0), found)
+        if self._others(found.tombstones, result.head):
+            found.hold()
         for path in sorted(gone):
             self._judge_derived(path, at, retained, left_ms, found)
         tally.waiting += len(found.waits)
         self._act(found, result, tally)
         return min(found.waits, default=None)
+
+    def _others(self, tombstones: Sequence[KnownSegment], head: Head | None) -> bool:
+        """Whether another table of the topic id may still name what these lead to."""
+        own = None if head is None else head.table.metadata.table_uuid
+        stored = [known for known in tombstones if known.objects()]
+        return bool(stored) and bool(other_tables(self.store, stored[0].key.topic_id, own))
 
     def _read_retained(self, result: RunResult, tombstoned: Sequence[KnownSegment]) -> Retained:
         """What kept snapshots name; read only when something may have to go."""
@@ -229,7 +248,7 @@ class Reclaimer:
                 found.waits.append(SWAP_RETRY_SECONDS)
                 return
             tally.objects["snapshot"] += len(found.expiring)
-        self._remove_tombstones(found.tombstones, tally)
+        self._remove_tombstones(found.tombstones, head, tally)
         self._remove_derived(found.derived, tally)
 
     def _fence(self, head: Head, states: Mapping[int, PartState]) -> Head | None:
@@ -237,12 +256,15 @@ class Reclaimer:
         recorded = StateObjects(self.store).put(head.table, states, commit_id)
         return fence(self.catalog, head, recorded, commit_id=commit_id, as_of_ms=self.clock_ms())
 
-    def _remove_tombstones(self, tombstones: Sequence[KnownSegment], tally: Tally) -> None:
+    def _remove_tombstones(self, tombstones: Sequence[KnownSegment], head: Head | None, tally: Tally) -> None:
         objects: list[str] = []
         stones: list[str] = []
-        for known in tombstones:
-            if not self.dry_run and known.segment is not None and not self._mark(known.listed.key):
-                continue
+        marked = [
+            known for known in tombstones if self.dry_run or known.segment is None or self._mark(known.listed.key)
+        ]
+        if self._others(marked, head):
+            return  # recorded since it was looked for; what is recorded from here on plans with marked tombstones
+        for known in marked:
             # A merged file has rows of other segments: it goes by the sweep, when nobody names it any more.
             objects.extend(stored.key for stored in known.own_objects())
             stones.append(known.listed.key)

@@ -233,8 +233,10 @@ class MergeSettings(Section):
 
     @model_validator(mode="after")
     def _target_holds_small_files(self) -> MergeSettings:
-        if self.target_mib < self.small_mib or self.files_max < self.files_min:
-            raise ValueError("target_mib is not below small_mib, and files_max not below files_min")
+        if self.target_mib < self.small_mib:
+            raise ValueError(f"target_mib ({self.target_mib}) must be at least small_mib ({self.small_mib})")
+        if self.files_max < self.files_min:
+            raise ValueError(f"files_max ({self.files_max}) must be at least files_min ({self.files_min})")
         return self
 
 

@@ -6,9 +6,14 @@ What may go, and why nothing can name it any more (publish rule R13):
 |---|---|
 | data file, kept bytes | no index or tombstone names it, and it is older than any copy can be: after its deadline a bridge puts no index, so none will come. The objects are listed first, the indexes after |
 | a segment's own data file, after a merge | the same, and the merged file that the segment's index names instead is or was in the table: no plan made before the pointer was swapped can land any more |
-| derived data file | the head it was planned on, which is in its key, is not the head: its commit cannot land any more |
+| derived data file | it is of this table and the head it was planned on is not the head: its commit cannot land any more; both are in its key. Or its table is not recorded any more, and it is old |
 | state object | it is older than the head's commit: its own commit was planned on an earlier head. And older than any copy can be: the time of that commit is some bridge's |
 | manifest, metadata.json | the same: engines write here too |
+
+The store's data is shared by all tables of the topic id: another namespace, another name, another catalog. What one of
+them named once, by an index, another may name still. So while the store has a record of another table
+(table_records.py), only derived files of this table, its states, and kept bytes go; no other data file, and no
+metadata, for `catalog.layout: inside` gives both one folder. Indexes are read before the records.
 
 Each only while no kept snapshot names it, and a file that was in the table only `reclaim_grace` after it left it. While
 the table is not found, which may be a wrong setting, data files stay.
@@ -17,6 +22,7 @@ Unfinished multipart uploads cannot be seen here; a rule of the bucket ends them
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -29,6 +35,7 @@ from rsm_bridge.layout import (
     DATA_ROOT,
     KEPT_ROOT,
     derived_head,
+    derived_table,
     index_prefix,
     is_stored_object,
     parse_index_key,
@@ -40,6 +47,7 @@ from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Kind, Tally
 from rsm_bridge.store import ListedObject, ObjectStore
+from rsm_bridge.table_records import other_tables
 
 #: No copy lives so long, whichever bridge and whatever its clock: seconds.
 COPY_IS_OVER_SECONDS = COPY_SECONDS_MAX + LATE_PUT_SECONDS + CLOCK_SKEW_SECONDS_MAX
@@ -105,13 +113,15 @@ class Sweeper:
         retained = Retained() if head is None else self._retained.read(head)
         in_table = {stored_key(self.store, path) for path in named_paths(retained.snapshots)}
         by_index = self._named_by_indexes()
+        own = None if head is None else head.table.metadata.table_uuid
+        others = other_tables(self.store, self.topic_id, own)  # after the indexes: see table_records.py
         merged = self._merged_ranges(in_table)
         unnamed = [item for item in stored if item.key not in in_table and item.key not in by_index]
         objects: list[tuple[Kind, ListedObject]] = []
         waiting = 0
         before, self._left_ms = self._left_ms, {}
         for listed in unnamed:
-            due_ms = self._due_ms(listed, head, retained, before)
+            due_ms = None if _may_be_named(listed.key, own, others) else self._due_ms(listed, head, retained, before)
             if due_ms is not None and due_ms <= now_ms and stored_range(listed.key) not in merged:
                 objects.append((_kind(listed.key), listed))
             else:
@@ -120,6 +130,8 @@ class Sweeper:
             return Leftovers(tuple(objects), (), waiting)
         before_ms = min(now_ms - int(COPY_IS_OVER_SECONDS * 1000), _settled_ms(head))
         objects.extend(("state", listed) for listed in self._states(head, before_ms))
+        if others:
+            return Leftovers(tuple(objects), (), waiting)
         expiring = self._holding(stored, by_index, retained, now_ms)
         return Leftovers(tuple(objects), tuple(unnamed_metadata(head.table, before_ms)), waiting, expiring)
 
@@ -141,12 +153,13 @@ class Sweeper:
         self, listed: ListedObject, head: Head | None, retained: Retained, before: Mapping[str, int]
     ) -> int | None:
         """When an object that nothing names may go; None: not on this head."""
-        planned_on = derived_head(listed.key)
+        own = head is not None and derived_table(listed.key) == head.table.metadata.table_uuid
+        planned_on = derived_head(listed.key) if own else None
         if head is None:
             # A table that is not found names perhaps what no index names any more; kept bytes no table ever names.
             if not listed.key.startswith(KEPT_ROOT):
                 return None
-        elif planned_on == (head.snapshot_id or 0):
+        elif own and planned_on == (head.snapshot_id or 0):
             return None
         # It may have been in the table. If so, it had left by the time of the oldest kept snapshot.
         left_ms = before.get(listed.key, retained.oldest_ms or 0)
@@ -198,6 +211,17 @@ def _settled_ms(head: Head) -> int:
     """What was written before this time belongs to commits that were planned on earlier heads."""
     current = head.table.current_snapshot()
     return 0 if current is None else current.timestamp_ms - int(CLOCK_SKEW_SECONDS_MAX * 1000)
+
+
+def _may_be_named(key: str, own: uuid.UUID | None, others: Collection[uuid.UUID]) -> bool:
+    """Whether an object that no index names may be named by another table of the topic id.
+
+    own: this table; None: it is not found. others: what else is recorded.
+    """
+    if key.startswith(KEPT_ROOT):
+        return False  # only indexes name kept bytes
+    table = derived_table(key)
+    return bool(others) if table is None else table != own and table in others
 
 
 def _kind(key: str) -> Kind:

@@ -120,15 +120,16 @@ class World:
     single_process: bool = True
     merging: MergeLimits | None = None
     policy: Policy = field(default_factory=Follow)
+    namespace: str = NAMESPACE
 
     def __post_init__(self) -> None:
-        self.publisher = TableRun(self.store, self.catalog, self.topic_id, NAMESPACE, clock_ms=self.now_ms)
+        self.publisher = TableRun(self.store, self.catalog, self.topic_id, self.namespace, clock_ms=self.now_ms)
         self.reclaimer = self.new_reclaimer()
         self.maintenance = TableMaintenance(
             self.store,
             self.catalog,
             self.topic_id,
-            NAMESPACE,
+            self.namespace,
             self.graces.reclaim,
             None if self.merging is None else self.new_merger(self.merging),
             clock_ms=self.now_ms,
@@ -206,7 +207,7 @@ class World:
         return tally
 
     def observe(self) -> RunResult:
-        return observe(self.store, self.catalog, self.topic_id, NAMESPACE, clock_ms=self.now_ms)
+        return observe(self.store, self.catalog, self.topic_id, self.namespace, clock_ms=self.now_ms)
 
     def maintain(self, *, dry_run: bool = False) -> Tally:
         tally = Tally()
@@ -225,7 +226,7 @@ class World:
             )
 
     def table(self) -> Table | None:
-        return find_table(self.catalog, Owner("test", self.topic, self.topic_id), namespace=NAMESPACE)
+        return find_table(self.catalog, Owner("test", self.topic, self.topic_id), namespace=self.namespace)
 
     def loaded(self) -> Table:
         table = self.table()

@@ -24,6 +24,7 @@ from rsm_bridge.store import ObjectStore
 from rsm_bridge.undelete_record import UndeleteRecord
 
 TOPIC = b"\xff" * 16
+TABLE = uuid.uuid4()
 FAR = 2**63 - 1
 HEADS = (None, 0, 2**63 - 1, -(2**63))
 OLD = SegmentMetadata(
@@ -39,12 +40,13 @@ def all_keys() -> dict[str, str]:
         "data": layout.data_key(OLD, attempt),
         "tail": layout.tail_key(OLD, attempt),
         "kept": layout.kept_key(OLD, attempt),
-        **{f"derived on {head}": layout.derived_key(TOPIC, 2**31 - 1, 0, FAR, head) for head in HEADS},
+        **{f"derived on {head}": layout.derived_key(TOPIC, 2**31 - 1, 0, FAR, TABLE, head) for head in HEADS},
         "rewritten": layout.rewritten_key(TOPIC, 2**31 - 1, 0, FAR),
         "state": layout.state_key(uuid.uuid4(), "f" * 64, uuid.uuid4().hex),
         "lease": lease_key(TOPIC.hex()),
         "undelete": UndeleteRecord(None, TOPIC).key,  # type: ignore[arg-type]
         "drop": DropRecord("t" * 249, "u" * 36, TOPIC.hex(), {}, {}).key,
+        "table": layout.table_record_key(TOPIC, TABLE),
         "copy": progress_key(TOPIC, "catalog" * 1000, "copy" * 1000),
     }
 
@@ -62,6 +64,7 @@ def test_data_files_are_known_by_their_names(kind: str) -> None:
     assert parse_file_name(key.rpartition("/")[2]) is not None
     assert layout.is_stored_object(key)
     assert (layout.derived_head(key) is not None) == kind.startswith("derived")
+    assert layout.derived_table(key) == (TABLE if kind.startswith("derived") else None)
 
 
 def stores(folder: Path) -> list[ObjectStore]:

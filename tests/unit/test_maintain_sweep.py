@@ -37,8 +37,11 @@ def put(world: World, key: str) -> str:
     return key
 
 
-def derived_key(world: World, head: int, number: int = 0) -> str:
-    name = f"{number:020d}-{number:020d}-d{head}-{uuid.uuid4().hex}.parquet"
+def derived_key(world: World, head: int, number: int = 0, table: uuid.UUID | None = None) -> str:
+    """Of this world's table if it has one."""
+    found = world.table()
+    owner = table or (uuid.uuid4() if found is None else found.metadata.table_uuid)
+    name = f"{number:020d}-{number:020d}-d{head}-{owner.hex}-{uuid.uuid4().hex}.parquet"
     return f"{DATA_ROOT}{world.topic_id.hex()}/0/{name}"
 
 
@@ -233,3 +236,13 @@ def test_small_manifests_of_a_table_that_rests_are_folded(world: World) -> None:
     world.publish()
     assert len(world.offsets()) == 14
     world.check()
+
+
+def test_a_derived_file_of_a_table_that_is_recorded_nowhere_goes_when_it_is_old(world: World) -> None:
+    published(world)
+    left = put(world, derived_key(world, 12345, table=uuid.uuid4()))
+    world.later(COPY_IS_OVER_SECONDS - 60)
+    assert not world.maintain().objects["derived"]
+    world.later(120)
+    assert world.maintain().objects["derived"] == 1
+    assert left not in world.stored("data")

@@ -14,6 +14,7 @@ from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.livefiles import LiveFiles
 from rsm_bridge.logs import logger
 from rsm_bridge.maintain_service import Maintainer
+from rsm_bridge.settings import SettingsError
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, Record, encode_batch
@@ -34,6 +35,19 @@ def segments() -> list[LogBuilder]:
         log.next_offset += 1
         found.append(log)
     return found
+
+
+@pytest.mark.parametrize(
+    ("merge", "said"),
+    [
+        ({"small_mib": 8, "target_mib": 4}, r"target_mib \(4\) must be at least small_mib \(8\)"),
+        ({"files_min": 9, "files_max": 5}, r"files_max \(5\) must be at least files_min \(9\)"),
+    ],
+    ids=str,
+)
+def test_limits_that_contradict_each_other_are_told_apart(merge: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=said):
+        test_settings(tmp_path, merge=merge)
 
 
 @pytest.mark.parametrize(

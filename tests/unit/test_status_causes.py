@@ -170,6 +170,11 @@ CASES: dict[CauseCode, Case] = {
         Level.PERSON,
         "1 index cannot be read, newest index/k: fails its checksum",
     ),
+    C.ANOTHER_TABLE: Case(
+        facts(stored(others=(("6f1c", "lakehouse.orders"), ("7a", "x.orders")))),
+        Level.PERSON,
+        "lakehouse.orders, uuid 6f1c, and 1 more",
+    ),
     C.MASS_DELETE: Case(
         facts(stored(held=(HeldDelete(3, 900, 1000, NOW - HOUR, NOW + 23 * HOUR),))),
         Level.PERSON,
@@ -403,6 +408,20 @@ def test_rows_that_went_when_their_time_was_over_call_nobody() -> None:
     assert deleted(HOUR, 5 * HOUR, 1000) is Level.PERSON  # lowered to a second
     assert deleted(HOUR, 2 * HOUR, DAY) is Level.PERSON  # the topic was deleted, or deleteRecords
     assert deleted(HOUR, 2 * HOUR, -1) is Level.PERSON
+
+
+def test_a_mass_delete_whose_time_is_over_calls_nobody() -> None:
+    def said(due_ms: int) -> tuple[Level, str]:
+        (finding,) = found(
+            assess(facts(stored(held=(HeldDelete(1, 900, 1000, NOW - HOUR, due_ms),)))), CauseCode.MASS_DELETE
+        )
+        return finding.level, finding.said
+
+    assert said(NOW + 60_000)[0] is Level.PERSON
+    level, words = said(NOW)
+    assert level is Level.NOTE
+    assert "more" not in words
+    assert "mass_delete_grace is over: their objects go as soon as nothing else needs them" in words
 
 
 def test_gaps_below_the_log_start_or_of_a_topic_that_goes_are_explained() -> None:

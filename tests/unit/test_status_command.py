@@ -28,6 +28,7 @@ from rsm_bridge.status_command import StatusOptions, status
 from stack.ports import free_ports
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, segment_of
 from tests.support.status_facts import kafka, kafka_partition, kafka_topic, stored, stored_partition
@@ -252,6 +253,31 @@ def test_a_damaged_index_is_named_and_the_rest_is_shown(tmp_path: Path) -> None:
     (topic,) = found["topics"]
     assert damaged.name in next(item["said"] for item in topic["findings"] if item["code"] == "index_damaged")
     assert topic["partitions"][0]["tiered_end"] == 60
+
+
+def test_a_table_of_another_namespace_is_named_until_it_is_dropped(tmp_path: Path) -> None:
+    """Bridges with the old and the new namespace, one after the other; `table drop` as the manual says."""
+    segment = segment_of(LogBuilder().fill(batches=3))
+    with bridge_thread(test_settings(tmp_path)) as running:
+        copy(running, segment)
+        until(tmp_path, "published")
+    assert "another_table" not in codes(report(tmp_path))
+    config = tmp_path / "new.yaml"
+    config.write_text("catalog: {namespace: lakehouse}\n")
+    (old,) = (
+        item for item in report(tmp_path, config=config)["topics"][0]["findings"] if item["code"] == "another_table"
+    )
+    with bridge_thread(test_settings(tmp_path, catalog={"namespace": "lakehouse"})):
+        eventually(lambda: "published" in codes(report(tmp_path, config=config)))
+    name, _, table = old["said"].partition(", uuid ")
+    assert name.startswith("kafka.")
+    found = report(tmp_path)["topics"][0]["findings"]
+    (new,) = (item for item in found if item["code"] == "another_table")
+    assert new["said"].startswith("lakehouse.")
+    dropped = RUNNER.invoke(app, ["table", "drop", table, "--data-dir", str(tmp_path), "--config", str(config)])
+    assert dropped.exit_code == 0, dropped.output
+    assert f"{table}) dropped" in dropped.output
+    assert not {"another_table", "table_unreadable"} & codes(report(tmp_path, config=config))
 
 
 def test_a_mass_delete_is_shown_while_it_can_be_undone(tmp_path: Path) -> None:
