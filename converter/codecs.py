@@ -118,16 +118,18 @@ def _gzip(data: memoryview, out: PlainBuffer, limit: int) -> None:
     while p < len(data):
         member = isal_zlib.decompressobj(wbits=_GZIP_WBITS)
         portion = _GZIP_PORTION_BYTES_MIN
-        while not member.eof:
+        while True:
             chunk: bytes | memoryview = member.unconsumed_tail
             if not len(chunk):
                 chunk = data[p : p + portion]
                 p += len(chunk)
                 portion = min(2 * portion, _GZIP_PORTION_BYTES_MAX)
             piece = member.decompress(chunk, _piece_bytes(data))
-            if not piece and not member.eof and len(member.unconsumed_tail) == len(chunk):
-                raise Undecodable("gzip member is cut")
             _take(out, start, limit, piece)
+            if member.eof:
+                break
+            if not piece and len(member.unconsumed_tail) == len(chunk):
+                raise Undecodable("gzip member is cut")
         p -= len(member.unused_data)
 
 
