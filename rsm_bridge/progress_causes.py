@@ -252,9 +252,9 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.FILES_LEFT_OUT: Cause(
         _PERSON,
-        "segments whose files beside the log were too large to be stored: consumers read them, rows of their open "
-        "transactions wait for a later segment; a follower that must rebuild from one cannot, until Kafka rolls the "
-        "next",
+        "segments whose producer snapshot was too large to be stored with them: consumers read them, rows of their "
+        "open transactions wait for a later segment; a follower that must rebuild from one cannot, until Kafka rolls "
+        "the next",
         "Fewer producer ids: look for a client that makes a new producer for each message; a producer snapshot shrinks "
         "with producer.id.expiration.ms. Once known: `--accept files_left_out`.",
     ),
