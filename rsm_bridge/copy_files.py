@@ -77,7 +77,8 @@ class CopyFiles:
             raise BridgeError(
                 "invalid_segment",
                 f"the files that every read of the segment needs have {self.announced} bytes, at most "
-                f"{COPY_FILES_BYTES_MAX} can be stored: {said}; with a larger index.interval.bytes Kafka writes smaller ones",
+                f"{COPY_FILES_BYTES_MAX} can be stored: {said}; with a larger "
+                f"index.interval.bytes Kafka writes smaller ones",
             )
 
     def whole(self) -> Mapping[IndexType, bytes]:

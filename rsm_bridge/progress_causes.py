@@ -347,7 +347,8 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "closed segments are not copied",
         "Look for `RemoteStorageException` in the leader's log and for refused copies in the bridge's; both name "
-        "segment and cause. See `RemoteCopyErrorsPerSec`.",
+        "segment and cause. See `RemoteCopyErrorsPerSec`. `Custom metadata size … exceeds configured limit` there: set "
+        "remote.log.metadata.custom.metadata.max.bytes to 49 or more (128 is the default) and restart that broker.",
     ),
     _C.PUBLISH_STUCK: Cause(
         _PERSON,

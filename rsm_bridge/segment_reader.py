@@ -129,7 +129,7 @@ class SegmentReader:
         """Where one of Kafka's indexes lies: byte for byte what the broker sent, OFFSET being our own.
 
         Raises:
-            BridgeError: `no_index` when the segment never had one; `invalid_segment` when it was too large to be stored.
+            BridgeError: `no_index` when the segment never had one; `invalid_segment` when it was too large to store.
         """
         if (size := directory.left_out.get(kind)) is not None:
             raise BridgeError(

@@ -93,6 +93,7 @@ def test_a_snapshot_beyond_the_limit_fails_no_copy(
 ) -> None:
     """Its log is served, what the snapshot alone knows is refused by name, and rows wait as without a snapshot."""
     from converter.index import decode_directory
+
     monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 1000)
     large = producer_snapshot([(number, -1) for number in range(1000)])
     log = LogBuilder()
@@ -169,20 +170,22 @@ def test_what_is_kept_does_not_depend_on_the_order(order: list[IndexType], sizes
     """And never more is announced than may be kept. The files have no bytes here: only sizes are asked."""
     needed = sum(sizes.get(kind, 0) for kind in (IndexType.TIMESTAMP, IndexType.TRANSACTION, IndexType.LEADER_EPOCH))
     snapshot = sizes.get(IndexType.PRODUCER_SNAPSHOT)
-    files, refused = CopyFiles(), False
-    for kind in (kind for kind in order if kind in sizes):
-        try:
+    files = CopyFiles()
+
+    def begin_all() -> None:
+        for kind in (kind for kind in order if kind in sizes):
             files.begin(kind, sizes[kind])
-        except BridgeError as error:
-            assert error.kind == "invalid_segment"
-            refused = True
-            break
-        assert files.announced <= COPY_FILES_BYTES_MAX
-    assert refused == (needed > COPY_FILES_BYTES_MAX)
-    if not refused:
-        out = snapshot is not None and needed + snapshot > COPY_FILES_BYTES_MAX
-        assert files.left_out == ({IndexType.PRODUCER_SNAPSHOT: snapshot} if out else {})
-        assert files.announced == needed + (0 if out else snapshot or 0)
+            assert files.announced <= COPY_FILES_BYTES_MAX
+
+    if needed > COPY_FILES_BYTES_MAX:
+        with pytest.raises(BridgeError) as refused:
+            begin_all()
+        assert refused.value.kind == "invalid_segment"
+        return
+    begin_all()
+    out = snapshot is not None and needed + snapshot > COPY_FILES_BYTES_MAX
+    assert files.left_out == ({IndexType.PRODUCER_SNAPSHOT: snapshot} if out else {})
+    assert files.announced == needed + (0 if out else snapshot or 0)
 
 
 def test_the_turn_for_large_files_is_taken_once() -> None:
