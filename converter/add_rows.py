@@ -60,7 +60,7 @@ def add_rows(
         raise ValueError("the segment is not stored verbatim")
     view = memoryview(index).cast("B")
     files = {kind: section_bytes(part, view[part.offset :][: part.size]) for kind, part in directory.files.items()}
-    transactions = Transactions.of_files(files, directory.left_out)
+    transactions = Transactions.of_files(files)
     parser = SegmentParser(directory.metadata, options, transactions)
     file = RowFile(schema, data, options.value_format)
     found: list[BatchTable] = []

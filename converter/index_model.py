@@ -151,7 +151,7 @@ class Directory:
     `proven`: how values that are stored as columns alone become bytes again (values/proven.py); empty where every
     value's bytes are in the data file.
 
-    `left_out`: files that came with the copy and were too large to be stored, and how many bytes each had.
+    `left_out`: the producer snapshot, when it was too large to be stored, and how many bytes it had.
 
     A segment whose data files were merged with others' names the merged file, and has no footer: that file's is not its
     own.

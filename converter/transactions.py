@@ -18,7 +18,7 @@ at all is normal: no abort.)
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -171,10 +171,9 @@ class Transactions:
         return cls(True, aborted, opened)
 
     @classmethod
-    def of_files(cls, files: Mapping[IndexType, bytes], left_out: Container[IndexType] = ()) -> Transactions:
-        """From the files beside a log. One that was left out says nothing; it is not the same as none."""
-        told = cls.parse(files.get(IndexType.TRANSACTION), files.get(IndexType.PRODUCER_SNAPSHOT))
-        return cls(False) if IndexType.TRANSACTION in left_out else told
+    def of_files(cls, files: Mapping[IndexType, bytes]) -> Transactions:
+        """From the files beside a log: without a producer snapshot nothing is known."""
+        return cls.parse(files.get(IndexType.TRANSACTION), files.get(IndexType.PRODUCER_SNAPSHOT))
 
     def ends(self) -> Int64Array:
         """`peeked`, with -1 for all where nobody looked."""

@@ -218,7 +218,7 @@ class CopyCall:
         whole = files.whole()
         if files.left_out:
             said = ", ".join(f"{kind.name} of {size} bytes" for kind, size in files.left_out.items())
-            self.copier.log.warning("files beside the log are too large, storing the segment without", files=said)
+            self.copier.log.warning("the producer snapshot is too large, storing the segment without", files=said)
         attempt = CopyAttempt(
             segment,
             options,

@@ -120,7 +120,12 @@ class CopyShare:
         return self._kept and not self.waits and self._memory.waiting > 0
 
     async def keep(self) -> None:
-        """Event loop: waits for the turn and has it until :meth:`leave`; a wait that is cancelled leaves the queue."""
+        """Event loop: waits for the turn and has it until :meth:`leave`; a wait that is cancelled leaves the queue.
+
+        Nothing where it is kept already.
+        """
+        if self._kept:
+            return
         loop, granted = asyncio.get_running_loop(), asyncio.Event()
         self._enter().add_done_callback(lambda _: loop.call_soon_threadsafe(granted.set))
         try:

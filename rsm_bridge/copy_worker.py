@@ -84,7 +84,7 @@ class CopyAttempt:
         verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
         columns: gives rows the columns of their values; None: the topic is not typed.
         repeated: an earlier copy of the same id and content had finished; set by the worker. Nothing of this one stays.
-        left_out: files beside the log that were too large to keep, with their sizes in bytes.
+        left_out: the producer snapshot, when it was too large to keep, with its size in bytes.
         allowed: asked before the index is put; raises BridgeError where the peer may not copy this any more.
         turn: for what takes more memory than a place has; None: the copy is the only one.
     """
@@ -174,7 +174,7 @@ def _write_objects(
     segment, options, feed = attempt.segment, attempt.options, attempt.feed
     columns = attempt.columns if options.mode == "table" else None
     schema = row_schema(options.value_format, expected_field_ids(options.value_format)) if columns is None else None
-    told = Transactions.of_files(attempt.files, attempt.left_out)
+    told = Transactions.of_files(attempt.files)
     transactions = attempt.later.peek(told, segment.end_offset)
     with (
         store.open_upload(objects.data_key) as data,

@@ -14,6 +14,7 @@ ErrorKind = Literal[
     "corrupt_object",
     "unsupported_version",
     "not_found",
+    "no_index",
     "foreign_segment",
     "not_allowed",
     "segment_deleted",

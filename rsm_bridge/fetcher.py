@@ -202,7 +202,7 @@ class Fetcher:
         piece does: nobody gets a whole file that is not what was stored.
 
         Raises:
-            BridgeError, SegmentError: before the first byte or between frames; `not_found` when there is none,
+            BridgeError, SegmentError: before the first byte or between frames; `no_index` when it has none,
                 `store_unavailable` when a merge wrote the index anew meanwhile.
         """
 

@@ -271,7 +271,7 @@ class Handlers:
         line = self.log.bind(kind=kind, duration_ms=round(seconds * 1000, 1), **facts)
         if kind in ("ok", "cancelled"):
             line.info(method)
-        elif kind == "not_found":
+        elif kind == "no_index":
             line.info(method, error=message)  # a segment without a TRANSACTION index is usual
         elif kind == "internal":
             line.error(method, error=message, exc_info=failure)

@@ -62,7 +62,7 @@ class Deletion:
 class SegmentCounts:
     """What reports need of an index: newest record timestamp, log bytes at the broker, batches withheld by cause.
 
-    left_out: kinds of files beside its log that were too large to be stored.
+    left_out: its producer snapshot, where that was too large to be stored.
     """
 
     record_ms: int

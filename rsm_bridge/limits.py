@@ -27,7 +27,7 @@ KEY_BYTES_MAX = 1024
 
 # Copies.
 COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
-COPY_FILES_BYTES_MAX = 128 * MIB  # of the files beside a log: a producer snapshot of 2.8 million producer ids
+COPY_FILES_BYTES_MAX = 128 * MIB  # of the files beside a log, but OFFSET: a snapshot of 2.8 million producer ids
 COPY_FILES_BYTES_USUAL = 32 * MIB  # copies with more of them take turns: copy_memory.py
 COPY_MEMORY_BYTES = 128 * MIB  # what one running copy is charged against the memory budget
 LARGE_VALUE_BYTES = 256 * MIB  # what a value of converter.limits.VALUE_CELLS_MAX takes while it becomes columns

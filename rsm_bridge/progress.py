@@ -188,7 +188,7 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
         add(CauseCode.STORED_VERBATIM, said, stored.withheld_ms)
     if stored.left_out:
         segments = plural(len(stored.left_out), "segment")
-        add(CauseCode.FILES_LEFT_OUT, f"{segments} stored without a file beside the log; last {stored.left_out[0]}")
+        add(CauseCode.FILES_LEFT_OUT, f"{segments} stored without its producer snapshot; last {stored.left_out[0]}")
     found.extend(copy_findings(stored.copies, name, facts.now_ms))
     if stored.unsettled:
         add(CauseCode.UNSETTLED, "what waits to be published could not be judged")

@@ -260,9 +260,9 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.FILES_LEFT_OUT: Cause(
         _PERSON,
-        "segments whose files beside the log were too large to be stored: consumers read them, rows of their open "
-        "transactions wait for a later segment; a follower that must rebuild from one cannot, until Kafka rolls the "
-        "next",
+        "segments whose producer snapshot was too large to be stored with them: consumers read them, rows of their "
+        "open transactions wait for a later segment; a follower that must rebuild from one cannot, until Kafka rolls "
+        "the next",
         "Fewer producer ids: look for a client that makes a new producer for each message; a producer snapshot shrinks "
         "with producer.id.expiration.ms. Once known: `--accept files_left_out`.",
     ),
@@ -355,7 +355,8 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "closed segments are not copied",
         "Look for `RemoteStorageException` in the leader's log and for refused copies in the bridge's; both name "
-        "segment and cause. See `RemoteCopyErrorsPerSec`.",
+        "segment and cause. See `RemoteCopyErrorsPerSec`. `Custom metadata size … exceeds configured limit` there: set "
+        "remote.log.metadata.custom.metadata.max.bytes to 49 or more (128 is the default) and restart that broker.",
     ),
     _C.PUBLISH_STUCK: Cause(
         _PERSON,

@@ -163,7 +163,7 @@ class StoredTopic:
         table: None when there is none, or `table_problem` says why it could not be read.
         copies: declared ones, where the table and all indexes could be read.
         left: live segments, without those that an undelete brought back. deleted_ms: when Kafka last deleted one.
-        left_out: index keys of live segments stored without a file beside the log that was too large, newest first.
+        left_out: index keys of live segments stored without their producer snapshot, which was too large, newest first.
         left_withdrawn: copies that Kafka withdrew with rows in the table that no deletion has reached.
         others: (uuid, name) of other tables that the store has records of; none while nobody knows the topic's own.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.

@@ -129,16 +129,16 @@ class SegmentReader:
         """Where one of Kafka's indexes lies: byte for byte what the broker sent, OFFSET being our own.
 
         Raises:
-            BridgeError: `not_found` when the segment has none; `invalid_segment` when it was too large to be stored.
+            BridgeError: `no_index` when the segment never had one; `invalid_segment` when it was too large to store.
         """
         if (size := directory.left_out.get(kind)) is not None:
-            # Kafka takes a transaction index that is not found for one without aborts.
             raise BridgeError(
                 "invalid_segment", f"the {kind.name} file had {size} bytes, too many to be stored with its segment"
             )
         section = directory.files.get(kind)
         if section is None:
-            raise BridgeError("not_found", f"the segment has no {kind.name} index")
+            # Only this kind: Kafka takes a transaction index that is not found for one without aborts.
+            raise BridgeError("no_index", f"the segment has no {kind.name} index")
         return section
 
     def file_piece(self, directory: Directory, section: Section, start: int) -> memoryview:

@@ -20,6 +20,7 @@ CODES: dict[ErrorKind, grpc.StatusCode] = {
     "foreign_segment": grpc.StatusCode.FAILED_PRECONDITION,
     "not_allowed": grpc.StatusCode.PERMISSION_DENIED,
     "not_found": grpc.StatusCode.NOT_FOUND,
+    "no_index": grpc.StatusCode.NOT_FOUND,
     "segment_deleted": grpc.StatusCode.NOT_FOUND,
     "overloaded": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "store_unavailable": grpc.StatusCode.UNAVAILABLE,

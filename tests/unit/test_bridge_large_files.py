@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,15 +10,18 @@ from time import monotonic
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 from converter.index_model import Block
-from converter.transactions import Transactions
 from converter.types import BATCH_DTYPE, IndexType
 from rsm_bridge.chunks import cut
 from rsm_bridge.copy_files import CopyFiles
+from rsm_bridge.copy_memory import CopyMemory
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.inspection import describe
+from rsm_bridge.layout import INDEX_ROOT
 from rsm_bridge.limits import (
     COPY_FILES_BYTES_MAX,
     COPY_FILES_BYTES_USUAL,
@@ -63,7 +67,6 @@ def test_a_producer_snapshot_of_800_000_producers_comes_back_byte_for_byte(shim:
 def test_what_a_large_snapshot_calls_open_waits(bridge: Running, shim: ShimClient, snapshot: bytes) -> None:
     """The last of its entries is of the transaction that the segment leaves open."""
     from converter.index import decode_directory
-    from rsm_bridge.layout import INDEX_ROOT
 
     large = producer_snapshot([*((number, -1) for number in range(PRODUCERS)), (9_000_000, 2)])
     log = LogBuilder()
@@ -90,7 +93,6 @@ def test_a_snapshot_beyond_the_limit_fails_no_copy(
 ) -> None:
     """Its log is served, what the snapshot alone knows is refused by name, and rows wait as without a snapshot."""
     from converter.index import decode_directory
-    from rsm_bridge.layout import INDEX_ROOT
 
     monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 1000)
     large = producer_snapshot([(number, -1) for number in range(1000)])
@@ -114,21 +116,91 @@ def test_a_snapshot_beyond_the_limit_fails_no_copy(
     assert left_out(read.segments) == (found.key,)
 
 
-def test_a_transaction_index_that_was_left_out_is_not_one_without_aborts(
-    shim: ShimClient, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("snapshot_first", [True, False])
+def test_what_reads_need_is_kept_and_the_snapshot_goes(
+    shim: ShimClient, monkeypatch: pytest.MonkeyPatch, *, snapshot_first: bool
 ) -> None:
-    """Kafka takes one that is not found for that, and would serve what was aborted."""
-    monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 100)
-    entries = [(number, 0, 1) for number in range(10)]
-    files = {IndexType.TRANSACTION: transaction_index(entries), IndexType.PRODUCER_SNAPSHOT: producer_snapshot([])}
-    segment = shim.copied(segment_of(LogBuilder().fill(batches=1), files=files))
-    with pytest.raises(ShimError) as failed:
-        shim.fetch_index(segment, IndexType.TRANSACTION)
-    assert failed.value.kind == "invalid_segment"
-    assert shim.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT) == producer_snapshot([])
-    assert not Transactions.of_files(
-        {IndexType.PRODUCER_SNAPSHOT: producer_snapshot([])}, {IndexType.TRANSACTION}
-    ).known
+    """Whatever comes first: without its transaction index no consumer could read the segment."""
+    monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 1000)
+    aborts, large = transaction_index([(number, 0, 1) for number in range(10)]), producer_snapshot([(1, -1)] * 19)
+    assert len(large) <= 1000 < len(large) + len(aborts)
+    sent = segment_of(LogBuilder().fill(batches=1))
+    order = [IndexType.PRODUCER_SNAPSHOT, IndexType.TIMESTAMP, IndexType.TRANSACTION, IndexType.LEADER_EPOCH]
+    all_files = {**sent.files, IndexType.TRANSACTION: aborts, IndexType.PRODUCER_SNAPSHOT: large}
+    sent = replace(sent, files={kind: all_files[kind] for kind in (order if snapshot_first else order[::-1])})
+    segment = shim.copied(sent)
+    assert shim.fetch_index(segment, IndexType.TRANSACTION) == aborts
+    for kind in (IndexType.TIMESTAMP, IndexType.LEADER_EPOCH):
+        assert shim.fetch_index(segment, kind) == all_files[kind]
+    with pytest.raises(ShimError, match=f"PRODUCER_SNAPSHOT file had {len(large)} bytes"):
+        shim.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT)
+
+
+@pytest.mark.parametrize("kind", [IndexType.TIMESTAMP, IndexType.TRANSACTION, IndexType.LEADER_EPOCH])
+def test_a_copy_without_what_reads_need_is_refused(
+    bridge: Running, shim: ShimClient, monkeypatch: pytest.MonkeyPatch, kind: IndexType
+) -> None:
+    """Kafka deletes what it has a copy of; so there is none, and the error says which file is how large."""
+    monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 1000)
+    sent = segment_of(LogBuilder().fill(batches=1), files={kind: bytes(1001)})
+    with pytest.raises(ShimError, match=f"{kind.name} 1001.*index.interval.bytes") as refused:
+        shim.copy(sent)
+    assert refused.value.kind == "invalid_segment"
+    assert not list(bridge.store.list_after(f"{INDEX_ROOT}{sent.topic_id.hex()}/"))
+
+
+def test_the_brokers_offset_index_takes_no_room() -> None:
+    files, piece = CopyFiles(), memoryview(bytes(MIB))
+    for at in range(0, COPY_FILES_BYTES_MAX, MIB):
+        files.add(File(IndexType.OFFSET, piece, at, COPY_FILES_BYTES_MAX))
+    assert files.announced == 0
+    for kind in (IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT):
+        for one in pieces(kind, bytes(COPY_FILES_BYTES_MAX // 2)):
+            files.add(one)
+    assert files.announced == COPY_FILES_BYTES_MAX
+    assert not files.left_out
+    assert set(files.whole()) == {IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT}
+
+
+@given(
+    st.permutations(list(IndexType)),
+    st.dictionaries(st.sampled_from(list(IndexType)), st.integers(0, 150 * MIB), min_size=1),
+)
+def test_what_is_kept_does_not_depend_on_the_order(order: list[IndexType], sizes: dict[IndexType, int]) -> None:
+    """And never more is announced than may be kept. The files have no bytes here: only sizes are asked."""
+    needed = sum(sizes.get(kind, 0) for kind in (IndexType.TIMESTAMP, IndexType.TRANSACTION, IndexType.LEADER_EPOCH))
+    snapshot = sizes.get(IndexType.PRODUCER_SNAPSHOT)
+    files = CopyFiles()
+
+    def begin_all() -> None:
+        for kind in (kind for kind in order if kind in sizes):
+            files.begin(kind, sizes[kind])
+            assert files.announced <= COPY_FILES_BYTES_MAX
+
+    if needed > COPY_FILES_BYTES_MAX:
+        with pytest.raises(BridgeError) as refused:
+            begin_all()
+        assert refused.value.kind == "invalid_segment"
+        return
+    begin_all()
+    out = snapshot is not None and needed + snapshot > COPY_FILES_BYTES_MAX
+    assert files.left_out == ({IndexType.PRODUCER_SNAPSHOT: snapshot} if out else {})
+    assert files.announced == needed + (0 if out else snapshot or 0)
+
+
+def test_the_turn_for_large_files_is_taken_once() -> None:
+    """A snapshot that is dropped lets the sum fall and cross the line again."""
+
+    async def kept_twice() -> None:
+        memory = CopyMemory(0, 1)
+        share = memory.share()
+        await share.keep()
+        await share.keep()
+        share.leave()
+        async with asyncio.timeout(10):
+            await memory.share().keep()
+
+    asyncio.run(kept_twice())
 
 
 def test_what_is_left_out_takes_no_memory() -> None:

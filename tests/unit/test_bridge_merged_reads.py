@@ -103,7 +103,7 @@ def test_a_block_read_before_the_merge_does_not_fail_the_fetch(
     assert shim.fetch(one)
     with pytest.raises(ShimError, match="no TRANSACTION") as missing:
         shim.fetch_index(segment, IndexType.TRANSACTION)
-    assert missing.value.kind == "not_found"
+    assert missing.value.kind == "no_index"
 
 
 def test_index_files_cached_before_the_merge_are_read_from_the_new_index(

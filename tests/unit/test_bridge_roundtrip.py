@@ -11,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from converter.types import IndexType
+from rsm_bridge.layout import INDEX_ROOT
 from rsm_bridge.service import Running
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, aborted_transaction
@@ -85,7 +86,7 @@ def test_a_segment_without_aborts_has_no_transaction_index(shim: ShimClient) -> 
     with pytest.raises(ShimError) as missing:
         shim.fetch_index(segment, IndexType.TRANSACTION)
     assert missing.value.code is grpc.StatusCode.NOT_FOUND
-    assert missing.value.kind == "not_found"
+    assert missing.value.kind == "no_index"
 
 
 def test_aborted_records_and_markers_are_served_and_are_no_rows(shim: ShimClient, catalog: Catalog) -> None:
@@ -185,3 +186,15 @@ def test_custom_metadata_of_an_index_that_is_not_there(shim: ShimClient) -> None
     with pytest.raises(ShimError) as missing:
         shim.fetch(other)
     assert missing.value.kind == "not_found"
+
+
+def test_only_a_segment_that_is_there_has_no_transaction_index(shim: ShimClient, bridge: Running) -> None:
+    """Kafka takes "no such index" for "no aborted transactions": a deleted segment or a lost index must not say it."""
+    aborts = {IndexType.TRANSACTION: aborted_transaction(9, 0, 5, 6)}
+    deleted, lost = (shim.copied(segment_of(LogBuilder().fill(batches=1), files=aborts)) for _ in range(2))
+    shim.delete(deleted)
+    bridge.store.delete_many([found.key for found in bridge.store.list_after(f"{INDEX_ROOT}{lost.topic_id.hex()}/")])
+    for segment, kind in ((deleted, "segment_deleted"), (lost, "not_found")):
+        with pytest.raises(ShimError) as missing:
+            shim.fetch_index(segment, IndexType.TRANSACTION)
+        assert missing.value.kind == kind

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,10 @@ from converter.types import LeaderEpoch, SegmentMetadata
 from rsm_bridge.custom_metadata import CustomMetadata, decode_custom_metadata
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import data_key, index_key, index_prefix, kept_key, parse_index_key
+from rsm_bridge.progress_causes import CAUSES, CauseCode
 from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
+
+ROOT = Path(__file__).resolve().parents[2]
 
 I63 = st.integers(0, 2**63 - 1)
 U32, U64 = st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)
@@ -111,3 +116,13 @@ def test_keys_of_one_attempt_name_offsets_and_attempt() -> None:
     assert data.endswith(f"{100:020d}-{199:020d}-{'ab' * 16}.parquet")
     assert kept.endswith(f"{100:020d}-{199:020d}-{'ab' * 16}.kept")
     assert data.startswith(f"data/{SEGMENT.topic_id.hex()}/12/")
+
+
+@pytest.mark.parametrize("page", ["docs/operations.md", "README.md"])
+def test_the_size_of_custom_metadata_is_the_one_that_the_pages_name(page: str) -> None:
+    """A broker that allows less stops tiering, and the bridge hears nothing of it."""
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    size = len(CustomMetadata(bytes(16), 1, 1, 1, 1).encode())
+    named = text.partition("`remote.log.metadata.custom.metadata.max.bytes`")[2][:120]
+    assert re.search(rf"\b{size}\b", named), named
+    assert f"custom.metadata.max.bytes to {size} or more" in CAUSES[CauseCode.COPY_STUCK].advice

@@ -18,6 +18,7 @@ final class Attempt {
     private volatile String bridge = "";
     private volatile String before = "";
     private volatile String asked = "";
+    private volatile boolean absenceIsAnAnswer;
 
     Attempt(String operation, RemoteLogSegmentMetadata segment) {
         this(operation + " of segment " + segment.remoteLogSegmentId().topicIdPartition() + " "
@@ -50,6 +51,14 @@ final class Attempt {
         asked = ", asked " + times + " times";
     }
 
+    /**
+     * Kafka will conclude something from a {@link RemoteResourceNotFoundException}: only "the segment never had this
+     * index" becomes one, and no deleted segment and no lost index.
+     */
+    void absenceIsAnAnswer() {
+        absenceIsAnAnswer = true;
+    }
+
     /** Operation and segment, for the log. */
     String what() {
         return what;
@@ -58,11 +67,12 @@ final class Attempt {
     /**
      * The exception Kafka gets. An interrupt is restored.
      *
-     * @return {@link RemoteResourceNotFoundException} when the bridge says NOT_FOUND
+     * @return {@link RemoteResourceNotFoundException} when the bridge says NOT_FOUND, see {@link #absenceIsAnAnswer}
      */
     RemoteStorageException failure(Throwable cause) {
         String message = message(cause);
-        if (cause instanceof BridgeCall.Failure failure && failure.code() == Status.Code.NOT_FOUND) {
+        if (cause instanceof BridgeCall.Failure failure && failure.code() == Status.Code.NOT_FOUND
+                && (!absenceIsAnAnswer || BridgeMethods.NO_INDEX.equals(failure.kind()))) {
             return new RemoteResourceNotFoundException(message);
         }
         return new RemoteStorageException(message, exposable(cause));

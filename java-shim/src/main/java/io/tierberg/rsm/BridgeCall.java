@@ -11,6 +11,7 @@ import java.io.Closeable;
 import java.io.IOException;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -129,7 +130,10 @@ final class BridgeCall<Q, R> implements AutoCloseable {
         return answer;
     }
 
-    /** Cancels the call unless it is over, and drops what nobody took. */
+    /**
+     * Cancels the call unless it is over, and drops what nobody took. gRPC too holds what had come and was not asked for,
+     * and a cancel frees it only while the connection stands: so it is asked for, and dropped by the listener.
+     */
     @Override
     public void close() {
         boolean over;
@@ -141,6 +145,12 @@ final class BridgeCall<Q, R> implements AutoCloseable {
         }
         if (!over) {
             call.cancel("closed by the broker", null);
+            try {
+                call.request(Integer.MAX_VALUE);
+            } catch (RejectedExecutionException e) {
+                // After the plugin's close() there is no thread for it; the whole pool goes then.
+                return;
+            }
         }
     }
 
@@ -154,10 +164,12 @@ final class BridgeCall<Q, R> implements AutoCloseable {
         }
     }
 
-    private static Failure failure(Status status, Metadata trailers) {
+    static Failure failure(Status status, Metadata trailers) {
         String kind = trailers == null ? null : trailers.get(BridgeMethods.ERROR);
         IOException io = null;
+        Throwable root = null;
         for (Throwable cause = status.getCause(); cause != null; cause = cause.getCause()) {
+            root = cause;
             if (cause instanceof IOException found) {
                 io = found;
             }
@@ -168,6 +180,8 @@ final class BridgeCall<Q, R> implements AutoCloseable {
         String text = status.getDescription() == null ? "" : status.getDescription();
         if (io != null) {
             text += (text.isEmpty() ? "" : ": ") + describe(io);
+        } else if (root != null) {
+            text += (text.isEmpty() ? "" : ": ") + root;
         }
         return new Failure(status.getCode(), kind, text, null, kind != null);
     }
@@ -233,6 +247,7 @@ final class BridgeCall<Q, R> implements AutoCloseable {
     static final class Failure extends Exception {
         private static final long serialVersionUID = 1L;
         private final Status.Code code;
+        private final String kind;
         private final boolean answer;
 
         /** A failure that was found here. */
@@ -243,6 +258,7 @@ final class BridgeCall<Q, R> implements AutoCloseable {
         private Failure(Status.Code code, String kind, String description, Throwable cause, boolean answer) {
             super(code + (kind == null ? "" : " (" + kind + ")") + ": " + description, cause);
             this.code = code;
+            this.kind = kind;
             this.answer = answer;
         }
 
@@ -265,6 +281,11 @@ final class BridgeCall<Q, R> implements AutoCloseable {
 
         Status.Code code() {
             return code;
+        }
+
+        /** The bridge's word for it, or ours; null when there is none. */
+        String kind() {
+            return kind;
         }
     }
 }

@@ -22,6 +22,9 @@ final class BridgeMethods {
     static final Metadata.Key<String> PROTOCOL = Metadata.Key.of("tierberg-protocol", Metadata.ASCII_STRING_MARSHALLER);
     static final Metadata.Key<String> ERROR = Metadata.Key.of("tierberg-error", Metadata.ASCII_STRING_MARSHALLER);
 
+    /** The {@link #ERROR} of a segment that never had the index that was asked for. */
+    static final String NO_INDEX = "no_index";
+
     /** Requests are a {@link CopyRequest} or a {@link FileSlice}. */
     static final MethodDescriptor<Object, CopyResponse> COPY =
         method("CopySegment", MethodType.BIDI_STREAMING, new CopyMarshaller(), of(CopyResponse.getDefaultInstance()));

@@ -5,6 +5,7 @@ import io.grpc.Status;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
+import java.util.Objects;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -39,14 +40,20 @@ final class FetchStream extends InputStream {
         attempt.step("reading");
     }
 
+    /** {@link #head(int, int)} with the usual wait for each frame. */
+    byte[] head(int most) throws BridgeCall.Failure, IOException, InterruptedException {
+        return head(most, frameTimeoutMs);
+    }
+
     /**
      * Reads on to the end, or to {@code most} bytes: for a caller who can still ask another bridge.
      *
+     * @param waitMs longest wait for a frame, where that is less than the usual
      * @throws BridgeCall.Failure when the bridge fails; the stream is of no use then
      */
-    byte[] head(int most) throws BridgeCall.Failure, IOException, InterruptedException {
+    byte[] head(int most, int waitMs) throws BridgeCall.Failure, IOException, InterruptedException {
         ByteArrayOutputStream bytes = new ByteArrayOutputStream();
-        while (bytes.size() < most && advance(frameTimeoutMs)) {
+        while (bytes.size() < most && advance(Math.min(frameTimeoutMs, waitMs))) {
             bytes.writeBytes(frame.readNBytes(Math.min(most - bytes.size(), frame.available())));
         }
         return bytes.toByteArray();
@@ -98,10 +105,12 @@ final class FetchStream extends InputStream {
     /**
      * Reads what is there, at least one byte.
      *
+     * @throws IndexOutOfBoundsException when the range is not one of {@code target}; the stream stays as it is
      * @throws IOException naming segment, step and cause; after it the stream is closed
      */
     @Override
     public int read(byte[] target, int offset, int length) throws IOException {
+        Objects.checkFromIndexSize(offset, length, target.length);
         if (closed) {
             throw new IOException("stream closed");
         }

@@ -37,9 +37,9 @@ final class Patience implements AutoCloseable {
     private Trouble outage;
     private boolean closed;
 
-    /** Asks all bridges once. */
+    /** Asks all bridges once, waiting no longer than {@code leftMs}, at least 1. */
     interface Read<T> {
-        T ask() throws Exception;
+        T ask(int leftMs) throws Exception;
     }
 
     /** Failures without a success between them, by the machine's monotonic clock. */
@@ -51,15 +51,17 @@ final class Patience implements AutoCloseable {
     }
 
     /**
-     * Repeats the read while what it fails with may pass.
+     * Repeats the read while what it fails with may pass. The first time it may take as long as it takes, later no longer
+     * than is left.
      *
      * @throws BridgeCall.Failure the last one, when the time is over, or another bridge's answer
      * @throws InterruptedException at once, when the thread is interrupted
      */
     <T> T read(Uuid segment, Attempt attempt, Read<T> read) throws Exception {
+        int leftMs = Integer.MAX_VALUE;
         for (int times = 1;; times++) {
             try {
-                T result = read.ask();
+                T result = read.ask(leftMs);
                 answered(segment);
                 return result;
             } catch (BridgeCall.Failure e) {
@@ -67,7 +69,8 @@ final class Patience implements AutoCloseable {
                     answered(segment);
                     throw e;
                 }
-                if (!waits(segment, Math.min(PAUSE_MS * times, PAUSE_MS_MAX), attempt, e)) {
+                leftMs = pause(segment, Math.min(PAUSE_MS * times, PAUSE_MS_MAX), attempt, e);
+                if (leftMs == 0) {
                     throw e;
                 }
                 attempt.again(times + 1);
@@ -83,15 +86,15 @@ final class Patience implements AutoCloseable {
         }
     }
 
-    /** Pauses; false when there is no time left to ask again after it. */
-    private synchronized boolean waits(Uuid segment, long pauseMs, Attempt attempt, BridgeCall.Failure failure)
+    /** Pauses; how much time is left to ask again after it, in ms. */
+    private synchronized int pause(Uuid segment, long pauseMs, Attempt attempt, BridgeCall.Failure failure)
             throws InterruptedException {
         long now = System.nanoTime();
         outage = later(outage, now);
         Trouble own = later(segments.get(segment), now);
         segments.put(segment, own);
         long end = now + limitNanos - Math.max(now - outage.first(), now - own.first());
-        if (outage.first() == now && end - now > 0) {
+        if (!closed && outage.first() == now && end - now > 0) {
             LOG.warn("{} is repeated for up to {} ms, because the follower's log is empty until it succeeds: {}",
                 attempt.what(), millis(limitNanos), failure.getMessage());
         }
@@ -99,7 +102,7 @@ final class Patience implements AutoCloseable {
         for (long left = pause; !closed && left > 0; left = now + pause - System.nanoTime()) {
             TimeUnit.NANOSECONDS.timedWait(this, Math.max(1_000_000, left));
         }
-        return !closed && end - System.nanoTime() > 0;
+        return closed ? 0 : (int) Math.max(0, millis(end - System.nanoTime()));
     }
 
     private Trouble later(Trouble trouble, long now) {

@@ -83,13 +83,14 @@ final class SegmentCopy implements AutoCloseable {
                 start.addAllLaterTransactionIndexes(later.files()).setLaterTransactionIndexesComplete(later.complete());
             }
             head.add(CopyRequest.newBuilder().setStart(start).build());
+            // What reads need comes first: the producer snapshot is what a bridge may leave out.
             addFile(IndexType.OFFSET, data.offsetIndex());
             addFile(IndexType.TIMESTAMP, data.timeIndex());
-            addFile(IndexType.PRODUCER_SNAPSHOT, data.producerSnapshotIndex());
             if (data.transactionIndex().isPresent()) {
                 addFile(IndexType.TRANSACTION, data.transactionIndex().get());
             }
             addEpochs(data.leaderEpochIndex());
+            addFile(IndexType.PRODUCER_SNAPSHOT, data.producerSnapshotIndex());
         } catch (Throwable e) {
             close();
             throw e;

@@ -139,6 +139,11 @@ record ShimConfig(Target target, String clusterName, Tls tls, boolean peekLaterT
     static ShimConfig parse(Map<String, ?> properties) {
         UnknownKeys.check(properties.keySet(), DEFINITION.names());
         Map<String, Object> values = DEFINITION.parse(properties);
+        values.forEach((key, value) -> {
+            if (value == null) {
+                throw new ConfigException(key, null, "has no value: give it one, or leave the key out");
+            }
+        });
         return new ShimConfig(target((String) values.get(TARGET)), (String) values.get(CLUSTER_NAME), tls(values),
             (boolean) values.get(PEEK_LATER_TXN_INDEXES), (int) values.get(CONNECT_TIMEOUT),
             (int) values.get(DNS_INTERVAL), (int) values.get(FAILOVER_PERCENT), (int) values.get(COPY_STALL_TIMEOUT),

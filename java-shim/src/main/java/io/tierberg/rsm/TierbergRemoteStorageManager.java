@@ -135,27 +135,31 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
     }
 
     /**
-     * One index file, whole. A TRANSACTION index that does not exist is a RemoteResourceNotFoundException. LEADER_EPOCH
-     * and PRODUCER_SNAPSHOT are read {@linkplain Patience patiently}.
+     * One index file, whole. A TRANSACTION index that the segment never had is a RemoteResourceNotFoundException, which
+     * Kafka takes for "no aborted transactions". LEADER_EPOCH and PRODUCER_SNAPSHOT are read {@linkplain Patience
+     * patiently}.
      */
     @Override
     public InputStream fetchIndex(RemoteLogSegmentMetadata segment, IndexType type) throws RemoteStorageException {
         return guarded("fetch of the " + type + " index", segment, attempt -> {
             FetchIndexRequest request = FetchIndexRequest.newBuilder().setSegment(describe(segment))
                 .setType(io.tierberg.rsm.proto.IndexType.valueOf(type.name())).build();
+            if (type == IndexType.TRANSACTION) {
+                attempt.absenceIsAnAnswer();
+            }
             if (type != IndexType.LEADER_EPOCH && type != IndexType.PRODUCER_SNAPSHOT) {
                 return fetch(segment, BridgeMethods.FETCH_INDEX, request, attempt);
             }
-            return patience.read(id(segment), attempt, () -> bridges.ask(id(segment),
-                config.fetchFirstByteTimeoutMs(), attempt, (bridge, timeoutMs) ->
-                    buffered(open(bridge, BridgeMethods.FETCH_INDEX, request, timeoutMs, attempt))));
+            return patience.read(id(segment), attempt, leftMs -> bridges.ask(id(segment),
+                Math.min(config.fetchFirstByteTimeoutMs(), leftMs), attempt, (bridge, timeoutMs) ->
+                    buffered(open(bridge, BridgeMethods.FETCH_INDEX, request, timeoutMs, attempt), leftMs)));
         });
     }
 
     /** The stream, of which all or the first 8 MiB are here already: what fails before, another bridge is asked for. */
-    private static InputStream buffered(FetchStream stream) throws Exception {
+    private static InputStream buffered(FetchStream stream, int leftMs) throws Exception {
         try {
-            InputStream head = new ByteArrayInputStream(stream.head(BUFFERED_BYTES_MAX));
+            InputStream head = new ByteArrayInputStream(stream.head(BUFFERED_BYTES_MAX, leftMs));
             return new SequenceInputStream(head, stream);
         } catch (Throwable e) {
             stream.close();

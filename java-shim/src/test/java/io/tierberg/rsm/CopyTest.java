@@ -31,6 +31,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
@@ -106,6 +107,14 @@ class CopyTest {
         assertArrayEquals(Shim.random(34, 4), seen.files.get(IndexType.TRANSACTION));
         assertArrayEquals(Shim.EPOCHS, seen.files.get(IndexType.LEADER_EPOCH));
         assertEquals("1", bridge.seenProtocol);
+    }
+
+    /** A bridge has room for so much: what it may leave out comes last. */
+    @Test
+    void whatReadsNeedComesBeforeTheProducerSnapshot() throws Exception {
+        copy(Shim.random(10, 1));
+        assertEquals(List.of(IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION, IndexType.LEADER_EPOCH,
+            IndexType.PRODUCER_SNAPSHOT), List.copyOf(bridge.recorded.announced.keySet()));
     }
 
     @Test

@@ -40,6 +40,7 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.Arrays;
 import java.util.EnumMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
@@ -235,7 +236,7 @@ final class FakeBridge implements AutoCloseable {
         int passes = 1;
         int largestFrame;
         int largestPiece;
-        final Map<IndexType, Long> announced = new EnumMap<>(IndexType.class);
+        final Map<IndexType, Long> announced = new LinkedHashMap<>();
 
         Recorder(ServerCallStreamObserver<CopyResponse> out) {
             this.out = out;

@@ -26,7 +26,9 @@ import org.junit.jupiter.params.provider.ValueSource;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.InterruptedIOException;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
@@ -155,14 +157,73 @@ class FetchTest {
     @Test
     void notFoundSurfacesFromTheMethod() {
         bridge.index = (request, out) ->
-            out.onError(FakeBridge.error(Status.NOT_FOUND.withDescription("no aborted transactions"), "not_found"));
+            out.onError(FakeBridge.error(Status.NOT_FOUND.withDescription("no aborted transactions"), "no_index"));
         RemoteResourceNotFoundException e = assertThrows(RemoteResourceNotFoundException.class,
             () -> manager.fetchIndex(Shim.segment(1), IndexType.TRANSACTION));
         assertContains("fetch of the TRANSACTION index of segment", e.getMessage());
-        assertContains("NOT_FOUND (not_found): no aborted transactions", e.getMessage());
+        assertContains("NOT_FOUND (no_index): no aborted transactions", e.getMessage());
         bridge.fetch = (request, out) ->
             out.onError(FakeBridge.error(Status.NOT_FOUND.withDescription("deleted"), "segment_deleted"));
         assertThrows(RemoteResourceNotFoundException.class, this::fetch);
+    }
+
+    /** Kafka takes a RemoteResourceNotFoundException for "no aborted transactions", and would serve what was aborted. */
+    @ParameterizedTest
+    @ValueSource(strings = {"segment_deleted", "not_found", ""})
+    void aTransactionIndexThatIsLostIsNotOneThatNeverWas(String kind) {
+        bridge.index = (request, out) -> {
+            Status status = Status.NOT_FOUND.withDescription("gone");
+            out.onError(kind.isEmpty() ? status.asRuntimeException() : FakeBridge.error(status, kind));
+        };
+        RemoteStorageException e = assertThrows(RemoteStorageException.class,
+            () -> manager.fetchIndex(Shim.segment(1), IndexType.TRANSACTION));
+        assertSame(RemoteStorageException.class, e.getClass());
+    }
+
+    /** gRPC keeps what had come for them when the connection is lost, and frees it for no cancel. */
+    @Test
+    void unreadStreamsOfALostConnectionGiveTheirBuffersBack() throws Exception {
+        serve(new byte[5_000_000], 200_000);
+        List<InputStream> open = new ArrayList<>();
+        for (int i = 0; i < 100; i++) {
+            open.add(fetch());
+        }
+        assertTrue(manager.directBytes() > 20L << 20, manager.directBytes() + " bytes");
+        bridge.close();
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(15);
+        // Said of a new connection: the one of the streams is gone.
+        while (!assertThrows(RemoteStorageException.class, this::fetch).getMessage().contains("Connection refused")) {
+            assertTrue(System.nanoTime() < end);
+        }
+        for (InputStream in : open) {
+            in.close();
+        }
+        while (manager.directBytes() > 8L << 20 && System.nanoTime() < end) {
+            Thread.sleep(20);
+        }
+        assertTrue(manager.directBytes() <= 8L << 20, manager.directBytes() + " bytes");
+    }
+
+    @Test
+    void aFailureOfTheJvmIsNamed() {
+        Throwable cause = new OutOfMemoryError("Cannot reserve 2097152 bytes of direct buffer memory");
+        assertEquals("UNKNOWN: java.lang.OutOfMemoryError: Cannot reserve 2097152 bytes of direct buffer memory",
+            BridgeCall.failure(Status.UNKNOWN.withCause(cause), null).getMessage());
+        assertEquals("INTERNAL: reading: java.lang.IllegalStateException: b", BridgeCall.failure(Status.INTERNAL
+            .withDescription("reading").withCause(new RuntimeException("a", new IllegalStateException("b"))), null)
+            .getMessage());
+    }
+
+    @Test
+    void badArgumentsLeaveTheStreamAsItIs() throws Exception {
+        byte[] bytes = Shim.random(1000, 5);
+        serve(bytes, 100);
+        try (InputStream in = fetch()) {
+            assertThrows(IndexOutOfBoundsException.class, () -> in.read(new byte[3], 2, 5));
+            assertThrows(IndexOutOfBoundsException.class, () -> in.read(new byte[3], -1, 1));
+            assertThrows(NullPointerException.class, () -> in.read(null, 0, 1));
+            assertArrayEquals(bytes, in.readAllBytes());
+        }
     }
 
     @Test

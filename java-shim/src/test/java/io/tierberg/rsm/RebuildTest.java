@@ -24,6 +24,7 @@ import java.io.InputStream;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -234,6 +235,40 @@ class RebuildTest {
         manager.close();
         assertThrows(Exception.class, () -> read.get(5, TimeUnit.SECONDS));
         assertTrue(millisSince(start) < 1_000, millisSince(start) + " ms");
+    }
+
+    @Test
+    void nothingIsSaidOfRepeatsWhileThePluginStops() throws Exception {
+        for (FakeBridge fake : fakes.list) {
+            fake.index = (request, out) -> { };
+        }
+        CompletableFuture<byte[]> read = reading(manager, IndexType.LEADER_EPOCH);
+        Thread.sleep(200);
+        String log = Logged.during(() -> {
+            manager.close();
+            assertThrows(ExecutionException.class, () -> read.get(5, TimeUnit.SECONDS));
+        });
+        assertTrue(!log.contains("is repeated"), log);
+    }
+
+    /** One that takes the call and is silent: what is left of the time is less than it usually gets. */
+    @Test
+    void theLastAskEndsWithTheTime() {
+        AtomicInteger asked = new AtomicInteger();
+        for (FakeBridge fake : fakes.list) {
+            fake.index = (request, out) -> {
+                if (asked.incrementAndGet() <= 2) {
+                    out.onError(Status.UNAVAILABLE.asRuntimeException());
+                }
+            };
+        }
+        try (TierbergRemoteStorageManager own = Shim.connect(fakes.target(), "fetch.first.byte.timeout.ms", "20000",
+                "rebuild.timeout.ms", "2000")) {
+            long start = System.nanoTime();
+            assertThrows(RemoteStorageException.class, () -> read(own, Uuid.randomUuid(), IndexType.LEADER_EPOCH));
+            assertTrue(millisSince(start) < 4_000, millisSince(start) + " ms");
+        }
+        assertTrue(asked.get() > 2, asked + " asked");
     }
 
     @Test

@@ -65,6 +65,14 @@ class ShimConfigTest {
             parse("bridge.target", target).target());
     }
 
+    @ParameterizedTest
+    @ValueSource(strings = {"bridge.target", "cluster.name", "bridge.tls.enabled", "bridge.tls.ca.file",
+        "bridge.tls.server.name", "peek.later.txn.indexes", "delete.timeout.ms"})
+    void aKeyWithoutAValueIsNamed(String key) {
+        String message = refused(key, null);
+        assertTrue(message.contains(key), message);
+    }
+
     @Test
     void severalTargets() {
         ShimConfig.Target target = parse("bridge.target", " a:1, [fd00::2]:2,10.0.0.3:3 ").target();
