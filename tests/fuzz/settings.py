@@ -60,6 +60,26 @@ def _is_slow(data: bytes) -> bool:
     return len(data) > 3000 or data.count(b"- ") > 100 or data.count(b"[") > 30 or data.count(b"{") > 30
 
 
+#: Keys below which, or of which, a value is a secret.
+_SECRET_KEYS = frozenset({"options", "properties", "password"})
+
+
+def _misplaced(data: bytes) -> bool:
+    """Whether a mutation has put the secret where none belongs: `listen` is quoted, whatever stands there."""
+    try:
+        return _outside(yaml.safe_load(data))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
+
+
+def _outside(document: Any) -> bool:
+    if isinstance(document, dict):
+        return any(SECRET in str(key) or (key not in _SECRET_KEYS and _outside(item)) for key, item in document.items())
+    if isinstance(document, list):
+        return any(map(_outside, document))
+    return SECRET in str(document)
+
+
 class Configuration(Target):
     """A configuration file: settings, or one error that keeps its secrets."""
 
@@ -108,7 +128,7 @@ class Configuration(Target):
             load_settings(self._path)
         except SettingsError as error:
             text = str(error)
-            if SECRET in text:
+            if SECRET in text and not _misplaced(data):
                 raise WrongError(f"a secret is shown: {text[:400]}") from None
             if len(text) > _TEXT_CHARS_MAX:
                 raise WrongError(f"a message of {len(text)} characters") from None
