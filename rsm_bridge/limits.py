@@ -138,6 +138,7 @@ SCHEMA_REFERENCE_DEPTH_MAX = 32
 # Typed values.
 INFERRED_VALUES_MAX = 2000  # values that a JSON schema is inferred from
 DECODERS_MAX = 1000  # of one topic, kept
+COMPILED_MAX = 100  # Protobuf schemas of one topic, kept as compiled
 COMPILER_TRIES_MAX = 3  # of a Protobuf schema with which the compiler dies or does not end; then it is unusable
 EVOLUTION_WORKERS = 4  # threads that ask the catalog for copies
 EVOLUTION_SECONDS_MAX = 5.0  # a copy waits so long for the catalog to change a table

@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,10 +18,15 @@ import pyarrow as pa
 from converter.values.model import Decoder, SchemaTextError, ValueProblem, error_text
 from converter.values.text import TextDecoder
 from converter.values.typed import Parted, Writer, parted, parted_by_id
-from rsm_bridge.limits import COMPILER_TRIES_MAX, DECODERS_MAX, INFERRED_VALUES_MAX
+from rsm_bridge.limits import COMPILED_MAX, COMPILER_TRIES_MAX, DECODERS_MAX, INFERRED_VALUES_MAX
 from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
 from rsm_bridge.registry_schemas import RegisteredSchema, SchemaKind
 
+if TYPE_CHECKING:
+    from converter.values.protobuf_schema import SchemaFiles
+
+K = TypeVar("K")
+V = TypeVar("V")
 SchemaSource = Literal["wire", "latest", "inline", "inferred", "text"]
 
 
@@ -76,6 +81,7 @@ class ValueSchemas:
     registry: Registry | None
     _fixed: str | None = None
     _made: OrderedDict[tuple[int, str, tuple[int, ...]], Decoder | str] = field(default_factory=OrderedDict)
+    _files: OrderedDict[tuple[int, str], SchemaFiles | str] = field(default_factory=OrderedDict)
     _unfinished: Counter[int] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
 
@@ -120,15 +126,15 @@ class ValueSchemas:
             return error_text(ValueProblem.UNKNOWN_SCHEMA, str(error))
         except SchemaUnusableError as error:
             return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
-        key = (schema.id, schema.text if schema.id < 0 else "", writer.message)
+        key = (*_identity(schema), writer.message)
         with self._lock:
             made = self._made.get(key)
         if made is None:
             made = self._make(schema, writer)
+            if isinstance(made, str) and writer.message:
+                return made  # found out again at once; messages that a schema has not would displace those it has
             with self._lock:
-                self._made[key] = made
-                if len(self._made) > DECODERS_MAX:
-                    self._made.popitem(last=False)
+                _keep(self._made, key, made, DECODERS_MAX)
         return made
 
     def _schema(self, writer: Writer) -> RegisteredSchema:
@@ -161,19 +167,45 @@ class ValueSchemas:
             text = f"schema id {schema.id} is {schema.kind}, the topic's rule says {wanted}"
             return error_text(ValueProblem.UNUSABLE_SCHEMA, text)
         try:
-            return _MAKERS[schema.kind](schema, writer.message or self.rule.message)
+            if schema.kind == "protobuf":
+                return _protobuf(self._compiled(schema), writer.message or self.rule.message)
+            return _MAKERS[schema.kind](schema)
         except SchemaTextError as error:
             return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
-        except OSError as error:  # the compiler's process; a deadline that passed, too
-            said = f"schema id {schema.id} could not be compiled: {error}"
-            if not isinstance(error, ChildProcessError | TimeoutError) or self._tries_left(schema.id):
-                raise ColumnsWaitError(said) from error
-            return error_text(ValueProblem.UNUSABLE_SCHEMA, f"{said}; tried {COMPILER_TRIES_MAX} times")
-        except (KeyboardInterrupt, SystemExit):
+        except (KeyboardInterrupt, SystemExit, ColumnsWaitError):
             raise
         except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this writer's rows (Rust panics, too)
             said = f"no decoder can be made of it: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
             return error_text(ValueProblem.UNUSABLE_SCHEMA, said)
+
+    def _compiled(self, schema: RegisteredSchema) -> SchemaFiles:
+        """The schema, compiled once, however many of its messages values name.
+
+        Raises:
+            SchemaTextError: it does not compile, or did not in COMPILER_TRIES_MAX tries.
+            ColumnsWaitError: the compiler did not come to an end.
+        """
+        from converter.values.protobuf_schema import SchemaFiles
+        from rsm_bridge.protobuf_compiler import protobuf_schema
+
+        key = _identity(schema)
+        with self._lock:
+            known = self._files.get(key)
+        if known is None:
+            try:
+                known = SchemaFiles(protobuf_schema(schema.text, schema.references))
+            except SchemaTextError as error:
+                known = str(error)
+            except OSError as error:  # the compiler's process; a deadline that passed, too
+                known = f"schema id {schema.id} could not be compiled: {error}"
+                if not isinstance(error, ChildProcessError | TimeoutError) or self._tries_left(schema.id):
+                    raise ColumnsWaitError(known) from error
+                known = f"{known}; tried {COMPILER_TRIES_MAX} times"
+            with self._lock:
+                _keep(self._files, key, known, COMPILED_MAX)
+        if isinstance(known, str):
+            raise SchemaTextError(known)
+        return known
 
     def _tries_left(self, schema_id: int) -> bool:
         """Counts one more time that the compiler did not come to an end with a schema."""
@@ -182,27 +214,33 @@ class ValueSchemas:
             return self._unfinished[schema_id] < COMPILER_TRIES_MAX
 
 
-def _avro(schema: RegisteredSchema, _: str | tuple[int, ...]) -> Decoder:
+def _identity(schema: RegisteredSchema) -> tuple[int, str]:
+    """By its id; without one, by its text."""
+    return schema.id, schema.text if schema.id < 0 else ""
+
+
+def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
+    kept[key] = value
+    if len(kept) > most:
+        kept.popitem(last=False)
+
+
+def _avro(schema: RegisteredSchema) -> Decoder:
     from converter.values.avro import avro_decoder
 
     return avro_decoder(schema.text, schema.references)
 
 
-def _json(schema: RegisteredSchema, _: str | tuple[int, ...]) -> Decoder:
+def _json(schema: RegisteredSchema) -> Decoder:
     from converter.values.json_decode import json_decoder
 
     return json_decoder(schema.text)
 
 
-def _protobuf(schema: RegisteredSchema, message: str | tuple[int, ...]) -> Decoder:
+def _protobuf(files: SchemaFiles, message: str | tuple[int, ...]) -> Decoder:
     from converter.values.protobuf import protobuf_decoder
-    from rsm_bridge.protobuf_compiler import protobuf_schema
 
-    return protobuf_decoder(protobuf_schema(schema.text, schema.references), message or (0,))
+    return protobuf_decoder(files, message or (0,))
 
 
-_MAKERS: dict[SchemaKind, Callable[[RegisteredSchema, str | tuple[int, ...]], Decoder]] = {
-    "avro": _avro,
-    "json": _json,
-    "protobuf": _protobuf,
-}
+_MAKERS: dict[SchemaKind, Callable[[RegisteredSchema], Decoder]] = {"avro": _avro, "json": _json}

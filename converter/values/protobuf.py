@@ -28,7 +28,7 @@ from converter.values.protobuf_plan import make_plan
 from converter.values.protobuf_prints import prints
 from converter.values.protobuf_rows import MALFORMED, RowReader
 from converter.values.protobuf_scan import QUICK, most_cells, scan
-from converter.values.protobuf_schema import find_message
+from converter.values.protobuf_schema import SchemaFiles
 from converter.values.protobuf_table import row_cells, scan_table
 
 #: Cells of one row's lists and maps. Two bytes of an empty message in a list are a row of its columns.
@@ -39,23 +39,24 @@ SLOW_CELLS: Final = 16
 _PIECE_ROWS: Final = 32
 
 
-def protobuf_decoder(files: bytes, message: str | tuple[int, ...]) -> Decoder:
+def protobuf_decoder(files: bytes | SchemaFiles, message: str | tuple[int, ...]) -> Decoder:
     """A decoder for one message type.
 
     Args:
-        files: a serialized FileDescriptorSet, each file after those it imports; the last one is the schema itself.
+        files: a serialized FileDescriptorSet, each file after those it imports; the last one is the schema itself. Or
+            what was read of it.
         message: the full name, or the index path of the wire format within the schema's file.
 
     Raises:
         SchemaTextError: the set cannot be used, has no such message, or the message would have too many columns.
     """
-    return _ProtobufDecoder(files, message)
+    return _ProtobufDecoder(SchemaFiles(files) if isinstance(files, bytes) else files, message)
 
 
 class _ProtobufDecoder:
-    def __init__(self, files: bytes, message: str | tuple[int, ...]) -> None:
-        self._files = files
-        self._message = find_message(files, message)
+    def __init__(self, files: SchemaFiles, message: str | tuple[int, ...]) -> None:
+        self._files = files.data
+        self._message = files.message(message)
         self._root, self._type = make_plan(self._message)
         lowered = lower(self._root)
         self._handler = lowered.handler

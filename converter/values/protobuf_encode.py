@@ -27,7 +27,7 @@ from converter.values.protobuf_encode_columns import flatten
 from converter.values.protobuf_encode_kernel import write
 from converter.values.protobuf_encode_program import Habits, NoEncodingError, compile_message
 from converter.values.protobuf_plan import make_plan
-from converter.values.protobuf_schema import find_message
+from converter.values.protobuf_schema import SchemaFiles
 
 _KIND: Final = "protobuf"
 _VERSION: Final = 1
@@ -50,7 +50,7 @@ def protobuf_encoder(parameters: Mapping[str, str]) -> Encoder:
         NoEncodingError: the columns of the message do not say enough.
     """
     habits = Habits(_ENTRY_HABITS[parameters[_ENTRIES]], _ONEOF_HABITS[parameters[_ONEOFS]])
-    message = find_message(base64.b64decode(parameters[_FILES], validate=True), parameters[_MESSAGE])
+    message = SchemaFiles(base64.b64decode(parameters[_FILES], validate=True)).message(parameters[_MESSAGE])
     return _ProtobufEncoder(message, habits)
 
 

@@ -9,25 +9,40 @@ from google.protobuf.message import DecodeError
 from converter.values.model import SchemaTextError
 
 
-def find_message(files: bytes, message: str | tuple[int, ...]) -> Descriptor:
-    """The message of a schema.
+class SchemaFiles:
+    """A schema, read once: values name any of its messages, also ones that it has not.
 
     Args:
         files: a serialized FileDescriptorSet, each file after those it imports, as `protoc --include_imports` writes
             it. The last one is the schema itself.
-        message: full name, in any of the files; or the path of the wire format: number of the message in the schema's
-            file, number of the one nested in it, and so on.
+
+    Attributes:
+        data: these files.
 
     Raises:
-        SchemaTextError: the set cannot be read, contradicts itself, or has no such message.
+        SchemaTextError: the set cannot be read, or contradicts itself.
     """
-    pool, last = _load(files)
-    if isinstance(message, str):
+
+    def __init__(self, files: bytes) -> None:
+        self.data = files
+        self._pool, self._last = _load(files)
+
+    def message(self, message: str | tuple[int, ...]) -> Descriptor:
+        """One of its messages.
+
+        Args:
+            message: full name, in any of the files; or the path of the wire format: number of the message in the
+                schema's file, number of the one nested in it, and so on.
+
+        Raises:
+            SchemaTextError: there is none.
+        """
+        if not isinstance(message, str):
+            return _by_path(self._last, message)
         try:
-            return pool.FindMessageTypeByName(message)
+            return self._pool.FindMessageTypeByName(message)
         except KeyError:
             raise SchemaTextError(f"the schema has no message {message!r}") from None
-    return _by_path(last, message)
 
 
 def _load(files: bytes) -> tuple[descriptor_pool.DescriptorPool, FileDescriptor]:

@@ -66,10 +66,14 @@ class Parted:
     problems: tuple[tuple[Int64Array, str], ...] = ()
 
 
-#: Schema ids that some thousand values may have.
+#: Schema ids that some thousand values may have, and messages of one Protobuf schema.
 SCHEMA_IDS_MAX = 100
+MESSAGES_MAX = 100
 
 _TOO_MANY = error_text(ValueProblem.UNKNOWN_SCHEMA, f"values have over {SCHEMA_IDS_MAX} ids; rare ones are left")
+_TOO_MANY_MESSAGES = error_text(
+    ValueProblem.UNKNOWN_SCHEMA, f"values name over {MESSAGES_MAX} messages of one schema; rare ones are left"
+)
 _NOT_FRAMED = error_text(ValueProblem.NOT_WIRE_FORMAT, "no magic byte 00 with a schema id behind it")
 _BAD_INDEXES = error_text(ValueProblem.NOT_WIRE_FORMAT, "the list of message indexes does not parse")
 
@@ -83,7 +87,8 @@ def parted(values: pa.BinaryArray) -> Parted:
 def parted_by_id(values: pa.BinaryArray, is_protobuf: Callable[[int], bool]) -> Parted:
     """Values in the wire format of schema registries; `is_protobuf`: whether a schema id names a Protobuf schema.
 
-    Of more than SCHEMA_IDS_MAX ids the most frequent are looked at: random bytes must not flood the registry.
+    Of more than SCHEMA_IDS_MAX ids the most frequent are looked at: random bytes must not flood the registry. Of more
+    than MESSAGES_MAX messages of a Protobuf schema, too: each has columns of its own to be made.
     """
     framed = unframe(values)
     parts: list[Part] = []
@@ -103,9 +108,14 @@ def parted_by_id(values: pa.BinaryArray, is_protobuf: Callable[[int], bool]) -> 
         indexes = message_indexes(payloads)
         if len(malformed := rows[indexes.numbers == MALFORMED]):
             problems.append((malformed, _BAD_INDEXES))
-        for number, path in enumerate(indexes.paths):
+        found = np.bincount(indexes.numbers[indexes.numbers >= 0], minlength=len(indexes.paths))
+        frequent = np.argsort(-found, kind="stable")[:MESSAGES_MAX]
+        if len(found) > MESSAGES_MAX:
+            rare = (indexes.numbers >= 0) & ~np.isin(indexes.numbers, frequent)
+            problems.append((rows[rare], _TOO_MANY_MESSAGES))
+        for number in np.sort(frequent).tolist():
             mine, messages = _where(indexes.payloads, indexes.numbers == number)
-            parts.append(Part(Writer(schema_id, path), rows[mine], messages))
+            parts.append(Part(Writer(schema_id, indexes.paths[number]), rows[mine], messages))
     return Parted(len(values), tuple(parts), tuple(problems))
 
 

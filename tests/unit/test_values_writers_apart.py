@@ -14,13 +14,14 @@ import pytest
 from converter.values.json_decode import json_decoder
 from converter.values.json_infer import infer_schema
 from converter.values.model import Decoder
-from converter.values.typed import Writer
+from converter.values.typed import MESSAGES_MAX, Writer, parted_by_id
 from iceberg_catalog.evolution import evolve
 from iceberg_catalog.evolution_sources import Sources
 from iceberg_catalog.limits import COLUMNS_MAX
 from iceberg_catalog.schema import table_schema
 from rsm_bridge import value_schemas
-from rsm_bridge.limits import COMPILER_TRIES_MAX
+from rsm_bridge.limits import COMPILED_MAX, COMPILER_TRIES_MAX, DECODERS_MAX
+from rsm_bridge.protobuf_compiler import protobuf_schema
 from rsm_bridge.registry_schemas import RegisteredSchema
 from rsm_bridge.service import Running
 from rsm_bridge.value_schemas import ColumnsWaitError, SchemaRule, ValueSchemas
@@ -178,31 +179,90 @@ def test_whatever_making_a_decoder_raises_is_its_writers_problem(
     said.encode()
 
 
+class _Messages:
+    """A registry in which every id is one Protobuf file of two messages."""
+
+    def by_id(self, number: int) -> RegisteredSchema:
+        return RegisteredSchema(number, "protobuf", 'syntax = "proto3"; message A { int32 a = 1; } message B {}', {})
+
+
+def _protobuf_schemas() -> ValueSchemas:
+    registry: Any = _Messages()
+    return ValueSchemas(SchemaRule(None, "wire"), registry)
+
+
 @pytest.mark.parametrize("error", [ChildProcessError("ended by signal 9"), TimeoutError("took longer than 20 s")])
 def test_a_compiler_that_never_ends_with_a_schema_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch, error: OSError
 ) -> None:
-    def fails(*_: object) -> Decoder:
+    calls = 0
+
+    def fails(*_: object) -> bytes:
+        nonlocal calls
+        calls += 1
         raise error
 
-    monkeypatch.setitem(value_schemas._MAKERS, "avro", fails)
-    schemas = ValueSchemas(SchemaRule(None, "wire"), _Registry())
+    monkeypatch.setattr("rsm_bridge.protobuf_compiler.protobuf_schema", fails)
+    schemas = _protobuf_schemas()
     for _ in range(COMPILER_TRIES_MAX - 1):
         with pytest.raises(ColumnsWaitError, match="could not be compiled"):
-            schemas.decoder(Writer(7))
-    for _ in range(2):
-        assert str(schemas.decoder(Writer(7))).startswith("unusable_schema: schema id 7 could not be compiled")
+            schemas.decoder(Writer(7, (0,)))
+    for number in range(3):
+        said = schemas.decoder(Writer(7, (number,)))
+        assert str(said).startswith("unusable_schema: schema id 7 could not be compiled")
+    assert calls == COMPILER_TRIES_MAX
 
 
 def test_a_compiler_that_cannot_be_started_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Decoder:
+    def fails(*_: object) -> bytes:
         raise BlockingIOError("no more processes")
 
-    monkeypatch.setitem(value_schemas._MAKERS, "avro", fails)
-    schemas = ValueSchemas(SchemaRule(None, "wire"), _Registry())
+    monkeypatch.setattr("rsm_bridge.protobuf_compiler.protobuf_schema", fails)
+    schemas = _protobuf_schemas()
     for _ in range(COMPILER_TRIES_MAX + 1):
         with pytest.raises(ColumnsWaitError):
-            schemas.decoder(Writer(7))
+            schemas.decoder(Writer(7, (0,)))
+
+
+def test_a_schema_is_compiled_once_however_many_messages_values_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process for each name was minutes for some kilobytes of a producer. Those it has not displace none it has."""
+    calls = 0
+
+    def counted(*given: Any) -> bytes:
+        nonlocal calls
+        calls += 1
+        return protobuf_schema(*given)
+
+    monkeypatch.setattr("rsm_bridge.protobuf_compiler.protobuf_schema", counted)
+    schemas = _protobuf_schemas()
+    first, second = (schemas.decoder(Writer(7, (number,))) for number in range(2))
+    assert not isinstance(first, str)
+    assert not isinstance(second, str)
+    for number in range(2, 2 * DECODERS_MAX):
+        assert "no message at index path" in str(schemas.decoder(Writer(7, (number,))))
+    assert schemas.decoder(Writer(7, (0,))) is first
+    assert calls == 1
+
+
+def test_schemas_that_are_kept_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert COMPILED_MAX >= MESSAGES_MAX
+    monkeypatch.setattr("rsm_bridge.value_schemas.COMPILED_MAX", 1)
+    schemas = _protobuf_schemas()
+    for number in (7, 8):
+        schemas.decoder(Writer(number, (0,)))
+    assert [schema_id for schema_id, _ in schemas._files] == [8]
+
+
+def test_of_many_messages_of_a_schema_the_most_frequent_are_looked_at() -> None:
+    # One index each, as the two bytes of a zigzag number.
+    paths = [bytes([2, 0x80 | (2 * number) & 0x7F, number >> 6]) for number in range(MESSAGES_MAX + 50)]
+    values = [b"\0" + struct.pack(">I", 7) + path for path in (*paths, *[paths[5]] * 3)]
+    given = parted_by_id(pa.array(values, pa.binary()), lambda _: True)
+    ((rare, text),) = given.problems
+    assert len(given.parts) == MESSAGES_MAX
+    assert sum(len(part.rows) for part in given.parts) + len(rare) == len(values)
+    assert max(given.parts, key=lambda part: len(part.rows)).rows.tolist() == [5, *range(len(paths), len(values))]
+    assert "rare ones are left" in text
 
 
 def test_an_inferred_schema_is_one_that_a_table_can_take() -> None:
