@@ -12,8 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
+from uuid import UUID
 
 from converter.epochs import clipped, joined
 from converter.types import LeaderEpoch
@@ -42,6 +44,8 @@ SNAPSHOTS_KEPT = 4
 INDEX_READS = 6
 #: How many epochs a state may have in most histories. The product's limit is 1,000.
 EPOCHS_RECORDED = 24
+#: What the product asks of a table that is none of the catalog: who it is.
+MODEL_TABLE = SimpleNamespace(metadata=SimpleNamespace(table_uuid=UUID(int=1)))
 RECLAIM_GRACE_SECONDS = 3600.0
 
 
@@ -60,7 +64,7 @@ class TableHead:
 
     def as_read(self) -> Head:
         """What the product reads of it."""
-        return Head(cast(Any, None), self.version or None, tuple(self.live.values()), look=self._look)
+        return Head(cast(Any, MODEL_TABLE), self.version or None, tuple(self.live.values()), look=self._look)
 
     def _look(self, file: LiveFile) -> Runs:
         """The epochs that a file's footer tells (FileEpochs)."""
@@ -157,6 +161,10 @@ class ModelReclaimer(Reclaimer):
 
     def _read_retained(self, result: RunResult, tombstoned: Any) -> Retained:
         return cast(Topic, self.catalog).kept()
+
+    def _others(self, tombstones: Any, head: Head | None) -> bool:
+        """The model has one table of a topic id."""
+        return False
 
     def _fence(self, head: Head, states: Mapping[int, PartState]) -> Head | None:
         return cast(Topic, self.catalog).fence(head, self.clock_ms())

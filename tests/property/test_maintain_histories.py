@@ -1,7 +1,8 @@
 """I3 over a real table and store: nothing a live segment or a kept snapshot needs is ever removed.
 
 Copies that crash or lose their reply, transactions, overlapping segments, retention in any order, commits that land
-late, a tag, clocks that jump, reclaiming, sweeping, merges that die at any step, and undeletes, in random order. After
+late, a tag, clocks that jump, reclaiming, sweeping, merges that die at any step, undeletes, and bridges that know the
+table by another namespace until one of the two is dropped, in random order. After
 every step everything that an index or a snapshot names is there, every live segment is served as it was copied, no
 offset is in the table twice, and no row that is not committed; when all is quiet the rows of live segments are there.
 """
@@ -30,13 +31,14 @@ from converter.types import SegmentMetadata
 from iceberg_catalog.plan_merge import MergeLimits
 from iceberg_catalog.plan_types import PartState
 from rsm_bridge import sweep
+from rsm_bridge.drop_other import drop_other
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Graces
 from rsm_bridge.undelete import undelete
 from tests.support.killed import KilledError, die_at
-from tests.unit.maintain_support import DAY, NAMESPACE, make_world
+from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world
 
 PARTITION = st.integers(0, 1)
 #: Seconds that pass: within every grace, beyond one after the other.
@@ -61,7 +63,7 @@ class Slow(TableRun):
 
 
 class Maintained(RuleBasedStateMachine):
-    """One topic with two partitions and two bridges."""
+    """One topic with two partitions and two bridges; perhaps others, which know its table by another namespace."""
 
     @initialize(grace=st.sampled_from([0.0, 600.0]), mass=st.sampled_from([0.0, float(DAY)]))
     def begin(self, grace: float, mass: float) -> None:
@@ -72,6 +74,7 @@ class Maintained(RuleBasedStateMachine):
         self.world.publish()  # there is a table: before that, time alone keeps a first commit safe
         self.unknown: list[SegmentMetadata] = []
         self.reached = {0: 1, 1: -1}
+        self.second: World | None = None
         self.slow: Slow | None = None
         self.seen: RunResult | None = None
 
@@ -179,6 +182,45 @@ class Maintained(RuleBasedStateMachine):
                 missing = (plain & set(due)) - set(self.world.offsets(partition))
                 assert not missing, f"live rows {missing} of partition {partition} are not in the table"
 
+    @rule(wait=WAIT, step=st.sampled_from(["publish", "reclaim", "maintain"]))
+    def by_other_rules(self, wait: float, step: str) -> None:
+        """What a bridge does that knows the topic's table by another namespace; its first run makes that table."""
+        self.world.later(wait)
+        world = self.second
+        if world is None:
+            world = self.second = World(
+                self.world.store,
+                self.world.catalog,
+                self.world.topic,
+                self.world.topic_id,
+                self.world.logs,
+                self.world.graces,
+                merging=MERGING,
+                namespace="lakehouse",
+            )
+        world.ahead_ms = self.world.ahead_ms
+        if step == "reclaim":
+            world.reclaim(world.publish())
+        elif step == "maintain":
+            world.maintain()
+        else:
+            world.publish()
+
+    @rule(old=st.booleans())
+    def drop_one_of_two(self, old: bool) -> None:
+        """The bridges that know the dropped table make another with their next run."""
+        worlds = [self.world, self.second]
+        gone, stays = worlds if old else worlds[::-1]
+        table = None if gone is None else gone.table()
+        if gone is None or stays is None or table is None or self.slow is not None:
+            return
+        try:
+            drop_other(gone.store, gone.catalog, table.metadata.table_uuid, lambda _: stays.table(), Tally())
+        except BridgeError as error:
+            assert error.kind == "bad_request"  # noqa: PT017 - it has rows that the other lacks, or there is no other
+            return
+        gone.publish()
+
     @rule()
     def bring_back(self) -> None:
         try:
@@ -196,12 +238,14 @@ class Maintained(RuleBasedStateMachine):
 
     @invariant()
     def everything_needed_is_there(self) -> None:
-        if hasattr(self, "world"):
-            self.world.check()
-            for partition in (0, 1) if self.world.table() is not None else ():
-                offsets = self.world.offsets(partition)
+        if not hasattr(self, "world"):
+            return
+        for world in [self.world, *([] if self.second is None else [self.second])]:
+            world.check()
+            for partition in (0, 1) if world.table() is not None else ():
+                offsets = world.offsets(partition)
                 assert len(offsets) == len(set(offsets)), "an offset came twice"
-                plain, committed = self.world.log(partition).outcome()
+                plain, committed = world.log(partition).outcome()
                 assert set(offsets) <= plain | committed
 
 
