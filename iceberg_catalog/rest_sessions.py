@@ -20,11 +20,15 @@ from pyiceberg.catalog.rest.auth import OAuth2AuthManager, OAuth2TokenProvider
 from pyiceberg.table import Table
 from requests import PreparedRequest, Response, Session
 from requests.adapters import BaseAdapter, HTTPAdapter
+from requests.exceptions import ConnectionError as RequestsConnectionError
+from urllib3.exceptions import ProtocolError
 
 from iceberg_catalog.lent import stamp
 from iceberg_catalog.redaction import remember_issued
 
 _BEARER = "Bearer "
+#: What may be sent again without harm; a commit may not.
+_SAFE = frozenset({"GET", "HEAD"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,11 @@ class Timeouts:
 
 
 class _Timed(BaseAdapter):
-    """Another adapter, with time-outs. The tokens it sends are hidden from logs."""
+    """Another adapter, with time-outs. The tokens it sends are hidden from logs.
+
+    Servers close connections that were idle, and only the next use of one says so: what may be sent again is sent once
+    more when the connection ends without an answer. Not after a time-out, and not where none could be made.
+    """
 
     def __init__(self, inner: BaseAdapter, timeouts: Timeouts) -> None:
         super().__init__()
@@ -50,7 +58,13 @@ class _Timed(BaseAdapter):
         sent = str(request.headers.get("Authorization", ""))
         if sent.startswith(_BEARER):
             remember_issued({"token": sent.removeprefix(_BEARER)})
-        return self._inner.send(request, *args, **{**kwargs, "timeout": self._timeouts.seconds()})
+        kwargs = {**kwargs, "timeout": self._timeouts.seconds()}
+        try:
+            return self._inner.send(request, *args, **kwargs)
+        except RequestsConnectionError as error:
+            if request.method not in _SAFE or not error.args or not isinstance(error.args[0], ProtocolError):
+                raise
+            return self._inner.send(request, *args, **kwargs)
 
     def close(self) -> None:
         self._inner.close()

@@ -287,6 +287,7 @@ def _partitions(
                 stored=in_store.get(number),
                 published_end=None if frontiers is None else frontiers.get(number, -1),
                 gone=facts.kafka is not None and kafka is None and name not in facts.kafka.hidden,
+                store_read=facts.store_problem is None,
             )
         )
         for number in sorted(in_kafka.keys() | in_store.keys())

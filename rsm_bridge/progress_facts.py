@@ -199,7 +199,8 @@ class KafkaPartition:
 
     `stable_end` is the last stable offset: what lies above belongs to, or follows, an open transaction, whose first
     record has the timestamp `stable_ms`. `pending_ms`: timestamp of the first record that is not tiered, and
-    `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all. `unread`: the lowest tiered offset
+    `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all, which `newest_offset` has.
+    `unread`: the lowest tiered offset
     at or above the log start, when the leader says that it is out of range. `start_has_epoch`: False when the leader's
     epochs begin above its log start.
     """
@@ -212,6 +213,7 @@ class KafkaPartition:
     pending_ms: int | None = None
     record_bytes: int | None = None
     newest_ms: int | None = None
+    newest_offset: int | None = None
     unread: int | None = None
     start_has_epoch: bool = True
 

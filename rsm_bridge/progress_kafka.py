@@ -26,6 +26,7 @@ _TOPIC_SETTINGS = frozenset(
         "cleanup.policy",
         "local.retention.bytes",
         "local.retention.ms",
+        "message.timestamp.type",
         "remote.copy.lag.bytes",
         "remote.copy.lag.ms",
         "remote.log.copy.disable",
@@ -217,6 +218,7 @@ class KafkaSource:
                 end=end.offset if end is not None else None,
                 stable_end=stable.offset if stable is not None else None,
                 newest_ms=latest.timestamp if latest is not None and latest.timestamp >= 0 else None,
+                newest_offset=latest.offset if latest is not None and latest.timestamp >= 0 else None,
                 # Kafka has an epoch for every offset from its log start on, also of an empty log.
                 start_has_epoch=start is None or start.leader_epoch is not None,
             )

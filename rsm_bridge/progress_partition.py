@@ -1,8 +1,9 @@
 """Judges one partition: how far it has come, and why no further. Pure.
 
 What Kafka does not tell and is estimated here: whether a segment beyond the tiered end has closed. Kafka closes one
-when a record's timestamp is `segment.ms` after the segment's first one, when it would outgrow `segment.bytes`, and, in
-an idle partition, when its newest record is older than the local retention.
+when a record's timestamp is `segment.ms` after the newest of the segment's first batch, when it would outgrow
+`segment.bytes`, and, in an idle partition, when its newest record is older than the local retention. Producers choose
+timestamps, and nobody says where that batch ends: by them alone nobody is called unless they tell the time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX
 from rsm_bridge.progress_causes import CauseCode, Level
 from rsm_bridge.progress_copy_lag import CopyLag, copy_lag
 from rsm_bridge.progress_facts import Gap, KafkaPartition, StoredPartition
@@ -31,6 +33,7 @@ PUBLISH_LATE_INTERVALS = 10
 #: How far compression may shrink records whose uncompressed size is all that is known.
 COMPRESSION_MAX = 10
 _GAPS_SHOWN = 3
+_SKEW_MS = 1000 * CLOCK_SKEW_SECONDS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Place:
 
     `config`: the topic's settings in Kafka, empty when not asked. `has_table`: rows of this topic go to a table.
     `copies`: Kafka is to copy its segments. `published_end`: the table's frontier, -1 before the first commit, None
-    when the table could not be read. `gone`: Kafka was asked and has no topic of this id.
+    when the table could not be read. `gone`: Kafka was asked and has no topic of this id. `store_read`: False
+    when the store did not answer, so that nobody knows what was copied.
     """
 
     topic: str
@@ -54,6 +58,7 @@ class Place:
     stored: StoredPartition | None
     published_end: int | None
     gone: bool = False
+    store_read: bool = True
 
     def finding(self, code: CauseCode, level: Level, said: str, since_ms: int | None = None) -> Finding:
         """A finding at this place."""
@@ -91,7 +96,7 @@ def judge(place: Place) -> PartitionReport:
     findings = [*_broker(place), *_publishing(place), *_gaps(place), *_copying(place)]
     lag_s = _lag(place)
     findings = [_against_target(place, finding, lag_s) for finding in findings]
-    if not any(item.level >= Level.WAITS for item in findings):
+    if place.store_read and not any(item.level >= Level.WAITS for item in findings):
         findings.append(_nothing_wrong(place))
     ordered = worst_first(findings)
     closing = any(item.code in (CauseCode.COPYING, CauseCode.COPY_STUCK) for item in findings)
@@ -138,7 +143,7 @@ def _broker(place: Place) -> list[Finding]:
         begins = "" if cut is None else f"; epochs of the newest copy begin at {cut}"
         said = f"offset {kafka.unread} is tiered, not below the log start {kafka.log_start}, and out of range{begins}"
         return [place.finding(CauseCode.EPOCHS_CUT, Level.PERSON, said)]
-    if not kafka.start_has_epoch and place.pending:
+    if not kafka.start_has_epoch and place.pending and place.store_read:
         said = (
             f"the leader has no epoch for its log start {kafka.log_start}, and {plural(place.pending, 'offset')} wait"
         )
@@ -202,6 +207,8 @@ def _copying(place: Place) -> list[Finding]:
     if kafka is None or not place.copies or not place.pending or not kafka.has_leader:
         return []
     findings = _open_in_kafka(place, kafka)
+    if not place.store_read:
+        return findings
     closed = _closed_segments(place, kafka)
     idle_s = _idle_closed_s(place, kafka)
     since = "" if kafka.pending_ms is None else f", the first from {moment(kafka.pending_ms, place.now_ms)}"
@@ -261,14 +268,37 @@ def _open_in_kafka(place: Place, kafka: KafkaPartition) -> list[Finding]:
 
 
 def _closed_segments(place: Place, kafka: KafkaPartition) -> float:
-    """How many segments should have closed beyond the tiered end, by time or by size."""
-    segment_ms, segment_bytes = place.setting("segment.ms"), place.setting("segment.bytes")
-    by_time = by_size = 0.0
-    if kafka.newest_ms is not None and kafka.pending_ms is not None and segment_ms:
-        by_time = (kafka.newest_ms - kafka.pending_ms) / segment_ms
-    if (record_bytes := _record_bytes(place, kafka)) is not None and segment_bytes:
-        by_size = place.pending * record_bytes / segment_bytes
-    return max(by_time, by_size, 0.0)
+    """How many segments should have closed beyond the tiered end, by time or by size; one record is in none of them."""
+    by_time = _closed_by_time(place, kafka) if _tells_time(place, kafka) else 0.0
+    return min(max(by_time, _closed_by_size(place, kafka), 0.0), place.pending - 1.0)
+
+
+def _closed_by_size(place: Place, kafka: KafkaPartition) -> float:
+    segment_bytes, record_bytes = place.setting("segment.bytes"), _record_bytes(place, kafka)
+    return place.pending * record_bytes / segment_bytes if record_bytes is not None and segment_bytes else 0.0
+
+
+def _closed_by_time(place: Place, kafka: KafkaPartition) -> float:
+    segment_ms = place.setting("segment.ms")
+    if kafka.newest_ms is None or kafka.pending_ms is None or not segment_ms:
+        return 0.0
+    return (kafka.newest_ms - kafka.pending_ms) / segment_ms
+
+
+def _tells_time(place: Place, kafka: KafkaPartition) -> bool:
+    """Whether timestamps of what waits can be taken for the times at which it was appended.
+
+    Brokers' own can. Producers' are believed where the newest of all is among what waits and not in the future, and
+    the first that waits is not older than what is tiered: events of the past, in any order, are, sooner or later.
+    """
+    if kafka.newest_offset is not None and place.reached is not None and kafka.newest_offset < place.reached:
+        return False
+    if place.config.get("message.timestamp.type") == "LogAppendTime":
+        return True
+    if place.stored is None or kafka.pending_ms is None or kafka.newest_ms is None:
+        return False
+    in_order = kafka.pending_ms >= place.stored.record_ms - _SKEW_MS
+    return in_order and kafka.newest_ms <= place.now_ms + _SKEW_MS
 
 
 def _record_bytes(place: Place, kafka: KafkaPartition) -> float | None:

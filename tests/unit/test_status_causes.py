@@ -318,7 +318,8 @@ def test_a_back_fill_that_moves_is_not_stuck() -> None:
 
 def test_time_closes_a_segment_by_the_records_own_timestamps() -> None:
     # A day's worth of segment.ms lies between the first waiting record and the newest: one has closed.
-    rolled = facts(kafka=pending(pending_ms=NOW - 25 * HOUR))
+    before = stored(stored_partition(record_ms=NOW - 26 * HOUR))
+    rolled = facts(before, kafka=pending(pending_ms=NOW - 25 * HOUR))
     assert found(assess(rolled), CauseCode.COPYING)
     # An idle partition is closed by no record, and after local retention by Kafka itself.
     idle = facts(kafka=pending(pending_ms=NOW - 25 * HOUR, newest_ms=NOW - 25 * HOUR + 1))

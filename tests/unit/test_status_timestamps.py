@@ -1,0 +1,115 @@
+"""Timestamps that tell no time, and a store that was not read: `tierberg status` calls nobody for them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rsm_bridge.progress import assess
+from rsm_bridge.progress_causes import CauseCode
+from rsm_bridge.progress_facts import Facts, Problem
+from tests.support.status_facts import (
+    DAY,
+    HOUR,
+    MINUTE,
+    NOW,
+    facts,
+    kafka,
+    kafka_partition,
+    kafka_topic,
+    stored,
+    stored_partition,
+)
+
+
+def codes(found: Facts) -> set[CauseCode]:
+    return {item.code for item in assess(found).all_findings()}
+
+
+def world(pending_ms: int, newest_ms: int, newest_offset: int, tiered_ms: int | None, **config: str) -> Facts:
+    """40 small records wait from offset 100 on; below them nothing, or records up to `tiered_ms`."""
+    start = 0 if tiered_ms is not None else 100
+    part = kafka_partition(
+        log_start=start,
+        end=140,
+        stable_end=140,
+        pending_ms=pending_ms,
+        newest_ms=newest_ms,
+        newest_offset=newest_offset,
+        record_bytes=20,
+    )
+    names = {"segment.ms": str(HOUR)} | {key.replace("_", "."): value for key, value in config.items()}
+    asked = kafka(kafka_topic(part, config=names))
+    if tiered_ms is None:
+        return facts(stored={}, kafka=asked)
+    kept = stored_partition(record_ms=tiered_ms, tiered_ms=NOW - 5 * HOUR, source_bytes=2000)
+    return facts(stored(kept), kafka=asked)
+
+
+def test_events_of_three_days_in_one_open_segment_call_nobody() -> None:
+    found = codes(world(NOW - 3 * DAY, NOW, 139, None))
+    assert CauseCode.NOTHING_CLOSED in found
+    assert CauseCode.COPY_STUCK not in found
+
+
+def test_a_future_timestamp_that_is_tiered_calls_nobody() -> None:
+    found = codes(world(NOW - HOUR, NOW + 100_000 * DAY, 50, NOW + 100_000 * DAY))
+    assert CauseCode.NOTHING_CLOSED in found
+    found = codes(world(NOW - 5 * HOUR, NOW * 1000, 120, NOW - 6 * HOUR))
+    assert CauseCode.COPY_STUCK not in found
+
+
+def test_timestamps_that_tell_the_time_still_call_somebody() -> None:
+    assert CauseCode.COPY_STUCK in codes(world(NOW - 4 * HOUR, NOW, 139, NOW - 4 * HOUR - 1))
+    assert CauseCode.COPY_STUCK in codes(world(NOW - 4 * HOUR, NOW, 139, None, message_timestamp_type="LogAppendTime"))
+
+
+def test_two_records_never_close_many_segments() -> None:
+    part = kafka_partition(end=102, stable_end=102, pending_ms=NOW - 9 * DAY, newest_ms=NOW, newest_offset=101)
+    kept = stored(stored_partition(record_ms=NOW - 10 * DAY))
+    found = assess(facts(kept, kafka=kafka(kafka_topic(part, config={"segment.ms": str(HOUR)}))))
+    assert "about 1 segment closed" in " ".join(item.said for item in found.all_findings())
+
+
+@given(seed=st.integers(0, 2**32), spread=st.integers(0, HOUR), batches=st.integers(1, 60))
+def test_a_log_that_copies_at_once_is_never_stuck(seed: int, spread: int, batches: int) -> None:
+    """Kafka's rule: a batch whose newest record is segment.ms after the newest of the segment's first batch rolls."""
+    chance = random.Random(seed)
+    tiered: list[int] = []
+    waiting: list[int] = []
+    first: int | None = None
+    for _ in range(batches):
+        at = NOW - chance.randrange(3 * DAY)
+        batch = [at - chance.randrange(spread + 1) for _ in range(3)]
+        if first is not None and max(batch) - first > HOUR:
+            tiered, waiting, first = tiered + waiting, [], None
+        first = max(batch) if first is None else first
+        waiting += batch
+    whole = tiered + waiting
+    part = kafka_partition(
+        end=len(whole),
+        stable_end=len(whole),
+        pending_ms=waiting[0],
+        newest_ms=max(whole),
+        newest_offset=whole.index(max(whole)),
+        record_bytes=20,
+    )
+    topic = kafka(kafka_topic(part, config={"segment.ms": str(HOUR)}))
+    if not tiered:
+        assert CauseCode.COPY_STUCK not in codes(facts(stored={}, kafka=topic))
+        return
+    kept = stored_partition(tiered_end=len(tiered), record_ms=max(tiered), tiered_ms=NOW - DAY, source_bytes=2000)
+    assert CauseCode.COPY_STUCK not in codes(facts(stored(kept, table=None), kafka=topic))
+
+
+@pytest.mark.parametrize("end", [140, 40_100])
+def test_a_store_that_was_not_read_says_nothing_of_copies(end: int) -> None:
+    part = kafka_partition(end=end, stable_end=end, pending_ms=NOW - 30 * DAY, newest_ms=NOW - 20 * DAY)
+    away = facts(stored={}, kafka=kafka(kafka_topic(part)), store_problem=Problem("unavailable", "403"))
+    assert codes(away) == {CauseCode.STORE_AWAY}
+    open_since = kafka_partition(end=end, stable_end=110, stable_ms=NOW - 5 * MINUTE)
+    away = facts(stored={}, kafka=kafka(kafka_topic(open_since)), store_problem=Problem("unavailable", "403"))
+    assert codes(away) == {CauseCode.STORE_AWAY, CauseCode.OPEN_TRANSACTION}
