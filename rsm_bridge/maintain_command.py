@@ -35,6 +35,7 @@ from rsm_bridge.settings import Settings, load_settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import StoreClock, local_ms
 from rsm_bridge.topic_segments import topic_ids
+from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.undelete import undelete
 from rsm_bridge.undelete_record import take_back
 
@@ -87,16 +88,17 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
         chosen = [(topic_id, names) for topic_id, names in found if table is None or table in names]
         if table is not None and not chosen:
             raise BridgeError("not_found", f"the store has nothing of a topic or table {table}")
+        typed = stack.enter_context(opened_typed_topics(place.settings, place.store, lambda: place.catalog))
         for topic_id, names in chosen:
             tally = Tally()
             with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
-                _maintain_one(place, topic_id, tally, dry_run=dry_run)
+                _maintain_one(place, topic_id, typed, tally, dry_run=dry_run)
             say(f"{names[0]}{' (dry run)' if dry_run else ''}")
             for line in tally.lines():
                 say(line)
 
 
-def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool) -> None:
+def _maintain_one(place: Place, topic_id: bytes, typed: TypedTopics, tally: Tally, *, dry_run: bool) -> None:
     graces = Graces(place.settings.reclaim_grace, place.settings.mass_delete_grace)
     clock_ms = local_ms if dry_run else StoreClock(place.store).now_ms
     reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run, clock_ms=clock_ms)
@@ -105,7 +107,9 @@ def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool)
         place.store, place.catalog, topic_id, place.namespace, place.settings.table_of, copies, clock_ms=clock_ms
     )
     reclaimer.reclaim(found, tally)
-    maintenance = open_maintenance(place.settings, place.store, place.catalog, topic_id, clock_ms=clock_ms)
+    maintenance = open_maintenance(
+        place.settings, place.store, place.catalog, topic_id, clock_ms=clock_ms, typed=typed.table
+    )
     maintenance.run(tally, dry_run=dry_run)
 
 
