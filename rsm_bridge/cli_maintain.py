@@ -92,12 +92,16 @@ def table_drop(
     name: Annotated[str, typer.Argument(help="The table's name, without or with its namespace.")],
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
+    unreadable: Annotated[
+        bool,
+        typer.Option("--unreadable", help="Drop the catalog's entry of a table whose metadata or state is gone."),
+    ] = False,
 ) -> None:
     """Drop a table that has no rows and no segments left, and its recorded states."""
     from rsm_bridge.maintain_command import drop, open_place
 
     with failures():
-        for line in drop(open_place(config, data_dir), name):
+        for line in drop(open_place(config, data_dir), name, unreadable=unreadable):
             typer.echo(line)
 
 

@@ -12,8 +12,9 @@ from pyiceberg.catalog import Catalog
 
 from converter.errors import SegmentError
 from iceberg_catalog.catalogs import open_catalog
+from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.redaction import remember_settings
-from iceberg_catalog.tables import find_table
+from iceberg_catalog.tables import find_table, names_of
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.known_segments import read_known
@@ -38,6 +39,7 @@ from rsm_bridge.topic_segments import topic_ids
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.undelete import undelete
 from rsm_bridge.undelete_record import take_back
+from rsm_bridge.unreadable_table import drop_unreadable
 
 _POLL_SECONDS = 1.0
 
@@ -79,6 +81,7 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
     Raises:
         SettingsError: a bridge owns the embedded store; it maintains by itself.
         BridgeError: `not_found` when no topic or table has the name; `overloaded` when another bridge holds the lease.
+        CatalogError: `table_unreadable` of a table, after all others were maintained.
         SegmentError, CatalogError: and what else catalog and storage raise.
     """
     with contextlib.ExitStack() as stack:
@@ -89,13 +92,22 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
         if table is not None and not chosen:
             raise BridgeError("not_found", f"the store has nothing of a topic or table {table}")
         typed = stack.enter_context(opened_typed_topics(place.settings, place.store, lambda: place.catalog))
+        unreadable: CatalogError | None = None
         for topic_id, names in chosen:
             tally = Tally()
-            with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
-                _maintain_one(place, topic_id, typed, tally, dry_run=dry_run)
+            try:
+                with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
+                    _maintain_one(place, topic_id, typed, tally, dry_run=dry_run)
+            except CatalogError as error:
+                if error.kind != "table_unreadable":
+                    raise
+                unreadable = unreadable or error
+                continue
             say(f"{names[0]}{' (dry run)' if dry_run else ''}")
             for line in tally.lines():
                 say(line)
+        if unreadable is not None:
+            raise unreadable
 
 
 def _maintain_one(place: Place, topic_id: bytes, typed: TypedTopics, tally: Tally, *, dry_run: bool) -> None:
@@ -131,7 +143,13 @@ def _names(place: Place, topic_id: bytes) -> list[str]:
     owner = find_owner(place.store, place.catalog, topic_id, place.namespace)
     if owner is None:
         return [topic_id.hex()]
-    table = find_table(place.catalog, owner, namespace=place.namespace, plain=place.settings.table_of)
+    try:
+        table = find_table(place.catalog, owner, namespace=place.namespace, plain=place.settings.table_of)
+    except CatalogError as error:
+        if error.kind != "table_unreadable":
+            raise
+        own = names_of(owner, place.settings.table_of)
+        return [owner.topic, *own, *(f"{place.namespace}.{name}" for name in own), topic_id.hex()]
     names = [] if table is None else [table.name()[-1], ".".join(table.name())]
     return [*names, owner.topic, topic_id.hex()]
 
@@ -191,8 +209,13 @@ def _topic_ids_of(store: ObjectStore, topic: str) -> list[bytes]:
     return found
 
 
-def drop(place: Place, name: str) -> list[str]:
-    """Drops an empty table; returns what to say. Raises as maintain_drop.drop_table."""
+def drop(place: Place, name: str, *, unreadable: bool = False) -> list[str]:
+    """Drops an empty table, or the entry of one that cannot be read; returns what to say.
+
+    Raises as maintain_drop.drop_table and unreadable_table.drop_unreadable.
+    """
+    if unreadable:
+        return [drop_unreadable(place.store, place.catalog, place.namespace, name, place.settings.table_of)]
     tally = Tally()
     dropped = drop_table(place.store, place.catalog, place.namespace, name, tally)
     return [f"{dropped} dropped", *tally.lines()]

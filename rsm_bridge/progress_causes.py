@@ -212,7 +212,8 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.TABLE_UNREADABLE: Cause(
         _PERSON,
         "the table's metadata cannot be read",
-        "Check that metadata and manifests of the table exist and may be read; the message names what failed.",
+        "Check that metadata and manifests of the table exist and may be read; the message names what failed. After a "
+        "restored catalog: `tierberg table drop NAME --unreadable`, and the bridge makes the table anew.",
     ),
     _C.INDEX_DAMAGED: Cause(
         _PERSON,
