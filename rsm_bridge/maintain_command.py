@@ -215,7 +215,17 @@ def drop(place: Place, name: str, *, unreadable: bool = False) -> list[str]:
     Raises as maintain_drop.drop_table and unreadable_table.drop_unreadable.
     """
     if unreadable:
-        return [drop_unreadable(place.store, place.catalog, place.namespace, name, place.settings.table_of)]
+        given = place.settings
+        return [
+            drop_unreadable(
+                place.store,
+                place.catalog,
+                place.namespace,
+                name,
+                given.table_of,
+                lambda topic: given.rule(topic).table_retention,
+            )
+        ]
     tally = Tally()
     dropped = drop_table(place.store, place.catalog, place.namespace, name, tally)
     return [f"{dropped} dropped", *tally.lines()]

@@ -7,6 +7,8 @@ stays, and the bridge makes the table anew from the indexes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.errors import CatalogError
@@ -14,8 +16,10 @@ from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.tables import load_existing, names_of, stamped_owner
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.known_segments import read_segments
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.maintain_drop import table_identifier
+from rsm_bridge.retention import follow_kafka
 from rsm_bridge.state_objects import recorded_parts
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.topic_segments import stored_owner, topic_ids
@@ -24,7 +28,12 @@ _LOST = frozenset({"table_unreadable", "state_missing", "corrupt_state"})
 
 
 def drop_unreadable(
-    store: ObjectStore, catalog: Catalog, namespace: str, name: str, plain: PlainName = table_name
+    store: ObjectStore,
+    catalog: Catalog,
+    namespace: str,
+    name: str,
+    plain: PlainName = table_name,
+    retention: Callable[[str], str | float] = follow_kafka,
 ) -> str:
     """Drops the entry; returns what to say.
 
@@ -37,10 +46,11 @@ def drop_unreadable(
         namespace: of our tables.
         name: the table's, without or with the namespace.
         plain: topic → name of its table.
+        retention: `table_retention` of a topic's name.
 
     Raises:
-        BridgeError: `not_found` when there is no entry; `bad_request` when the table can be read, or is no topic's of
-            this store; `store_unavailable`.
+        BridgeError: `not_found` when there is no entry; `bad_request` when the table can be read, is no topic's of this
+            store, or keeps rows that would be removed without it; `store_unavailable`.
         CatalogError: `unavailable`, and what else catalog and storage raise: nothing is dropped.
     """
     identifier = table_identifier(namespace, name)
@@ -53,6 +63,8 @@ def drop_unreadable(
             f"no topic of this store has a table {full_name}, so it may be anybody's: drop its entry by the catalog's "
             f"own means if it is to go ({lost})",
         )
+    for item in found:
+        _refuse_archive(store, full_name, item, retention)
     catalog.drop_table(identifier)
     return (
         f"{full_name}: the catalog's entry is dropped ({lost}). The bridge makes the table of topic {found[0].topic} "
@@ -82,6 +94,20 @@ def _lost(store: ObjectStore, catalog: Catalog, identifier: tuple[str, ...]) -> 
     raise BridgeError(
         "bad_request", f"table {name} can be read: without --unreadable it goes when nothing is left of it"
     )
+
+
+def _refuse_archive(store: ObjectStore, name: str, owner: Owner, retention: Callable[[str], str | float]) -> None:
+    """Raises where no table would be made anew, and deleted segments whose rows are to be kept would go."""
+    segments = read_segments(store, owner.topic_id)
+    if retention(owner.topic) == "follow-kafka" or not any(known.data_files() for known in segments):
+        return
+    if not any(known.live and known.data_files() for known in segments):
+        raise BridgeError(
+            "bad_request",
+            f"Kafka has deleted every segment of topic {owner.topic}, and its rule keeps their rows (table_retention): "
+            f"without table {name} they would be reclaimed. First `tierberg undelete {owner.topic}`: it brings the "
+            "segments back, though it ends by saying that the table cannot be read",
+        )
 
 
 def _said(error: CatalogError) -> str:

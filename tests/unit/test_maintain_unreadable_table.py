@@ -17,7 +17,9 @@ from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.names import Owner, fallback_name
 from iceberg_catalog.tables import ensure_table, find_table, load_existing
 from rsm_bridge.cli import app
+from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.progress_store import head_of, read_topics, stored_topic
+from rsm_bridge.reclaim import Graces
 from rsm_bridge.settings import load_settings
 from tests.unit.maintain_support import NAMESPACE, World, make_world, published
 
@@ -156,3 +158,51 @@ def test_ours_is_found_beside_an_entry_that_cannot_be_read(world: World) -> None
     assert found.name() == ours.name()
     with pytest.raises(CatalogError, match="a_b"):
         find_table(world.catalog, first)
+
+
+@pytest.mark.parametrize("what", ["metadata", "denied"])
+def test_an_archive_without_live_segments_loses_nothing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """`table_retention: keep`, and Kafka has deleted everything: the table alone keeps the rows from being reclaimed."""
+    config = tmp_path / "tierberg.yaml"
+    rule = "{pattern: '.*', table_retention: keep}"
+    config.write_text(f"data_dir: {tmp_path / 'data'}\nreclaim_grace: 0s\ntopics: [{rule}]\n")
+
+    def told(*arguments: str) -> Result:
+        return CliRunner().invoke(app, [*arguments, "--config", str(config)])
+
+    world.graces = Graces(0.0, 0.0)
+    world.delete(*published(world))
+    stored = world.stored()
+    with monkeypatch.context() as lost:
+        lose(world, lost, what)
+        again = World(world.store, world.catalog, topic_id=world.topic_id, graces=Graces(0.0, 0.0), logs=world.logs)
+        with pytest.raises(CatalogError):
+            again.reclaim(again.publish())
+        assert told("maintain").exit_code == 1
+        assert world.stored() == stored
+        refused = told("table", "drop", "orders", "--unreadable")
+        assert refused.exit_code == 1
+        assert "tierberg undelete orders" in refused.output
+        assert told("undelete", "orders").exit_code == 1
+        assert told("table", "drop", "orders", "--unreadable").exit_code == 0
+    assert told("maintain").exit_code == 0
+    again.publish()
+    assert again.offsets() == list(range(9))
+
+
+def test_deleted_rows_wait_for_the_table_of_live_ones(world: World) -> None:
+    """Between the drop and the next run of a publisher nothing says which rows the table is to keep."""
+    first, *_ = published(world)
+    world.delete(first)
+    world.graces = Graces(0.0, 0.0)
+    world.catalog.drop_table(NAME)
+    stored = world.stored()
+    reclaimer = world.new_reclaimer()
+    reclaimer.reclaim(world.observe(), Tally())
+    assert world.stored() == stored
+    archive = World(world.store, world.catalog, topic_id=world.topic_id, logs=world.logs)
+    archive.publisher.retention = lambda _topic: "keep"
+    archive.publish()
+    assert archive.offsets() == list(range(9))
