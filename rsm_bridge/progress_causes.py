@@ -202,7 +202,7 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "the recorded state of the table cannot be read or does not match its hash",
         "Restore the object under `state/` that the head's summary names (bucket versioning, backup); rows are safe "
-        "in the store meanwhile.",
+        "in the store meanwhile. After a restored catalog: `tierberg table drop NAME --unreadable`.",
     ),
     _C.TABLE_MISMATCH: Cause(
         _PERSON,

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.plan_merge import MergeLimits
 from rsm_bridge import missing_files
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.layout import index_key, stored_range
 from rsm_bridge.listed_keys import DeniedKeyError
 from rsm_bridge.maintain_open import open_maintenance
+from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ListedObject
@@ -207,3 +209,20 @@ def test_a_pass_asks_for_so_many_and_the_next_for_the_others(
     catalog_entry(tmp_path, reclaimed(world, tmp_path))
     assert [maintained(world, tmp_path).missing for _ in range(3)] == [1, 1, 0]
     assert world.offsets() == [6, 7, 8]
+
+
+def test_the_merged_file_of_an_archive_stays(world: World, tmp_path: Path) -> None:
+    """Kafka has deleted the segments, nothing but the lost metadata named what they were merged into."""
+    segments = published(world)
+    backup = catalog_entry(tmp_path)
+    world.later(61)
+    assert world.maintain().merged == 3
+    (merged,) = {stored_key(world.store, file.path) for file in LiveFiles().read(world.loaded()).files}
+    world.delete(*segments)
+    catalog_entry(tmp_path, backup)
+    world.store.delete_many([str(index_key(segment)) for segment in segments])
+    world.store.delete_many([key for key in world.stored("data") if key != merged])
+    for _ in range(2):
+        world.later(COPY_IS_OVER_SECONDS + world.graces.reclaim)
+        assert maintained(world, tmp_path, retention="keep").missing_stay == 3
+    assert world.stored("data") == [merged]

@@ -164,7 +164,7 @@ def test_ours_is_found_beside_an_entry_that_cannot_be_read(world: World) -> None
 def test_an_archive_without_live_segments_loses_nothing(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """`table_retention: keep`, and Kafka has deleted everything: the table alone keeps the rows from being reclaimed."""
+    """`table_retention: keep`, and Kafka has deleted everything: the table alone keeps the rows."""
     config = tmp_path / "tierberg.yaml"
     rule = "{pattern: '.*', table_retention: keep}"
     config.write_text(f"data_dir: {tmp_path / 'data'}\nreclaim_grace: 0s\ntopics: [{rule}]\n")
