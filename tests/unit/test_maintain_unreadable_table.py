@@ -11,10 +11,10 @@ from pyiceberg.exceptions import NoSuchTableError, ServerError
 from pyiceberg.table import Table
 from typer.testing import CliRunner, Result
 
-from iceberg_catalog.catalogs import TimedSqlCatalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.names import Owner, fallback_name
+from iceberg_catalog.sql_sessions import TimedSqlCatalog
 from iceberg_catalog.tables import ensure_table, find_table, load_existing
 from rsm_bridge.cli import app
 from rsm_bridge.maintain_tally import Tally
