@@ -6,7 +6,8 @@ a fact that the caller has made certain. Here is decided, for each of them:
 | its rows | it |
 |---|---|
 | live segments have them all, each alive as a whole | leaves; the same commit adds the rows again from those segments (plan_repair.py) |
-| a live segment has some of them, and they cannot be added now: a marker is to come, the next plan rewinds, a dead branch | stays: another pass looks again |
+| a live segment has some of them, and they cannot be added now: a marker is to come, a part of a dead branch | stays: another pass looks again |
+| the next plan rewinds | leaves, and the frontier goes back to it: that plan publishes all above anew. It could not ask a file that is gone for its epochs. Not in an archive, where rows above may be of no live segment |
 | no live segment has them | leaves if that is what retention does with rows that Kafka has deleted; stays under `Keep`, and while `KeepUntil` would keep it |
 
 What stays is said, for every scan of the table meets it.
@@ -37,12 +38,16 @@ from iceberg_catalog.plan_walk import raised
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """remove: paths whose rows are deleted. replace: paths whose rows come again by `add`. stay: what cannot go now."""
+    """remove: paths whose rows are deleted. replace: paths whose rows come again by `add`. stay: what cannot go now.
+
+    back: the frontier to record, whence the next plan publishes again; None: it stays.
+    """
 
     remove: tuple[str, ...] = ()
     replace: tuple[str, ...] = ()
     add: tuple[UseMain | Derive, ...] = ()
     stay: tuple[str, ...] = ()
+    back: int | None = None
 
 
 def plan_missing(
@@ -53,7 +58,7 @@ def plan_missing(
     policy: Policy,
     look: Look = no_look,
 ) -> Missing:
-    """What to do with the files of one partition that are gone. The recorded state stays as it is.
+    """What to do with the files of one partition that are gone. But for `back` the recorded state stays as it is.
 
     Args:
         segments: every index of the partition, by a listing made after the head was read.
@@ -73,6 +78,8 @@ def plan_missing(
         kept = [item for item in files if item.path not in leaving]
         wanted = {item.id for item in holders if any(_meet(item, file) for file in leaving.values())}
         repair = plan_repair(ordered, kept, state, policy, wanted, look)
+        if repair.rewinds:
+            return _behind(leaving.values(), holders, policy)
         waits = {item.id for item in holders if item.id in repair.left}
         stay = [
             path
@@ -90,6 +97,21 @@ def plan_missing(
         tuple(again),
         tuple(repair.add),
         tuple(item.path for item in files if item.path in gone and item.path not in leaving),
+    )
+
+
+def _behind(leaving: Collection[LiveFile], holders: Sequence[Segment], policy: Policy) -> Missing:
+    """Before a rewind."""
+    paths = tuple(item.path for item in leaving)
+    if not isinstance(policy, Follow):
+        return Missing(stay=paths)
+    live = [item for item in leaving if any(_meet(segment, item) for segment in holders)]
+    back = min((item.first for item in live), default=None)
+    again = {item.path for item in live}
+    return Missing(
+        tuple(path for path in paths if path not in again),
+        tuple(path for path in paths if path in again),
+        back=back,
     )
 
 

@@ -36,12 +36,13 @@ from iceberg_catalog.plan_walk import Walk, raised
 class Repair:
     """Files to add, and how many rows below the frontier wait for a marker that no segment has yet.
 
-    left: segments of which rows may be missing all the same.
+    left: segments of which rows may be missing all the same. rewinds: because the next plan takes rows back first.
     """
 
     add: list[UseMain | Derive] = field(default_factory=list)
     waiting: int = 0
     left: set[str] = field(default_factory=set)
+    rewinds: bool = False
 
 
 def plan_repair(
@@ -68,7 +69,7 @@ def plan_repair(
     record = read_record(state, [of_segment(item) for item in ordered])
     rewind, frontier, floor = rewound(Endings(record, lineage, look), files, alive, state)
     if rewind is not None:
-        return Repair(left=set(converted))
+        return Repair(left=set(converted), rewinds=True)
     floor = raised(floor, alive)
     taken = [(file.first, file.last) for file in files]
     repair = Repair()

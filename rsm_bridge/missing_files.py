@@ -16,16 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as dc_replace
 from functools import partial
 
 from pyiceberg.manifest import DataFile
 
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, recorded_as_of
+from iceberg_catalog.commit_summary import REWIND
 from iceberg_catalog.livefiles import Head, by_partition
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_missing import plan_missing
-from iceberg_catalog.plan_types import PartState
+from iceberg_catalog.plan_types import PartState, remembered
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.layout import DATA_ROOT, is_stored_object
@@ -132,6 +134,8 @@ class MissingRun(TableRun):
         replace: list[str] = []
         replacement: list[DataFile] = []
         stay: list[str] = []
+        summary: dict[str, str] = {}
+        recorded = dict(states)
         for number in sorted({item.partition for item in head.files if item.path in gone}):
             inputs = [item.segment for item in groups[number] if item.segment is not None]
             state = states.get(number, PartState())
@@ -139,12 +143,16 @@ class MissingRun(TableRun):
             delete += plan.remove
             replace += plan.replace
             stay += plan.stay
+            if plan.back is not None:
+                summary[f"{REWIND}{number}"] = str(plan.back)
+                back = min(state.frontier, plan.back)
+                recorded[number] = dc_replace(state, frontier=back, rewinds=remembered(state.rewinds, back))
             if not dry_run:
                 replacement += [file for piece in plan.add for file in made.added(number, piece)]
         if not dry_run and (delete or replace):
             failpoints.hit("missing-files", self.topic_id.hex())
             self._as_of_ms = recorded_as_of(head)  # nothing of it makes the table younger
-            self._commit(head, Change((), tuple(delete), tuple(replace), tuple(replacement)), states, {})
+            self._commit(head, Change((), tuple(delete), tuple(replace), tuple(replacement)), recorded, summary)
         self._stay |= frozenset(stay)
         return Mended(len(delete) + len(replace), tuple(stay))
 
