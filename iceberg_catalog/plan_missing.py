@@ -7,7 +7,7 @@ a fact that the caller has made certain. Here is decided, for each of them:
 |---|---|
 | live segments have them all, each alive as a whole | leaves; the same commit adds the rows again from those segments (plan_repair.py) |
 | a live segment has some of them, and they cannot be added now: a marker is to come, a part of a dead branch | stays: another pass looks again |
-| the next plan rewinds | leaves, and the frontier goes back to it: that plan publishes all above anew. It could not ask a file that is gone for its epochs. Not in an archive, where rows above may be of no live segment |
+| the next plan rewinds | leaves with all files above it, and the frontier goes back to it: that plan publishes them anew. It could not ask a file that is gone for its epochs. Not in an archive, where rows above may be of no live segment |
 | no live segment has them | leaves if that is what retention does with rows that Kafka has deleted; stays under `Keep`, and while `KeepUntil` would keep it |
 
 What stays is said, for every scan of the table meets it.
@@ -15,7 +15,7 @@ What stays is said, for every scan of the table meets it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from iceberg_catalog.file_epochs import Look, no_look
@@ -79,7 +79,7 @@ def plan_missing(
         wanted = {item.id for item in holders if any(_meet(item, file) for file in leaving.values())}
         repair = plan_repair(ordered, kept, state, policy, wanted, look)
         if repair.rewinds:
-            return _behind(leaving.values(), holders, policy)
+            return _behind(files, leaving, holders, policy)
         waits = {item.id for item in holders if item.id in repair.left}
         stay = [
             path
@@ -100,19 +100,16 @@ def plan_missing(
     )
 
 
-def _behind(leaving: Collection[LiveFile], holders: Sequence[Segment], policy: Policy) -> Missing:
-    """Before a rewind."""
-    paths = tuple(item.path for item in leaving)
+def _behind(
+    files: Sequence[LiveFile], leaving: Mapping[str, LiveFile], holders: Sequence[Segment], policy: Policy
+) -> Missing:
+    """Before a rewind. No file may lie above a frontier: what is planned from there on does not look for any."""
     if not isinstance(policy, Follow):
-        return Missing(stay=paths)
-    live = [item for item in leaving if any(_meet(segment, item) for segment in holders)]
-    back = min((item.first for item in live), default=None)
-    again = {item.path for item in live}
-    return Missing(
-        tuple(path for path in paths if path not in again),
-        tuple(path for path in paths if path in again),
-        back=back,
-    )
+        return Missing(stay=tuple(leaving))
+    live = [item.first for item in leaving.values() if any(_meet(segment, item) for segment in holders)]
+    back = min(live, default=None)
+    again = [item.path for item in files if back is not None and item.first >= back]
+    return Missing(tuple(path for path in leaving if path not in again), tuple(again), back=back)
 
 
 def _meet(segment: Segment, file: LiveFile) -> bool:
