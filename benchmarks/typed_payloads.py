@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from benchmarks.payloads import SEED, Records, records
-from converter.values.protobuf_schema import find_message
+from converter.values.protobuf_schema import SchemaFiles
 from rsm_bridge.protobuf_compiler import protobuf_schema
 
 Form = Literal["avro", "protobuf", "json"]
@@ -173,7 +173,7 @@ def typed_values(payload: str, count: int) -> list[bytes]:
 @lru_cache(maxsize=2)
 def message_class(payload: str) -> type[Message]:
     """The class that Google's library makes of a Protobuf payload's schema."""
-    return GetMessageClass(find_message(protobuf_schema(schema_text(payload)), "Order"))
+    return GetMessageClass(SchemaFiles(protobuf_schema(schema_text(payload))).message("Order"))
 
 
 def packed(values: Sequence[bytes]) -> Records:

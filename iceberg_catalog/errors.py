@@ -10,6 +10,7 @@ from typing import Literal
 CatalogErrorKind = Literal[
     "owner_mismatch",  # the table belongs to another cluster, topic or topic id: never write it
     "schema_mismatch",  # table or data file has other columns, field ids or partitioning than this release writes
+    "table_unreadable",  # the catalog has an entry for the table, and its metadata is not there: a person must decide
     "corrupt_state",  # the recorded state does not parse or does not match its hash
     "state_missing",  # the table has rows but no recorded state: never treat that as an empty table
     "bad_settings",  # the catalog cannot be opened with what was given

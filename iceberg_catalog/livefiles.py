@@ -78,7 +78,8 @@ class LiveFiles:
         """The head of `table` as it was loaded. `written`: manifests of our own commit, which are then not read.
 
         Raises:
-            CatalogError: `state_missing` if the table has files but no snapshot that records a state.
+            CatalogError: `state_missing` if the table has files but no snapshot that records a state;
+                `table_unreadable` if a manifest, or the list of them, is not there.
             What the table's storage raises passes through.
         """
         snapshot = table.current_snapshot()
@@ -87,7 +88,15 @@ class LiveFiles:
             return Head(table)
         name = snapshot.snapshot_id, snapshot.manifest_list
         if self._last is None or self._last[0] != name:
-            self._last = name, self._listed(table, snapshot, written)
+            try:
+                self._last = name, self._listed(table, snapshot, written)
+            except FileNotFoundError as error:
+                raise CatalogError(
+                    "table_unreadable",
+                    f"table {'.'.join(table.name())} names metadata that is not there: {error}. Is its storage there? "
+                    "A catalog restored from an old backup may name what was deleted since: `tierberg table drop` with "
+                    "--unreadable drops the entry, and the bridge makes the table anew from the store",
+                ) from error
         head = replace(self._last[1], table=table, state=recorded_state(table, snapshot))
         if head.state is None and (head.files or head.foreign):
             raise CatalogError("state_missing", f"table {'.'.join(table.name())} has files but no recorded state")

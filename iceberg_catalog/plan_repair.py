@@ -34,10 +34,15 @@ from iceberg_catalog.plan_walk import Walk, raised
 
 @dataclass(slots=True)
 class Repair:
-    """Files to add, and how many rows below the frontier wait for a marker that no segment has yet."""
+    """Files to add, and how many rows below the frontier wait for a marker that no segment has yet.
+
+    left: segments of which rows may be missing all the same. rewinds: because the next plan takes rows back first.
+    """
 
     add: list[UseMain | Derive] = field(default_factory=list)
     waiting: int = 0
+    left: set[str] = field(default_factory=set)
+    rewinds: bool = False
 
 
 def plan_repair(
@@ -64,15 +69,18 @@ def plan_repair(
     record = read_record(state, [of_segment(item) for item in ordered])
     rewind, frontier, floor = rewound(Endings(record, lineage, look), files, alive, state)
     if rewind is not None:
-        return Repair()
+        return Repair(left=set(converted), rewinds=True)
     floor = raised(floor, alive)
     taken = [(file.first, file.last) for file in files]
     repair = Repair()
     for item in alive:
-        if item.segment.id in converted and _usable(item):
+        if item.segment.id in converted and not _usable(item):
+            repair.left.add(item.segment.id)
+        elif item.segment.id in converted:
             missing = _missing(item, alive, frontier, floor, policy, sorted(taken))
             repair.add += missing.add
             repair.waiting += missing.waiting
+            repair.left |= {item.segment.id} if missing.waiting else set()
             taken += [span(piece, item.segment) for piece in missing.add]
     return repair
 

@@ -7,12 +7,22 @@
 Losing a race to another bridge shows as "already exists": look again. A table with another owner stamp, or none, is
 never written, altered or taken over. A topic that is created again has a new topic id, so it is another owner and gets
 the fallback name; the old table stays as it is.
+
+A catalog that was restored from a backup may have an entry whose metadata.json is gone. Some say then that there is no
+such table, which is not the same: nothing can be made under that name. So a table is absent only where the catalog does
+not list it either.
 """
 
 from __future__ import annotations
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    ServerError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.schema import index_by_name
 from pyiceberg.table import Table
 
@@ -49,7 +59,7 @@ def ensure_table(
 
     Raises:
         CatalogError: `owner_mismatch` if both names belong to others, `schema_mismatch` if the table's columns, field
-            ids or partitioning are not the ones expected. What the catalog raises passes through.
+            ids or partitioning are not the ones expected, and as find_table. What the catalog raises passes through.
     """
     levels = tuple(namespace.split("."))
     for _ in range(CREATE_ATTEMPTS_MAX):
@@ -57,7 +67,7 @@ def ensure_table(
             check_layout(table, value_format)
             return table
         wanted = (*levels, plain(owner.topic))
-        taken = _load(catalog, wanted)
+        taken = load_existing(catalog, wanted)
         if taken is not None and is_owner(taken, owner):
             continue  # another bridge has created it since
         identifier = wanted if taken is None else (*levels, fallback_name(owner, plain))
@@ -86,14 +96,38 @@ def find_table(
     """The owner's table if it exists. Creates nothing.
 
     Under the topic's own name too where `plain` gives another: the rule may have come after the table.
+
+    Raises:
+        CatalogError: `table_unreadable` when it is not found, and one of its names has an entry without metadata.
+            `unavailable`: the catalog fails to load it. What else it raises passes through.
     """
     levels = tuple(namespace.split("."))
-    own = (table_name(owner.topic), fallback_name(owner))
-    for name in dict.fromkeys((plain(owner.topic), fallback_name(owner, plain), *own)):
-        table = _load(catalog, (*levels, name))
+    absent: list[str] = []
+    lost: CatalogError | None = None
+    for name in names_of(owner, plain):
+        try:
+            table = _load(catalog, (*levels, name))
+        except CatalogError as error:
+            lost = lost or error  # perhaps another's: ours may have the next name
+            continue
+        if table is None:
+            absent.append(name)
+        elif is_owner(table, owner):
+            return table
+    listed = _listed(catalog, levels) if absent else frozenset()
+    for name in absent:
+        table = load_existing(catalog, (*levels, name)) if (*levels, name) in listed else None
         if table is not None and is_owner(table, owner):
             return table
+    if lost is not None:
+        raise lost
     return None
+
+
+def names_of(owner: Owner, plain: PlainName = table_name) -> list[str]:
+    """The names the owner's table may have, without the namespace; the first is the one it gets."""
+    own = (table_name(owner.topic), fallback_name(owner))
+    return list(dict.fromkeys((plain(owner.topic), fallback_name(owner, plain), *own)))
 
 
 def stamped_owner(table: Table) -> Owner | None:
@@ -107,11 +141,11 @@ def stamped_owner(table: Table) -> Owner | None:
 
 
 def owned_tables(catalog: Catalog, *, namespace: str = DEFAULT_NAMESPACE) -> list[tuple[Table, Owner]]:
-    """All tables of the namespace that carry an owner stamp. One request each."""
+    """All tables of the namespace that can be read and carry an owner stamp. One request each."""
     levels = tuple(namespace.split("."))
     if not catalog.namespace_exists(levels):
         return []
-    loaded = (_load(catalog, tuple(identifier)) for identifier in sorted(catalog.list_tables(levels)))
+    loaded = (_load_readable(catalog, tuple(identifier)) for identifier in sorted(catalog.list_tables(levels)))
     stamped = ((table, stamped_owner(table)) for table in loaded if table is not None)
     return [(table, owner) for table, owner in stamped if owner is not None]
 
@@ -121,11 +155,58 @@ def is_owner(table: Table, owner: Owner) -> bool:
     return all(table.properties.get(key) == value for key, value in layout.owner_properties(owner).items())
 
 
+def load_existing(catalog: Catalog, identifier: tuple[str, ...]) -> Table | None:
+    """The table under this very name, anybody's; None where the catalog has no entry.
+
+    Raises:
+        CatalogError: `table_unreadable`, `unavailable` as for find_table.
+    """
+    table = _load(catalog, identifier)
+    if table is not None or identifier not in _listed(catalog, identifier[:-1]):
+        return table
+    table = _load(catalog, identifier)  # it may have been made just now
+    if table is None:
+        raise _unreadable(identifier, "the catalog lists it, and says of it alone that there is no such table")
+    return table
+
+
 def _load(catalog: Catalog, identifier: tuple[str, ...]) -> Table | None:
     try:
         return catalog.load_table(identifier)
     except NoSuchTableError:
         return None
+    except FileNotFoundError as error:
+        raise _unreadable(identifier, str(error)) from error
+    except ServerError as error:
+        name = ".".join(identifier)
+        raise CatalogError("unavailable", f"the catalog fails to load table {name}: {error}") from error
+
+
+def _load_readable(catalog: Catalog, identifier: tuple[str, ...]) -> Table | None:
+    try:
+        return _load(catalog, identifier)
+    except CatalogError as error:
+        if error.kind == "table_unreadable":
+            return None
+        raise
+
+
+def _listed(catalog: Catalog, levels: tuple[str, ...]) -> frozenset[tuple[str, ...]]:
+    """What the catalog lists in a namespace; nothing where it does not let us."""
+    try:
+        return frozenset(tuple(item) for item in catalog.list_tables(levels))
+    except (NoSuchNamespaceError, ForbiddenError):
+        return frozenset()
+
+
+def _unreadable(identifier: tuple[str, ...], said: str) -> CatalogError:
+    name = ".".join(identifier)
+    return CatalogError(
+        "table_unreadable",
+        f"the catalog has an entry for table {name}, and its metadata is not there: {said}. Is its storage there? A "
+        f"catalog restored from an old backup may name what was deleted since; `tierberg table drop {name} "
+        "--unreadable` drops the entry, and the bridge makes the table anew from the store",
+    )
 
 
 def _ensure_namespace(catalog: Catalog, levels: tuple[str, ...]) -> None:

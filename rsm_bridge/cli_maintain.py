@@ -97,12 +97,16 @@ def table_drop(
     ],
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
+    unreadable: Annotated[
+        bool,
+        typer.Option("--unreadable", help="Drop the catalog's entry of a table whose metadata or state is gone."),
+    ] = False,
 ) -> None:
     """Drop a table that has no rows and no segments left, or by its uuid one that earlier rules made beside it."""
     from rsm_bridge.maintain_command import drop, open_place
 
     with failures():
-        for line in drop(open_place(config, data_dir, made=True), name):
+        for line in drop(open_place(config, data_dir, made=True), name, unreadable=unreadable):
             typer.echo(line)
 
 

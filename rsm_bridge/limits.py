@@ -105,6 +105,7 @@ INDEX_READERS = 8  # of all tables together
 SWAP_RETRY_SECONDS = 5.0  # a commit of the reclaimer lost its swap, or a reader's snapshot may soon expire: look again
 SNAPSHOT_AGE_SECONDS_MAX = 5 * 24 * 3600  # older ones expire in maintenance, as Iceberg's own default has it
 RUNS_TO_LAND_MAX = 20  # tries of an undelete or a requeue to commit, against publishers that are faster
+MISSING_FILES_MAX = 1_000  # files of a table that one pass asks the store for, because no listing has them
 MERGE_SECONDS_MAX = 3600.0  # of one merge; like a copy it asks for nothing after it
 MERGE_COMMITS_MAX = 10  # tries of its commit against publishers that are faster
 LEASE_SECONDS = 30.0  # a maintenance lease that is not renewed for so long is taken over

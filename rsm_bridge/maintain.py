@@ -23,6 +23,7 @@ from rsm_bridge.known_segments import read_segments
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.merge import Merger
+from rsm_bridge.missing_files import MissingRun
 from rsm_bridge.publish_table import RunResult, waiting_files
 from rsm_bridge.state_objects import StateObjects, recorded_parts
 from rsm_bridge.store import ListedObject, ObjectStore
@@ -36,7 +37,8 @@ class TableMaintenance:
     """Passes over one topic id. Remembers what it read of immutable objects; one thread at a time.
 
     grace: `reclaim_grace`, seconds. owner: whose table, None while nobody knows: the pass finds it out. merger: None:
-    small files stay as they are. plain: topic → name of its table.
+    small files stay as they are. plain: topic → name of its table. missing: None:
+    files that the store has no more stay in the table.
     """
 
     store: ObjectStore
@@ -48,6 +50,7 @@ class TableMaintenance:
     owner: Owner | None = None
     clock_ms: Callable[[], int] = field(kw_only=True)
     plain: PlainName = table_name
+    missing: MissingRun | None = None
     _live: LiveFiles = field(default_factory=LiveFiles)
     _retained: RetainedFiles = field(default_factory=RetainedFiles)
     _sweeper: Sweeper = field(init=False)
@@ -62,7 +65,7 @@ class TableMaintenance:
             BridgeError, SegmentError, CatalogError: and what else catalog and storage raise. Nothing needs undoing.
         """
         stored = self._sweeper.stored()
-        head = self.head()
+        head = self._mended(stored, tally, dry_run=dry_run)
         if head is not None:
             self._expire(head, self._old(head), tally, dry_run=dry_run)
             if not dry_run:
@@ -76,6 +79,16 @@ class TableMaintenance:
         if self.merger is not None:
             self._merge(self.merger, stored, tally, dry_run=dry_run)
         self._fold(tally, dry_run=dry_run)
+
+    def _mended(self, stored: Sequence[ListedObject], tally: Tally, *, dry_run: bool) -> Head | None:
+        """The head, without the files that the store has no more."""
+        head = self.head()
+        if head is None or self.missing is None or self.owner is None:
+            return head
+        done = self.missing.mend({item.key for item in stored}, self.owner, self.head, dry_run=dry_run)
+        tally.missing += done.removed
+        tally.missing_stay += len(done.stay)
+        return self.head() if done.removed and not dry_run else head
 
     def _remove(self, left: Leftovers, head: Head | None) -> None:
         if left.objects:

@@ -12,9 +12,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from iceberg_catalog.catalogs import open_catalog
+from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.names import Owner
 from iceberg_catalog.redaction import remember_settings
-from iceberg_catalog.tables import find_table
+from iceberg_catalog.tables import find_table, names_of
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.drop_other import drop_other, table_uuid_of
 from rsm_bridge.errors import BridgeError
@@ -35,8 +36,10 @@ from rsm_bridge.settings import Settings, load_settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import StoreClock, local_ms
 from rsm_bridge.topic_segments import ids_of, topic_ids
+from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.undelete import undelete
 from rsm_bridge.undelete_record import take_back
+from rsm_bridge.unreadable_table import drop_unreadable
 
 _POLL_SECONDS = 1.0
 
@@ -81,6 +84,7 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
     Raises:
         SettingsError: a bridge owns the embedded store; it maintains by itself.
         BridgeError: `not_found` when no topic or table has the name; `overloaded` when another bridge holds the lease.
+        CatalogError: `table_unreadable` of a table, after all others were maintained.
         SegmentError, CatalogError: and what else catalog and storage raise.
     """
     with contextlib.ExitStack() as stack:
@@ -90,16 +94,26 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
         chosen = [(topic_id, names) for topic_id, names in found if table is None or table in names]
         if table is not None and not chosen:
             raise BridgeError("not_found", f"the store has nothing of a topic or table {table}")
+        typed = stack.enter_context(opened_typed_topics(place.settings, place.store, lambda: place.catalog))
+        unreadable: CatalogError | None = None
         for topic_id, names in chosen:
             tally = Tally()
-            with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
-                _maintain_one(place, topic_id, tally, dry_run=dry_run)
+            try:
+                with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
+                    _maintain_one(place, topic_id, typed, tally, dry_run=dry_run)
+            except CatalogError as error:
+                if error.kind != "table_unreadable":
+                    raise
+                unreadable = unreadable or error
+                continue
             say(f"{names[0]}{' (dry run)' if dry_run else ''}")
             for line in tally.lines():
                 say(line)
+        if unreadable is not None:
+            raise unreadable
 
 
-def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool) -> None:
+def _maintain_one(place: Place, topic_id: bytes, typed: TypedTopics, tally: Tally, *, dry_run: bool) -> None:
     graces = Graces(place.settings.reclaim_grace, place.settings.mass_delete_grace)
     clock_ms = local_ms if dry_run else StoreClock(place.store).now_ms
     reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run, clock_ms=clock_ms)
@@ -108,7 +122,9 @@ def _maintain_one(place: Place, topic_id: bytes, tally: Tally, *, dry_run: bool)
         place.store, place.catalog, topic_id, place.namespace, place.settings.table_of, copies, clock_ms=clock_ms
     )
     reclaimer.reclaim(found, tally)
-    maintenance = open_maintenance(place.settings, place.store, place.catalog, topic_id, clock_ms=clock_ms)
+    maintenance = open_maintenance(
+        place.settings, place.store, place.catalog, topic_id, clock_ms=clock_ms, typed=typed.table
+    )
     maintenance.run(tally, dry_run=dry_run)
 
 
@@ -130,7 +146,13 @@ def _names(place: Place, topic_id: bytes) -> list[str]:
     owner = find_owner(place.store, place.catalog, topic_id, place.namespace)
     if owner is None:
         return [topic_id.hex()]
-    table = find_table(place.catalog, owner, namespace=place.namespace, plain=place.settings.table_of)
+    try:
+        table = find_table(place.catalog, owner, namespace=place.namespace, plain=place.settings.table_of)
+    except CatalogError as error:
+        if error.kind != "table_unreadable":
+            raise
+        own = names_of(owner, place.settings.table_of)
+        return [owner.topic, *own, *(f"{place.namespace}.{name}" for name in own), topic_id.hex()]
     names = [] if table is None else [table.name()[-1], ".".join(table.name())]
     return [*names, owner.topic, topic_id.hex()]
 
@@ -171,12 +193,23 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
     return lines
 
 
-def drop(place: Place, name: str) -> list[str]:
-    """Drops an empty table, or by its uuid one that other rules made; returns what to say.
+def drop(place: Place, name: str, *, unreadable: bool = False) -> list[str]:
+    """Drops an empty table, by its uuid one that other rules made, or the entry of one that cannot be read.
 
-    Raises:
-        BridgeError: and what else maintain_drop.drop_table and drop_other.drop_other raise.
+    Returns what to say. Raises as maintain_drop.drop_table, drop_other.drop_other and unreadable_table.drop_unreadable.
     """
+    if unreadable:
+        given = place.settings
+        return [
+            drop_unreadable(
+                place.store,
+                place.catalog,
+                place.namespace,
+                name,
+                given.table_of,
+                lambda topic: given.rule(topic).table_retention,
+            )
+        ]
     tally = Tally()
     other = table_uuid_of(name)
     if other is not None:

@@ -10,7 +10,6 @@ import uuid
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
 
@@ -18,7 +17,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog.livefiles import LiveFiles, normal_path
 from iceberg_catalog.metadata_files import list_metadata
 from iceberg_catalog.names import Owner
-from iceberg_catalog.tables import owned_tables, stamped_owner
+from iceberg_catalog.tables import load_existing, owned_tables, stamped_owner
 from rsm_bridge.drop_record import DropRecord, unfinished
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import read_segments
@@ -53,16 +52,15 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
         BridgeError: `not_found`; `bad_request` when it is not ours or not empty, saying what is left.
         CatalogError: and what else catalog and storage raise. Run it again: what is gone is gone, what is left goes.
     """
-    identifier = _identifier(namespace, name)
+    identifier = table_identifier(namespace, name)
     full_name = ".".join(identifier)
-    try:
-        table = catalog.load_table(identifier)
-    except NoSuchTableError as error:
+    table = load_existing(catalog, identifier)
+    if table is None:
         record = unfinished(store, full_name)
         if record is None or any(
             _uuid(table) == record.table_uuid for table, _ in owned_tables(catalog, namespace=namespace)
         ):
-            raise BridgeError("not_found", f"no table {full_name}") from error
+            raise BridgeError("not_found", f"no table {full_name}")
         _refuse_elsewhere(record, owned_folders(store, catalog, identifier, record.topic_id))
         _remove(store, load_file_io(catalog.properties), record, tally)
         return full_name
@@ -163,7 +161,8 @@ def refuse_unless_empty(store: ObjectStore, table: Table, owner: Owner) -> None:
         )
 
 
-def _identifier(namespace: str, name: str) -> tuple[str, ...]:
+def table_identifier(namespace: str, name: str) -> tuple[str, ...]:
+    """Of a table that is named without or with the namespace."""
     return tuple(name.split(".")) if name.startswith(f"{namespace}.") else (*namespace.split("."), name)
 
 

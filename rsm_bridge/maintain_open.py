@@ -6,14 +6,17 @@ from collections.abc import Callable
 
 from pyiceberg.catalog import Catalog
 
+from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_merge import MergeLimits
 from iceberg_catalog.plan_types import Policy
 from rsm_bridge.limits import MIB
 from rsm_bridge.maintain import TableMaintenance
 from rsm_bridge.merge import Merger
+from rsm_bridge.missing_files import MissingRun
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import MergeSettings, Settings
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.typed_table import TypedTable, untyped
 
 
 def open_maintenance(
@@ -24,13 +27,29 @@ def open_maintenance(
     stopping: Callable[[], bool] = lambda: False,
     *,
     clock_ms: Callable[[], int],
+    typed: Callable[[Owner], TypedTable | None] = untyped,
 ) -> TableMaintenance:
-    """Maintenance of one topic id. `stopping`: asked between merges. `clock_ms`: decides what may go by its age."""
+    """Maintenance of one topic id.
+
+    `stopping`: asked between merges. `clock_ms`: decides what may go by its age. `typed`: the columns of its values.
+    """
 
     def policy(topic: str, now_ms: int) -> Policy:
         return policy_at(settings.rule(topic).table_retention, now_ms)
 
     merger = Merger(store, catalog, topic_id, merge_limits(settings.merge), policy, stopping)
+    missing = MissingRun(
+        store,
+        catalog,
+        topic_id,
+        settings.catalog.namespace,
+        settings.catalog.layout,
+        lambda topic: settings.rule(topic).table_retention,
+        typed=typed,
+        plain=settings.table_of,
+        generation=settings.generation,
+        clock_ms=clock_ms,
+    )
     return TableMaintenance(
         store,
         catalog,
@@ -38,6 +57,7 @@ def open_maintenance(
         settings.catalog.namespace,
         settings.reclaim_grace,
         merger if settings.merge.small_mib else None,
+        missing=missing,
         plain=settings.table_of,
         clock_ms=clock_ms,
     )

@@ -24,6 +24,8 @@ from rsm_bridge.status import explain
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.topic_segments import topic_ids
+from rsm_bridge.typed_table import untyped
+from rsm_bridge.typed_topics import TypedTopics
 
 _TICK_SECONDS = 0.2
 
@@ -38,7 +40,7 @@ class _Topic:
 class Maintainer:
     """One thread that goes over all topic ids of the store.
 
-    catalog: gives the open catalog, or raises while it is away.
+    catalog: gives the open catalog, or raises while it is away. typed: topics whose values have columns.
     """
 
     settings: Settings
@@ -46,6 +48,7 @@ class Maintainer:
     catalog: Callable[[], Catalog]
     metrics: Metrics
     log: structlog.typing.FilteringBoundLogger
+    typed: TypedTopics | None = None
     _topics: dict[bytes, _Topic] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -106,13 +109,23 @@ class Maintainer:
                 topic.maintenance.run(tally)
         finally:
             self.metrics.reclaimed(tally)
-        done = {str(kind): count for kind, count in tally.objects.items()} | {"merged": tally.merged}
+        done = {str(kind): count for kind, count in tally.objects.items()} | {
+            "merged": tally.merged,
+            "missing": tally.missing,
+        }
+        if tally.missing_stay:
+            self.log.warning(
+                "files of the table are not in the store", topic_id=topic_id.hex(), files=tally.missing_stay
+            )
         if any(done.values()):
             self.log.info("maintained", topic_id=topic_id.hex(), **done)
 
     def _open(self, topic_id: bytes) -> _Topic:
         stopping, clock_ms = self._stop.is_set, self._clock.now_ms
-        maintenance = open_maintenance(self.settings, self.store, self.catalog(), topic_id, stopping, clock_ms=clock_ms)
+        typed = untyped if self.typed is None else self.typed.table
+        maintenance = open_maintenance(
+            self.settings, self.store, self.catalog(), topic_id, stopping, clock_ms=clock_ms, typed=typed
+        )
         return _Topic(maintenance, Lease(self.store, lease_key(topic_id.hex()), holder_name()))
 
 

@@ -28,7 +28,8 @@ WITHOUT_BYTES: frozenset[Kind] = frozenset({"snapshot", "folded"})
 class Tally:
     """Objects and bytes by kind; those of WITHOUT_BYTES have none.
 
-    waiting: seen, but not due yet. merged, merged_into: small files of the table, and what they became.
+    waiting: seen, but not due yet. merged, merged_into: small files of the table, and what they became. missing: files
+    that left the table because the store has them no more; missing_stay: those that could not, or not yet.
     """
 
     objects: Counter[Kind] = field(default_factory=Counter)
@@ -36,6 +37,8 @@ class Tally:
     waiting: int = 0
     merged: int = 0
     merged_into: int = 0
+    missing: int = 0
+    missing_stay: int = 0
 
     def add(self, kind: Kind, size: int) -> None:
         """One object of `size` bytes."""
@@ -51,6 +54,13 @@ class Tally:
         ]
         if self.merged:
             lines.append(f"  small files merged: {self.merged} into {self.merged_into}")
+        if self.missing:
+            lines.append(f"  files of the table that are not in the store: {self.missing} taken out of it")
+        if self.missing_stay:
+            lines.append(
+                f"  files of the table that are not in the store: {self.missing_stay} stay in it, for their rows would "
+                "be lost or cannot come again yet; scans fail. Operations manual: `A catalog restored from a backup`"
+            )
         if self.waiting:
             lines.append(f"  not due yet: {self.waiting} objects")
         return lines or ["  nothing to do"]

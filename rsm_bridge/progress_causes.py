@@ -203,7 +203,7 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "the recorded state of the table cannot be read or does not match its hash",
         "Restore the object under `state/` that the head's summary names (bucket versioning, backup); rows are safe "
-        "in the store meanwhile.",
+        "in the store meanwhile. After a restored catalog: `tierberg table drop NAME --unreadable`.",
     ),
     _C.TABLE_MISMATCH: Cause(
         _PERSON,
@@ -213,7 +213,8 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.TABLE_UNREADABLE: Cause(
         _PERSON,
         "the table's metadata cannot be read",
-        "Check that metadata and manifests of the table exist and may be read; the message names what failed.",
+        "Check that metadata and manifests of the table exist and may be read; the message names what failed. After a "
+        "restored catalog: `tierberg table drop NAME --unreadable`, and the bridge makes the table anew.",
     ),
     _C.ANOTHER_TABLE: Cause(
         _PERSON,

@@ -131,6 +131,9 @@ class Reclaimer:
         gone = {path for path in retained.left() | self._left_ms.keys() if derived_head(path) is not None}
         left_ms, self._left_ms = self._left_ms, {}
         found = _Pass(self.clock_ms() if tombstoned or gone else 0)
+        if result.head is None and any(known.live and known.data_files() for known in result.segments):
+            # These rows have no table yet, or it is not found. It may keep deleted rows, and is to be made from them.
+            tombstoned = [known for known in tombstoned if known.segment is None]
         for known in tombstoned:
             self._judge(known, result, retained, left_ms, due_ms.get(known.listed.key, 0), found)
         if self._others(found.tombstones, result.head):

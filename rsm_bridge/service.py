@@ -107,7 +107,7 @@ async def running_bridge(
         await probes.warmed(warm)
         pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
         publisher.typed = typed = _typed_topics(settings, unhurried, publisher, memory, stack)
-        maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"))
+        maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"), typed)
 
         def finished(segment: SegmentMetadata, directory: Directory, failed: Mapping[str, int]) -> None:
             _count_copy(metrics, segment, directory, failed)

@@ -16,7 +16,8 @@ them named once, by an index, another may name still. So while the store has a r
 metadata, for `catalog.layout: inside` gives both one folder. Indexes are read before the records.
 
 Each only while no kept snapshot names it, and a file that was in the table only `reclaim_grace` after it left it. While
-the table is not found, which may be a wrong setting, data files stay.
+the table is not found, which may be a wrong setting, data files stay. So do those with offsets of a file that the head
+names and the store has no more (missing_files.py): they may be all that is left of its rows.
 Unfinished multipart uploads cannot be seen here; a rule of the bucket ends them.
 """  # noqa: E501
 
@@ -99,7 +100,7 @@ class Sweeper:
             if is_stored_object(listed.key)
         ]
 
-    def look(self, stored: Iterable[ListedObject], head: Head | None, now_ms: int) -> Leftovers:
+    def look(self, stored: Collection[ListedObject], head: Head | None, now_ms: int) -> Leftovers:
         """What may go.
 
         Args:
@@ -117,12 +118,14 @@ class Sweeper:
         others = other_tables(self.store, self.topic_id, own)  # after the indexes: see table_records.py
         merged = self._merged_ranges(in_table)
         unnamed = [item for item in stored if item.key not in in_table and item.key not in by_index]
+        lacking = _lacking(self.store, stored, head)
         objects: list[tuple[Kind, ListedObject]] = []
         waiting = 0
         before, self._left_ms = self._left_ms, {}
         for listed in unnamed:
             due_ms = None if _may_be_named(listed.key, own, others) else self._due_ms(listed, head, retained, before)
-            if due_ms is not None and due_ms <= now_ms and stored_range(listed.key) not in merged:
+            held = stored_range(listed.key) in merged or _meets(listed.key, lacking)
+            if due_ms is not None and due_ms <= now_ms and not held:
                 objects.append((_kind(listed.key), listed))
             else:
                 waiting += 1
@@ -222,6 +225,26 @@ def _may_be_named(key: str, own: uuid.UUID | None, others: Collection[uuid.UUID]
         return False  # only indexes name kept bytes
     table = derived_table(key)
     return bool(others) if table is None else table != own and table in others
+
+
+def _lacking(store: ObjectStore, stored: Iterable[ListedObject], head: Head | None) -> dict[int, tuple[int, int]]:
+    """By partition the lowest and the highest offset of the head's files that are not listed."""
+    listed = {item.key for item in stored}
+    found: dict[int, tuple[int, int]] = {}
+    for file in () if head is None else head.files:
+        if stored_key(store, file.path) not in listed:
+            first, last = found.get(file.partition, (file.first, file.last))
+            found[file.partition] = (min(first, file.first), max(last, file.last))
+    return found
+
+
+def _meets(key: str, lacking: Mapping[int, tuple[int, int]]) -> bool:
+    """Whether a data file may have rows of files that are not there."""
+    named = stored_range(key)
+    if named is None or named[0] not in lacking or not key.startswith(DATA_ROOT):
+        return False
+    first, last = lacking[named[0]]
+    return named[1] <= last and named[2] >= first
 
 
 def _kind(key: str) -> Kind:

@@ -196,17 +196,25 @@ def _verify_tables(
 ) -> None:
     try:
         catalog = open_catalog(catalog_properties(settings))
-        for segments in topics.values():
-            table = find_table(
-                catalog, segments[0].owner, namespace=settings.catalog.namespace, plain=settings.table_of
-            )
+    except CatalogError as error:
+        report.failed("tables", error)
+        return
+    for segments in topics.values():
+        owner = segments[0].owner
+        try:
+            table = find_table(catalog, owner, namespace=settings.catalog.namespace, plain=settings.table_of)
             if table is None:
                 continue
             report.tables += 1
             rows, damages = check_table(store, table, segments)
             report.rows += rows
             report.damages.extend(f"table {'.'.join(table.name())}: {damage}" for damage in damages)
-        if all_topics:
+        except (CatalogError, BridgeError, SegmentError) as error:
+            report.failed(f"table of topic {owner.topic}", error)
+            if exit_code(error) == FAILURE:
+                return  # store or catalog are away; each table more would wait for them
+    if all_topics:
+        try:
             _verify_known(owned_tables(catalog, namespace=settings.catalog.namespace), topics, report)
-    except (CatalogError, BridgeError, SegmentError) as error:
-        report.failed("tables", error)
+        except CatalogError as error:
+            report.failed("tables", error)
