@@ -21,6 +21,7 @@ from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.progress_store import head_of, read_topics, stored_topic
 from rsm_bridge.reclaim import Graces
 from rsm_bridge.settings import load_settings
+from rsm_bridge.table_records import recorded_uuids
 from tests.unit.maintain_support import NAMESPACE, World, make_world, published
 
 NAME = (NAMESPACE, "orders")
@@ -82,6 +83,7 @@ def test_the_entry_is_dropped_and_the_table_made_anew(
     assert load_existing(world.catalog, NAME) is None
     again = World(world.store, world.catalog, topic_id=world.topic_id, logs=world.logs)
     again.publish()
+    assert len(recorded_uuids(world.store, world.topic_id)) == 1, "nothing waits for the table that was dropped"
     assert again.offsets() == list(range(9))
     again.copy(3)
     again.publish()
