@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from converter.values.avro_logical import Logical, logical_of
 from converter.values.model import SchemaTextError, is_unicode
-from converter.values.schema_size import SchemaSize, place_within
+from converter.values.schema_size import SchemaSize, check_name, place_within
 
 #: Types within types, references followed.
 NESTING_MAX: Final = 64
@@ -195,6 +195,7 @@ class Names:
             namespace = own if isinstance(own, str) else ""
             self.size.add(len(namespace), place)
             name = f"{namespace}.{name}" if namespace else name
+        check_name(name, place)
         node = Node(kind, name)
         if name in self._defined:
             raise SchemaTextError(f"{place}: the type {name!r} is defined twice")
@@ -218,6 +219,7 @@ class Names:
         members: dict[str, Member] = {}
         for one in parsed:
             name = _text(one, "name", place)
+            check_name(name, place)
             if name in members:
                 raise SchemaTextError(f"{place} has the field {name!r} twice")
             if "type" not in one:
@@ -252,4 +254,6 @@ def _symbols(parsed: dict[str, Any], place: str) -> tuple[str, ...]:
         raise SchemaTextError(f"{place} has a symbol twice")
     if not all(map(is_unicode, symbols)):
         raise SchemaTextError(f"{place} has a symbol that is no Unicode text")
+    for symbol in symbols:
+        check_name(symbol, place)
     return tuple(symbols)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 
 from converter.values.model import SchemaTextError
+from converter.values.schema_size import check_name
 
 
 class SchemaFiles:
@@ -55,11 +58,27 @@ def _load(files: bytes) -> tuple[descriptor_pool.DescriptorPool, FileDescriptor]
         raise SchemaTextError("the compiled schema has no file")
     pool = descriptor_pool.DescriptorPool()
     for file in parsed.file:
+        _check_names(file.name, file.message_type, file.enum_type)
         try:
             pool.AddSerializedFile(file.SerializeToString())
         except (TypeError, ValueError, KeyError) as error:
             raise SchemaTextError(f"{file.name}: {error}") from None
     return pool, pool.FindFileByName(parsed.file[-1].name)
+
+
+def _check_names(
+    place: str, messages: Iterable[descriptor_pb2.DescriptorProto], enums: Iterable[descriptor_pb2.EnumDescriptorProto]
+) -> None:
+    """Of fields and of enums' values: columns and JSON texts have them for each row."""
+    for enum in enums:
+        check_name(enum.name, place)
+        for value in enum.value:
+            check_name(value.name, f"{place}: enum {enum.name}")
+    for message in messages:
+        check_name(message.name, place)
+        for field in message.field:
+            check_name(field.name, f"{place}: message {message.name}")
+        _check_names(place, message.nested_type, message.enum_type)
 
 
 def _by_path(file: FileDescriptor, path: tuple[int, ...]) -> Descriptor:

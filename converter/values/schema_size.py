@@ -15,6 +15,8 @@ from converter.values.model import SchemaTextError
 #: each.
 SCHEMA_SIZE_MAX: Final = 16 * 1024 * 1024
 PLACE_CHARS_MAX: Final = 200
+#: Characters of one name or symbol. A value of a byte may stand for one, so that each row has it again.
+NAME_CHARS_MAX: Final = 1024
 
 
 @dataclass(slots=True)
@@ -31,6 +33,15 @@ class SchemaSize:
                 f"{place[-PLACE_CHARS_MAX:]}: the schema takes more than {SCHEMA_SIZE_MAX} characters, those of types, "
                 "names and symbols counted where used"
             )
+
+
+def check_name(name: str, place: str) -> None:
+    """Raises SchemaTextError when what values stand for, a name or a symbol, is longer than NAME_CHARS_MAX."""
+    if len(name) > NAME_CHARS_MAX:
+        raise SchemaTextError(
+            f"{place[-PLACE_CHARS_MAX:]}: {name[:40]!r}... has {len(name)} characters; names and symbols "
+            f"have {NAME_CHARS_MAX} at most"
+        )
 
 
 def place_within(place: str, part: str) -> str:

@@ -280,6 +280,22 @@ def test_which_message() -> None:
             protobuf_decoder(files, wrong)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        "enum E { A = 0; %s = 1; } E e = 1;",
+        "message R { R r = 1; int32 %s = 2; } R r = 1;",
+        "message R { R r = 1; enum E { A = 0; %s = 1; } E e = 2; } R r = 1;",
+    ],
+    ids=["symbol", "field of JSON", "symbol of JSON"],
+)
+def test_a_name_that_each_row_would_have_is_short(body: str) -> None:
+    """Two bytes of a value stand for it: it is no column, or each row takes as long as its name."""
+    assert protobuf_decoder(schema(body % ("x" * 1024)), "M").type.num_fields == 1
+    with pytest.raises(SchemaTextError, match="has 1025 characters; names and symbols have 1024 at most"):
+        protobuf_decoder(schema(body % ("x" * 1025)), "M")
+
+
 def test_schemas_that_cannot_be_columns() -> None:
     with pytest.raises(SchemaTextError, match="no FileDescriptorSet"):
         protobuf_decoder(b"\xff", "M")
