@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -168,6 +168,18 @@ def custom_metadata(directory: Directory) -> bytes:
     ).encode()
 
 
+def _pieces(columns: ValueColumns, check: Callable[[], None], rows: pa.RecordBatch) -> Iterator[TypedPiece]:
+    """Its rows. The pieces of costly values take minutes: nobody else waits for a worker whose client has gone.
+
+    Raises:
+        BridgeError: `cancelled`, and what else `check` raises.
+    """
+    check()
+    for piece in columns.rows(rows):
+        yield piece
+        check()
+
+
 def _write_objects(
     store: ObjectStore, attempt: CopyAttempt, objects: StoredObjects, completed: list[str]
 ) -> WrittenSegment:
@@ -194,7 +206,7 @@ def _write_objects(
             cast(BinaryIO, data),
             cast(BinaryIO, kept),
             cast(BinaryIO, tail),
-            None if columns is None else columns.rows,
+            None if columns is None else partial(_pieces, columns, feed.check_cancelled),
             proven=columns is not None and columns.proven,
         )
         try:
