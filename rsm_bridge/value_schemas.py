@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from converter.values.model import Decoder, SchemaTextError, ValueProblem, error_text
+from converter.values.model import Decoder, NoMessageError, SchemaTextError, ValueProblem, error_text
 from converter.values.text import TextDecoder
 from converter.values.typed import Parted, Writer, parted, parted_by_id
 from rsm_bridge.limits import COMPILED_MAX, COMPILER_TRIES_MAX, DECODERS_MAX, INFERRED_VALUES_MAX
@@ -130,9 +130,10 @@ class ValueSchemas:
         with self._lock:
             made = self._made.get(key)
         if made is None:
-            made = self._make(schema, writer)
-            if isinstance(made, str) and writer.message:
-                return made  # found out again at once; messages that a schema has not would displace those it has
+            try:
+                made = self._make(schema, writer)
+            except NoMessageError as error:  # not kept: those that a schema has not would displace those it has
+                return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
             with self._lock:
                 _keep(self._made, key, made, DECODERS_MAX)
         return made
@@ -170,6 +171,8 @@ class ValueSchemas:
             if schema.kind == "protobuf":
                 return _protobuf(self._compiled(schema), writer.message or self.rule.message)
             return _MAKERS[schema.kind](schema)
+        except NoMessageError:
+            raise
         except SchemaTextError as error:
             return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
         except (KeyboardInterrupt, SystemExit, ColumnsWaitError):

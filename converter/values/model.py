@@ -144,6 +144,10 @@ class SchemaTextError(Exception):
     """A schema's text cannot be used. The message names the place in it and what is wrong."""
 
 
+class NoMessageError(SchemaTextError):
+    """The schema has no message at an index path. Values name such paths at will; to find it out costs nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bound:
     """How one field of the table is filled from a writer's struct.

@@ -8,7 +8,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.message import DecodeError
 
-from converter.values.model import SchemaTextError
+from converter.values.model import NoMessageError, SchemaTextError
 from converter.values.schema_size import check_name
 
 
@@ -38,7 +38,7 @@ class SchemaFiles:
                 schema's file, number of the one nested in it, and so on.
 
         Raises:
-            SchemaTextError: there is none.
+            SchemaTextError: there is none; NoMessageError for a path.
         """
         if not isinstance(message, str):
             return _by_path(self._last, message)
@@ -87,7 +87,7 @@ def _by_path(file: FileDescriptor, path: tuple[int, ...]) -> Descriptor:
     messages = list(file.message_types_by_name.values())
     for index in path:
         if not 0 <= index < len(messages):
-            raise SchemaTextError(f"{file.name}: no message at index path {list(path)}")
+            raise NoMessageError(f"{file.name}: no message at index path {list(path)}")
         found = messages[index]
         # The compiler makes nested messages of maps. Confluent's Java client does not count them, and it is the model.
         messages = [nested for nested in found.nested_types if not nested.GetOptions().map_entry]

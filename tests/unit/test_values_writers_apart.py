@@ -13,7 +13,7 @@ import pytest
 
 from converter.values.json_decode import json_decoder
 from converter.values.json_infer import infer_schema
-from converter.values.model import Decoder
+from converter.values.model import Decoder, SchemaTextError
 from converter.values.typed import MESSAGES_MAX, Writer, parted_by_id
 from iceberg_catalog.evolution import evolve
 from iceberg_catalog.evolution_sources import Sources
@@ -241,6 +241,22 @@ def test_a_schema_is_compiled_once_however_many_messages_values_name(monkeypatch
     for number in range(2, 2 * DECODERS_MAX):
         assert "no message at index path" in str(schemas.decoder(Writer(7, (number,))))
     assert schemas.decoder(Writer(7, (0,))) is first
+    assert calls == 1
+
+
+def test_a_refusal_of_a_message_that_a_schema_has_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find it out again takes as long as a message takes."""
+    calls = 0
+
+    def refuses(*_: object) -> Decoder:
+        nonlocal calls
+        calls += 1
+        raise SchemaTextError("too many columns")
+
+    monkeypatch.setattr("converter.values.protobuf.protobuf_decoder", refuses)
+    schemas = _protobuf_schemas()
+    for _ in range(3):
+        assert "too many columns" in str(schemas.decoder(Writer(7, (1,))))
     assert calls == 1
 
 
