@@ -21,7 +21,6 @@ from functools import partial
 
 from pyiceberg.manifest import DataFile
 
-from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, recorded_as_of
 from iceberg_catalog.commit_summary import REWIND
 from iceberg_catalog.livefiles import Head, by_partition
@@ -150,7 +149,6 @@ class MissingRun(TableRun):
             if not dry_run:
                 replacement += [file for piece in plan.add for file in made.added(number, piece)]
         if not dry_run and (delete or replace):
-            failpoints.hit("missing-files", self.topic_id.hex())
             self._as_of_ms = recorded_as_of(head)  # nothing of it makes the table younger
             self._commit(head, Change((), tuple(delete), tuple(replace), tuple(replacement)), recorded, summary)
         self._stay |= frozenset(stay)

@@ -153,7 +153,7 @@ def test_status_and_verify_read_nothing_into_a_denial(
     with Denial(world.store, denied).going_on(monkeypatch):
         (read,) = read_topics(world.store, None, time.monotonic() + 20)
         assert (read.listed, len(read.segments), read.damaged) == (2, 1, [])  # "1 of 2 indexes were read"
-        monkeypatch.setattr("rsm_bridge.verification.open_store", lambda _: world.store)
+        monkeypatch.setattr("rsm_bridge.verification.open_made_store", lambda _: world.store)
         report = verify_store(None, tmp_path, None)
     assert (report.segments, report.damages) == (1, [])
     assert len(report.unread) == 1

@@ -18,6 +18,7 @@ from iceberg_catalog.state import StateRef
 from tests.unit.catalog_support import STATE, Place, make_place, make_rows
 
 ATTEMPT = "0123456789abcdef" * 2
+TABLE = "fedcba9876543210" * 2
 
 
 @pytest.fixture
@@ -37,8 +38,9 @@ def publish(place: Place, live: LiveFiles, *files: Any, state: StateRef = STATE)
     [
         (f"{5:020d}-{9:020d}-{ATTEMPT}.parquet", (5, 9)),
         (f"{5:020d}-{9:020d}-tail-{ATTEMPT}.parquet", (5, 9)),
-        (f"{5:020d}-{9:020d}-d8412-{ATTEMPT}.parquet", (5, 9)),
-        (f"{5:020d}-{9:020d}-d-1-{ATTEMPT}.parquet", (5, 9)),
+        (f"{5:020d}-{9:020d}-d8412-{TABLE}-{ATTEMPT}.parquet", (5, 9)),
+        (f"{5:020d}-{9:020d}-d-1-{TABLE}-{ATTEMPT}.parquet", (5, 9)),
+        (f"{5:020d}-{9:020d}-d8412-{ATTEMPT}.parquet", None),
         (f"{5:020d}-{9:020d}-{ATTEMPT}.parquet.tmp", None),
         (f"{5:020d}-{9:020d}--{ATTEMPT}.parquet", None),
         (f"{5:020d}-{9:020d}-0.5-{ATTEMPT}.parquet", None),

@@ -19,6 +19,7 @@ from rsm_bridge.protobuf_compiler import protobuf_schema
 
 MIB = 1024 * 1024
 _LONG = "k" * 100_000
+_NAME = "k" * 1_000
 
 
 def _referred(definition: Any, count: int) -> str:
@@ -51,7 +52,7 @@ TOO_LARGE: dict[str, tuple[Callable[[str], Decoder], str]] = {
     ),
     "avro namespace": (
         avro_decoder,
-        json.dumps(_record(f"{_LONG}.R", [{"type": "fixed", "name": f"f{i}", "size": 1} for i in range(200)])),
+        json.dumps(_record(f"{_NAME}.R", [{"type": "fixed", "name": f"f{i}", "size": 1} for i in range(20_000)])),
     ),
     "avro symbols": (
         avro_decoder,
@@ -60,7 +61,9 @@ TOO_LARGE: dict[str, tuple[Callable[[str], Decoder], str]] = {
     "avro documentation": (avro_decoder, json.dumps(_record("R", [_DOCUMENTED, *["D"] * 200]))),
     "avro branches": (
         avro_decoder,
-        json.dumps(_record("R", [_record("D", [["null", {"type": "fixed", "name": _LONG, "size": 1}]]), *["D"] * 200])),
+        json.dumps(
+            _record("R", [_record("D", [["null", {"type": "fixed", "name": _NAME, "size": 1}]]), *["D"] * 20_000])
+        ),
     ),
     "protobuf enum": (
         _protobuf,
@@ -79,7 +82,7 @@ LONG_PLACES: dict[str, tuple[Callable[[str], Decoder], str]] = {
     ),
     "avro place": (
         avro_decoder,
-        json.dumps({**_record("R", []), "fields": [{"name": _LONG, "type": _record("S", ["int"] * 2000)}]}),
+        json.dumps({**_record("R", []), "fields": [{"name": _NAME, "type": _record("S", ["int"] * 2000)}]}),
     ),
 }
 
