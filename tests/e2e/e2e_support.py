@@ -285,8 +285,10 @@ def rows_by_offset(
 
 
 def store_objects(pair: Pair, topic_id: str) -> list[Path]:
-    """Every object of a topic in the embedded store, whatever its kind."""
-    return [path for path in (pair.bridge.folder / "store").rglob("*") if topic_id in str(path) and path.is_file()]
+    """Every object of a topic in the embedded store, whatever its kind, but what says that it has a table."""
+    store = pair.bridge.folder / "store"
+    found = [path for path in store.rglob("*") if topic_id in str(path) and path.is_file()]
+    return [path for path in found if store / "tables" not in path.parents]
 
 
 def state_objects(pair: Pair) -> list[Path]:
