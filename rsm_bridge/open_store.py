@@ -60,9 +60,16 @@ def open_made_store(settings: Settings) -> ObjectStore:
     Raises:
         SettingsError: the embedded store is not there, or the client refuses its options.
     """
-    if settings.store is None and not (settings.data_dir / "store").is_dir():
-        raise SettingsError(f"no store in {settings.data_dir.resolve()}: is it the bridge's data_dir?")
+    if (missing := store_missing(settings)) is not None:
+        raise SettingsError(missing)
     return open_store(settings)
+
+
+def store_missing(settings: Settings) -> str | None:
+    """That no bridge has made an embedded store there; None where one has, or the store is another's to make."""
+    if settings.store is not None or (settings.data_dir / "store").is_dir():
+        return None
+    return f"no store in {settings.data_dir.resolve()}: is it the bridge's data_dir?"
 
 
 def _folder(folder: Path) -> LocalObjectStore:

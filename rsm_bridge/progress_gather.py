@@ -27,7 +27,7 @@ from rsm_bridge.limits import (
     STATUS_FETCH_SECONDS,
     STATUS_KAFKA_SECONDS,
 )
-from rsm_bridge.open_store import open_store
+from rsm_bridge.open_store import open_store, store_missing
 from rsm_bridge.progress_causes import CauseCode
 from rsm_bridge.progress_facts import Facts, KafkaFacts, Problem, StoredTopic
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource, Where
@@ -146,8 +146,8 @@ def _heads(settings: Settings) -> FindHead:
 
 def _existing_store(settings: Settings) -> ObjectStore:
     """The store, without making a folder for one that is not there."""
-    if settings.store is None and not (settings.data_dir / "store").is_dir():
-        raise StoreError(f"no store in {settings.data_dir.resolve()}: is it the bridge's data_dir?")
+    if (missing := store_missing(settings)) is not None:
+        raise StoreError(missing)
     return open_store(patient(settings))
 
 
