@@ -45,6 +45,13 @@ def stored_owner(store: ObjectStore, topic_id: bytes) -> Owner | None:
     return None
 
 
+def stored_owners(store: ObjectStore, wanted: str | None = None) -> list[Owner]:
+    """Of every topic id that tells, ascending, or of the one with these hex digits. Raises what the store raises."""
+    known = (item for item in topic_ids(store) if wanted in (None, item.hex()))
+    owners = (stored_owner(store, topic_id) for topic_id in known)
+    return [owner for owner in owners if owner is not None]
+
+
 def ids_of(store: ObjectStore, topic: str, wanted: str | None) -> list[bytes]:
     """The topic ids of which segments are stored under this name, ascending; at least one.
 
@@ -59,9 +66,7 @@ def ids_of(store: ObjectStore, topic: str, wanted: str | None) -> list[bytes]:
     """
     if wanted is not None and re.fullmatch("[0-9a-f]{32}", wanted) is None:
         raise SettingsError(f"topic id {wanted!r}: 32 hex digits, as `tierberg status --json` shows them")
-    known = [item for item in topic_ids(store) if wanted in (None, item.hex())]
-    owners = ((topic_id, stored_owner(store, topic_id)) for topic_id in known)
-    found = [topic_id for topic_id, owner in owners if owner is not None and owner.topic == topic]
+    found = [owner.topic_id for owner in stored_owners(store, wanted) if owner.topic == topic]
     if not found:
         which = "" if wanted is None else f" with id {wanted}"
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}{which}")

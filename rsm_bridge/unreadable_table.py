@@ -23,7 +23,7 @@ from rsm_bridge.retention import follow_kafka
 from rsm_bridge.state_objects import recorded_parts
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.table_records import forget_table, read_records
-from rsm_bridge.topic_segments import stored_owner, topic_ids
+from rsm_bridge.topic_segments import stored_owners
 
 _LOST = frozenset({"table_unreadable", "state_missing", "corrupt_state"})
 
@@ -57,7 +57,7 @@ def drop_unreadable(
     identifier = table_identifier(namespace, name)
     full_name = ".".join(identifier)
     owner, lost = _lost(store, catalog, identifier)
-    found = [item for item in _owners(store) if identifier[-1] in names_of(item, plain)]
+    found = [item for item in stored_owners(store) if identifier[-1] in names_of(item, plain)]
     if identifier[:-1] != tuple(namespace.split(".")) or not found or (owner is not None and owner not in found):
         raise BridgeError(
             "bad_request",
@@ -121,8 +121,3 @@ def _said(error: CatalogError) -> str:
     if error.kind not in _LOST:
         raise error
     return str(error).partition(". Is its storage")[0]
-
-
-def _owners(store: ObjectStore) -> list[Owner]:
-    found = (stored_owner(store, topic_id) for topic_id in topic_ids(store))
-    return [owner for owner in found if owner is not None]
