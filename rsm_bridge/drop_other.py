@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.table import Table
 
 from iceberg_catalog import failpoints
@@ -20,7 +20,7 @@ from iceberg_catalog.livefiles import Head, LiveFiles, normal_path
 from iceberg_catalog.metadata_files import list_metadata, named_metadata
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import PartState
-from iceberg_catalog.tables import stamped_owner
+from iceberg_catalog.tables import load_existing, stamped_owner
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import state_prefix
 from rsm_bridge.maintain_tally import Tally
@@ -60,7 +60,8 @@ def drop_other(
     Raises:
         BridgeError: `not_found` when no such table is recorded; `bad_request` when it is the topic's table of today,
             when there is none of today, or when that one lacks rows of it, saying which.
-        CatalogError: and what else catalog and storage raise. Run it again: what is left goes.
+        CatalogError: `table_unreadable` when the catalog has its entry and no metadata; and what else catalog and
+            storage raise. Run it again: what is left goes.
     """
     record = next((item for item in read_records(store) if item.table_uuid == table_uuid), None)
     if record is None:
@@ -95,10 +96,10 @@ def drop_other(
 
 def _load(catalog: Catalog, record: TableRecord) -> Table | None:
     try:
-        table = catalog.load_table(tuple(record.table.split(".")))
-    except (NoSuchTableError, NoSuchNamespaceError):
+        table = load_existing(catalog, tuple(record.table.split(".")))
+    except NoSuchNamespaceError:
         return None
-    return table if table.metadata.table_uuid == record.table_uuid else None
+    return table if table is not None and table.metadata.table_uuid == record.table_uuid else None
 
 
 def _remove(store: ObjectStore, record: TableRecord, tally: Tally) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.livefiles import normal_path
 from iceberg_catalog.metadata_files import list_metadata
 from iceberg_catalog.plan_merge import MergeLimits
@@ -19,6 +20,7 @@ from rsm_bridge.maintain_drop import drop_table
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.settings import TableLayout
 from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
+from rsm_bridge.table_records import recorded_uuids
 from tests.support.killed import KilledError, die_at
 from tests.unit.maintain_support import DAY, World, make_world, published
 
@@ -207,6 +209,24 @@ def test_a_table_that_the_catalog_has_lost_is_forgotten(tmp_path: Path) -> None:
     assert "not in this catalog" in drop(world, lost)
     assert world.reclaim().objects["tombstone"] == 1
     world.check()
+
+
+def test_a_table_whose_metadata_is_gone_is_not_forgotten(tmp_path: Path) -> None:
+    """Its storage may only be away; whoever knows better drops the entry."""
+    old = make_world(tmp_path)
+    published(old)
+    new = second(old)
+    Path(normal_path(old.loaded().metadata_location)).unlink()
+    with pytest.raises(CatalogError, match="--unreadable") as refused:
+        drop(new, old_uuid := recorded(old, new))
+    assert refused.value.kind == "table_unreadable"
+    assert old_uuid in recorded_uuids(old.store, old.topic_id)
+
+
+def recorded(old: World, new: World) -> uuid.UUID:
+    """The one recorded table of the topic id that is not `new`'s."""
+    (found,) = recorded_uuids(old.store, old.topic_id) - {new.loaded().metadata.table_uuid}
+    return found
 
 
 def test_a_drop_that_died_is_finished_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
