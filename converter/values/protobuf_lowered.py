@@ -7,13 +7,15 @@ It is wire-compatible with the writer's schema and leaves to us what libraries s
 * maps are repeated entries: duplicate keys stay visible, and the order is the writer's;
 * messages within themselves, and those that become JSON, are bytes to the quick decoder and messages without fields to
   the slow one, which keeps what it does not know, byte for byte, and joins the parts of a message written twice;
-* each other message is lowered once per place in the tree.
+* each other message is lowered once per place in the tree;
+* fields beyond QUICK_NUMBER_MAX have other numbers in the quick schema, and rows that have such fields are never quick.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
+from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -22,6 +24,9 @@ from google.protobuf.message import Message
 from converter.values.protobuf_plan import Field, Node
 
 _PACKAGE = "lowered"
+#: The quick decoder has tables with a place for every number up to the highest: 8 GiB for the last one of all.
+#: These are the numbers whose tags have two bytes.
+QUICK_NUMBER_MAX: Final = 2047
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +62,10 @@ def _descriptor(root: Node, *, quick: bool) -> Descriptor:
 def _add_message(file: descriptor_pb2.FileDescriptorProto, fields: tuple[Field, ...], *, quick: bool) -> str:
     message = file.message_type.add(name=f"M{len(file.message_type)}")
     oneofs: dict[int, int] = {}
+    numbers = quick_numbers(fields) if quick else {}
     # Encoders write in the order of this list; writers in the order of numbers.
     for field in sorted(fields, key=lambda field: field.number):
-        added = message.field.add(name=field.lowered_name, number=field.number)
+        added = message.field.add(name=field.lowered_name, number=numbers.get(field.number, field.number))
         added.label = added.LABEL_REPEATED if field.repeated else added.LABEL_OPTIONAL
         if field.oneof is not None:
             if field.oneof not in oneofs:
@@ -74,6 +80,13 @@ def _add_message(file: descriptor_pb2.FileDescriptorProto, fields: tuple[Field, 
         else:
             added.type = descriptor_pb2.FieldDescriptorProto.Type.ValueType(field.node.wire)
     return str(message.name)
+
+
+def quick_numbers(fields: tuple[Field, ...]) -> dict[int, int]:
+    """Numbers that fields beyond QUICK_NUMBER_MAX have in the quick schema instead: the lowest that are free."""
+    taken = {field.number for field in fields}
+    free = (number for number in count(1) if number not in taken)
+    return {field.number: next(free) for field in fields if field.number > QUICK_NUMBER_MAX}
 
 
 def entry_fields(field: Field) -> tuple[Field, ...]:

@@ -13,6 +13,7 @@ from converter.kernel import i64, kernel
 from converter.types import Int64Array, UInt8Array
 from converter.values.protobuf_table import (
     BAD,
+    BITS,
     CHILD,
     I64,
     LEN,
@@ -122,7 +123,7 @@ def _most_of_row(
         child = fields[row, CHILD]
         if child < 0 or level >= LEVELS:
             # A packed list has an element a byte, at most.
-            cells += size if fields[row, REPEATED] == 1 and fields[row, WIRE] != LEN else 0
+            cells += size * fields[row, WIDTH] if fields[row, REPEATED] == 1 and fields[row, BITS] > 0 else 0
             p += size
             continue
         outer[level, 0], outer[level, 1], outer[level, 2] = first, last, end
@@ -231,7 +232,7 @@ def _row(  # noqa: C901  (one loop over one format)
             break
         child = fields[row, CHILD]
         if packed:
-            cells += _packed_count(data, p, p + size, wire)
+            cells += _packed_count(data, p, p + size, wire) * fields[row, WIDTH]
         if child < 0:
             p += size
             continue

@@ -63,7 +63,11 @@ def _load(files: bytes) -> tuple[descriptor_pool.DescriptorPool, FileDescriptor]
             pool.AddSerializedFile(file.SerializeToString())
         except (TypeError, ValueError, KeyError) as error:
             raise SchemaTextError(f"{file.name}: {error}") from None
-    return pool, pool.FindFileByName(parsed.file[-1].name)
+    name = parsed.file[-1].name
+    try:
+        return pool, pool.FindFileByName(name)
+    except KeyError:
+        raise SchemaTextError(f"the compiled schema cannot be found by its file's name {name!r}") from None
 
 
 def _check_names(

@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from converter.kernel import i64, kernel, readonly, u64
 from converter.types import Int64Array, UInt8Array
-from converter.values.protobuf_lowered import entry_fields
+from converter.values.protobuf_lowered import QUICK_NUMBER_MAX, entry_fields
 from converter.values.protobuf_plan import DEPTH_MAX, Field, Node
 
 BAD = -1
@@ -70,8 +70,8 @@ def scan_table(root: Node) -> ScanTable:
             nested = entry_fields(field) if field.key is not None else field.node.fields
             is_message = field.key is not None or field.node.wire == _F.TYPE_MESSAGE
             wire, bits = (LEN, 0) if is_message else _WIRES[field.node.wire]
-            # A group never has the wire type of anything the quick decoder may see.
-            wire = BAD if field.group else wire
+            # A group never has the wire type of anything the quick decoder may see; nor has a number that is too high.
+            wire = BAD if field.group or field.number > QUICK_NUMBER_MAX else wire
             row = [field.number, wire, bits, int(field.repeated), slot, -1, 1 + _width(nested)]
             rows.append(row)
             if is_message:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from converter.values import protobuf
+from converter.values import protobuf, protobuf_lowered
 from converter.values.model import SchemaTextError
 from converter.values.protobuf import protobuf_decoder
 from converter.values.protobuf_plan import COLUMNS_MAX, DEPTH_MAX, NUMBER
@@ -259,6 +259,39 @@ def test_few_bytes_do_not_become_many_cells(monkeypatch: pytest.MonkeyPatch) -> 
     found = rows(files, [b"\x0a\x00" * 400, b"\x0a\x00" * 100])
     assert found[0].startswith("out_of_range: takes more than ")
     assert len(found[1]["l"]) == 100
+
+
+@pytest.mark.parametrize("tail", [b"", b"\x10\x00\x10\x00"], ids=["quick", "slow"])
+def test_a_packed_byte_may_stand_for_a_long_name(tail: bytes) -> None:
+    """235 bytes of zstd were 4 GiB of names. The second tail sets a singular field twice, which is the slow path."""
+    names = f"enum E {{ A = 0; {'x' * 900} = 1; }} repeated E e = 1; int32 i = 2;"
+    count = protobuf.CELLS_MAX // (1 + 900 // 8)
+    few, many = (b"\x0a" + varint(size) + b"\x01" * size + tail for size in (count // 20, count + 1))
+    found = rows(schema(names), [few, many])
+    assert len(found[0]["e"]) == count // 20
+    assert found[1].startswith("out_of_range: takes more than ")
+
+
+def test_a_number_may_be_the_last_there_is() -> None:
+    """The quick decoder would take eight gigabytes for it, and end the process where it does not get them."""
+    body = (
+        f"int32 a = {2**29 - 1}; repeated string s = {2**29 - 2}; repeated int32 b = 2047; Leaf l = 2048; int32 f = 1;"
+    )
+    files = schema(body)
+    decoder: Any = protobuf_decoder(files, "M")
+    quick = protobuf_lowered._descriptor(decoder._root, quick=True)
+    assert sorted(field.number for field in quick.fields) == [1, 2, 3, 4, 2047]
+    kind = message_class(files, "M")
+    given = [{"f": 1, "b": [1, 2]}, {"a": 3, "f": 2}, {"s": ["x", "y" * 50]}, {"l": {}}, {}]
+    found = rows(files, [kind(**fields).SerializeToString() for fields in given])
+    nothing = {"f": 0, "b": [], "a": 0, "s": [], "l": None}
+    assert [{**row, "l": row["l"] and {}} for row in found] == [{**nothing, **fields} for fields in given]
+
+
+def test_long_texts_of_a_high_number_are_no_lists_of_numbers() -> None:
+    text = "x" * (protobuf.CELLS_MAX // 8)
+    files = schema(f"repeated string s = {2**29 - 1};")
+    assert rows(files, [message_class(files, "M")(s=[text]).SerializeToString()]) == [{"s": [text]}]
 
 
 def test_field_numbers_are_metadata() -> None:
