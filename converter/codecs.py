@@ -181,21 +181,33 @@ class _ZstdContext(threading.local):
     """One decompression context per thread: making one costs as much as decompressing a small batch."""
 
     def __init__(self) -> None:
-        self.decompressor: Any = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
+        self.decompressor: Any = _zstd_decompressor()
+
+    def leave(self) -> None:
+        """A context that a frame with a wide window made large is dropped."""
+        if self.decompressor.memory_size() > limits.ZSTD_CONTEXT_BYTES_MAX:
+            self.decompressor = _zstd_decompressor()
+
+
+def _zstd_decompressor() -> Any:
+    return zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES_MAX)
 
 
 def _zstd(data: memoryview, out: PlainBuffer, limit: int) -> None:
     start = out.size
-    with _ZSTD.decompressor.stream_reader(data, read_across_frames=True) as reader:
-        while True:
-            allowed = limit - (out.size - start)
-            room = out.room(min(_piece_bytes(data), allowed + 1))
-            count = reader.readinto(room[: min(len(room), allowed + 1)])
-            if count == 0:
-                break
-            if count > allowed:
-                raise LimitExceeded
-            out.size += count
+    try:
+        with _ZSTD.decompressor.stream_reader(data, read_across_frames=True) as reader:
+            while True:
+                allowed = limit - (out.size - start)
+                room = out.room(min(_piece_bytes(data), allowed + 1))
+                count = reader.readinto(room[: min(len(room), allowed + 1)])
+                if count == 0:
+                    break
+                if count > allowed:
+                    raise LimitExceeded
+                out.size += count
+    finally:
+        _ZSTD.leave()
 
 
 _ZSTD_WINDOW_BYTES_MAX = 128 * limits.MIB

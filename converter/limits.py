@@ -19,6 +19,9 @@ STEP_BATCHES_MAX: Final = 65_536
 #: Scratch buffers larger than this are dropped after the step that needed them.
 SCRATCH_BYTES_MAX: Final = 16 * MIB
 
+#: A decompressor's context that a frame made larger is dropped, too: a producer decides how wide its window is.
+ZSTD_CONTEXT_BYTES_MAX: Final = 16 * MIB
+
 #: A batch is served uncompressed up to this size, or up to its original size where that is larger.
 SERVED_BATCH_BYTES_MAX: Final = MIB
 

@@ -67,9 +67,14 @@ def open_made_store(settings: Settings) -> ObjectStore:
 
 def store_missing(settings: Settings) -> str | None:
     """That no bridge has made an embedded store there; None where one has, or the store is another's to make."""
-    if settings.store is not None or (settings.data_dir / "store").is_dir():
+    if settings.store is not None:
         return None
-    return f"no store in {settings.data_dir.resolve()}: is it the bridge's data_dir?"
+    try:
+        if (settings.data_dir / "store").is_dir():
+            return None
+        return f"no store in {settings.data_dir.resolve()}: is it the bridge's data_dir?"
+    except OSError as error:  # a name that is too long, a folder nobody may look into
+        return f"no store in {settings.data_dir}: {error.strerror}: is it the bridge's data_dir?"
 
 
 def _folder(folder: Path) -> LocalObjectStore:

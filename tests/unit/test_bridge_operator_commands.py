@@ -94,6 +94,14 @@ def test_a_folder_that_is_no_store_stays_as_it_is(tmp_path: Path, command: str) 
     assert "is it the bridge's data_dir?" in result.output
 
 
+@pytest.mark.parametrize("command", [*COMMANDS, "status"])
+def test_a_folder_whose_name_is_too_long_is_none(command: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--data-dir", "x" * 300])
+    assert result.exit_code != 0
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert "File name too long" in result.output
+
+
 def test_a_catalog_beside_another_store_is_found(store: Store) -> None:
     (store.folder / "store").rename(store.folder / "moved")
     (store.folder / "store").mkdir()
