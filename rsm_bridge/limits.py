@@ -138,9 +138,10 @@ SCHEMA_REFERENCE_DEPTH_MAX = 32
 
 # Typed values.
 INFERRED_VALUES_MAX = 2000  # values that a JSON schema is inferred from
-DECODERS_MAX = 1000  # of one topic, kept
-COMPILED_MAX = 100  # Protobuf schemas of one topic, kept as compiled
+DECODERS_BYTES_MAX = 64 * MIB  # of decoders of all topics that are kept, as estimated
+WRITERS_COLUMNS_MAX = 10_000  # of the decoders that some thousand rows are given to; rows of rarer schemas have none
 COMPILER_TRIES_MAX = 3  # of a Protobuf schema with which the compiler dies or does not end; then it is unusable
+REFUSED_MAX = 10_000  # writers of one topic of which is known that its table cannot take them
 EVOLUTION_WORKERS = 4  # threads that ask the catalog for copies
 EVOLUTION_SECONDS_MAX = 5.0  # a copy waits so long for the catalog to change a table
 CATALOG_AGAIN_SECONDS = 5.0  # after a failure of that it is not asked for so long

@@ -6,13 +6,15 @@ a thread of its own, within a deadline. They and the publisher get the same: rou
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Literal
+from typing import Final, Literal
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +31,8 @@ from iceberg_catalog.evolution_sources import SOURCES, Sources
 from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
 from iceberg_catalog.names import Owner
 from iceberg_catalog.schema import VALUE_FORMAT, expected_field_ids
-from rsm_bridge.limits import CATALOG_AGAIN_SECONDS, EVOLUTION_SECONDS_MAX
+from rsm_bridge.decoder_shelf import column_count
+from rsm_bridge.limits import CATALOG_AGAIN_SECONDS, EVOLUTION_SECONDS_MAX, REFUSED_MAX, WRITERS_COLUMNS_MAX
 from rsm_bridge.store import first_line
 from rsm_bridge.typed_key import KeyDecoder
 from rsm_bridge.value_schemas import ColumnsWaitError, ValueSchemas
@@ -44,6 +47,10 @@ Decoders = Mapping[tuple[Part, Writer], Decoder | str]
 Evolve = Callable[[list[Wanted], Mapping[str, str]], Table]
 _INFERRED: Mapping[Part, str] = {"value": "tierberg.value-schema", "key": "tierberg.key-schema"}
 _NAMES: Mapping[Part, str] = {"value": RAW_VALUE, "key": KEY}
+_TOO_WIDE: Final = error_text(
+    ValueProblem.UNUSABLE_SCHEMA,
+    f"schemas of these values have over {WRITERS_COLUMNS_MAX} columns together; rare ones are left",
+)
 
 
 def plain_rows(value_format: ValueFormat) -> pa.Schema:
@@ -61,7 +68,9 @@ class TableColumns:
         sources: under which names its columns are written.
         rows: what a data file of this state has.
         types: of the columns for values and for keys.
-        known: routes that were asked for, with the decoder they are of. Binding walks all columns: once is enough.
+        known: how decoders that were asked for are bound, as long as they live. Binding walks all columns: once is
+            enough.
+        misfits: why those that are not bound are not.
     """
 
     uuid: bytes
@@ -69,7 +78,10 @@ class TableColumns:
     sources: Sources
     rows: pa.Schema
     types: Mapping[Part, pa.StructType]
-    known: dict[tuple[Part, Writer], tuple[Decoder, Route | None]] = field(default_factory=dict, compare=False)
+    known: WeakKeyDictionary[Decoder, tuple[Bound, ...] | None] = field(
+        default_factory=WeakKeyDictionary, compare=False
+    )
+    misfits: WeakKeyDictionary[Decoder, str] = field(default_factory=WeakKeyDictionary, compare=False)
 
     @classmethod
     def of(cls, table: Table) -> TableColumns:
@@ -90,14 +102,13 @@ class TableColumns:
         rows = typed_row_schema(schema).with_metadata({TABLE: uuid} if typed else None)
         return cls(uuid, schema, sources, rows, types)
 
-    def route(self, part: Part, writer: Writer, decoder: Decoder) -> Route | None:
-        """How a writer's values become these columns; None: they do not."""
-        found = self.known.get((part, writer))
-        if found is None or found[0] is not decoder:
-            bound = self._bound(part, decoder)
-            made = None if bound is None else Route(decoder if part == "value" else KeyDecoder(decoder), bound)
-            found = self.known[part, writer] = decoder, made
-        return found[1]
+    def route(self, part: Part, decoder: Decoder) -> Route | None:
+        """How a writer's values become these columns; None: they do not. A decoder is of one part alone."""
+        try:
+            bound = self.known[decoder]
+        except KeyError:
+            bound = self.known[decoder] = self._bound(part, decoder)
+        return None if bound is None else Route(decoder if part == "value" else KeyDecoder(decoder), bound)
 
     def _bound(self, part: Part, decoder: Decoder) -> tuple[Bound, ...] | None:
         try:
@@ -113,8 +124,9 @@ class Given:
     parts: Mapping[Part, Parted]
 
     def writers(self) -> list[tuple[Part, Writer]]:
-        """All that occur."""
-        return [(part, piece.writer) for part, parted in self.parts.items() for piece in parted.parts]
+        """All that occur, those of most rows first."""
+        found = [(part, piece) for part, parted in self.parts.items() for piece in parted.parts]
+        return [(part, piece.writer) for part, piece in sorted(found, key=lambda item: -len(item[1].rows))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +173,7 @@ class TypedTable:
     large: LargeWork = nullcontext
     value_format: ValueFormat = "raw"
     _columns: TableColumns | None = None
-    _refused: set[Wanted] = field(default_factory=set)
+    _refused: dict[bytes, None] = field(default_factory=dict)
     _running: Future[TableColumns] | None = None
     _not_before: float = 0.0
     _failed: str = ""
@@ -205,7 +217,9 @@ class TypedTable:
         Raises:
             ColumnsWaitError: registry or catalog do not answer in time.
         """
-        decoders = self._decoders(given)
+        return self._routes(self._decoders(given), wait_seconds)
+
+    def _routes(self, decoders: Decoders, wait_seconds: float = EVOLUTION_SECONDS_MAX) -> Routes:
         columns = self._columns
         if columns is None or self._lacking(columns, decoders):
             columns = self._evolved(decoders, wait_seconds)
@@ -217,12 +231,20 @@ class TypedTable:
         Raises:
             ColumnsWaitError: registry or catalog do not answer in time.
         """
-        now, mine = self.routes(given), _routes(columns, self._decoders(given))
+        decoders = self._decoders(given)
+        now, mine = self._routes(decoders), _routes(columns, decoders)
         lost = any(isinstance(mine.of[writer], str) and not isinstance(route, str) for writer, route in now.of.items())
         return None if lost else mine
 
     def _decoders(self, given: Given) -> Decoders:
-        return {writer: self._decoder(*writer) for writer in given.writers()}
+        """Of the most frequent writers: a producer must not decide how much memory they take together."""
+        found: dict[tuple[Part, Writer], Decoder | str] = {}
+        columns = 0
+        for part, writer in given.writers():
+            made = self._decoder(part, writer) if columns <= WRITERS_COLUMNS_MAX else _TOO_WIDE
+            columns += 0 if isinstance(made, str) else column_count(made.type)
+            found[part, writer] = made
+        return found
 
     def _decoder(self, part: Part, writer: Writer) -> Decoder | str:
         return self.schemas[part].decoder(writer)
@@ -231,10 +253,10 @@ class TypedTable:
         """What the table has no columns for, and has not refused."""
         without = (
             (part, decoder.type)
-            for (part, writer), decoder in decoders.items()
-            if not isinstance(decoder, str) and columns.route(part, writer, decoder) is None
+            for (part, _), decoder in decoders.items()
+            if not isinstance(decoder, str) and columns.route(part, decoder) is None
         )
-        return [wanted for wanted in without if wanted not in self._refused]
+        return [wanted for wanted in without if _digest(wanted) not in self._refused]
 
     def _infer(self, part: Part, values: pa.BinaryArray) -> None:
         """Fixes the part's schema: the table's, else what these values are, for the table and all bridges."""
@@ -282,9 +304,17 @@ class TypedTable:
                 (part, known.type) for (part, _), known in decoders.items() if not isinstance(known, str)
             ]
             found = TableColumns.of(self.evolve(wanted, {}))
-            self._refused.update(self._lacking(found, decoders))
+            for refused in self._lacking(found, decoders):
+                self._refused[_digest(refused)] = None
+            while len(self._refused) > REFUSED_MAX:
+                del self._refused[next(iter(self._refused))]
             self._columns = found
         return found
+
+
+def _digest(wanted: Wanted) -> bytes:
+    part, kind = wanted
+    return hashlib.blake2b(part.encode() + pa.schema(list(kind)).serialize(), digest_size=16).digest()
 
 
 def untyped(_: Owner) -> TypedTable | None:
@@ -293,13 +323,15 @@ def untyped(_: Owner) -> TypedTable | None:
 
 
 def _routes(columns: TableColumns, decoders: Decoders) -> Routes:
-    def route(part: Part, writer: Writer, decoder: Decoder | str) -> Route | str:
+    def route(part: Part, decoder: Decoder | str) -> Route | str:
         if isinstance(decoder, str):
             return decoder
-        found = columns.route(part, writer, decoder)
-        return found or error_text(ValueProblem.INCOMPATIBLE_SCHEMA, _misfits(columns, part, decoder.type))
+        found = columns.route(part, decoder)
+        if found is None and decoder not in columns.misfits:
+            columns.misfits[decoder] = _misfits(columns, part, decoder.type)
+        return found or error_text(ValueProblem.INCOMPATIBLE_SCHEMA, columns.misfits[decoder])
 
-    return Routes(columns, {writer: route(*writer, decoder) for writer, decoder in decoders.items()})
+    return Routes(columns, {writer: route(writer[0], decoder) for writer, decoder in decoders.items()})
 
 
 def _misfits(columns: TableColumns, part: Part, kind: pa.StructType) -> str:

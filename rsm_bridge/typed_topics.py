@@ -20,6 +20,7 @@ from iceberg_catalog.evolve_table import Writer, evolved, foreseen
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import find_table
 from rsm_bridge.cpu_budget import CpuBudget
+from rsm_bridge.decoder_shelf import DecoderShelf
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import EVOLUTION_WORKERS
 from rsm_bridge.protobuf_compiler import protobuf_missing
@@ -55,6 +56,7 @@ class TypedTopics:
     executor: Executor
     dry_run: bool = False
     large: LargeWork = nullcontext
+    _shelf: DecoderShelf = field(default_factory=DecoderShelf)
     _tables: dict[bytes, TypedTable] = field(default_factory=dict)
     _budgets: dict[bytes, CpuBudget] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
@@ -69,7 +71,11 @@ class TypedTopics:
             found = self._tables.get(owner.topic_id)
             if found is None:
                 found = self._tables[owner.topic_id] = TypedTable(
-                    {part: ValueSchemas(given, self.registry) for part, given in rules.items() if given is not None},
+                    {
+                        part: ValueSchemas(given, self.registry, self._shelf)
+                        for part, given in rules.items()
+                        if given is not None
+                    },
                     lambda wanted, fixed: self._evolved(owner, rule, wanted, fixed),
                     self.executor,
                     self.large,
@@ -94,8 +100,8 @@ class TypedTopics:
 
     def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted], fixed: Mapping[str, str]) -> Table:
         catalog, given = self.open_catalog(), self.settings.catalog
-        # Without any writer: at least `_kafka_error` has to be there.
-        writers = [_writer(*item) for item in wanted] or [Writer(_NOTHING)]
+        # At least `_kafka_error` has to be there, whether or not the table takes what writers have.
+        writers = [*(_writer(*item) for item in wanted), Writer(_NOTHING)]
         generation = self.settings.generation
         if self.dry_run:
             found = find_table(catalog, owner, namespace=given.namespace, plain=self.settings.table_of)

@@ -1,16 +1,17 @@
 """Which schema a topic's values have, and the decoder for it.
 
-What a decoder was made of never changes: it is kept for as long as the bridge runs. Schemas that the registry does not
-have, or that cannot be used, are told to the rows as their error; a registry that does not answer makes them wait.
+What a decoder was made of never changes: it is kept while there is room (decoder_shelf.py). Schemas that the registry
+does not have, or that cannot be used, are told to the rows as their error; a registry that does not answer makes them
+wait.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,18 +19,20 @@ import pyarrow as pa
 from converter.values.model import Decoder, NoMessageError, SchemaTextError, ValueProblem, error_text
 from converter.values.text import TextDecoder
 from converter.values.typed import Parted, Writer, parted, parted_by_id
-from rsm_bridge.limits import COMPILED_MAX, COMPILER_TRIES_MAX, DECODERS_MAX, INFERRED_VALUES_MAX
+from rsm_bridge.decoder_shelf import DecoderShelf, decoder_bytes
+from rsm_bridge.limits import COMPILER_TRIES_MAX, INFERRED_VALUES_MAX
 from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
 from rsm_bridge.registry_schemas import RegisteredSchema, SchemaKind
 
 if TYPE_CHECKING:
     from converter.values.protobuf_schema import SchemaFiles
 
-K = TypeVar("K")
-V = TypeVar("V")
 SchemaSource = Literal["wire", "latest", "inline", "inferred", "text"]
 
 
+#: What a compiled Protobuf schema takes, with its descriptors, per byte of its text.
+_COMPILED_PER_BYTE: Final = 16
+_TEXT: Final = TextDecoder()
 _NOTHING_TO_INFER = error_text(ValueProblem.UNDECODABLE, "no value so far is a JSON object, so there is no schema yet")
 
 
@@ -79,9 +82,9 @@ class ValueSchemas:
 
     rule: SchemaRule
     registry: Registry | None
+    shelf: DecoderShelf = field(default_factory=DecoderShelf)
+    _owner: object = field(default_factory=object)
     _fixed: str | None = None
-    _made: OrderedDict[tuple[int, str, tuple[int, ...]], Decoder | str] = field(default_factory=OrderedDict)
-    _files: OrderedDict[tuple[int, str], SchemaFiles | str] = field(default_factory=OrderedDict)
     _unfinished: Counter[int] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
 
@@ -119,7 +122,7 @@ class ValueSchemas:
             ColumnsWaitError: the registry does not answer.
         """
         if self.rule.source == "text":
-            return TextDecoder()
+            return _TEXT
         try:
             schema = self._schema(writer)
         except SchemaUnknownError as error:
@@ -127,15 +130,16 @@ class ValueSchemas:
         except SchemaUnusableError as error:
             return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
         key = (*_identity(schema), writer.message)
-        with self._lock:
-            made = self._made.get(key)
+        made: Decoder | str | None = self.shelf.get(self._owner, key)
         if made is None:
             try:
                 made = self._make(schema, writer)
             except NoMessageError as error:  # not kept: those that a schema has not would displace those it has
                 return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
-            with self._lock:
-                _keep(self._made, key, made, DECODERS_MAX)
+            # Decoders of Protobuf share what was compiled, which is kept apart.
+            text = "" if schema.kind == "protobuf" else schema.text + "".join(schema.references.values())
+            size = len(made) if isinstance(made, str) else decoder_bytes(made.type, text)
+            self.shelf.put(self._owner, key, made, size)
         return made
 
     def _schema(self, writer: Writer) -> RegisteredSchema:
@@ -192,8 +196,7 @@ class ValueSchemas:
         from rsm_bridge.protobuf_compiler import protobuf_schema
 
         key = _identity(schema)
-        with self._lock:
-            known = self._files.get(key)
+        known: SchemaFiles | str | None = self.shelf.get(self._owner, key)
         if known is None:
             try:
                 known = SchemaFiles(protobuf_schema(schema.text, schema.references))
@@ -204,8 +207,8 @@ class ValueSchemas:
                 if not isinstance(error, ChildProcessError | TimeoutError) or self._tries_left(schema.id):
                     raise ColumnsWaitError(known) from error
                 known = f"{known}; tried {COMPILER_TRIES_MAX} times"
-            with self._lock:
-                _keep(self._files, key, known, COMPILED_MAX)
+            size = len(schema.text) + sum(len(text) for text in schema.references.values())
+            self.shelf.put(self._owner, key, known, _COMPILED_PER_BYTE * size)
         if isinstance(known, str):
             raise SchemaTextError(known)
         return known
@@ -220,12 +223,6 @@ class ValueSchemas:
 def _identity(schema: RegisteredSchema) -> tuple[int, str]:
     """By its id; without one, by its text."""
     return schema.id, schema.text if schema.id < 0 else ""
-
-
-def _keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> None:
-    kept[key] = value
-    if len(kept) > most:
-        kept.popitem(last=False)
 
 
 def _avro(schema: RegisteredSchema) -> Decoder:

@@ -14,7 +14,7 @@ from converter.values.model import BARE_VALUE, CELLS_UNLIMITED, Decoded, Encodin
 _NO_TEXT = error_text(ValueProblem.INVALID_UTF8, "the bytes are no UTF-8")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class TextDecoder:
     """A decoder of one bare column of type string."""
 

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
+import zstandard
 
+from converter import codecs
+from converter import limits as converter_limits
 from converter.limits import VALUE_CELLS_MAX
 from converter.values.typed import Writer
+from iceberg_catalog.schema import table_schema
 from rsm_bridge import limits
+from rsm_bridge.decoder_shelf import DecoderShelf, decoder_bytes
 from rsm_bridge.deletes import Deleter
 from rsm_bridge.errors import StoreError
 from rsm_bridge.frame_feed import FrameFeed
@@ -24,6 +32,7 @@ from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.settings import LimitSettings
 from rsm_bridge.store import VersionedBytes
 from rsm_bridge.tombstone import Tombstone
+from rsm_bridge.typed_table import Given, TypedTable
 from rsm_bridge.value_schemas import SchemaRule, ValueSchemas
 from rsm_bridge.wire import Frame
 from tests.support.answering_server import answering
@@ -154,16 +163,96 @@ class Longs:
         return RegisteredSchema(number, "avro", '"long"', {})
 
 
-def test_decoders_of_one_topic_that_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert limits.DECODERS_MAX > 2
-    monkeypatch.setattr("rsm_bridge.value_schemas.DECODERS_MAX", 2)
+def test_decoders_that_are_kept() -> None:
+    """Those of all topics together; the topic that has most makes room."""
+    registry: Any = Longs()
+    one = decoder_bytes(pa.struct([("value", pa.int64())]), '"long"')
+    assert limits.DECODERS_BYTES_MAX > 100 * one
+    shelf = DecoderShelf(4 * one)
+    wide, narrow = (ValueSchemas(SchemaRule("avro", "wire"), registry, shelf) for _ in range(2))
+    other = narrow.decoder(Writer(1))
+    first, second = (wide.decoder(Writer(number)) for number in (1, 2))
+    assert wide.decoder(Writer(1)) is first
+    for number in (3, 4):
+        wide.decoder(Writer(number))
+    assert wide.decoder(Writer(1)) is first, "used after the second"
+    assert wide.decoder(Writer(2)) is not second
+    for number in range(100):
+        wide.decoder(Writer(number))
+    assert narrow.decoder(Writer(1)) is other
+
+
+def test_what_one_decoder_takes_is_never_more_than_all_may() -> None:
+    shelf = DecoderShelf(10)
+    shelf.put("topic", 1, "too large", 11)
+    assert shelf.get("topic", 1) is None
+    shelf.put("topic", 1, "small", 10)
+    shelf.put("topic", 1, "again", 9)
+    assert shelf.get("topic", 1) == "again"
+
+
+def test_columns_of_decoders_for_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message of a schema may have the columns of a whole table; the most frequent ones are decoded."""
+    assert limits.WRITERS_COLUMNS_MAX > 2
+    monkeypatch.setattr("rsm_bridge.typed_table.WRITERS_COLUMNS_MAX", 1)
     registry: Any = Longs()
     schemas = ValueSchemas(SchemaRule("avro", "wire"), registry)
-    first, second = (schemas.decoder(Writer(number)) for number in (1, 2))
-    assert schemas.decoder(Writer(1)) is first
-    schemas.decoder(Writer(3))
-    assert schemas.decoder(Writer(2)) is second
-    assert schemas.decoder(Writer(1)) is not first
+    table = TypedTable({"value": schemas}, _no_catalog, ThreadPoolExecutor(1))
+    value = b"\0\0\0\0%c\2"
+    rows = pa.record_batch({"_kafka_value": pa.array([value % number for number in (1, 2, 2, 3, 3, 3)], pa.binary())})
+    found = table._decoders(table.given(rows))
+    said = {writer.schema_id: made for (_, writer), made in found.items()}
+    assert not isinstance(said[3], str)
+    assert not isinstance(said[2], str), "one beyond the limit: it is seen when its columns are known"
+    assert said[1] == "unusable_schema: schemas of these values have over 10000 columns together; rare ones are left"
+
+
+def test_writers_that_a_table_does_not_take_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of so many at most; the catalog is asked again for others."""
+    assert limits.REFUSED_MAX > 1
+    monkeypatch.setattr("rsm_bridge.typed_table.REFUSED_MAX", 1)
+    asked = 0
+    registry: Any = Longs()
+    table = _catalog_table()
+
+    def refuses(*_: object) -> Any:
+        nonlocal asked
+        asked += 1
+        return table
+
+    schemas = ValueSchemas(SchemaRule("avro", "wire"), registry), ValueSchemas(SchemaRule("avro", "wire"), registry)
+    with ThreadPoolExecutor(1) as pool:
+        typed = TypedTable({"value": schemas[0], "key": schemas[1]}, refuses, pool)
+        values = pa.array([b"\0\0\0\0\1\2"], pa.binary())
+        for part, seen in (("value", 1), ("value", 1), ("key", 2), ("key", 2), ("value", 3)):
+            parted: Any = {part: schemas[0].parted(values)}
+            typed.routes(Given(parted))
+            assert asked == seen
+
+
+def _no_catalog(*_: object) -> Any:
+    raise AssertionError("nobody asked for columns")
+
+
+def _catalog_table() -> Any:
+    """As PyIceberg's: a table with Kafka's columns alone."""
+    schema = table_schema("raw")
+    metadata = SimpleNamespace(table_uuid=uuid.UUID(int=1))
+    return SimpleNamespace(schema=lambda: schema, properties={}, metadata=metadata)
+
+
+def test_a_decompressor_that_a_wide_window_made_large_is_dropped() -> None:
+    """45 KB of a producer were 136 MiB of each worker, for as long as the bridge ran."""
+    wide = zstandard.ZstdCompressor(compression_params=zstandard.ZstdCompressionParameters(window_log=26))
+    made = wide.compressobj()
+    data = made.compress(bytes(70 * limits.MIB)) + made.flush()
+    out = codecs.PlainBuffer()
+    assert codecs.decompress(codecs.ZSTD, memoryview(data), out, 80 * limits.MIB) == 70 * limits.MIB
+    assert codecs._ZSTD.decompressor.memory_size() <= converter_limits.ZSTD_CONTEXT_BYTES_MAX
+    before = codecs._ZSTD.decompressor
+    out.reset()
+    codecs.decompress(codecs.ZSTD, memoryview(zstandard.compress(b"small")), out, 100)
+    assert codecs._ZSTD.decompressor is before, "making one costs as much as a small batch"
 
 
 def test_partitions_with_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

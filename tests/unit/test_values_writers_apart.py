@@ -20,7 +20,8 @@ from iceberg_catalog.evolution_sources import Sources
 from iceberg_catalog.limits import COLUMNS_MAX
 from iceberg_catalog.schema import table_schema
 from rsm_bridge import value_schemas
-from rsm_bridge.limits import COMPILED_MAX, COMPILER_TRIES_MAX, DECODERS_MAX
+from rsm_bridge.decoder_shelf import DecoderShelf
+from rsm_bridge.limits import COMPILER_TRIES_MAX
 from rsm_bridge.protobuf_compiler import protobuf_schema
 from rsm_bridge.registry_schemas import RegisteredSchema
 from rsm_bridge.service import Running
@@ -141,6 +142,35 @@ def test_a_schema_that_cannot_become_columns_costs_its_writers_rows_only(bridge:
     assert said is None or said.split(":")[0] in {"unusable_schema", "incompatible_schema", "undecodable"}
 
 
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_topic_that_begins_with_it_has_all_its_rows(bridge: Running, case: str) -> None:
+    """There are no columns yet, not even the one that says why."""
+    number = GOOD + 1 + list(HOSTILE).index(case)
+    topic, bad = f"apart_first_{number}", framed(number, HOSTILE[case][2])
+    log, segments = LogBuilder(), [[bad, bad], [bad], [framed(GOOD, b"\x02"), bad]]
+    with ShimClient(bridge.address) as shim:
+        for values in segments:
+            log = LogBuilder(log.next_offset)
+            log.batch(values)
+            segment = segment_of(log, topic=topic, topic_id=topic.encode().ljust(16, b".")[:16])
+            assert shim.fetch(shim.copied(segment)) == log.data
+
+    def rows() -> list[dict[str, Any]]:
+        catalog = bridge.publisher.open_catalog()
+        name = ("kafka", topic)
+        if not catalog.table_exists(name) or (table := catalog.load_table(name)).current_snapshot() is None:
+            return []
+        return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: int(row["_kafka_offset"]))
+
+    eventually(lambda: len(rows()) == 5)
+    found = rows()
+    assert [row["_kafka_value"] for row in found] == [bad, bad, bad, framed(GOOD, b"\x02"), bad]
+    assert (found[3]["id"], found[3]["_kafka_error"]) == (1, None)
+    for row in found[:3]:
+        said = row["_kafka_error"]
+        assert said is None or said.split(":")[0] in {"unusable_schema", "incompatible_schema", "undecodable"}
+
+
 class _Panic(BaseException):
     """As those of libraries in Rust, which are no exceptions of Python's usual kind."""
 
@@ -238,7 +268,7 @@ def test_a_schema_is_compiled_once_however_many_messages_values_name(monkeypatch
     first, second = (schemas.decoder(Writer(7, (number,))) for number in range(2))
     assert not isinstance(first, str)
     assert not isinstance(second, str)
-    for number in range(2, 2 * DECODERS_MAX):
+    for number in range(2, 2000):
         assert "no message at index path" in str(schemas.decoder(Writer(7, (number,))))
     assert schemas.decoder(Writer(7, (0,))) is first
     assert calls == 1
@@ -260,13 +290,13 @@ def test_a_refusal_of_a_message_that_a_schema_has_is_kept(monkeypatch: pytest.Mo
     assert calls == 1
 
 
-def test_schemas_that_are_kept_as_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert COMPILED_MAX >= MESSAGES_MAX
-    monkeypatch.setattr("rsm_bridge.value_schemas.COMPILED_MAX", 1)
-    schemas = _protobuf_schemas()
-    for number in (7, 8):
-        schemas.decoder(Writer(number, (0,)))
-    assert [schema_id for schema_id, _ in schemas._files] == [8]
+def test_what_is_compiled_is_kept_where_decoders_are() -> None:
+    registry: Any = _Messages()
+    small, large = DecoderShelf(500), DecoderShelf()
+    for shelf, same in ((small, False), (large, True)):
+        schemas = ValueSchemas(SchemaRule(None, "wire"), registry, shelf)
+        first = schemas._compiled(registry.by_id(7))
+        assert (schemas._compiled(registry.by_id(7)) is first) == same
 
 
 def test_of_many_messages_of_a_schema_the_most_frequent_are_looked_at() -> None:
