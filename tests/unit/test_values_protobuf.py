@@ -282,9 +282,9 @@ def test_a_number_may_be_the_last_there_is() -> None:
     quick = protobuf_lowered._descriptor(decoder._root, quick=True)
     assert sorted(field.number for field in quick.fields) == [1, 2, 3, 4, 2047]
     kind = message_class(files, "M")
-    given = [{"f": 1, "b": [1, 2]}, {"a": 3, "f": 2}, {"s": ["x", "y" * 50]}, {"l": {}}, {}]
+    given: list[dict[str, Any]] = [{"f": 1, "b": [1, 2]}, {"a": 3, "f": 2}, {"s": ["x", "y" * 50]}, {"l": {}}, {}]
     found = rows(files, [kind(**fields).SerializeToString() for fields in given])
-    nothing = {"f": 0, "b": [], "a": 0, "s": [], "l": None}
+    nothing: dict[str, Any] = {"f": 0, "b": [], "a": 0, "s": [], "l": None}
     assert [{**row, "l": row["l"] and {}} for row in found] == [{**nothing, **fields} for fields in given]
 
 
