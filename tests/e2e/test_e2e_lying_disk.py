@@ -1,7 +1,8 @@
 """Framing that lies on the broker's disk: the copy fails and says where, nothing is lost, all else goes on tiering.
 
 Kafka's CRC32C covers neither base offset nor length nor leader epoch of a batch: the disk can flip a bit there and the
-batch still passes every checksum. Such a segment must stay where it is until somebody has looked at it.
+batch still passes every checksum. A segment whose batches do not follow each other must stay where it is until somebody
+has looked at it. One of another leader epoch than the segment's metadata says is tiered as it is: Kafka reads it so.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ SOUND = 0
 BEYOND = "batch ends beyond the segment"
 OUTSIDE = "base offset lies outside the segment's offsets"
 OVERLAP = "base offset is not above the batch before"
-EPOCH = "leader epoch is not the segment's at this offset"
 FAILED_TWICE_S = 60
 
 
@@ -52,8 +52,9 @@ LIES = {
     2: Lie(11, 0x01, 1, BEYOND),  # length, by one byte: the batch after it is read askew
     3: Lie(2, 0x01, 0, OUTSIDE),  # base offset, by 2^40
     4: Lie(7, 0x01, 1, OVERLAP),  # base offset, by one
-    5: Lie(15, 0x01, 0, EPOCH),
 }
+#: Its leader epoch is not the metadata's.
+STRANGE, STRANGE_EPOCH = 5, Lie(15, 0x01, 0, "")
 
 
 @dataclass(frozen=True)
@@ -130,22 +131,23 @@ def test_framing_that_lies_on_the_brokers_disk(tmp_path: Path) -> None:
 
 def tell_lies(pair: Pair) -> None:
     pair.bridge.stop()  # so that segments close and stay
-    pair.admin.create_topic(TOPIC, 1 + len(LIES))
+    pair.admin.create_topic(TOPIC, 2 + len(LIES))
     sent: dict[int, dict[int, Rec]] = {}
-    for partition in (SOUND, *LIES):
+    for partition in (SOUND, *LIES, STRANGE):
         sender = Sender(pair.broker, TOPIC, partition, linger_ms=5, batch_num_messages=10)
         sender.send(some(partition))
         sent[partition] = sender.log.committed
     victims = {partition: choose(pair, partition, lie) for partition, lie in LIES.items()}
     starts = {partition: batch_starts(victim.log.read_bytes()) for partition, victim in victims.items()}
-    for victim in victims.values():
+    for victim in (*victims.values(), choose(pair, STRANGE, STRANGE_EPOCH)):
         victim.flip()
     on_disk = {partition: pair.broker.local_segments(TOPIC, partition) for partition in victims}
     pair.bridge.start()
 
-    # The partition beside them tiers to its end.
-    wait_tiered(pair, TOPIC, [SOUND])
-    same(read(pair.broker, TOPIC, SOUND), sent[SOUND])
+    # The partitions beside them tier to their end.
+    wait_tiered(pair, TOPIC, [SOUND, STRANGE])
+    for partition in (SOUND, STRANGE):
+        same(read(pair.broker, TOPIC, partition), sent[partition])
 
     for partition, victim in victims.items():
         complaint = re.compile(rf"{TOPIC}-{partition}\b.*{victim.complaint(starts[partition])}")
