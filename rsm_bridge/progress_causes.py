@@ -79,6 +79,7 @@ class CauseCode(StrEnum):
     COPY_DELAYED = "copy_delayed"
     COPYING = "copying"
     NOTHING_CLOSED = "nothing_closed"
+    STORE_NOT_READ = "store_not_read"
     GAP_EXPLAINED = "gap_explained"
     NOTHING_PRODUCED = "nothing_produced"
     TIERED = "tiered"
@@ -403,6 +404,11 @@ CAUSES: dict[CauseCode, Cause] = {
         _WAITS,
         "what is not tiered lies in a segment that is still open; only closed segments are tiered",
         "For fresher tables set a smaller `segment.ms` on the topic.",
+    ),
+    _C.STORE_NOT_READ: Cause(
+        _NOTE,
+        "the store was not read: how far the partition is tiered is not known",
+        "The finding `store_away` says why.",
     ),
     _C.GAP_EXPLAINED: Cause(
         _NOTE,

@@ -96,7 +96,7 @@ def judge(place: Place) -> PartitionReport:
     findings = [*_broker(place), *_publishing(place), *_gaps(place), *_copying(place)]
     lag_s = _lag(place)
     findings = [_against_target(place, finding, lag_s) for finding in findings]
-    if place.store_read and not any(item.level >= Level.WAITS for item in findings):
+    if not any(item.level >= Level.WAITS for item in findings):
         findings.append(_nothing_wrong(place))
     ordered = worst_first(findings)
     closing = any(item.code in (CauseCode.COPYING, CauseCode.COPY_STUCK) for item in findings)
@@ -121,6 +121,8 @@ def judge(place: Place) -> PartitionReport:
 
 
 def _nothing_wrong(place: Place) -> Finding:
+    if not place.store_read:
+        return place.finding(CauseCode.STORE_NOT_READ, Level.NOTE, "what is tiered is not known")
     if place.stored is None and (place.published_end is None or place.published_end < 0):
         return place.finding(CauseCode.NOTHING_PRODUCED, Level.OK, "there is nothing to tier")
     if place.published_end is None or place.published_end < 0 or not place.has_table:

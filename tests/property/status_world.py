@@ -16,6 +16,7 @@ from rsm_bridge.layout import index_key
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import Level
 from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaPartition, KafkaTopic, StoredTopic
+from rsm_bridge.progress_print import as_json, as_text
 from rsm_bridge.progress_report import Report
 from rsm_bridge.progress_store import head_of, read_topics, stored_topic
 from rsm_bridge.reclaim import Graces
@@ -104,7 +105,10 @@ class StatusWorld:
         for topic in read_topics(asked, None, time.monotonic() + 60):
             seen[topic.topic_id.hex()] = stored_topic(topic, head, asked, settings)
         facts = Facts(int(time.time() * 1000), None, 1.0, stored=seen, kafka=self.kafka())
-        return assess(facts), store.asked
+        report = assess(facts)
+        assert as_json(report)
+        assert as_text(report)
+        return report, store.asked
 
     def kafka(self) -> KafkaFacts:
         """Kafka is asked last."""

@@ -14,6 +14,7 @@ from rsm_bridge.limits import TOPIC_GONE_SECONDS
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_facts import CopyFacts, Facts, Gap, HeldDelete, HeldRows, OpenTransaction, Problem, StoredTopic
+from rsm_bridge.progress_print import as_json, as_text
 from rsm_bridge.progress_report import Finding, Report
 from tests.support.status_facts import (
     BROKER,
@@ -236,6 +237,9 @@ CASES: dict[CauseCode, Case] = {
     ),
     C.COPYING: Case(facts(kafka=pending(end=100 + 1100)), Level.WAITS, "about 1 segment closed by now"),
     C.NOTHING_CLOSED: Case(facts(kafka=pending()), Level.WAITS, "nothing closed yet; segment open since 22:12:20 UTC"),
+    C.STORE_NOT_READ: Case(
+        facts(stored={}, store_problem=AWAY, kafka=pending()), Level.NOTE, "what is tiered is not known"
+    ),
     C.GAP_EXPLAINED: Case(
         facts(stored(stored_partition(gaps=(Gap(10, 19, explained=True),)))), Level.NOTE, "offsets 10 to 19"
     ),
@@ -260,7 +264,10 @@ def found(report: Report, code: CauseCode) -> list[Finding]:
 @pytest.mark.parametrize("code", list(CauseCode))
 def test_each_cause_is_found_where_it_is(code: CauseCode) -> None:
     case = CASES[code]
-    (finding,) = found(assess(case.facts), code)
+    report = assess(case.facts)
+    (finding,) = found(report, code)
+    assert str(code) in as_json(report)
+    assert str(code) in as_text(report, every_partition=True, every_place=True)
     assert finding.level is case.level
     assert case.says in finding.said
     assert finding.advice == CAUSES[code].advice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode
+from rsm_bridge.progress_causes import CauseCode, Level
 from rsm_bridge.progress_facts import Facts, Problem
+from rsm_bridge.progress_print import as_json, as_text
 from tests.support.status_facts import (
     DAY,
     HOUR,
@@ -26,7 +28,11 @@ from tests.support.status_facts import (
 
 
 def codes(found: Facts) -> set[CauseCode]:
-    return {item.code for item in assess(found).all_findings()}
+    """Whatever is found can be printed, too."""
+    report = assess(found)
+    assert json.loads(as_json(report))["needs_person"] == (report.level() is Level.PERSON)
+    assert as_text(report)
+    return {item.code for item in report.all_findings()}
 
 
 def world(pending_ms: int, newest_ms: int, newest_offset: int, tiered_ms: int | None, **config: str) -> Facts:
@@ -109,7 +115,7 @@ def test_a_log_that_copies_at_once_is_never_stuck(seed: int, spread: int, batche
 def test_a_store_that_was_not_read_says_nothing_of_copies(end: int) -> None:
     part = kafka_partition(end=end, stable_end=end, pending_ms=NOW - 30 * DAY, newest_ms=NOW - 20 * DAY)
     away = facts(stored={}, kafka=kafka(kafka_topic(part)), store_problem=Problem("unavailable", "403"))
-    assert codes(away) == {CauseCode.STORE_AWAY}
+    assert codes(away) == {CauseCode.STORE_AWAY, CauseCode.STORE_NOT_READ}
     open_since = kafka_partition(end=end, stable_end=110, stable_ms=NOW - 5 * MINUTE)
     away = facts(stored={}, kafka=kafka(kafka_topic(open_since)), store_problem=Problem("unavailable", "403"))
     assert codes(away) == {CauseCode.STORE_AWAY, CauseCode.OPEN_TRANSACTION}
