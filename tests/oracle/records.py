@@ -154,6 +154,13 @@ def compress(codec: int, data: bytes, variant: int = 0) -> bytes:
     return data
 
 
+def _raw_snappy(block: bytes) -> bytes:
+    """The library allocates what a block claims: snappy gives at most 64 bytes for three."""
+    if cramjam.snappy.decompress_raw_len(block) > 32 * len(block):
+        raise DecodeError("a block that claims more than it can hold")
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
 def decompress(codec: int, data: bytes) -> bytes:
     if codec == NONE:
         return data
@@ -161,13 +168,13 @@ def decompress(codec: int, data: bytes) -> bytes:
         return gzip.decompress(data)
     if codec == SNAPPY:
         if not data.startswith(b"\x82SNAPPY\x00"):
-            return bytes(cramjam.snappy.decompress_raw(data))
+            return _raw_snappy(data)
         out, p = bytearray(), 16
         while p < len(data):
             size = struct.unpack_from(">i", data, p)[0]
             if size < 0 or size > len(data) - p - 4:
                 raise DecodeError("a block beyond the end")
-            out += bytes(cramjam.snappy.decompress_raw(data[p + 4 : p + 4 + size]))
+            out += _raw_snappy(data[p + 4 : p + 4 + size])
             p += 4 + size
         return bytes(out)
     if codec == LZ4:

@@ -11,7 +11,7 @@ import math
 import random
 import re
 import struct
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 Spec = tuple[Any, ...]
@@ -327,7 +327,11 @@ def scalar(kind: str, value: Any, problems: Problems) -> Any:
         elif math.isinf(float(value)):
             problems.add("out_of_range")
         return float(value)
-    exact = Decimal(value)
+    try:
+        exact = Decimal(value)
+    except InvalidOperation:  # an exponent beyond Decimal's own
+        digits, _, exponent = value.lower().partition("e")
+        exact = Decimal(0) if Decimal(digits) == 0 else Decimal("1e-99") if exponent[0] == "-" else Decimal("1e999")
     if (exact.adjusted() < -50 and exact != 0) or (exact.adjusted() < 100 and WIDE.remainder(exact, Decimal(1)) != 0):
         problems.add("type_mismatch")
         return None
@@ -358,17 +362,19 @@ def a_moment(text: str, problems: Problems) -> Any:
         problems.add("type_mismatch" if match is None else next(iter(problems)))
         return None
     fraction = (match[4] or ".0")[1:].rstrip("0")
-    if match[3] == "60" or len(fraction) > 6:
-        problems.add("out_of_range")
-        return None
+    beyond = match[3] == "60" or len(fraction) > 6
     try:
-        clock = dt.time.fromisoformat(f"{match[2]}:{match[3]}.{fraction:0<6}")
+        second = "59" if match[3] == "60" else match[3]
+        clock = dt.time.fromisoformat(f"{match[2]}:{second}.{fraction[:6]:0<6}")
         zone = match[5].upper().replace("Z", "+00:00")
         hours, minutes = int(zone[1:3]), int(zone[4:6])
         if hours > 23 or minutes > 59:
             raise ValueError
     except ValueError:
         problems.add("type_mismatch")
+        return None
+    if beyond:
+        problems.add("out_of_range")
         return None
     offset = dt.timedelta(hours=hours, minutes=minutes) * (-1 if zone[0] == "-" else 1)
     try:
