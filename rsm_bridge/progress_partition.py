@@ -34,6 +34,8 @@ PUBLISH_LATE_INTERVALS = 10
 COMPRESSION_MAX = 10
 _GAPS_SHOWN = 3
 _SKEW_MS = 1000 * CLOCK_SKEW_SECONDS_MAX
+#: Nothing is tiered yet: older timestamps are of events, not of their records.
+_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,9 +261,12 @@ def _last_copy(place: Place) -> str:
 
 
 def _open_in_kafka(place: Place, kafka: KafkaPartition) -> list[Finding]:
-    if kafka.stable_end is None or kafka.end is None or kafka.stable_ms is None or kafka.stable_end >= kafka.end:
+    if not _is_open(kafka):
         return []
-    waits = place.seconds_since(kafka.stable_ms)
+    if not _tells_since(place, kafka):
+        said = f"a transaction that began at offset {kafka.stable_end} is open; timestamps do not tell since when"
+        return [place.finding(CauseCode.OPEN_TRANSACTION, Level.WAITS, said)]
+    waits = place.seconds_since(kafka.stable_ms or 0)
     if waits < TRANSACTION_SHOWN_S:
         return []
     said = f"a transaction that began at offset {kafka.stable_end} {age(waits)} ago is open"
@@ -269,15 +274,40 @@ def _open_in_kafka(place: Place, kafka: KafkaPartition) -> list[Finding]:
     return [place.finding(CauseCode.OPEN_TRANSACTION, level, said, kafka.stable_ms)]
 
 
+def _is_open(kafka: KafkaPartition) -> bool:
+    """Whether a transaction is: Kafka copies no segment that reaches beyond the last stable offset."""
+    return kafka.stable_end is not None and kafka.end is not None and kafka.stable_end < kafka.end
+
+
+def _tells_since(place: Place, kafka: KafkaPartition) -> bool:
+    """Whether the first unstable record's timestamp can be taken for the time at which its transaction began.
+
+    The broker's own can. A producer's is believed where it is neither in the future nor older than what is tiered.
+    """
+    if kafka.stable_ms is None or kafka.stable_ms < 0:
+        return False
+    if place.config.get("message.timestamp.type") == "LogAppendTime":
+        return True
+    oldest = place.stored.record_ms if place.stored is not None else place.now_ms - _DAY_MS
+    return oldest - _SKEW_MS <= kafka.stable_ms <= place.now_ms + _SKEW_MS
+
+
 def _closed_segments(place: Place, kafka: KafkaPartition) -> float:
     """How many segments should have closed beyond the tiered end, by time or by size; one record is in none of them."""
+    if _is_open(kafka):
+        return min(_closed_by_size(place, kafka), place.pending - 1.0)
     by_time = _closed_by_time(place, kafka) if _tells_time(place, kafka) else 0.0
     return min(max(by_time, _closed_by_size(place, kafka), 0.0), place.pending - 1.0)
 
 
 def _closed_by_size(place: Place, kafka: KafkaPartition) -> float:
     segment_bytes, record_bytes = place.setting("segment.bytes"), _record_bytes(place, kafka)
-    return place.pending * record_bytes / segment_bytes if record_bytes is not None and segment_bytes else 0.0
+    if record_bytes is None or not segment_bytes:
+        return 0.0
+    stable = place.pending
+    if _is_open(kafka) and kafka.stable_end is not None and place.reached is not None:
+        stable = max(0, kafka.stable_end - place.reached)
+    return stable * record_bytes / segment_bytes
 
 
 def _closed_by_time(place: Place, kafka: KafkaPartition) -> float:
@@ -321,7 +351,7 @@ def _local_retention_ms(place: Place) -> int | None:
 def _idle_closed_s(place: Place, kafka: KafkaPartition) -> float:
     """Seconds since local retention should have closed an idle partition's segment; 0 while it should not."""
     local = _local_retention_ms(place)
-    if kafka.newest_ms is None or local is None:
+    if kafka.newest_ms is None or local is None or _is_open(kafka):
         return 0.0
     return place.seconds_since(kafka.newest_ms + local)
 

@@ -58,7 +58,9 @@ def stored(partition: StoredPartition | None = None, **changes: Any) -> StoredTo
 
 
 def kafka_partition(**changes: Any) -> KafkaPartition:
-    """All of it is tiered."""
+    """All of it is tiered, and no transaction is open unless `stable_end` says so."""
+    if "end" in changes:
+        changes = {"stable_end": changes["end"]} | changes
     return replace(KafkaPartition(True, 0, 100, 100, newest_ms=NOW - HOUR - MINUTE), **changes)
 
 
@@ -85,5 +87,5 @@ def facts(*topics: StoredTopic, **changes: Any) -> Facts:
 
 def pending(**changes: Any) -> KafkaFacts:
     """Ten offsets beyond the tiered end, from a minute ago on."""
-    values = {"end": 110, "stable_end": 110, "pending_ms": NOW - MINUTE, "newest_ms": NOW - 1000, **changes}
+    values = {"end": 110, "pending_ms": NOW - MINUTE, "newest_ms": NOW - 1000, **changes}
     return kafka(kafka_topic(kafka_partition(**values)))

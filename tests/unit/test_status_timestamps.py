@@ -73,6 +73,37 @@ def test_timestamps_that_tell_the_time_still_call_somebody() -> None:
     assert CauseCode.COPY_STUCK in codes(world(NOW - 4 * HOUR, NOW, 139, None, message_timestamp_type="LogAppendTime"))
 
 
+@pytest.mark.parametrize("stable_ms", [None, -1, 0, NOW - 13_140 * DAY, NOW + 40 * 365 * DAY])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_transaction_of_events_is_open_and_nobody_knows_since_when(stable_ms: int | None, known: bool) -> None:
+    """It may have begun a minute ago. What it holds back is no copy that stands."""
+    part = kafka_partition(
+        log_start=0 if known else 100,
+        end=140,
+        stable_end=100,
+        stable_ms=stable_ms,
+        pending_ms=stable_ms,
+        newest_ms=stable_ms,
+    )
+    asked = kafka(kafka_topic(part, config={"segment.ms": str(HOUR), "local.retention.ms": "1000"}))
+    given = facts(stored(stored_partition()), kafka=asked) if known else facts(stored={}, kafka=asked)
+    found = codes(given)
+    assert CauseCode.OPEN_TRANSACTION in found
+    assert CauseCode.COPY_STUCK not in found
+    report = assess(given)
+    assert report.level() is Level.WAITS
+    assert "do not tell since when" in as_text(report, every_partition=True)
+
+
+@pytest.mark.parametrize("config", [{}, {"message.timestamp.type": "LogAppendTime"}])
+def test_an_old_transaction_still_calls_somebody(config: dict[str, str]) -> None:
+    old = NOW - 50 * MINUTE
+    part = kafka_partition(end=140, stable_end=110, stable_ms=old, pending_ms=old - 1, newest_ms=NOW)
+    report = assess(facts(kafka=kafka(kafka_topic(part, config=config))))
+    assert report.level() is Level.PERSON
+    assert "began at offset 110 50 min ago" in as_text(report, every_partition=True)
+
+
 def test_two_records_never_close_many_segments() -> None:
     part = kafka_partition(end=102, stable_end=102, pending_ms=NOW - 9 * DAY, newest_ms=NOW, newest_offset=101)
     kept = stored(stored_partition(record_ms=NOW - 10 * DAY))
