@@ -21,7 +21,7 @@ from rsm_bridge.call_pool import CallPool
 from rsm_bridge.client_rules import ClientRule
 from rsm_bridge.copy_call import Copier, CopyCall
 from rsm_bridge.deletes import Deleter, Outcome
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.fetch_claim import FetchClaim
 from rsm_bridge.fetcher import Fetcher
 from rsm_bridge.limits import (
@@ -37,6 +37,7 @@ from rsm_bridge.peers import Admission, Peer, peer_of
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.settings import LimitSettings
 from rsm_bridge.status import CODES, ERROR_TRAILER, PROTOCOL_HEADER, explain
+from rsm_bridge.store_writes import StoreWrites
 from rsm_bridge.wire import fetch_chunk, parse, segment_metadata
 
 SERVICE = "tierberg.v1.RemoteStorage"
@@ -53,6 +54,7 @@ class Handlers:
         deleted: told about each tombstone.
         clients: rules of client certificates; None: nobody is refused.
         owners: whose topics are, for callers that may write for some clusters only.
+        writes: told what became of each copy that the store had to do with.
     """
 
     copier: Copier
@@ -65,6 +67,7 @@ class Handlers:
     deleted: Callable[[SegmentMetadata, Outcome], None]
     clients: Sequence[ClientRule] | None
     owners: OwnerLookups
+    writes: StoreWrites
     _copies: Admission = field(init=False)
     _fetches: Admission = field(init=False)
 
@@ -92,7 +95,12 @@ class Handlers:
                 return self._asked_again(caller, segment)
 
             with self._copies.of(peer):
-                segment = await CopyCall(self.copier, context, allow).run()
+                try:
+                    segment = await CopyCall(self.copier, context, allow).run()
+                except StoreError as error:
+                    self.writes.failed(str(error))
+                    raise
+            self.writes.worked()
             self.owners.stored(segment.topic_id)
             return {"bytes": segment.segment_size_bytes}
 

@@ -18,6 +18,7 @@ from rsm_bridge.limits import PROBE_FRESH_SECONDS, PROBE_SECONDS
 from rsm_bridge.metrics_page import Remark
 from rsm_bridge.reachability import Reachability
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.store_writes import StoreWrites
 
 
 async def _answer() -> None:
@@ -31,6 +32,7 @@ class Probes:
     loop: asyncio.AbstractEventLoop
     store: ObjectStore
     reach: Reachability | None = None
+    writes: StoreWrites | None = None
     warm: threading.Event = field(default_factory=threading.Event)
     compiling: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -62,9 +64,14 @@ class Probes:
         if not self.warm.is_set():
             return f"starting: {'compiling' if self.compiling.is_set() else 'loading'} kernels"
         wrong = self._store()
-        # Ready all the same: copies and fetches need no catalog.
-        said = None if wrong is not None or self.reach is None else self.reach.note("catalog")
-        return wrong if said is None else Remark(said)
+        if wrong is not None:
+            return wrong
+        # Ready all the same: fetches need neither, and copies no catalog.
+        refusal = None if self.writes is None else self.writes.refusal()
+        catalog = None if self.reach is None else self.reach.note("catalog")
+        said = [f"the store takes no copies: {refusal}"] if refusal is not None else []
+        said += [catalog] if catalog is not None else []
+        return Remark("; ".join(said)) if said else None
 
     def _store(self) -> str | None:
         """One look serves all probes of PROBE_FRESH_SECONDS, however many ask."""

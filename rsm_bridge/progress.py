@@ -54,7 +54,10 @@ def _servers(facts: Facts) -> list[Finding]:
         found.append(_server(code, problem.message))
     if facts.kafka is None and facts.kafka_problem is None:
         found.append(_server(CauseCode.KAFKA_NOT_ASKED, "no bootstrap servers are configured"))
-    found.extend(_full(facts))
+    full = list(_full(facts))
+    found.extend(full)
+    if facts.store_refusal is not None and facts.store_problem is None and not full:
+        found.append(_server(CauseCode.STORE_REFUSES, f"its answer to the last copy: {facts.store_refusal}"))
     local = why_nothing(facts.kafka.broker_config) if facts.kafka is not None else None
     if local is not None:
         found.append(_server(*local))

@@ -24,6 +24,7 @@ class CauseCode(StrEnum):
 
     STORE_AWAY = "store_away"
     STORE_FULL = "store_full"
+    STORE_REFUSES = "store_refuses"
     CATALOG_AWAY = "catalog_away"
     BRIDGE_AWAY = "bridge_away"
     KAFKA_AWAY = "kafka_away"
@@ -110,6 +111,12 @@ CAUSES: dict[CauseCode, Cause] = {
         "the disk of the store is full, or will not take one more segment",
         "Make room, or give it a larger disk; delete nothing of the store by hand. Copies fail until then "
         "and local disks of brokers grow; copies resume by themselves.",
+    ),
+    _C.STORE_REFUSES: Cause(
+        _PERSON,
+        "the store answers, and takes no copies",
+        "Its answer says why: mounted read-only, a quota, credentials that may not write, too slow. Until it takes "
+        "them copies are retried and local disks of brokers grow; copies resume by themselves.",
     ),
     _C.CATALOG_AWAY: Cause(
         _PERSON,

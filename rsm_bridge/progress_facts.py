@@ -255,6 +255,7 @@ class Facts:
         store_problem, catalog_problem, kafka_problem, bridge_problem: the source did not answer. A Kafka problem of
             kind `kafka_client_missing` means that nobody could ask.
         store_free_bytes: what the store's disk still takes; None: it does not say.
+        store_refusal: why the store, which answers, takes no copies of the bridge; None: it does, or nobody says.
         kafka: None when it was not asked or did not answer.
     """
 
@@ -269,4 +270,5 @@ class Facts:
     kafka_problem: Problem | None = None
     bridge_problem: Problem | None = None
     store_free_bytes: int | None = None
+    store_refusal: str | None = None
     kafka: KafkaFacts | None = None

@@ -35,6 +35,7 @@ from rsm_bridge.progress_store import head_of, problem_of, read_topics, stored_t
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import Settings, parse_listen
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.store_writes import HEALTH_SERVICE, WHY_TRAILER
 
 T = TypeVar("T")
 FindHead = Callable[[KnownSegment], Head | None]
@@ -95,7 +96,8 @@ def gather(settings: Settings, wanted: Wanted) -> Facts:
     facts, stored = _store_and_catalog(settings, wanted, facts)
     facts = replace(facts, stored=stored)
     facts = _kafka(settings, facts)
-    facts = replace(facts, bridge_problem=_bridge(wanted.bridge, settings))
+    bridge_problem, store_refusal = _bridge(wanted.bridge, settings)
+    facts = replace(facts, bridge_problem=bridge_problem, store_refusal=store_refusal)
     names = {topic.topic for topic in stored.values()}
     names |= set(facts.kafka.topics) if facts.kafka is not None else set()
     verbatim = frozenset(name for name in names if settings.rule(name).mode == "verbatim")
@@ -237,22 +239,29 @@ def bridge_address(settings: Settings) -> str | None:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _bridge(address: str | None, settings: Settings) -> Problem | None:
-    """Asks the bridge's health service; with TLS, for which a person has no certificate, only whether it accepts."""
+def _bridge(address: str | None, settings: Settings) -> tuple[Problem | None, str | None]:
+    """What is wrong with the bridge, and why the store takes no copies of it, as its health service says.
+
+    With TLS, for which a person has no certificate, it is only asked whether it accepts connections.
+    """
     if address is None:
-        return None
+        return None, None
     try:
         if settings.tls is not None:
             host, _, port = address.rpartition(":")
             with socket.create_connection((host.strip("[]"), int(port)), STATUS_BRIDGE_SECONDS):
-                return None
+                return None, None
         with grpc.insecure_channel(address, (("grpc.use_local_subchannel_pool", 1),)) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=STATUS_BRIDGE_SECONDS)
-            if answer.status == health_pb2.HealthCheckResponse.SERVING:
-                return None
-            return Problem("unavailable", f"the bridge at {address} says that it is not serving")
+            if answer.status != health_pb2.HealthCheckResponse.SERVING:
+                return Problem("unavailable", f"the bridge at {address} says that it is not serving"), None
+            _, call = stub.Check.with_call(
+                health_pb2.HealthCheckRequest(service=HEALTH_SERVICE), timeout=STATUS_BRIDGE_SECONDS
+            )
+            said = [value for key, value in call.trailing_metadata() or () if key == WHY_TRAILER]
+            return None, bytes(said[0]).decode(errors="replace") if said else None
     except grpc.RpcError as error:
-        return Problem("unavailable", f"no answer from {address}: {error.code().name}: {error.details()}")
+        return Problem("unavailable", f"no answer from {address}: {error.code().name}: {error.details()}"), None
     except OSError as error:
-        return Problem("unavailable", f"no answer from {address}: {error}")
+        return Problem("unavailable", f"no answer from {address}: {error}"), None

@@ -8,6 +8,7 @@ timestamps, and nobody says where that batch ends: by them alone nobody is calle
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -245,9 +246,16 @@ def _held_by_settings(place: Place, kafka: KafkaPartition, closed: float) -> Cop
 
 
 def _quiet_s(place: Place, kafka: KafkaPartition) -> float:
-    """Seconds without a copy: since the last one, or since there was something to copy, whichever is later."""
-    times = [kafka.pending_ms, place.stored.tiered_ms if place.stored is not None else None]
-    return min([place.seconds_since(time_ms) for time_ms in times if time_ms is not None], default=0.0)
+    """Seconds without a copy: since the last one, or since there was something to copy, whichever is later.
+
+    A timestamp in the future says nothing. Where nothing else is known either, it may have been for ever: that there
+    is no copy while the report looks twice must do.
+    """
+    pending_ms, tiered_ms = kafka.pending_ms, place.stored.tiered_ms if place.stored is not None else None
+    if pending_ms is not None and pending_ms > place.now_ms + _SKEW_MS:
+        return math.inf if tiered_ms is None else place.seconds_since(tiered_ms)
+    times = [time_ms for time_ms in (pending_ms, tiered_ms) if time_ms is not None]
+    return min(map(place.seconds_since, times), default=0.0)
 
 
 def _last_copy(place: Place) -> str:

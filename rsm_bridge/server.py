@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import grpc
 import structlog
@@ -14,6 +15,7 @@ from rsm_bridge.errors import SettingsError
 from rsm_bridge.handlers import SERVICE, Handlers
 from rsm_bridge.limits import KIB, MESSAGE_BYTES_MAX, MIB, STOP_GRACE_SECONDS, STREAMS_PER_CONNECTION_MAX
 from rsm_bridge.settings import Settings, parse_listen
+from rsm_bridge.store_writes import HEALTH_SERVICE, WHY_TRAILER, StoreWrites
 from rsm_bridge.tls import Certificates
 
 OPTIONS: tuple[tuple[str, int], ...] = (
@@ -57,7 +59,7 @@ class Server:
         self._log = log
         self._server = aio.server(options=OPTIONS)
         register(self._server, handlers.methods())
-        self._health = HealthServicer()
+        self._health = _Health(handlers.writes)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self.address = settings.listen
 
@@ -97,6 +99,26 @@ class Server:
         """Reports unhealthy, lets running calls end within the grace time, then cancels them."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(STOP_GRACE_SECONDS)
+
+
+class _Health(HealthServicer):  # type: ignore[misc]  # its package has no types
+    """The health service, which is also asked whether the store takes copies."""
+
+    def __init__(self, writes: StoreWrites) -> None:
+        super().__init__()
+        self._writes = writes
+
+    async def Check(  # noqa: N802 - gRPC's name
+        self, request: health_pb2.HealthCheckRequest, context: aio.ServicerContext[Any, Any]
+    ) -> health_pb2.HealthCheckResponse:
+        """See grpc.health.v1; with why in the trailer where the store takes no copies."""
+        if request.service != HEALTH_SERVICE:
+            return await super().Check(request, context)
+        why = self._writes.refusal()
+        if why is None:
+            return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
+        context.set_trailing_metadata(((WHY_TRAILER, why.encode()),))
+        return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.NOT_SERVING)
 
 
 def _host_port(host: str, port: int) -> str:

@@ -52,6 +52,7 @@ from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.store_writes import StoreWrites
 from rsm_bridge.topic_owners import TopicOwners
 from rsm_bridge.topic_rules import stored_format
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
@@ -102,7 +103,8 @@ async def running_bridge(
         running, precedence, unhurried = RunningCopies(), Precedence(), store.unhurried()
         publisher = Publisher(settings, unhurried, metrics, logger("publisher"), running, precedence.give_way)
         reach = _watched(settings, store, publisher.open_catalog, stack)
-        probes = Probes(asyncio.get_running_loop(), store, reach)
+        writes = StoreWrites()
+        probes = Probes(asyncio.get_running_loop(), store, reach, writes)
         metrics_address = _metrics_page(settings, metrics, probes, stack)
         await probes.warmed(warm)
         pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
@@ -142,6 +144,7 @@ async def running_bridge(
             deleted=deleted,
             clients=None if settings.tls is None else settings.tls.clients,
             owners=OwnerLookups(TopicOwners(store), stack.enter_context(CallPool(OWNER_WORKERS, "owner"))),
+            writes=writes,
         )
         server = Server(settings, handlers, log)
         address = await server.start()

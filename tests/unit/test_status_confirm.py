@@ -33,6 +33,7 @@ C = CauseCode
 #: Never a matter of the moment: read from settings, from one object that does not change, or from days of waiting.
 LASTING = {
     C.STORE_FULL,
+    C.STORE_REFUSES,
     C.BROKER_NOT_TIERING,
     C.OTHER_PLUGIN,
     C.ANOTHER_TABLE,

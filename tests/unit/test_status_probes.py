@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -18,14 +19,18 @@ from prometheus_client.parser import text_string_to_metric_families
 import rsm_bridge.limits
 from converter.types import IndexType
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.limits import START_STOP_SECONDS_MAX
+from rsm_bridge.limits import START_STOP_SECONDS_MAX, STORE_REFUSAL_SECONDS_MAX, STORE_REFUSAL_SECONDS_MIN
 from rsm_bridge.probes import Probes
+from rsm_bridge.progress import assess
+from rsm_bridge.progress_causes import CauseCode
+from rsm_bridge.progress_gather import Wanted, gather
+from rsm_bridge.store_writes import StoreWrites
 from stack.ports import accepts, free_ports
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
-from tests.support.shim_client import ShimClient, segment_of
+from tests.support.shim_client import ShimClient, ShimError, segment_of
 
 
 def get(address: str | None, path: str) -> tuple[int, str]:
@@ -75,6 +80,57 @@ def test_a_store_that_is_gone_makes_it_unready_and_alive(tmp_path: Path, monkeyp
         assert get(running.metrics_address, "/healthz")[0] == 200
         (tmp_path / "elsewhere").rename(tmp_path / "store")
         assert get(running.metrics_address, "/readyz")[0] == 200
+
+
+def test_a_store_that_takes_no_copies_is_said_until_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers all the while: a file is where the folder of data files would be."""
+    monkeypatch.setattr("rsm_bridge.store_writes.STORE_REFUSAL_SECONDS_MIN", 0.01)
+    settings = test_settings(tmp_path, metrics_listen="127.0.0.1:0")
+    segment = segment_of(LogBuilder().fill(batches=3))
+    with bridge_thread(settings) as running, ShimClient(running.address) as shim:
+
+        def said() -> str | None:
+            report = assess(gather(settings, Wanted(None, running.address, 10.0)))
+            return next((item.said for item in report.findings if item.code is CauseCode.STORE_REFUSES), None)
+
+        in_the_way = Path(running.store.root_uri.removeprefix("file://")) / "data"
+        in_the_way.touch()
+        for tries in range(3):
+            assert (said() is not None) is (tries > 1)
+            with pytest.raises(ShimError, match="data/"):
+                shim.copied(segment)
+            time.sleep(0.02)
+        status, page = get(running.metrics_address, "/readyz")
+        assert status == 200
+        assert page.startswith("ok; the store takes no copies: data/")
+        assert "Not a directory" in (said() or "")
+        in_the_way.unlink()
+        shim.copied(segment)
+        assert said() is None
+        assert get(running.metrics_address, "/readyz") == (200, "ok\n")
+
+
+def test_what_the_store_refused_is_old_news_where_nobody_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("rsm_bridge.store_writes.time", SimpleNamespace(monotonic=lambda: now[0]))
+    writes = StoreWrites()
+    for seconds, refused in ((0.0, False), (STORE_REFUSAL_SECONDS_MIN - 1, False), (1, True)):
+        now[0] += seconds
+        writes.failed("quota\nexceeded")
+        assert (writes.refusal() == "quota") is refused
+    now[0] += STORE_REFUSAL_SECONDS_MAX
+    assert writes.refusal() == "quota"
+    now[0] += 1
+    assert writes.refusal() is None
+    writes.failed("quota")
+    assert writes.refusal() is None
+    now[0] += STORE_REFUSAL_SECONDS_MIN
+    writes.failed("quota")
+    assert writes.refusal() == "quota"
+    writes.worked()
+    assert writes.refusal() is None
+    writes.failed("a moment")
+    assert writes.refusal() is None
 
 
 def test_a_catalog_that_is_away_leaves_it_ready_and_copying(tmp_path: Path) -> None:

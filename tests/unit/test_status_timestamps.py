@@ -68,6 +68,23 @@ def test_a_future_timestamp_that_is_tiered_calls_nobody() -> None:
     assert CauseCode.COPY_STUCK not in found
 
 
+@pytest.mark.parametrize("tiered", [True, False])
+def test_segments_of_records_from_the_future_that_nobody_copies_call_somebody(tiered: bool) -> None:
+    """Four segments by their size; how long they have waited their timestamps do not say, the last copy does."""
+    later = NOW + 400 * DAY
+    config = {"segment_bytes": "200" if tiered else "20"}
+    found = codes(world(later, later + HOUR, 139, NOW - 6 * HOUR if tiered else None, **config))
+    assert CauseCode.COPY_STUCK in found
+
+
+def test_records_from_the_future_after_a_copy_of_this_minute_call_nobody() -> None:
+    part = kafka_partition(end=140, stable_end=140, pending_ms=NOW + DAY, newest_ms=NOW + DAY, newest_offset=139)
+    kept = stored(stored_partition(tiered_ms=NOW - MINUTE, source_bytes=2000))
+    found = codes(facts(kept, kafka=kafka(kafka_topic(part, config={"segment.bytes": "200"}))))
+    assert CauseCode.COPYING in found
+    assert CauseCode.COPY_STUCK not in found
+
+
 def test_timestamps_that_tell_the_time_still_call_somebody() -> None:
     assert CauseCode.COPY_STUCK in codes(world(NOW - 4 * HOUR, NOW, 139, NOW - 4 * HOUR - 1))
     assert CauseCode.COPY_STUCK in codes(world(NOW - 4 * HOUR, NOW, 139, None, message_timestamp_type="LogAppendTime"))
