@@ -29,6 +29,7 @@ from rsm_bridge.topic_rules import TopicRule, matching
 _UNIX = "unix:"
 #: A message names so many problems, each in so many characters.
 _PROBLEMS_MAX, _PROBLEM_CHARS_MAX = 8, 400
+_NAME = re.compile(r"[\w.-]+", re.ASCII)
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _STORE_URLS = (
     "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
@@ -431,10 +432,16 @@ def load_settings(path: Path | None, overrides: dict[str, Any] | None = None) ->
         raise SettingsError(_explain(error, path)) from error
 
 
+def _plain(name: str) -> str:
+    """A key as far as it is a name: `sasl.password=abc` in the place of a mapping is one key for YAML."""
+    known = _NAME.match(name)
+    return name if known is not None and known.end() == len(name) else f"{known.group() if known else ''}…"
+
+
 def _explain(error: ValidationError, path: Path | None) -> str:
     lines = []
     for problem in error.errors(include_url=False, include_input=False, include_context=False):
-        where = ".".join(str(part) for part in problem["loc"]) or "configuration"
+        where = ".".join(_plain(str(part)) for part in problem["loc"]) or "configuration"
         line = f"{where}: {problem['msg'].removeprefix('Value error, ')}"
         lines.append(line if len(line) <= _PROBLEM_CHARS_MAX else f"{line[:_PROBLEM_CHARS_MAX]}…")
     more = f"; and {len(lines) - _PROBLEMS_MAX} more" if len(lines) > _PROBLEMS_MAX else ""

@@ -74,10 +74,18 @@ def _misplaced(data: bytes) -> bool:
 
 def _outside(document: Any) -> bool:
     if isinstance(document, dict):
-        return any(SECRET in str(key) or (key not in _SECRET_KEYS and _outside(item)) for key, item in document.items())
+        return any(
+            SECRET in str(key) or (_as_name(item) if key in _SECRET_KEYS else _outside(item))
+            for key, item in document.items()
+        )
     if isinstance(document, list):
         return any(map(_outside, document))
     return SECRET in str(document)
+
+
+def _as_name(section: Any) -> bool:
+    """Names of properties are quoted, too, as far as they look like names."""
+    return isinstance(section, dict) and any(key.startswith(SECRET) for key in section if isinstance(key, str))
 
 
 class Configuration(Target):

@@ -87,6 +87,13 @@ def test_secrets_stay_out_of_errors_and_reprs(tmp_path: Path) -> None:
     assert "hunter2" not in str(refused.value)
 
 
+@pytest.mark.parametrize("slip", ["kafka: {properties: {sasl.password=hunter2}}", "{kafka.password=hunter2}"])
+def test_a_line_of_a_properties_file_is_one_key_and_quoted_up_to_its_secret(tmp_path: Path, slip: str) -> None:
+    with pytest.raises(SettingsError, match=r"password…: ") as refused:
+        load_settings(write(tmp_path, slip))
+    assert "hunter2" not in str(refused.value)
+
+
 TLS = {"certificate_file": "c", "key_file": "k"}
 
 
