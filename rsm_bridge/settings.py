@@ -5,6 +5,7 @@ Unknown keys are refused, every default is written here, and secrets never appea
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
