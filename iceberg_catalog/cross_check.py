@@ -6,9 +6,13 @@ A transaction that begins in one segment and ends in another is decided by its m
 * the producer snapshot at a segment's end lists it exactly if its marker lies above. (One that lists too little is rule
   R8's business: after an unclean election it is how a transaction ends that no marker will.)
 
-A read_committed consumer believes the transaction index. So where the two differ nobody can say what the table should
-hold: the partition stops there until a person has looked. Within one segment the copy itself has compared them
-(converter.transactions.MarkerCheck).
+A read_committed consumer believes the transaction index. But an abort marker without an entry can also show that its
+leader never had the transaction: after an unclean election producers end what the new log does not have, and a
+checkpoint that was cut at the log start hides since when that log is the living one. So a batch of an older epoch,
+below all that the marker's copy tells of its leader's history, is no contradiction: its rows stay out.
+
+Else nobody can say what the table should hold where the two differ: the partition stops there until a person has
+looked. Within one segment the copy itself has compared them (converter.transactions.MarkerCheck).
 """
 
 from __future__ import annotations
@@ -50,8 +54,16 @@ def _differ(view: View, verdicts: UInt8Array, marker_at: Int64Array) -> BoolArra
     marker = (view.kind == BatchKind.COMMIT) | (view.kind == BatchKind.ABORT)
     judged = (verdicts == Verdict.COMMITTED) | (verdicts == Verdict.ABORTED)
     judged &= (marker_at != NEVER) & np.isin(marker_at, view.base[marker & view.indexed])
-    differ: BoolArray = judged & ((verdicts == Verdict.ABORTED) != _listed(view, marker_at))
+    aborted = verdicts == Verdict.ABORTED
+    differ: BoolArray = judged & (aborted != _listed(view, marker_at)) & ~(aborted & _of_another_log(view, marker_at))
     return differ
+
+
+def _of_another_log(view: View, marker_at: Int64Array) -> BoolArray:
+    """Batches that the leader of their marker's copy may never have had."""
+    place = np.minimum(np.searchsorted(view.base, marker_at), len(view.base) - 1)
+    other: BoolArray = (view.base < view.told_from[place]) & (view.epoch < view.told_epoch[place])
+    return other
 
 
 def _listed(view: View, marker_at: Int64Array) -> BoolArray:

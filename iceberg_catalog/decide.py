@@ -10,7 +10,7 @@ raises it with every marker. Two things end a transaction without a marker; its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -21,6 +21,7 @@ from converter.types import BoolArray, Int64Array, UInt8Array
 from iceberg_catalog.plan_types import Batches, BatchKind
 
 NEVER = np.iinfo(np.int64).max
+_NOTHING = np.empty(0, dtype=np.int64)
 _NO_ABORTS = np.empty((0, 3), dtype=np.int64)
 
 
@@ -34,11 +35,23 @@ class Verdict(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What one segment gives to a view: which of its batches count, the number of the stretch, and what it tells."""
+
+    batches: Batches
+    mask: BoolArray
+    stretch: int
+    told_from: int = 0
+    told_epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class View:
     """The living log's batches in order, each once. `stretch` grows by one at every hole in the coverage.
 
     `aborts`: entries of the transaction indexes, (n, 3), whose markers are in the view. `indexed`: the transaction
-    index of the batch's segment is known.
+    index of the batch's segment is known. `told_from`, `told_epoch`: from where on the batch's segment tells the
+    history of the leader that copied it, and in which epoch that was there; 0 where it tells none.
     """
 
     base: Int64Array
@@ -49,24 +62,29 @@ class View:
     stretch: Int64Array
     aborts: Int64Array
     indexed: BoolArray
+    told_from: Int64Array
+    told_epoch: Int64Array
 
     @staticmethod
-    def join(parts: Sequence[tuple[Batches, BoolArray, int]]) -> View:
-        """From (batches of a segment, which of them count, number of the stretch), ascending."""
-        if not parts:
-            empty = np.empty(0, dtype=np.int64)
-            nothing = np.empty(0, dtype=np.uint8)
-            no_epochs = np.empty(0, dtype=np.int32)
-            return View(empty, empty, no_epochs, empty, nothing, empty, _NO_ABORTS, nothing.astype(np.bool_))
+    def join(parts: Sequence[Part]) -> View:
+        """From parts of segments, ascending."""
+        kept = [(part.batches, part.mask) for part in parts]
+        counts = [int(part.mask.sum()) for part in parts]
+
+        def each(values: Iterable[int]) -> Int64Array:
+            return np.repeat(np.array(list(values), dtype=np.int64), counts)
+
         return View(
-            np.concatenate([batches.base[mask] for batches, mask, _ in parts]),
-            np.concatenate([batches.last[mask] for batches, mask, _ in parts]),
-            np.concatenate([batches.epoch[mask] for batches, mask, _ in parts]),
-            np.concatenate([batches.producer_id[mask] for batches, mask, _ in parts]),
-            np.concatenate([batches.kind[mask] for batches, mask, _ in parts]),
-            np.concatenate([np.full(int(mask.sum()), stretch, dtype=np.int64) for _, mask, stretch in parts]),
-            np.concatenate([_NO_ABORTS, *(_aborts(batches, mask) for batches, mask, _ in parts)]),
-            np.concatenate([np.full(int(mask.sum()), batches.aborts is not None) for batches, mask, _ in parts]),
+            np.concatenate([_NOTHING, *(batches.base[mask] for batches, mask in kept)]),
+            np.concatenate([_NOTHING, *(batches.last[mask] for batches, mask in kept)]),
+            np.concatenate([_NOTHING.astype(np.int32), *(batches.epoch[mask] for batches, mask in kept)]),
+            np.concatenate([_NOTHING, *(batches.producer_id[mask] for batches, mask in kept)]),
+            np.concatenate([_NOTHING.astype(np.uint8), *(batches.kind[mask] for batches, mask in kept)]),
+            each(part.stretch for part in parts),
+            np.concatenate([_NO_ABORTS, *(_aborts(batches, mask) for batches, mask in kept)]),
+            each(part.batches.aborts is not None for part in parts).astype(np.bool_),
+            each(part.told_from for part in parts),
+            each(part.told_epoch for part in parts),
         )
 
     def without(self, dead: BoolArray) -> View:
@@ -83,6 +101,8 @@ class View:
             self.stretch[kept],
             self.aborts[~np.isin(self.aborts[:, 2], self.base[dead])],
             self.indexed[kept],
+            self.told_from[kept],
+            self.told_epoch[kept],
         )
 
 

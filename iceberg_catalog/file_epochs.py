@@ -59,8 +59,11 @@ class Endings:
         before, after = self.recorded, self.lineage
         if not before.entries:
             return not after.entries
-        if offset < before.entries[0][1]:
-            return True  # the record has left these offsets behind, with what was alive there
+        begin = before.entries[0][1]
+        if offset < begin:
+            # The record does not reach down to what was alive there. Where the two are one at its beginning, they are
+            # below; else the new one may tell of another log there.
+            return after.epoch_at(begin) == before.epoch_at(begin) or after.epoch_at(offset) in (None, UNKNOWN)
         epoch = before.epoch_at(offset)
         if epoch is None or epoch != after.epoch_at(offset):
             return False

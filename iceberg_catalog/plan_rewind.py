@@ -5,7 +5,8 @@ on the dead branch, and the living one may say otherwise. So it goes from the fi
 
 A record that was shortened does not tell of all offsets where the two differ; files do, by their own epochs. Where one
 of them died below the divergence, that is where the branch was left, and the frontier goes back to there. So all that
-lies below the frontier afterwards is alive, and all that is cut away above it can come again.
+lies below the frontier afterwards is alive, and all that is cut away above it can come again. Where nobody knew the
+dead branch right below the divergence, the living one may have rows that were never looked for: they come too.
 
 A record is cut at the floor too, so the histories may differ already where it begins. Where nothing of the table stays
 either, nobody can tell where the two parted if an epoch may have been forgotten in between, and what retention deleted
@@ -44,11 +45,29 @@ def rewound(
         first = min(first, _taken_back(start, proven, alive, state))
     if start is None:
         return None, state.frontier, state.floor
+    unseen = _unseen(start, min(start, state.floor), endings, files)
+    if unseen < start:
+        start, first = unseen, min(first, _taken_back(unseen, unseen, alive, state))
     if not any(file.first < first for file in files) and not _known_to_part(start, endings):
         lowest = min([start, *(item.segment.base for item in alive if item.segment.state is SegmentState.LIVE)])
         start, first = lowest, min(first, lowest)
     floor = min(state.floor, start)
     return (first if first < state.frontier else None), first, floor
+
+
+def _unseen(start: int, least: int, endings: Endings, files: Sequence[LiveFile]) -> int:
+    """Where the living history is to be read from, `start` at most, `least` or above.
+
+    That is lower than `start` if the recorded one has a hole right below it, and the table no row there. Nobody may
+    have had these offsets when the walk went over them, and what the living history has there was never looked for.
+    """
+    old, new = endings.recorded, endings.lineage
+    if old.epoch_at(start - 1) != UNKNOWN:
+        return start
+    hole = max(first for epoch, first in old.entries if epoch == UNKNOWN and first < start)
+    begin = max([hole, least, *(min(file.last + 1, start) for file in files if file.first < start)])
+    points = sorted({begin} | {first for _, first in new.entries if begin < first})
+    return next((point for point in points if new.epoch_at(point) not in (None, UNKNOWN)), start)
 
 
 def _taken_back(start: int, proven: int, alive: Sequence[Input], state: PartState) -> int:

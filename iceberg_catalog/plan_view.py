@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from converter.types import BoolArray, UInt8Array
+from converter.types import UInt8Array
 from iceberg_catalog.cross_check import contradiction
 from iceberg_catalog.dead_markers import dead_markers
-from iceberg_catalog.decide import NEVER, SnapshotEnd, Verdict, View, decide
+from iceberg_catalog.decide import NEVER, Part, SnapshotEnd, Verdict, View, decide
 from iceberg_catalog.limits import PEEKED_MAX
 from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.plan_inputs import Cover, Input, Stretch
 from iceberg_catalog.plan_peeked import Checked, applied, checked
-from iceberg_catalog.plan_types import Batches, Peeked, Segment
+from iceberg_catalog.plan_types import Peeked, Segment
 from iceberg_catalog.plan_walk import Walk
 
 Judged = tuple[Stretch, UInt8Array]
@@ -79,7 +79,7 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
     The view's coverage is that of all living segments, deleted and withdrawn ones too. It goes on beyond the walk
     while there is no hole, and over holes only where the walk went over them. Markers of a dead branch are not in it.
     """
-    parts: list[tuple[Batches, BoolArray, int]] = []
+    parts: list[Part] = []
     if not walk.stretches:
         return View.join(parts), []
     begin = reach = walk.stretches[0].start
@@ -91,7 +91,7 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
             mask = best.between(reach, best.valid_end)
             if parts:
                 mask &= best.batches.base >= reach
-            parts.append((best.batches, mask, stretch))
+            parts.append(Part(best.batches, mask, stretch, *_told(best.segment)))
             reach = best.valid_end
             continue
         higher = cover.next_base()
@@ -112,8 +112,13 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
 
 def _snapshot_of(segment: Segment, opened: tuple[tuple[int, int], ...]) -> SnapshotEnd:
     """The producer snapshot of a copy, beside where the history begins that it tells."""
-    told = of_segment(segment).entries
-    return SnapshotEnd(segment.end, opened, told[0][1], told[0][0]) if told else SnapshotEnd(segment.end, opened)
+    return SnapshotEnd(segment.end, opened, *_told(segment))
+
+
+def _told(segment: Segment) -> tuple[int, int]:
+    """From where on a copy tells its leader's history, and in which epoch that was there."""
+    entries = of_segment(segment).entries
+    return (entries[0][1], entries[0][0]) if entries else (0, 0)
 
 
 def _verdicts_of(stretch: Stretch, view: View, verdicts: UInt8Array) -> UInt8Array:

@@ -101,6 +101,7 @@ WHOLE_LISTING_SECONDS = 600.0  # a topic id is listed whole at least so often
 WHOLE_LISTING_SHARE = 0.1  # of a table's time that whole listings may take beyond that
 LIST_PAGE_KEYS = 1000  # what one request of a listing returns
 INDEX_READS_MAX = 2000  # indexes that a run reads before it publishes what it has
+LISTINGS_MAX = 8  # of one run, until nothing new lies below what was listed before
 INDEX_READERS = 8  # of all tables together
 SWAP_RETRY_SECONDS = 5.0  # a commit of the reclaimer lost its swap, or a reader's snapshot may soon expire: look again
 SNAPSHOT_AGE_SECONDS_MAX = 5 * 24 * 3600  # older ones expire in maintenance, as Iceberg's own default has it

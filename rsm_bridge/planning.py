@@ -1,8 +1,9 @@
 """The plans of one run: from what a whole listing shows, or from what is new at and above the frontiers.
 
 The listing a plan is made from starts after the head was read (publish rule P2). A hole in it is believed only once
-everything was listed again (P4), and only below what the first listing had shown: of what was stored between the two,
-the pages of the second may again show the later and miss the earlier.
+everything was listed again (P4), and only below what an earlier look had shown: of what was stored since, the pages of
+a listing may again show the later and miss the earlier. What has come meanwhile above all that is left to the next run;
+what reaches below counts, but where it shows a new leader, all is listed once more.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
+from rsm_bridge.errors import StoreError
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
-from rsm_bridge.limits import INDEX_READS_MAX, PENDING_RUN_MAX
+from rsm_bridge.limits import INDEX_READS_MAX, LISTINGS_MAX, PENDING_RUN_MAX
 from rsm_bridge.segment_listing import Notices, SegmentListing
 
 
@@ -77,8 +79,7 @@ class Planning:
     def _whole(self, segments: Sequence[KnownSegment]) -> Planned:
         plans = self._all(segments, segments, relisted=False)
         if any(item.need_relist for item in plans.values()):
-            known = self.listing.whole() or ()
-            segments = _agreed(segments, known, self.states)
+            segments, known = self._settled(segments, lambda: self.listing.whole() or ())
             plans = self._all(segments, known, relisted=True)
         return Planned(segments, plans, complete=True)
 
@@ -97,10 +98,28 @@ class Planning:
         inputs = self._inputs(found[number])
         made = plan_ahead(inputs, lambda: self._of(number), state, self.policy, hold, self.head.look)
         if made is None:
-            known = self.listing.partition(number)
-            found[number] = _agreed(found[number], known, self.states)
+            found[number], known = self._settled(self.listing.of(number), lambda: self.listing.partition(number))
             made = self._one(number, found[number], known, relisted=True)
         return made
+
+    def _settled(
+        self, first: Sequence[KnownSegment], again: Callable[[], Sequence[KnownSegment]]
+    ) -> tuple[list[KnownSegment], Sequence[KnownSegment]]:
+        """What may be believed of a listing made after `first` was known, and that listing.
+
+        Raises:
+            StoreError: there was one more leader each time.
+        """
+        for _ in range(LISTINGS_MAX):
+            second = again()
+            believed = agreed(first, second, self.states)
+            if believed is not None:
+                return believed, second
+            first = second
+        raise StoreError(
+            f"each of {LISTINGS_MAX} listings of a topic showed copies of a leader that none before had shown, below "
+            "others; nothing is decided about it until two listings agree"
+        )
 
     def _one(
         self, number: int, segments: Sequence[KnownSegment], known: Sequence[KnownSegment], *, relisted: bool
@@ -145,24 +164,37 @@ class Planning:
         return self._files
 
 
-def _agreed(
+def agreed(
     first: Sequence[KnownSegment], second: Sequence[KnownSegment], states: Mapping[int, PartState]
-) -> list[KnownSegment]:
+) -> list[KnownSegment] | None:
     """What the second look shows, without what is new and lies above all that the first one knew of its partition.
 
+    None: a leader that nobody knew of has copies below that, and more of them may be stored that were not shown yet.
     What the recorded history is as new as is not new: it was stored before the head was read, with all below it. A look
     at what a new leader stored below the frontier does not show it, and what it decides must not be missed.
     """
-    highest: dict[int, int] = {}
-    for known in first:
-        highest[known.key.partition] = max(highest.get(known.key.partition, -1), known.key.last)
     records = {number: Lineage(state.lineage, state.known_end).rank for number, state in states.items()}
-    return [
-        known
-        for known in second
-        if known.key.last <= highest.get(known.key.partition, -1)
-        or (known.segment is not None and of_segment(known.segment).rank <= records.get(known.key.partition, NOTHING))
-    ]
+    highest: dict[int, int] = {}
+    epochs = {number: rank[0] for number, rank in records.items()}
+    for known in first:
+        number = known.key.partition
+        highest[number] = max(highest.get(number, -1), known.key.last)
+        epochs[number] = max(epochs.get(number, NOTHING[0]), _rank(known)[0])
+    seen = {known.listed.key for known in first}
+    found: list[KnownSegment] = []
+    for known in second:
+        number, rank = known.key.partition, _rank(known)
+        if known.key.base > highest.get(number, -1) and known.listed.key not in seen:
+            if known.segment is None or rank > records.get(number, NOTHING):
+                continue
+        elif rank[0] > epochs.get(number, NOTHING[0]):
+            return None
+        found.append(known)
+    return found
+
+
+def _rank(known: KnownSegment) -> tuple[int, int]:
+    return NOTHING if known.segment is None else of_segment(known.segment).rank
 
 
 #: Of a partition without a record.

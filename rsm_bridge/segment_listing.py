@@ -66,7 +66,11 @@ class SegmentListing:
 
     def known(self) -> list[KnownSegment]:
         """Everything known, partitions and keys ascending."""
-        return [known for number in sorted(self._known) for _, known in sorted(self._known[number].items())]
+        return [known for number in sorted(self._known) for known in self.of(number)]
+
+    def of(self, number: int) -> list[KnownSegment]:
+        """Everything known of one partition, keys ascending."""
+        return [known for _, known in sorted(self._known[number].items())]
 
     def wants_whole(self, notices: Notices) -> bool:
         """Whether a whole listing is due, or costs no more requests than the partitions' own."""
@@ -114,7 +118,7 @@ class SegmentListing:
         self._read([row for row in rows if not self._has(row)])
         kept = {listed.key for _, listed in rows}
         self._drop(number, (key for key in self._known[number] if key not in kept))
-        return [known for _, known in sorted(self._known[number].items())]
+        return self.of(number)
 
     def ahead(self, frontiers: Mapping[int, int], notices: Notices) -> dict[int, list[KnownSegment]]:
         """By partition every segment that reaches to its frontier, and those below that notices name.

@@ -111,11 +111,6 @@ async def running_bridge(
         publisher.typed = typed = _typed_topics(settings, unhurried, publisher, memory, stack)
         maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"), typed)
 
-        def finished(segment: SegmentMetadata, directory: Directory, failed: Mapping[str, int]) -> None:
-            _count_copy(metrics, segment, directory, failed)
-            metrics.progress.copied(segment)
-            publisher.notify(segment.topic_id, index_key(segment))
-
         def deleted(segment: SegmentMetadata, outcome: Outcome) -> None:
             # Nothing that can be published has changed; the tombstone alone is to go, when its fence is over.
             late = LATE_COPY_SECONDS if outcome == "unknown_id" else 0.0
@@ -132,7 +127,7 @@ async def running_bridge(
                 metrics=metrics,
                 options=lambda topic: convert_options(settings, topic),
                 columns=typed.copy,
-                finished=finished,
+                finished=_finished(metrics, publisher),
                 log=logger("copy"),
             ),
             fetcher=Fetcher(SegmentReader(store, pools["fetch-helper"]), fetch_pools, settings.limits, metrics),
@@ -237,6 +232,19 @@ def _metrics_page(settings: Settings, metrics: Metrics, probes: Probes, stack: c
     page = MetricsPage(metrics.registry, pages, "metrics_listen", settings.metrics_listen)
     stack.callback(page.close)
     return page.address
+
+
+def _finished(
+    metrics: Metrics, publisher: Publisher
+) -> Callable[[SegmentMetadata, Directory, Mapping[str, int]], None]:
+    """What follows a copy."""
+
+    def finished(segment: SegmentMetadata, directory: Directory, failed: Mapping[str, int]) -> None:
+        _count_copy(metrics, segment, directory, failed)
+        metrics.progress.copied(segment)
+        publisher.notify(segment.topic_id, index_key(segment))
+
+    return finished
 
 
 def _count_copy(metrics: Metrics, segment: SegmentMetadata, directory: Directory, failed: Mapping[str, int]) -> None:

@@ -53,6 +53,20 @@ def test_files_that_are_not_known_contradict_nothing() -> None:
     assert model.offsets == [0, 1, 5, 6, 8]
 
 
+def test_an_abort_of_what_the_new_leaders_log_may_never_have_had() -> None:
+    """Its checkpoint was cut at the log start: nothing shows since when its log is the living one."""
+    for told, conflict in ((((1, 7),), None), (((0, 6), (1, 7)), 2), (((0, 0), (1, 7)), 2)):
+        b = seg("b", [abort(7, 7, 1), plain(8, 8, 1)], checkpoint=told, opened=(), aborts=[])
+        model = Model()
+        assert model.publish(first(), b).conflict == conflict
+        assert model.offsets == ([0, 1, 5, 6, 8] if conflict is None else [0, 1])
+
+
+def test_a_commit_of_another_log_that_the_transaction_index_lists_still_contradicts_it() -> None:
+    b = seg("b", [commit(7, 7, 1), plain(8, 8, 1)], checkpoint=((1, 7),), opened=(), aborts=[(7, 2, 7)])
+    assert Model().publish(first(), b).conflict == 2
+
+
 def test_it_goes_on_once_the_segments_are_deleted() -> None:
     model = Model()
     a, b = first(), seg("b", [abort(7, 7), plain(8, 8)], opened=(), aborts=[])

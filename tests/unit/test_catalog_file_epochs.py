@@ -85,8 +85,11 @@ def test_a_rewind_over_more_than_eight_epochs_leaves_what_is_alive(told: bool) -
         ((), ((0, 0), (2, 50)), 40, 69, 70, ((0, 40), (1, 50)), 50, True),
         ((), ((0, 0), (2, 50)), 40, 69, 70, ((0, 40), (2, 50)), 70, True),
         ((), (), 40, 69, 70, (), 70, False),
-        # The record begins above the file: it was alive when it left the record's reach.
-        (((4, 500),), ((0, 0), (3, 20), (4, 500)), 40, 69, 600, (), 70, False),
+        # The record begins above the file: it was alive when it left the record's reach, and is while they agree there.
+        (((4, 90),), ((0, 0), (3, 20), (4, 90)), 40, 69, 100, (), 70, False),
+        (((4, 90),), ((0, 0), (3, 20), (5, 90)), 40, 69, 100, ((3, 40),), 70, True),
+        (((4, 90),), ((0, 0), (5, 50)), 40, 69, 100, ((0, 40), (3, 50)), 50, True),
+        (((4, 90),), ((0, 0), (UNKNOWN, 20), (5, 90)), 40, 69, 100, (), 70, False),
         # A hole in the record is no word against what the file itself says.
         (((0, 0), (UNKNOWN, 20), (4, 60)), ((0, 0), (1, 20), (4, 60)), 10, 39, 100, ((0, 10), (1, 20)), 40, True),
         (((0, 0), (UNKNOWN, 20), (4, 60)), ((0, 0), (2, 20), (4, 60)), 10, 39, 100, ((0, 10), (1, 20)), 20, True),

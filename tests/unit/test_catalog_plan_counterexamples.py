@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from iceberg_catalog import lineage_record
 from iceberg_catalog.plan_types import Derive, Policy, UseMain
 from rsm_bridge.reclaim_rules import Verdict, verdict
 from tests.unit.plan_support import (
@@ -229,3 +230,16 @@ def test_c17_an_older_epoch_that_wins_back_is_published_from_its_first_offset_on
     assert from_records_alone(model, e1, e2, e3).rewind == 0
     assert model.publish(e1, e2, e3).rewind == 0
     assert model.rows == {0: 1, 1: 1, 2: 3, 3: 3, 4: 3}
+
+
+@pytest.mark.parametrize("entries_max", [1000, 3])
+def test_rows_of_a_winner_where_nobody_had_any_are_published(entries_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody had [1, 2] when the walk went over them to epoch 3. Epoch 2 wins back, with rows there."""
+    monkeypatch.setattr(lineage_record, "LINEAGE_ENTRIES_MAX", entries_max)
+    e2 = seg("e2", [plain(0, 0, 2)])
+    e3 = seg("e3", [plain(3, 4, 3)], checkpoint=((3, 3),))
+    e4 = seg("e4", [plain(1, 3, 2), plain(4, 4, 4)], checkpoint=((2, 0), (4, 4)))
+    model = Model()
+    assert model.publish(e2, e3).gaps == ((1, 2),)
+    assert model.publish(e2, e3, e4).rewind == 1
+    assert model.rows == {0: 2, 1: 2, 2: 2, 3: 2, 4: 4}

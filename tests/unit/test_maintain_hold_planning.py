@@ -48,6 +48,9 @@ class Listing:
     def ahead(self, *_: Any) -> dict[int, list[KnownSegment]]:
         return {0: self.noticed}
 
+    def of(self, _number: int) -> list[KnownSegment]:
+        return self.noticed
+
     def partition(self, _number: int) -> list[KnownSegment]:
         return self.all
 
