@@ -6,6 +6,10 @@ raises it with every marker. Two things end a transaction without a marker; its 
 * a hole in the coverage that will never be filled: the marker may have been in it, and the producer's next marker
   belongs to another transaction;
 * the producer snapshot at the end of a wholly valid segment that does not list the transaction as open.
+
+One case nothing tells apart: an unclean leader's log start rises over the place where its log leaves the dead branch
+before its first copy, and the next marker above is a commit of the same producer. A transaction that was open on the
+dead branch below is taken for the one it ends, as the one of a clean cluster would be that looks the same.
 """
 
 from __future__ import annotations
