@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from converter.kernel import i64, kernel, readonly, u64
 from converter.types import Int64Array, UInt8Array
-from converter.values.protobuf_lowered import QUICK_NUMBER_MAX, entry_fields
+from converter.values.protobuf_lowered import QUICK_NUMBER_MAX, entry_fields, quick_numbers
 from converter.values.protobuf_plan import DEPTH_MAX, Field, Node
 
 BAD = -1
@@ -44,7 +44,7 @@ class ScanTable:
 
     Attributes:
         starts: fields of message m are rows [starts[m], starts[m + 1]) of `fields`, by number; message 0 is the root.
-        fields: one row per field: number, wire type, bits of its value, whether it repeats, slot (what may occur once
+        fields: one row per field, and per number that stands for a higher one in the quick schema: number, wire type, bits of its value, whether it repeats, slot (what may occur once
             has one, members of a oneof share theirs), message or -1, cells that one element takes.
         slots: slots of the message that has most.
     """
@@ -77,6 +77,9 @@ def scan_table(root: Node) -> ScanTable:
             if is_message:
                 row[CHILD] = add(nested)
             row[WIDTH] += field.node.name_cells
+        # What the quick decoder would take for a field of a higher number is one that the schema does not know.
+        rows += [[alias, BAD, 0, 0, 0, -1, 0] for alias in quick_numbers(fields).values()]
+        rows.sort()
         slots_max = max(slots_max, len(slots))
         return number
 

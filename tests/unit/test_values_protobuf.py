@@ -288,6 +288,16 @@ def test_a_number_may_be_the_last_there_is() -> None:
     assert [{**row, "l": row["l"] and {}} for row in found] == [{**nothing, **fields} for fields in given]
 
 
+@pytest.mark.parametrize("inner", [False, True])
+def test_what_the_schema_does_not_know_is_no_field_of_a_high_number(inner: bool) -> None:
+    """An older writer's field 1, a card number, is not the newer schema's 5000, whatever stands for that inside."""
+    files = schema("Leaf leaf = 2; string note = 5000; message Leaf { int64 amount = 2; string note = 5000; }")
+    leaf = b"\x0a\x041234" + b"\x10\x2a"
+    value = b"\x12" + bytes([len(leaf)]) + leaf if inner else leaf[:6]
+    wanted = {"amount": 42, "note": ""} if inner else None
+    assert rows(files, [value, b"", value]) == [{"leaf": row, "note": ""} for row in (wanted, None, wanted)]
+
+
 def test_long_texts_of_a_high_number_are_no_lists_of_numbers() -> None:
     text = "x" * (protobuf.CELLS_MAX // 8)
     files = schema(f"repeated string s = {2**29 - 1};")
