@@ -7,9 +7,10 @@ A transaction that begins in one segment and ends in another is decided by its m
   R8's business: after an unclean election it is how a transaction ends that no marker will.)
 
 A read_committed consumer believes the transaction index. But an abort marker without an entry can also show that its
-leader never had the transaction: after an unclean election producers end what the new log does not have, and a
-checkpoint that was cut at the log start hides since when that log is the living one. So a batch of an older epoch,
-below all that the marker's copy tells of its leader's history, is no contradiction: its rows stay out.
+leader does not know the transaction's beginning: a follower that fell behind begins at the log start with no producer
+state, and after an unclean election producers end what the new log does not have, where a checkpoint that was cut at
+the log start hides since when that log is the living one. So a batch below all that the marker's copy tells of its
+leader's history is no contradiction: its rows stay out.
 
 Else nobody can say what the table should hold where the two differ: the partition stops there until a person has
 looked. Within one segment the copy itself has compared them (converter.transactions.MarkerCheck).
@@ -60,9 +61,9 @@ def _differ(view: View, verdicts: UInt8Array, marker_at: Int64Array) -> BoolArra
 
 
 def _of_another_log(view: View, marker_at: Int64Array) -> BoolArray:
-    """Batches that the leader of their marker's copy may never have had."""
+    """Batches that the leader of their marker's copy may never have had, or not have any more."""
     place = np.minimum(np.searchsorted(view.base, marker_at), len(view.base) - 1)
-    other: BoolArray = (view.base < view.told_from[place]) & (view.epoch < view.told_epoch[place])
+    other: BoolArray = view.base < view.told_from[place]
     return other
 
 

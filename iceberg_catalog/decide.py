@@ -40,13 +40,12 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """What one segment gives to a view: which of its batches count, the number of the stretch, and what it tells."""
+    """What one segment gives to a view: which of its batches count, the number of the stretch, and `told_from`."""
 
     batches: Batches
     mask: BoolArray
     stretch: int
     told_from: int = 0
-    told_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +53,8 @@ class View:
     """The living log's batches in order, each once. `stretch` grows by one at every hole in the coverage.
 
     `aborts`: entries of the transaction indexes, (n, 3), whose markers are in the view. `indexed`: the transaction
-    index of the batch's segment is known. `told_from`, `told_epoch`: from where on the batch's segment tells the
-    history of the leader that copied it, and in which epoch that was there; 0 where it tells none.
+    index of the batch's segment is known. `told_from`: from where on the batch's segment tells the history of the
+    leader that copied it; 0 where it tells none.
     """
 
     base: Int64Array
@@ -67,7 +66,6 @@ class View:
     aborts: Int64Array
     indexed: BoolArray
     told_from: Int64Array
-    told_epoch: Int64Array
 
     @staticmethod
     def join(parts: Sequence[Part]) -> View:
@@ -88,7 +86,6 @@ class View:
             np.concatenate([_NO_ABORTS, *(_aborts(batches, mask) for batches, mask in kept)]),
             each(part.batches.aborts is not None for part in parts).astype(np.bool_),
             each(part.told_from for part in parts),
-            each(part.told_epoch for part in parts),
         )
 
     def without(self, dead: BoolArray) -> View:
@@ -106,7 +103,6 @@ class View:
             self.aborts[~np.isin(self.aborts[:, 2], self.base[dead])],
             self.indexed[kept],
             self.told_from[kept],
-            self.told_epoch[kept],
         )
 
 

@@ -20,7 +20,7 @@ stay until the next deletion above the hole raises the floor over them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from iceberg_catalog.limits import LINEAGE_ENTRIES_MAX
 from iceberg_catalog.lineage import UNKNOWN, Lineage, completed, merged, of_segment
@@ -32,11 +32,40 @@ def fold(segments: Iterable[Segment], state: PartState) -> Lineage:
     told = [of_segment(segment) for segment in segments]
     record = read_record(state, told)
     was_cut = bool(state.lineage) and state.lineage[0][1] <= state.floor
+    roots = _roots(told)
     result = Lineage()
     for newer in sorted([*told, record], key=lambda item: (*item.rank, item.entries)):
         if newer.entries:
-            result = newer if newer is record and was_cut else completed(newer, result)
+            result = newer if newer is record and was_cut else completed(rooted(newer, roots), result)
     return result
+
+
+def _roots(told: Sequence[Lineage]) -> dict[int, Lineage]:
+    """By epoch with which any begins, the one of all that have it which reaches down furthest."""
+    firsts = {item.entries[0][0] for item in told if item.entries}
+    found: dict[int, Lineage] = {}
+    for item in told:
+        for epoch, _ in item.entries:
+            if epoch in firsts and (epoch not in found or item.entries[0][1] < found[epoch].entries[0][1]):
+                found[epoch] = item
+    return found
+
+
+def rooted(newer: Lineage, roots: Mapping[int, Lineage]) -> Lineage:
+    """With what is known below its first entry from others that have the same epoch there.
+
+    An epoch has one leader, so it begins at one offset of one log: who has rows of it has all below, whichever branch
+    was stronger meanwhile.
+    """
+    while True:
+        epoch, first = newer.entries[0]
+        root = roots.get(epoch)
+        if root is None:
+            return newer
+        begin = next(start for own, start in root.entries if own == epoch)
+        if begin > first or root.entries[0][1] >= first:
+            return newer
+        newer = Lineage(merged((*(entry for entry in root.entries if entry[1] <= begin), *newer.entries)), newer.end)
 
 
 def read_record(state: PartState, told: Sequence[Lineage]) -> Lineage:

@@ -9,11 +9,11 @@ from an old listing and a new head.
 
 | rule | says | why |
 |---|---|---|
-| R1 lineage | the newest leader-epoch history wins, completed by older ones (lineage.py); recorded from the epoch on that holds the least of floor, frontier and the table's lowest row, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
+| R1 lineage | the newest leader-epoch history wins, completed by what has its first epoch, then by older ones (lineage.py); recorded from the epoch on that holds the least of floor, frontier and the table's lowest row, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
 | R2 validity | the newest run of a segment that agrees with the lineage proves all before it | log matching |
 | R3 rewind | where the recorded lineage is left, or a file shows by its own epochs that it died below, published rows go; from the first offset of a transaction open there | its marker was on the dead branch, unless a hole that a repeated listing shows too may have held it; a shortened record does not tell all, nothing may be cut away below what is published again, and a hole right below the divergence may hold rows of the living branch |
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
-| R5 floor | everything below a DELETED segment's valid end is gone; it never sinks by a late upload | log start rose before Kafka deleted |
+| R5 floor | everything below a DELETED segment's valid end is gone, unless a leader that has lost since may have deleted it for its old epochs; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no copy waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
 | R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated and all it names was read (rsm_bridge/listed_keys.py) | Kafka copies in order; one paged listing may miss a segment, and what is listed is not gone because a read denies it |
 | R8 decide | the next marker of the same producer id decides (decide.py), until it is tiered what was peeked at copy time (plan_peeked.py); a hole or a producer snapshot ends what no marker will; a newer one shows which markers are dead (dead_markers.py) | a marker may never come, or not be there any more |
@@ -50,7 +50,7 @@ from iceberg_catalog.plan_types import (
     remembered,
 )
 from iceberg_catalog.plan_view import Judgement, judged
-from iceberg_catalog.plan_walk import Walk, raised, sources, walked
+from iceberg_catalog.plan_walk import Walk, beginnings, raised, sources, walked
 
 
 def plan(
@@ -86,7 +86,7 @@ def plan(
     rewind, frontier, floor = rewound(Endings(record, lineage, look), files, alive, state)
     if rewind is not None and not relisted:
         return Plan(state=state, need_relist=True)
-    floor = raised(floor, alive)
+    floor = raised(floor, alive, beginnings(ordered))
     stays = holding(policy, hold, lineage, state, floor, rewind)
     read = _read(alive, frontier, floor, stays, state.peeked, relisted=relisted)
     if read is None:

@@ -53,6 +53,8 @@ def plan_ahead(
     if made.need_relist or made.rewind is not None or made.state.floor < state.floor:
         return None
     if made.state.floor > state.floor:
+        if state.rewinds:  # what a branch that lost has at the offsets of a deletion may lie below the frontier
+            return None
         made = plan(segments, files(), state, policy, relisted=False, hold=hold, look=look)
     # A floor that rises cuts what is recorded; anything else is news.
     begin = made.state.lineage[0][1] if made.state.lineage else 0

@@ -106,6 +106,15 @@ class Cover:
         fitting = [item for item in exact if _preference(item)[:2] <= _preference(furthest)[:2]]
         return min(fitting, key=_preference) if fitting else furthest
 
+    def until(self, item: Input) -> int:
+        """Where the stretch of one that `at` gave ends: where it does, or where one begins that comes before it."""
+        end, wanted = item.valid_end, _preference(item)[:2]
+        if wanted == (False, False):
+            return end
+        later = (self._inputs[number] for number in range(self._next, len(self._inputs)))
+        bases = (other.segment.base for other in later if _preference(other)[:2] < wanted)
+        return min(end, next(bases, end))
+
     def next_base(self) -> int | None:
         """The lowest base above all offsets asked for so far."""
         return self._inputs[self._next].segment.base if self._next < len(self._inputs) else None

@@ -33,7 +33,7 @@ from iceberg_catalog.plan_types import (
     SegmentState,
     UseMain,
 )
-from iceberg_catalog.plan_walk import raised
+from iceberg_catalog.plan_walk import beginnings, raised
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def plan_missing(
     """
     ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
     alive = living(ordered, fold(ordered, state), state)
-    floor = raised(state.floor, alive)
+    floor = raised(state.floor, alive, beginnings(ordered))
     live = [item.segment for item in alive if item.segment.state is SegmentState.LIVE]
     holders = [item for item in live if item.main is not None]
     leaving = {item.path: item for item in files if item.path in gone}

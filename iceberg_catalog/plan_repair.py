@@ -29,7 +29,7 @@ from iceberg_catalog.plan_inputs import Input, Stretch, living
 from iceberg_catalog.plan_rewind import rewound
 from iceberg_catalog.plan_types import Batches, Derive, LiveFile, PartState, Policy, Segment, SegmentState, UseMain
 from iceberg_catalog.plan_view import judged
-from iceberg_catalog.plan_walk import Walk, raised
+from iceberg_catalog.plan_walk import Walk, beginnings, raised
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ def plan_repair(
     rewind, frontier, floor = rewound(Endings(record, lineage, look), files, alive, state)
     if rewind is not None:
         return Repair(left=set(converted), rewinds=True)
-    floor = raised(floor, alive)
+    floor = raised(floor, alive, beginnings(ordered))
     taken = [(file.first, file.last) for file in files]
     repair = Repair()
     for item in alive:

@@ -46,6 +46,7 @@ def rewound(
     if start is None:
         return None, state.frontier, state.floor
     unseen = _unseen(start, min(start, state.floor), endings, files)
+    unseen = min(unseen, _unread(start, state, alive, files))
     if unseen < start:
         start, first = unseen, min(first, _taken_back(unseen, unseen, alive, state))
     if not any(file.first < first for file in files) and not _known_to_part(start, endings):
@@ -68,6 +69,16 @@ def _unseen(start: int, least: int, endings: Endings, files: Sequence[LiveFile])
     begin = max([hole, least, *(min(file.last + 1, start) for file in files if file.first < start)])
     points = sorted({begin} | {first for _, first in new.entries if begin < first})
     return next((point for point in points if new.epoch_at(point) not in (None, UNKNOWN)), start)
+
+
+def _unread(start: int, state: PartState, alive: Sequence[Input], files: Sequence[LiveFile]) -> int:
+    """As `_unseen`, by the segments: the lowest offset that one has right below `start`, where the table has no row.
+
+    What was stored after the walk had gone over it, the record knows, and nobody has read.
+    """
+    begin = max([state.floor, *(file.last + 1 for file in files if file.first < start)])
+    given = (item for item in alive if item.segment.state is SegmentState.LIVE and begin < item.valid_end)
+    return min([start, *(max(begin, item.segment.base) for item in given)])
 
 
 def _taken_back(start: int, proven: int, alive: Sequence[Input], state: PartState) -> int:

@@ -91,7 +91,8 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
             mask = best.between(reach, best.valid_end)
             if parts:
                 mask &= best.batches.base >= reach
-            parts.append(Part(best.batches, mask, stretch, *_told(best.segment)))
+            told_from = _told(best.segment)[0] if best.segment.checkpoint else 0
+            parts.append(Part(best.batches, mask, stretch, told_from))
             reach = best.valid_end
             continue
         higher = cover.next_base()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from iceberg_catalog.plan_inputs import Cover, Input, Stretch
-from iceberg_catalog.plan_types import Follow, Policy, SegmentState
+from iceberg_catalog.plan_types import Follow, Policy, Segment, SegmentState
 
 
 @dataclass(slots=True)
@@ -18,14 +18,35 @@ class Walk:
     pos: int = -1
 
 
-def raised(floor: int, alive: Sequence[Input]) -> int:
+def beginnings(segments: Iterable[Segment]) -> dict[int, int]:
+    """By epoch the lowest offset at which a leader's own history begins with it."""
+    found: dict[int, int] = {}
+    for epoch, start in (item.checkpoint[0] for item in segments if item.checkpoint):
+        found[epoch] = min(start, found.get(epoch, start))
+    return found
+
+
+def raised(floor: int, alive: Sequence[Input], begun: Mapping[int, int]) -> int:
     """R4, R5: the floor after what retention deleted; a withdrawn copy says nothing about it, however old it is.
 
-    Kafka raises a partition's log start before it deletes, so offsets below can never be served again. A deletion of
-    which nobody knows whether it is of the living log waits for a listing that tells.
+    Kafka raises a partition's log start before it deletes, so offsets below can never be served again. But a leader
+    also deletes what has only epochs older than all it knows, and then its log start does not rise. Where one is known
+    that had newer epochs at the same offsets, and a log of the older ones has won back since, the deletion may have
+    been of that kind: it says nothing, and the rows wait for the next that does. A deletion of which nobody knows
+    whether it is of the living log waits for a listing that tells.
+
+    Args:
+        floor: before.
+        alive: what is alive of all segments.
+        begun: of all segments, dead ones too (:func:`beginnings`).
     """
     gone = (item for item in alive if item.segment.state == SegmentState.DELETED and item.proven)
-    return max([floor, *(item.valid_end for item in gone)])
+    return max([floor, *(item.valid_end for item in gone if not _of_a_branch_that_lost(item, begun))])
+
+
+def _of_a_branch_that_lost(item: Input, begun: Mapping[int, int]) -> bool:
+    newest = max((epoch for epoch, _ in item.segment.runs), default=-1)
+    return any(epoch > newest and start < item.valid_end for epoch, start in begun.items())
 
 
 def sources(alive: Sequence[Input], policy: Policy) -> list[Input]:
@@ -50,8 +71,9 @@ def walked(alive: Sequence[Input], frontier: int, floor: int, policy: Policy, *,
     while True:
         best = cover.at(walk.pos)
         if best is not None:
-            walk.stretches.append(Stretch(best, walk.pos, best.valid_end))
-            walk.pos = best.valid_end
+            end = cover.until(best)
+            walk.stretches.append(Stretch(best, walk.pos, end))
+            walk.pos = end
             continue
         higher = cover.next_base()
         if higher is None:

@@ -316,8 +316,9 @@ class KafkaSteps:
         if not found:
             return None
         copied = found[item % len(found)]
-        kind = "below the log start" if copied.end < part.kafka.lead.start else "epochs unknown to the leader"
-        part.oracle.deleted(copied, durable=DELETE[fault % 3] != DELETE[1])
+        below = copied.end < part.kafka.lead.start
+        kind = "below the log start" if below else "epochs unknown to the leader"
+        part.oracle.deleted(copied, durable=DELETE[fault % 3] != DELETE[1], retention=below)
         if DELETE[fault % 3] != DELETE[1]:
             self._tombstone(number, copied, SegmentState.DELETED, self.bridges[bridge % BRIDGES])
             copied.gone = DELETE[fault % 3] == ""

@@ -22,13 +22,14 @@ class Upload:
     """A durable copy.
 
     late: its batches that it need not give rows of: below what lay in the store already, in a stretch nobody had, or
-    aborted by a marker that it has too.
+    aborted by a marker that it has too. begins: (epoch, offset) with which its leader's checkpoint begins.
     """
 
     copied: Copied
     batches: frozenset[Batch]
     late: frozenset[Batch]
     first: Batch
+    begins: tuple[int, int]
     withdrawn: bool = False
     deleted: bool = False
 
@@ -90,7 +91,7 @@ class RowOracle:
         # What a copy's own transaction index says is aborted, Kafka serves as aborted from it, whatever a leader whose
         # log ends the transaction otherwise has on its disk. Nobody copies these offsets again.
         late |= frozenset(ended)
-        self.uploads[copied.name] = Upload(copied, held, late, due.batches[0])
+        self.uploads[copied.name] = Upload(copied, held, late, due.batches[0], due.checkpoint[0])
         self.told_from = max(broker.start, broker.known_from)
         if not self.clean:
             self._dispute(broker)
@@ -125,8 +126,8 @@ class RowOracle:
         if copied.name in self.uploads:
             self.uploads[copied.name].withdrawn = True
 
-    def deleted(self, copied: Copied, *, durable: bool = True) -> None:
-        """Deleted by retention, with a topic, or since the leader's cache does not reach back to it.
+    def deleted(self, copied: Copied, *, durable: bool = True, retention: bool = True) -> None:
+        """Deleted by retention or with a topic, else since its epochs are older than all the leader knows.
 
         durable: the bridge has heard of it. If not, Kafka asks again, unless another leader thinks otherwise.
         """
@@ -137,8 +138,16 @@ class RowOracle:
         if upload is None:
             return
         upload.deleted = True
+        if not retention and self._shown_to_lose(copied):
+            return
         for batch in upload.batches:
             self.deleted_below[batch.epoch] = max(self.deleted_below.get(batch.epoch, 0), batch.last + 1)
+
+    def _shown_to_lose(self, copied: Copied) -> bool:
+        """Whether a copy shows that a leader's log had newer epochs at the same offsets: its log start says nothing."""
+        newest = copied.epochs[-1][0]
+        told = (item.begins for item in self.uploads.values() if not item.withdrawn)
+        return any(epoch > newest and start <= copied.end for epoch, start in told)
 
     # What must hold
 

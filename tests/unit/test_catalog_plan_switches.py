@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import ModuleType
@@ -31,21 +31,22 @@ from rsm_bridge import reclaim_rules
 from rsm_bridge.reclaim_rules import Verdict, verdict
 from tests.unit import test_catalog_cross_check as checks
 from tests.unit import test_catalog_lineage_record as records
+from tests.unit import test_catalog_plan_branches as branches
 from tests.unit import test_catalog_plan_counterexamples as found
 from tests.unit import test_catalog_plan_hold as holds
 from tests.unit import test_catalog_plan_lineage as lineages
 from tests.unit import test_catalog_plan_peeked as peeks
 from tests.unit import test_catalog_plan_retention as retention
 from tests.unit import test_catalog_plan_rules as rules
-from tests.unit.plan_support import KEEP
+from tests.unit.plan_support import FOLLOW, KEEP
 
 
 @dataclass(frozen=True)
 class Switch:
-    """A rule, what takes its place (module and name → stand-in), and the test that must notice."""
+    """A rule, what takes its place (module or class, and name → stand-in), and the test that must notice."""
 
     rule: str
-    instead: dict[tuple[ModuleType, str], Callable[..., Any]]
+    instead: Mapping[tuple[ModuleType | type, str], Callable[..., Any]]
     test: Callable[[], None]
 
 
@@ -88,7 +89,7 @@ def from_the_newer_epoch(old: Lineage, new: Lineage) -> int | None:
     return min(newer, default=point)
 
 
-def withdrawals_raise(floor: int, alive: Sequence[Input]) -> int:
+def withdrawals_raise(floor: int, alive: Sequence[Input], _begun: object) -> int:
     return max([floor, *(item.valid_end for item in alive if item.segment.state != SegmentState.LIVE)])
 
 
@@ -220,7 +221,7 @@ SWITCHES = [
     ),
     Switch(
         "R5 floor",
-        {(plan, "raised"): lambda floor, _: floor},
+        {(plan, "raised"): lambda floor, *_: floor},
         found.test_c13_offsets_retention_removed_do_not_come_back,
     ),
     Switch(
@@ -292,6 +293,26 @@ SWITCHES = [
         "R9 markers against Kafka's files across segments",
         {(plan_view, "contradiction"): lambda *_: None},
         checks.test_an_abort_that_the_transaction_index_does_not_list,
+    ),
+    Switch(
+        "R1 who has an epoch has all below it",
+        {(lineage_record, "rooted"): lambda newer, _: newer},
+        branches.test_who_has_an_epoch_has_all_below_it_whichever_branch_was_stronger_meanwhile,
+    ),
+    Switch(
+        "R3 rows below the frontier that nobody has read",
+        {(plan_rewind, "_unread"): lambda start, *_: start},
+        partial(branches.test_rows_below_the_frontier_that_nobody_has_read_come_with_a_rewind, FOLLOW, between=True),
+    ),
+    Switch(
+        "R5 a branch that lost deletes for its old epochs",
+        {(plan, "beginnings"): lambda _: {}},
+        partial(branches.test_what_a_branch_that_lost_deleted_for_its_old_epochs_raises_no_floor, FOLLOW),
+    ),
+    Switch(
+        "R7 a copy that lacks rows ends where a whole one begins",
+        {(plan_inputs.Cover, "until"): lambda _, item: item.valid_end},
+        partial(branches.test_a_copy_that_lacks_rows_ends_where_a_whole_one_begins, FOLLOW, between=False),
     ),
     Switch(
         "R9 undecided rows wait",
