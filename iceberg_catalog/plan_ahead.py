@@ -57,5 +57,5 @@ def plan_ahead(
             return None
         made = plan(segments, files(), state, policy, relisted=False, hold=hold, look=look)
     # A floor that rises cuts what is recorded; anything else is news.
-    begin = made.state.lineage[0][1] if made.state.lineage else 0
+    begin = made.state.lineage[0][1] if made.state.lineage and made.state.floor > state.floor else 0
     return made if made.rewind is None and made.state.lineage in (state.lineage, cut(state.lineage, begin)) else None

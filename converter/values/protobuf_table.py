@@ -44,8 +44,9 @@ class ScanTable:
 
     Attributes:
         starts: fields of message m are rows [starts[m], starts[m + 1]) of `fields`, by number; message 0 is the root.
-        fields: one row per field, and per number that stands for a higher one in the quick schema: number, wire type, bits of its value, whether it repeats, slot (what may occur once
-            has one, members of a oneof share theirs), message or -1, cells that one element takes.
+        fields: one row per field, and one per number that stands for a higher one in the quick schema: number, wire
+            type, bits of its value, whether it repeats, slot (what may occur once has one, members of a oneof share
+            theirs), message or -1, cells that one element takes.
         slots: slots of the message that has most.
     """
 
