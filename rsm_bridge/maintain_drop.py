@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import uuid
 from contextlib import suppress
+from dataclasses import replace
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 
 from iceberg_catalog import failpoints
+from iceberg_catalog import schema as table_schema
 from iceberg_catalog.livefiles import LiveFiles, normal_path
 from iceberg_catalog.metadata_files import list_metadata
 from iceberg_catalog.names import Owner
@@ -33,6 +37,9 @@ from rsm_bridge.layout import (
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.table_records import forget_table, other_tables
+
+#: How the names of the files end of which each is one state of a table: Iceberg's specification, "File System Tables".
+_HEAD: Final = ".metadata.json"
 
 
 def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, tally: Tally) -> str:
@@ -61,8 +68,9 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
             _uuid(table) == record.table_uuid for table, _ in owned_tables(catalog, namespace=namespace)
         ):
             raise BridgeError("not_found", f"no table {full_name}")
-        _refuse_elsewhere(record, owned_folders(store, catalog, identifier, record.topic_id))
-        _remove(store, load_file_io(catalog.properties), record, tally)
+        io = load_file_io(catalog.properties)
+        left = _left(record, owned_folders(store, catalog, identifier, record.topic_id), io)
+        _remove(store, io, replace(record, metadata=left), tally)
         return full_name
     owner = _owner(table)
     _refuse_beside_others(store, table, owner)
@@ -73,7 +81,10 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
         _uuid(table),
         owner.topic_id.hex(),
         {listed.key: listed.size for listed in store.list_after(state_prefix(table.metadata.table_uuid))},
-        {item.location: item.size for item in list_metadata(table)},
+        {
+            item.location: item.size
+            for item in sorted(list_metadata(table), key=lambda item: item.location.endswith(_HEAD))
+        },
     )
     record.put(store)
     failpoints.hit("before-drop", record.topic_id)
@@ -94,16 +105,47 @@ def owned_folders(store: ObjectStore, catalog: Catalog, identifier: tuple[str, .
     return frozenset(map(normal_path, folders))
 
 
-def _refuse_elsewhere(record: DropRecord, folders: frozenset[str]) -> None:
-    """Raises BridgeError `corrupt_object` for a record, read from the store, that would remove anybody else's files."""
+def _left(record: DropRecord, folders: frozenset[str], io: FileIO) -> dict[str, int]:
+    """Of the metadata files that a record, read from the store, names those that are to go, the heads last.
+
+    A catalog that keeps its warehouse to itself does not say where a table that is gone was. There the folder's own
+    heads, the `.metadata.json` files that the record names in it, show whose it is; when they are gone, all else is.
+
+    Raises:
+        BridgeError: `corrupt_object` when it would remove anybody else's files.
+    """
+    by_folder: dict[str, list[str]] = {}
     for location in record.metadata:
         folder, _, name = normal_path(location).rpartition("/")
-        if folder not in folders or name in ("", ".", ".."):
+        by_folder.setdefault(folder if name not in ("", ".", "..") else "", []).append(location)
+    left: list[str] = []
+    for folder, locations in by_folder.items():
+        heads = [location for location in locations if location.endswith(_HEAD)]
+        owners = [] if folder in folders else [_owner_at(io, location) for location in heads]
+        if folder not in folders and (not heads or any(owner not in (None, _whose(record)) for owner in owners)):
             raise BridgeError(
                 "corrupt_object",
-                f"{record.key} names {ascii(location)[:500]}, which is in no folder that table {record.table} can have "
-                "had: nothing was removed. If it was the table's, remove the files it names by hand, then the object",
+                f"{record.key} names {ascii(locations[0])[:500]}, which is in no folder that table {record.table} can "
+                "have had: nothing was removed. If it was the table's, remove the files it names by hand, then the "
+                "object",
             )
+        left += locations if folder in folders or any(owners) else []
+    return {location: record.metadata[location] for location in sorted(left, key=lambda name: name.endswith(_HEAD))}
+
+
+def _whose(record: DropRecord) -> tuple[str, str]:
+    return record.table_uuid, record.topic_id
+
+
+def _owner_at(io: FileIO, location: str) -> tuple[str, str] | None:
+    """Uuid and topic id of the table whose head this is, empty of what is none; None when it is gone."""
+    try:
+        found = FromInputFile.table_metadata(io.new_input(location))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return "", ""
+    return str(found.table_uuid), found.properties.get(table_schema.TOPIC_ID, "")
 
 
 def _remove(store: ObjectStore, io: FileIO, record: DropRecord, tally: Tally) -> None:

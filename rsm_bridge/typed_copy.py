@@ -95,7 +95,7 @@ class TypedCopy:
 
     def _begin(self, rows: pa.RecordBatch) -> None:
         """Decides what columns the data file has."""
-        given = self.table.applying(self.table.given(rows))
+        given = self.table.asked(self.table.given(rows))
         if given.parts:
             self._columns = self.table.routes(given).columns
 
@@ -127,7 +127,7 @@ def derived_rows(
         ColumnsWaitError: schema or table cannot be had now.
     """
     plain = as_written_now(rows, plain_rows(table.value_format))
-    given = table.applying(table.given(plain))
+    given = table.applying(table.given(plain), columns)
     if not given.parts:
         return typed_rows(plain, columns.rows, {}, None)
     routes = table.routes_into(columns, given)

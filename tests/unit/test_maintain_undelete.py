@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -280,8 +281,10 @@ def killed(point: str) -> Any:
     return patch.dict(failpoints._faults, {point: "raise-once"})
 
 
+@pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("point", ["before-drop", "after-drop"])
-def test_a_drop_that_died_is_finished_by_the_next(world: World, point: str) -> None:
+def test_a_drop_that_died_is_finished_by_the_next(world: World, point: str, told: bool) -> None:
+    """Whether or not the catalog tells where its warehouse is: one over REST does not."""
     world.delete(*published(world))
     world.publish()
     world.later(2 * DAY)
@@ -290,6 +293,8 @@ def test_a_drop_that_died_is_finished_by_the_next(world: World, point: str) -> N
     with killed(point), pytest.raises(failpoints.InjectedFaultError):
         drop(world)
     assert list(world.store.list_after("state/"))
+    if not told:
+        del world.catalog.properties["warehouse"]
     tally = drop(world)
     assert tally.objects["state"] >= 1
     assert tally.objects["metadata"] >= 1
@@ -304,6 +309,7 @@ def test_a_drop_that_died_is_finished_by_the_next(world: World, point: str) -> N
 FOREIGN = (
     "{store}/index/0/0",
     "{warehouse}/kafka/other/metadata/x.avro",
+    "{warehouse}/kafka/other/metadata/v1.metadata.json",
     "{warehouse}/kafka/orders/metadata/../../other/metadata/x.avro",
     "{warehouse}/kafka/orders/metadata/deeper/x.avro",
     "{warehouse}/kafka/orders/metadata/..",
@@ -314,8 +320,9 @@ FOREIGN = (
 )
 
 
+@pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("location", FOREIGN)
-def test_the_record_of_a_drop_removes_nobody_elses_files(world: World, location: str) -> None:
+def test_the_record_of_a_drop_removes_nobody_elses_files(world: World, location: str, told: bool) -> None:
     world.delete(*published(world))
     world.publish()
     world.later(2 * DAY)
@@ -329,8 +336,12 @@ def test_the_record_of_a_drop_removes_nobody_elses_files(world: World, location:
     victim = folder.parents[1] / "other" / "metadata" / "x.avro"
     victim.parent.mkdir(parents=True)
     victim.write_bytes(b"of another table")
+    head = max(folder.glob("*.metadata.json")).read_text()
+    (victim.parent / "v1.metadata.json").write_text(head.replace(document["table_uuid"], str(uuid.uuid4())))
     named = location.format(store=world.store.root_uri, warehouse=folder.parents[2].as_uri())
     path.write_text(json.dumps(document | {"metadata": {**document["metadata"], named: 1}}))
+    if not told:
+        del world.catalog.properties["warehouse"]
     with pytest.raises(BridgeError, match="in no folder") as refused:
         drop(world)
     assert refused.value.kind == "corrupt_object"
