@@ -95,7 +95,7 @@ class TypedCopy:
 
     def _begin(self, rows: pa.RecordBatch) -> None:
         """Decides what columns the data file has."""
-        given = self.table.asked(self.table.given(rows))
+        given = self.table.applying(self.table.given(rows))
         if given.parts:
             self._columns = self.table.routes(given).columns
 

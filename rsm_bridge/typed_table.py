@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
@@ -37,7 +37,6 @@ from rsm_bridge.store import first_line
 from rsm_bridge.typed_key import KeyDecoder
 from rsm_bridge.value_schemas import ColumnsWaitError, ValueSchemas
 
-T = TypeVar("T")
 Part = Literal["value", "key"]
 #: A part of the record and the type its decoder gives.
 Wanted = tuple[Part, pa.StructType]
@@ -46,8 +45,6 @@ Decoders = Mapping[tuple[Part, Writer], Decoder | str]
 #: Makes the table take these columns and returns it; creates it if need be. What it cannot take, it leaves. The mapping
 #: has properties that come with the columns; nothing is done where the table has others.
 Evolve = Callable[[list[Wanted], Mapping[str, str]], Table]
-#: The topic's table as it is; None while there is none.
-Look = Callable[[], Table | None]
 _INFERRED: Mapping[Part, str] = {"value": "tierberg.value-schema", "key": "tierberg.key-schema"}
 _NAMES: Mapping[Part, str] = {"value": RAW_VALUE, "key": KEY}
 _TOO_WIDE: Final = error_text(
@@ -165,20 +162,19 @@ class Routes:
 class TypedTable:
     """The columns of one topic. May be used by several threads.
 
-    schemas: of its values, and of its keys where they are typed. evolve, look: ask the catalog. executor: for that.
-    large: entered by who publishes rows, while a single one is decoded that takes more memory than a piece of rows may.
+    schemas: of its values, and of its keys where they are typed. evolve: asks the catalog. executor: for that. large:
+    entered by who publishes rows, while a single one is decoded that takes more memory than a piece of rows may.
     value_format: what the rows are before they have typed columns.
     """
 
     schemas: Mapping[Part, ValueSchemas]
     evolve: Evolve
-    look: Look
     executor: Executor
     large: LargeWork = nullcontext
     value_format: ValueFormat = "raw"
     _columns: TableColumns | None = None
     _refused: dict[bytes, None] = field(default_factory=dict)
-    _running: Future[Any] | None = None
+    _running: Future[TableColumns] | None = None
     _not_before: float = 0.0
     _failed: str = ""
     _lock: Lock = field(default_factory=Lock)
@@ -200,28 +196,18 @@ class TypedTable:
             self._columns = None
             self._refused.clear()
 
-    def asked(self, given: Given) -> Given:
-        """As `applying`, by the table as it is now: another bridge, or an earlier life of this one, made its columns.
-
-        Raises:
-            ColumnsWaitError: registry or catalog do not answer.
-        """
-        found = self.applying(given)
-        if len(found.parts) < len(given.parts) and self._asked(lambda _: self._seen(), EVOLUTION_SECONDS_MAX):
-            return self.applying(given)
-        return found
-
     def applying(self, given: Given, columns: TableColumns | None = None) -> Given:
         """The parts that are to have columns: where the rule leaves it open, once a value, or key, has a schema.
 
         Args:
             given: values and keys.
-            columns: of the table that the rows go to; None: as far as they are known here.
+            columns: of the table that takes the rows; None: as far as they are known here. What a copy leaves without
+                columns for not knowing them gets them as it is published.
 
         Raises:
             ColumnsWaitError: the registry does not answer.
         """
-        known = columns or self._columns
+        known = self._columns if columns is None else columns
         return Given({part: parted for part, parted in given.parts.items() if self._applies(part, parted, known)})
 
     def _applies(self, part: Part, parted: Parted, columns: TableColumns | None) -> bool:
@@ -230,15 +216,6 @@ class TypedTable:
         if columns is not None and columns.types[part].num_fields:
             return True
         return any(not isinstance(self._decoder(part, piece.writer), str) for piece in parted.parts)
-
-    def _seen(self) -> TableColumns | None:
-        """The table's columns if any part has some; a table without them was not made for typed rows."""
-        table = self.look()
-        found = None if table is None else TableColumns.of(table)
-        if found is None or not any(kind.num_fields for kind in found.types.values()):
-            return None
-        self._columns = found
-        return found
 
     def routes(self, given: Given, *, wait_seconds: float = EVOLUTION_SECONDS_MAX) -> Routes:
         """Routes of these rows, all into the same state of the table, which is made to take them.
@@ -308,12 +285,11 @@ class TypedTable:
     def _evolved(self, decoders: Decoders, wait_seconds: float) -> TableColumns:
         return self._asked(lambda before: self._ask(decoders, before), wait_seconds)
 
-    def _asked(self, ask: Callable[[Future[Any] | None], T], wait_seconds: float) -> T:
+    def _asked(self, ask: Callable[[Future[TableColumns] | None], TableColumns], wait_seconds: float) -> TableColumns:
         with self._lock:
             if time.monotonic() < self._not_before:
                 raise ColumnsWaitError(self._failed)
-            running: Future[T] = self.executor.submit(ask, self._running)
-            self._running = running
+            running = self._running = self.executor.submit(ask, self._running)
         try:
             return running.result(wait_seconds)
         except TimeoutError:
@@ -324,7 +300,7 @@ class TypedTable:
                 self._not_before, self._failed = time.monotonic() + CATALOG_AGAIN_SECONDS, said
             raise ColumnsWaitError(said) from error
 
-    def _ask(self, decoders: Decoders, before: Future[Any] | None) -> TableColumns:
+    def _ask(self, decoders: Decoders, before: Future[TableColumns] | None) -> TableColumns:
         """One at a time; the one before may have done it."""
         if before is not None:
             before.exception()

@@ -77,7 +77,6 @@ class TypedTopics:
                         if given is not None
                     },
                     lambda wanted, fixed: self._evolved(owner, rule, wanted, fixed),
-                    lambda: self._found(owner),
                     self.executor,
                     self.large,
                     stored_format(rule.value_format),
@@ -99,17 +98,13 @@ class TypedTopics:
         proven = rule.value_bytes == "proven"
         return TypedCopy(table, budget, ValueProver() if proven else None)
 
-    def _found(self, owner: Owner) -> Table | None:
-        namespace, plain = self.settings.catalog.namespace, self.settings.table_of
-        return find_table(self.open_catalog(), owner, namespace=namespace, plain=plain)
-
     def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted], fixed: Mapping[str, str]) -> Table:
         catalog, given = self.open_catalog(), self.settings.catalog
         # At least `_kafka_error` has to be there, whether or not the table takes what writers have.
         writers = [*(_writer(*item) for item in wanted), Writer(_NOTHING)]
         generation = self.settings.generation
         if self.dry_run:
-            found = self._found(owner)
+            found = find_table(catalog, owner, namespace=given.namespace, plain=self.settings.table_of)
             if found is None:
                 raise CatalogError("unavailable", f"topic {owner.topic} has no table")
             return foreseen(found, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed)

@@ -197,7 +197,7 @@ def test_columns_of_decoders_for_the_same_rows(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("rsm_bridge.typed_table.WRITERS_COLUMNS_MAX", 1)
     registry: Any = Longs()
     schemas = ValueSchemas(SchemaRule("avro", "wire"), registry)
-    table = TypedTable({"value": schemas}, _no_catalog, _no_catalog, ThreadPoolExecutor(1))
+    table = TypedTable({"value": schemas}, _no_catalog, ThreadPoolExecutor(1))
     value = b"\0\0\0\0%c\2"
     rows = pa.record_batch({"_kafka_value": pa.array([value % number for number in (1, 2, 2, 3, 3, 3)], pa.binary())})
     found = table._decoders(table.given(rows))
@@ -222,7 +222,7 @@ def test_writers_that_a_table_does_not_take_are_remembered(monkeypatch: pytest.M
 
     schemas = ValueSchemas(SchemaRule("avro", "wire"), registry), ValueSchemas(SchemaRule("avro", "wire"), registry)
     with ThreadPoolExecutor(1) as pool:
-        typed = TypedTable({"value": schemas[0], "key": schemas[1]}, refuses, refuses, pool)
+        typed = TypedTable({"value": schemas[0], "key": schemas[1]}, refuses, pool)
         values = pa.array([b"\0\0\0\0\1\2"], pa.binary())
         for part, seen in (("value", 1), ("value", 1), ("key", 2), ("key", 2), ("value", 3)):
             parted: Any = {part: schemas[0].parted(values)}
