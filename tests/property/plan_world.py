@@ -261,7 +261,9 @@ class World:
         if result.trim:
             # What was cut may have no row left above the floor, which only the cut file shows: it goes next.
             again = replace(again, remove=tuple(path for path in again.remove if not path.startswith("d")))
-        assert not again.changes(made.state), f"not idempotent: {again} after {result}"
+        # A copy may have read more than a head that is not the present one any more can know: its commit is refused.
+        if self.copy is None or head is self.head:
+            assert not again.changes(made.state), f"not idempotent: {again} after {result}"
         made.gaps, made.lost, made.planned = result.gaps, result.lost, True
         by_id = {segment.id: segment for segment in listing}
         used = {name for item in result.add for name in sources_of(item, by_id)}
