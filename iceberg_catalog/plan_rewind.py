@@ -48,7 +48,8 @@ def rewound(
     unseen = _unseen(start, min(start, state.floor), endings, files)
     unseen = min(unseen, _unread(start, state, alive, files))
     if unseen < start:
-        start, first = unseen, min(first, _taken_back(unseen, unseen, alive, state))
+        again = max(_taken_back(unseen, unseen, alive, state), _gone_up_to(unseen, alive))
+        start, first = unseen, min(first, again)
     if not any(file.first < first for file in files) and not _known_to_part(start, endings):
         lowest = min([start, *(item.segment.base for item in alive if item.segment.state is SegmentState.LIVE)])
         start, first = lowest, min(first, lowest)
@@ -72,13 +73,22 @@ def _unseen(start: int, least: int, endings: Endings, files: Sequence[LiveFile])
 
 
 def _unread(start: int, state: PartState, alive: Sequence[Input], files: Sequence[LiveFile]) -> int:
-    """As `_unseen`, by the segments: the lowest offset that one has right below `start`, where the table has no row.
+    """As `_unseen`, by the segments: the lowest row that one has right below `start`, where the table has none.
 
     What was stored after the walk had gone over it, the record knows, and nobody has read.
     """
     begin = max([state.floor, *(file.last + 1 for file in files if file.first < start)])
-    given = (item for item in alive if item.segment.state is SegmentState.LIVE and begin < item.valid_end)
-    return min([start, *(max(begin, item.segment.base) for item in given)])
+    lowest = start
+    for item in alive:
+        if item.segment.state is SegmentState.LIVE and item.segment.base < lowest and begin < item.valid_end:
+            rows = item.batches.base[item.between(begin, lowest) & item.batches.rows]
+            lowest = min([lowest, *(max(begin, int(base)) for base in rows[:1])])
+    return lowest
+
+
+def _gone_up_to(offset: int, alive: Sequence[Input]) -> int:
+    """Where the rows below `offset` end that cannot come again: what nobody disputes there, stays."""
+    return max([0, *(item.valid_end for item in alive if item.spent and item.valid_end <= offset)])
 
 
 def _taken_back(start: int, proven: int, alive: Sequence[Input], state: PartState) -> int:

@@ -38,7 +38,7 @@ def all_alive(segments: Iterable[Segment], *_: object) -> list[Input]:
     return [Input(segment, segment.end + 1) for segment in segments]
 
 
-def withdrawals_raise(floor: int, alive: Sequence[Input]) -> int:
+def withdrawals_raise(floor: int, alive: Sequence[Input], _: object) -> int:
     return max([floor, *(item.valid_end for item in alive if item.segment.state != SegmentState.LIVE)])
 
 
@@ -69,7 +69,7 @@ SWITCHES = [
     Switch("R2 validity", {(plan, "living"): all_alive}, False),
     Switch("R3 rewind", {(plan, "rewound"): lambda _e, _f, _a, state: (None, state.frontier, state.floor)}, False),
     Switch("R4 a withdrawal is no deletion", {(plan, "raised"): withdrawals_raise}),
-    Switch("R5 the floor rises", {(plan, "raised"): lambda floor, _: floor}),
+    Switch("R5 the floor rises", {(plan, "raised"): lambda floor, *_: floor}),
     Switch("R6 deleted segments give rows under keep", {(plan_walk, "sources"): live_only}, True, "keep"),
     Switch("R7 list again", {(planning, "plan"): believed_at_once}),
     Switch("R8 the same producer's marker", {(plan_view, "decide"): any_marker}),

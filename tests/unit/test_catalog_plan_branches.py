@@ -95,3 +95,27 @@ def test_rows_below_the_frontier_that_nobody_has_read_come_with_a_rewind(policy:
         assert model.offsets == list(range(11, 16))
     model.publish(old, low, seg("next", [plain(3, 5, 7)], checkpoint=((2, 0), (7, 3))))
     assert model.rows == {0: 2, 1: 2, 2: 2, 3: 7, 4: 7, 5: 7}
+
+
+HELD = gone(seg("held", [txn(0, 0, 7)], opened=((7, 0),), aborts=[], checkpoint=((0, 0),)))
+
+
+def test_a_marker_is_no_row_that_nobody_has_read() -> None:
+    model = Model(KEEP)
+    lost = seg("lost", [commit(1, 7), plain(2, 2, 1)], opened=(), aborts=[], checkpoint=((0, 1), (1, 2)))
+    won = seg("won", [commit(1, 7), plain(2, 2, 2)], opened=(), aborts=[], checkpoint=((0, 0), (2, 2)))
+    model.publish(HELD, lost)
+    assert model.publish(HELD, lost, won).rewind == 2
+    assert model.rows == {0: 0, 2: 2}
+
+
+def test_rows_that_cannot_come_again_stay_where_only_others_were_not_read() -> None:
+    """Row 1 was aborted, which looks as if nobody had read it. The transaction of row 0 is open there, yet decided."""
+    model = Model(KEEP)
+    both = seg("both", [txn(1, 1, 8), commit(2, 7)], opened=((8, 1),), aborts=[], checkpoint=((0, 1),))
+    lost = seg("lost", [abort(3, 8), plain(4, 4, 1)], opened=(), aborts=[(8, 1, 3)], checkpoint=((0, 1), (1, 4)))
+    won = seg("won", [abort(3, 8), plain(4, 4, 2)], opened=(), aborts=[(8, 1, 3)], checkpoint=((0, 0), (2, 4)))
+    model.publish(HELD, both, lost)
+    assert model.rows == {0: 0, 4: 1}
+    model.publish(HELD, both, lost, won)
+    assert model.rows == {0: 0, 4: 2}

@@ -133,7 +133,7 @@ def test_a_contradiction_across_segments_is_named() -> None:
     batches = ([txn(0, 2, pid=5), plain(3, 3)], [abort(4, 5), plain(5, 5)])
     segments = [
         known(segment_of("a", batches[0], aborts=[])),
-        known(segment_of("b", batches[1], aborts=[], opened=())),
+        known(segment_of("b", batches[1], aborts=[], opened=(), checkpoint=((0, 0),))),
     ]
     found = only(segments, published_to(0))
     assert (found.publishable_end, found.conflict) == (0, segments[0].listed.key)
