@@ -2,10 +2,9 @@
 
 Kafka cuts its leader-epoch checkpoint at the log start; so is the record. It begins with the epoch that holds the least
 of floor, frontier and the lowest row of the table: below, nothing is published, judged or taken back any more. Where
-that epoch began stays recorded, as far as it is known. Kafka forgets it; but a broker whose older epoch wins back has
-rows of its own from there on, which retention never deleted, and the floor sinks to them. Where several epochs of the
-branch that lost are forgotten, nobody knows from where on; then all starts anew at the lowest row of the one that won
-(plan_rewind.py). Every restart of a broker is an epoch, and one state of all partitions goes with each commit.
+that epoch began stays recorded, as far as it is known, and Kafka forgets it. A broker whose older epoch wins back has
+rows of its own below, which retention never deleted; then all starts anew at its lowest row (plan_rewind.py). Every
+restart of a broker is an epoch, and one state of all partitions goes with each commit.
 
 Where that does not move, in an archive or under a retention of years, a record is shortened to its newest
 LINEAGE_ENTRIES_MAX entries, behind a hole. Nothing is lost by it: Kafka's own checkpoint comes with every copy, and an

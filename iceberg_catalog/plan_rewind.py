@@ -9,8 +9,9 @@ lies below the frontier afterwards is alive, and all that is cut away above it c
 dead branch right below the divergence, the living one may have rows that were never looked for: they come too.
 
 A record is cut at the floor too, so the histories may differ already where it begins. Where nothing of the table stays
-either, nobody can tell where the two parted if an epoch may have been forgotten in between, and what retention deleted
-was of the branch that is left. Then all starts anew at the lowest row that the living branch has: Kafka serves it.
+either, nobody can tell where the two parted, however close their epochs are: an older one may have won back before. And
+what retention deleted was of the branch that is left. Then all starts anew at the lowest row that the living branch
+has: Kafka serves it.
 """
 
 from __future__ import annotations
@@ -45,12 +46,13 @@ def rewound(
         first = min(first, _taken_back(start, proven, alive, state))
     if start is None:
         return None, state.frontier, state.floor
+    parted = start
     unseen = _unseen(start, min(start, state.floor), endings, files)
     unseen = min(unseen, _unread(start, state, alive, files))
     if unseen < start:
         again = max(_taken_back(unseen, unseen, alive, state), _gone_up_to(unseen, alive))
         start, first = unseen, min(first, again)
-    if not any(file.first < first for file in files) and not _known_to_part(start, endings):
+    if not any(file.first < first for file in files) and not _known_to_part(parted, endings):
         lowest = min([start, *(item.segment.base for item in alive if item.segment.state is SegmentState.LIVE)])
         start, first = lowest, min(first, lowest)
     floor = min(state.floor, start)
@@ -97,19 +99,13 @@ def _taken_back(start: int, proven: int, alive: Sequence[Input], state: PartStat
 
 
 def _known_to_part(start: int, endings: Endings) -> bool:
-    """Whether the two histories are one right below `start`: they agree on some offset below, or no epoch lies between.
-
-    No other epoch lies between where the recorded one follows that of the living branch.
-    """
+    """Whether the two histories agree on some offset below `start`."""
     old, new = endings.recorded, endings.lineage
     if not old.entries or not new.entries:
         return False
     begin = max(old.entries[0][1], new.entries[0][1])
     points = {begin} | {first for _, first in (*old.entries, *new.entries) if first > begin}
-    if any(old.epoch_at(point) == new.epoch_at(point) != UNKNOWN for point in points if point < start):
-        return True
-    before, after = old.epoch_at(start), new.epoch_at(start)
-    return before is not None and after not in (None, UNKNOWN) and before - 1 == after
+    return any(old.epoch_at(point) == new.epoch_at(point) != UNKNOWN for point in points if point < start)
 
 
 def _died(endings: Endings, files: Sequence[LiveFile], frontier: int) -> tuple[int, int] | None:

@@ -23,6 +23,7 @@ class Upload:
 
     late: its batches that it need not give rows of: below what lay in the store already, in a stretch nobody had, or
     aborted by a marker that it has too. begins: (epoch, offset) with which its leader's checkpoint begins.
+    lost: deleted since its epochs were older than all the leader knew; nobody need have it any more if they win back.
     """
 
     copied: Copied
@@ -32,6 +33,7 @@ class Upload:
     begins: tuple[int, int]
     withdrawn: bool = False
     deleted: bool = False
+    lost: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -138,7 +140,8 @@ class RowOracle:
         if upload is None:
             return
         upload.deleted = True
-        if not retention and self._shown_to_lose(copied):
+        upload.lost = not retention and self._shown_to_lose(copied)
+        if upload.lost:
             return
         for batch in upload.batches:
             self.deleted_below[batch.epoch] = max(self.deleted_below.get(batch.epoch, 0), batch.last + 1)
@@ -215,7 +218,7 @@ class RowOracle:
         """Batches that a durable copy has that counts, and that came in time."""
         found: set[Batch] = set()
         for upload in self.uploads.values():
-            if not upload.withdrawn and (deleted_too or not upload.deleted):
+            if not upload.withdrawn and not upload.lost and (deleted_too or not upload.deleted):
                 found |= upload.batches - upload.late
         return found
 

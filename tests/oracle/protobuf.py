@@ -49,6 +49,33 @@ def message_class(files: bytes, name: str) -> type[Message]:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
+def bytes_for_texts(files: bytes) -> bytes:
+    """The same files, with bytes wherever there is a string; keys of maps cannot be bytes."""
+    found = descriptor_pb2.FileDescriptorSet.FromString(files)
+
+    def change(message: descriptor_pb2.DescriptorProto) -> None:
+        for field in message.field:
+            if field.type == F.TYPE_STRING and not (message.options.map_entry and field.number == 1):
+                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_BYTES
+        for nested in message.nested_type:
+            change(nested)
+
+    for file in found.file:
+        if not file.name.startswith("google/protobuf/"):
+            for message in file.message_type:
+                change(message)
+    return found.SerializeToString()
+
+
+def a_replaced_text_is_wrong(message: type[Message], without_texts: type[Message], value: bytes) -> bool:
+    """Whether all that is wrong with a value is a text that a later occurrence, or member of its oneof, takes away."""
+    try:
+        message.FromString(without_texts.FromString(value).SerializeToString())
+    except DecodeError:
+        return False
+    return True
+
+
 def expected(message: type[Message], value: bytes) -> dict[str, Any] | str:
     """Columns, or the code of the error.
 
