@@ -41,12 +41,18 @@ def raised(floor: int, alive: Sequence[Input], begun: Mapping[int, int]) -> int:
         begun: of all segments, dead ones too (:func:`beginnings`).
     """
     gone = (item for item in alive if item.segment.state == SegmentState.DELETED and item.proven)
-    return max([floor, *(item.valid_end for item in gone if not _of_a_branch_that_lost(item, begun))])
+    ends = ((newest_epoch(item.segment), item.valid_end) for item in gone)
+    return max([floor, *(end for newest, end in ends if not of_a_branch_that_lost(newest, end, begun))])
 
 
-def _of_a_branch_that_lost(item: Input, begun: Mapping[int, int]) -> bool:
-    newest = max((epoch for epoch, _ in item.segment.runs), default=-1)
-    return any(epoch > newest and start < item.valid_end for epoch, start in begun.items())
+def newest_epoch(segment: Segment) -> int:
+    """Of its records; -1: it has none."""
+    return max((epoch for epoch, _ in segment.runs), default=-1)
+
+
+def of_a_branch_that_lost(newest: int, end: int, begun: Mapping[int, int]) -> bool:
+    """Whether newer epochs began below `end`, so that one of their leaders may have deleted what is older."""
+    return any(epoch > newest and start < end for epoch, start in begun.items())
 
 
 def sources(alive: Sequence[Input], policy: Policy) -> list[Input]:

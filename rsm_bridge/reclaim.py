@@ -28,7 +28,7 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog import failpoints
 from iceberg_catalog.expire import expire, fence
 from iceberg_catalog.livefiles import Head, normal_path
-from iceberg_catalog.plan_types import PartState
+from iceberg_catalog.plan_types import PartState, Segment, SegmentState
 from iceberg_catalog.retained import Retained, RetainedFiles
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment
@@ -45,7 +45,7 @@ from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.mass_delete import MassDelete, mass_deletes
 from rsm_bridge.publish_table import RunResult
-from rsm_bridge.reclaim_rules import Verdict, verdict
+from rsm_bridge.reclaim_rules import Verdict, still_to_raise, verdict
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
@@ -69,11 +69,13 @@ class Graces:
 class _Pass:
     """What one pass found due.
 
-    waits: seconds until more is. tombstones, derived: what may go, once the snapshots of `expiring` have expired.
+    raising: by partition, what deletions are still to raise the floor to. waits: seconds until more is.
+    tombstones, derived: what may go, once the snapshots of `expiring` have expired.
     fenced: those of `tombstones` that a request planned on the head may still name.
     """
 
     now_ms: int
+    raising: Mapping[int, Mapping[int, int]]
     waits: list[float] = field(default_factory=list)
     tombstones: list[KnownSegment] = field(default_factory=list)
     derived: list[str] = field(default_factory=list)
@@ -93,6 +95,14 @@ class _Pass:
         self.tombstones = [known for known in self.tombstones if not known.objects()]
         self.fenced.clear()
         self.expiring.clear()
+
+
+def _raising(result: RunResult, tombstoned: Sequence[KnownSegment]) -> dict[int, Mapping[int, int]]:
+    deleted: dict[int, list[Segment]] = {}
+    for known in tombstoned:
+        if known.segment is not None and known.segment.state is SegmentState.DELETED:
+            deleted.setdefault(known.key.partition, []).append(known.segment)
+    return {at: still_to_raise(found, result.states.get(at, PartState())) for at, found in deleted.items()}
 
 
 @dataclass(slots=True)
@@ -130,7 +140,7 @@ class Reclaimer:
         retained = self._read_retained(result, tombstoned)
         gone = {path for path in retained.left() | self._left_ms.keys() if derived_head(path) is not None}
         left_ms, self._left_ms = self._left_ms, {}
-        found = _Pass(self.clock_ms() if tombstoned or gone else 0)
+        found = _Pass(self.clock_ms() if tombstoned or gone else 0, _raising(result, tombstoned))
         if result.head is None and any(known.live and known.data_files() for known in result.segments):
             # These rows have no table yet, or it is not found. It may keep deleted rows, and is to be made from them.
             tombstoned = [known for known in tombstoned if known.segment is None]
@@ -179,7 +189,8 @@ class Reclaimer:
                 return
             state = result.states.get(known.key.partition, PartState())
             waiting = result.waiting.get(known.key.partition)
-            needed = verdict(known.segment, state, None if waiting is None else waiting[0])
+            raising = found.raising.get(known.key.partition)
+            needed = verdict(known.segment, state, None if waiting is None else waiting[0], raising)
             left = [self._left(path, retained, left_ms) for path in paths]
             if needed is Verdict.NEEDED or None in left:
                 return

@@ -30,7 +30,7 @@ from iceberg_catalog.plan_types import (
     UseMain,
     remembered,
 )
-from rsm_bridge.reclaim_rules import Verdict, verdict
+from rsm_bridge.reclaim_rules import Verdict, still_to_raise, verdict
 from tests.property.plan_copy import LEFT, Copy
 from tests.property.plan_kafka import Kafka, Remote
 from tests.unit.plan_support import Model, Rows
@@ -304,10 +304,12 @@ class World:
         """R12, then R13. A crash comes after the first data file and before its tombstone."""
         done = 0
         named = {path for table in self.retained for path in table.files}
+        gone = [self.kafka.remote[name].segment for name in self.tombstoned()]
+        raising = still_to_raise((item for item in gone if item.state is SegmentState.DELETED), self.head.state)
         for name in self.tombstoned():
             seen = self.first_gone.setdefault(name, self.head.version)
             segment = self.kafka.remote[name].segment
-            judged = verdict(segment, self.head.state, self.waiting())
+            judged = verdict(segment, self.head.state, self.waiting(), raising)
             if judged is Verdict.NEEDED or (judged is Verdict.FENCE and seen == self.head.version):
                 continue
             parts = {part(name, False), part(name, True)}

@@ -10,6 +10,7 @@ from iceberg_catalog.lineage import Lineage
 from iceberg_catalog.lineage_record import fold
 from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_types import PartState, Policy
+from rsm_bridge.reclaim_rules import Verdict, still_to_raise, verdict
 from tests.unit.plan_support import FOLLOW, KEEP, Model, abort, commit, gone, plain, seg, txn
 
 POLICIES = pytest.mark.parametrize("policy", [FOLLOW, KEEP], ids=["follow", "keep"])
@@ -119,3 +120,13 @@ def test_rows_that_cannot_come_again_stay_where_only_others_were_not_read() -> N
     assert model.rows == {0: 0, 4: 1}
     model.publish(HELD, both, lost, won)
     assert model.rows == {0: 0, 4: 2}
+
+
+def test_what_shows_that_a_deletion_raises_no_floor_stays_as_long_as_that_is_waited_for() -> None:
+    model = Model()
+    for stored in ((P,), (P, Q), (gone(P), Q), (gone(P), gone(Q), *BACK)):
+        model.publish(*stored)
+    assert verdict(gone(Q), model.state) is Verdict.FREE
+    assert still_to_raise([gone(P), gone(Q)], model.state) == {1: 5}
+    assert verdict(gone(Q), model.state, raising={1: 5}) is Verdict.NEEDED
+    assert still_to_raise([gone(P)], replace(model.state, floor=12)) == {}
