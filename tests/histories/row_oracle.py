@@ -21,8 +21,9 @@ JUDGED: Counter[str] = Counter()
 class Upload:
     """A durable copy.
 
-    late: its batches that it need not give rows of: below what lay in the store already, in a stretch nobody had, or
-    aborted by a marker that it has too. begins: (epoch, offset) with which its leader's checkpoint begins.
+    late: its batches that it need not give rows of: below what lay in the store already, in a stretch of which nobody
+    had a copy that counts, or aborted by a marker that it has too.
+    begins: (epoch, offset) with which its leader's checkpoint begins.
     lost: deleted since its epochs were older than all the leader knew; nobody need have it any more if they win back.
     """
 
@@ -88,7 +89,7 @@ class RowOracle:
         highest = max((item.copied.base for item in before), default=0)
         covered: set[Batch] = set()
         if due.base < highest:
-            covered.update(*(item.batches - item.late for item in before))
+            covered.update(*(item.batches - item.late for item in before if not item.withdrawn))
         late = frozenset(batch for batch in due.batches if batch.base < highest and batch not in covered)
         # What a copy's own transaction index says is aborted, Kafka serves as aborted from it, whatever a leader whose
         # log ends the transaction otherwise has on its disk. Nobody copies these offsets again.
