@@ -26,7 +26,7 @@ import obstore
 from obstore.store import LocalStore
 
 from iceberg_catalog import failpoints
-from rsm_bridge.errors import InUseError, ObjectNotFoundError
+from rsm_bridge.errors import InUseError, ObjectNotFoundError, StoreError
 from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.store import ListedObject, ObjectStore, VersionedBytes, check_size, store_errors
 from rsm_bridge.upload import Upload
@@ -98,6 +98,11 @@ class LocalObjectStore(ObjectStore):
             self._durable_folders.add(folder)
             folder = folder.parent
 
+    def _check_root(self) -> None:
+        """A write makes folders: where the disk is not mounted any more it would begin an empty store."""
+        if not self._folder.is_dir():
+            raise StoreError(f"{self._folder} is gone: is its disk mounted?")
+
     def unhurried(self) -> LocalObjectStore:
         """See ObjectStore; files have no time-outs."""
         return self
@@ -117,6 +122,7 @@ class LocalObjectStore(ObjectStore):
         """See ObjectStore; with `sync`, file and folders are on disk on return."""
         failpoints.hit("store-put", key)
         self._check_key(key)
+        self._check_root()
         with store_errors(key):
             written = self._create(f"{self._folder}/{key}", data)
             if written and sync:
@@ -148,6 +154,7 @@ class LocalObjectStore(ObjectStore):
         """See ObjectStore; atomic among the threads of this process and the commands beside it."""
         failpoints.hit("store-put", key)
         self._check_key(key)
+        self._check_root()
         with self._lock, self._swap_lock(key):
             try:
                 current = self.read(key)
@@ -212,6 +219,7 @@ class LocalObjectStore(ObjectStore):
     def open_upload(self, key: str) -> Upload:
         """See ObjectStore; a committed upload is on disk."""
         self._check_key(key)
+        self._check_root()
         return _DurableUpload(self, key)
 
     def commit_durably(self, upload: Upload) -> None:

@@ -36,13 +36,13 @@ def open_store(settings: Settings) -> ObjectStore:
     """The store the settings name; the folder `store` under `data_dir` without one.
 
     Raises:
-        SettingsError: the client refuses its options.
+        SettingsError: the client refuses its options, or the folder of a catalog with tables is gone.
     """
     if settings.store is None:
-        return _folder(settings.data_dir / "store")
+        return _folder(settings, settings.data_dir / "store")
     scheme = urlsplit(settings.store.url).scheme
     if scheme == "file":
-        return _folder(Path(url2pathname(urlsplit(settings.store.url).path)))
+        return _folder(settings, Path(url2pathname(urlsplit(settings.store.url).path)))
     if scheme == "memory":
         memory = MemoryStore()
         return ObjectStore(memory, ReadClients(memory), "memory://")
@@ -77,7 +77,14 @@ def store_missing(settings: Settings) -> str | None:
         return f"no store in {settings.data_dir}: {error.strerror}: is it the bridge's data_dir?"
 
 
-def _folder(folder: Path) -> LocalObjectStore:
+def _folder(settings: Settings, folder: Path) -> LocalObjectStore:
+    """Makes the folder, but not where a catalog has tables already: their files are elsewhere then."""
+    catalog = settings.data_dir / "catalog.db"
+    if catalog.exists() and not folder.is_dir():
+        raise SettingsError(
+            f"store: {folder} is not there, and {catalog} has tables: is the disk of the store mounted? "
+            "Make the folder where an empty store is meant"
+        )
     try:
         return LocalObjectStore(folder)
     except (BaseError, OSError) as error:

@@ -16,8 +16,9 @@ from pyiceberg.catalog import Catalog
 
 from converter.errors import SegmentError
 from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.file_epochs import no_look
 from iceberg_catalog.livefiles import Head, LiveFiles
-from iceberg_catalog.names import PlainName, table_name
+from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.plan_types import Batches, PartState, SegmentState
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import find_table
@@ -168,7 +169,7 @@ def _look(
     recorded_tables = () if table is None else tuple(read_records(store, read.topic_id))
     if table is not None and read.segments:
         try:
-            head = table(read.segments[0])
+            head = _head(table, read.segments)
             states = recorded(store, head) if head is not None else {}
             facts = table_facts(head, states) if head is not None else None
         except StoreError:
@@ -186,12 +187,17 @@ def _look(
     unread: KnownSegment | None = None
     try:
         policy = policy_at(settings.rule(read.topic).table_retention, now_ms)
-        files = head.files if head is not None else ()
-        segments = [_named(known) for known in read.segments]
-        partitions = stored_partitions(segments, states, files, policy, waiting_copies(copies), complete=complete)
+        files, look = ((), no_look) if head is None else (head.files, head.look)
+        named, held = [_named(known) for known in read.segments], waiting_copies(copies)
+        partitions = stored_partitions(named, states, files, policy, held, complete=complete, look=look)
     except UnreadBatchesError as error:
         unread = error.segment
         damaged.insert(0, (unread.listed.key, error.problem))
+        partitions = stored_partitions(read.segments, None, complete=complete)
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a footer that nobody can read is this table's problem, not the store's
+        problem = problem_of(error)
         partitions = stored_partitions(read.segments, None, complete=complete)
     missing = withheld(read.segments)
     restored = _restored(store, read.topic_id)
@@ -221,6 +227,14 @@ def _look(
     if problem is None and unread is None:
         return found, None
     return found, _Trouble(None if problem is None else problem.kind, unread)
+
+
+def _head(find: Callable[[KnownSegment], Head | None], segments: Iterable[KnownSegment]) -> Head | None:
+    """Of the table that one of the segments' owners has: of a broker that got another cluster name there are two."""
+    witnesses: dict[Owner, KnownSegment] = {}
+    for known in segments:
+        witnesses.setdefault(known.owner, known)
+    return next((head for known in witnesses.values() if (head := find(known)) is not None), None)
 
 
 def _deleted_ms(segments: Iterable[KnownSegment]) -> int | None:

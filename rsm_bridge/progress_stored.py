@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from converter.types import Cause
+from iceberg_catalog.file_epochs import Look, no_look
 from iceberg_catalog.foreign import foreign_commits
 from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.livefiles import Head, by_partition, normal_path
@@ -34,6 +35,7 @@ def stored_partitions(
     *,
     complete: bool = True,
     planned: bool = False,
+    look: Look = no_look,
 ) -> dict[int, StoredPartition]:
     """Facts of every partition with a live segment.
 
@@ -46,9 +48,10 @@ def stored_partitions(
         copies: of the table, that those rows wait for.
         complete: every index of the topic was read, else the newest ones; gaps are not looked for then.
         planned: the states are what a plan has just made of these segments; it is not made again.
+        look: reads a file's leader epochs, for the plan of a partition whose new leader is not in the table yet.
 
     Raises:
-        BridgeError, SegmentError: the batches of a waiting segment cannot be read.
+        BridgeError, SegmentError: the batches of a waiting segment cannot be read. What `look` raises passes.
     """
     groups = segments_by_partition(segments)
     of_partition = by_partition(files)
@@ -66,7 +69,7 @@ def stored_partitions(
             conflict: int | None = None
             if state is not None and not planned:
                 hold = hold_of(copies, number, group, int(time.time() * 1000))
-                reached, conflict = _publishable(group, state, of_partition[number], policy or Follow(), hold)
+                reached, conflict = _publishable(group, state, of_partition[number], policy or Follow(), hold, look)
             floor = 0 if states is None else states.get(number, PartState()).floor
             gaps = gaps_between(group, floor) if complete else ()
             cut = None if planned else _cut_start(live)
@@ -134,13 +137,18 @@ def _newest(items: Sequence[ListedObject]) -> str | None:
 
 
 def _publishable(
-    group: Sequence[KnownSegment], state: PartState, files: Sequence[LiveFile], policy: Policy, hold: Hold
+    group: Sequence[KnownSegment],
+    state: PartState,
+    files: Sequence[LiveFile],
+    policy: Policy,
+    hold: Hold,
+    look: Look,
 ) -> tuple[int, int | None]:
     """The frontier that the publisher's next run reaches, and where markers contradict Kafka's files."""
     if all(known.key.last < state.frontier for known in group):
         return state.frontier, None
     inputs = [known.segment for known in group if known.segment is not None]
-    made = plan(inputs, files, state, policy, relisted=True, hold=hold)
+    made = plan(inputs, files, state, policy, relisted=True, hold=hold, look=look)
     return made.state.frontier, made.conflict
 
 

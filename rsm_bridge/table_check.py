@@ -3,8 +3,8 @@
 What the table must hold follows from the live segments alone: the plan is made once more, from an empty table with only
 the recorded floor, and says which rows of which segments are committed. Offsets below the recorded frontier must then
 be in the table, once, and no others within the live segments. A segment's own data file is the very object Kafka reads;
-rows of derived files are compared with the rows they came from: in Kafka's own columns, since typed ones may have come
-later than the segment, and are what schemas make of the same bytes.
+rows of derived files are compared with the committed rows of segments: in Kafka's own columns, since typed ones may
+have come later than the segment, and are what schemas make of the same bytes.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ from rsm_bridge.derived import ObjectFile
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.store import ObjectStore
+
+_Rows = tuple[KnownSegment, int, int]
+"""A segment, and the first and last of its offsets that count."""
 
 
 def check_table(store: ObjectStore, table: Table, segments: Sequence[KnownSegment]) -> tuple[int, list[str]]:
@@ -52,6 +55,7 @@ def _check_partition(
 ) -> tuple[int, list[str]]:
     damages: list[str] = []
     present: list[Int64Array] = [np.empty(0, dtype=np.int64)]
+    committed = _committed(live, state)
     own = {store.uri(stored.key) for known in live for stored in known.data_files()}
     for file in files:
         key = store.key(file.path)
@@ -59,14 +63,14 @@ def _check_partition(
             if key is None:
                 raise BridgeError("corrupt_object", "lies outside of the store")
             present.append(read_offsets(store, key))
-            if file.path not in own and not _same_rows(store, key, live):
+            if file.path not in own and not _same_rows(store, key, committed):
                 damages.append(f"{file.path} differs from the segments it was derived from")
         except (BridgeError, OSError, ValueError) as error:
             damages.append(f"{file.path}: {error}")
     offsets = np.sort(np.concatenate(present))
     if len(offsets) != len(np.unique(offsets)):
         damages.append("offsets are there twice")
-    expected = _expected(store, live, state)
+    expected = _expected(store, committed, state)
     missing = np.setdiff1d(expected, offsets)
     if len(missing):
         damages.append(f"{len(missing)} published rows are missing, the first at offset {missing[0]}")
@@ -77,19 +81,23 @@ def _check_partition(
     return len(offsets), damages
 
 
-def _expected(store: ObjectStore, live: Sequence[KnownSegment], state: PartState) -> Int64Array:
-    """Offsets of [floor, frontier) that a table made anew from the live segments would have."""
+def _committed(live: Sequence[KnownSegment], state: PartState) -> list[_Rows]:
+    """What a table made anew has of each segment: nothing of a branch that lost an election."""
     by_id = {known.listed.key: known for known in live}
     start = PartState(floor=state.floor, lineage=state.lineage, known_end=state.known_end)
     inputs = [known.segment for known in live if known.segment is not None]
     fresh = plan(inputs, [], start, Follow(), relisted=True)
+    pieces = [_whole(by_id, piece) if isinstance(piece, UseMain) else piece.ranges for piece in fresh.add]
+    return [(by_id[segment_id], first, last) for piece in pieces for segment_id, first, last in piece]
+
+
+def _expected(store: ObjectStore, committed: Sequence[_Rows], state: PartState) -> Int64Array:
+    """Offsets of committed rows in [floor, frontier)."""
     found: list[Int64Array] = [np.empty(0, dtype=np.int64)]
-    for piece in fresh.add:
-        ranges = _whole(by_id, piece) if isinstance(piece, UseMain) else piece.ranges
-        for segment_id, first, last in ranges:
-            for stored, low, high in by_id[segment_id].rows_between(first, last):
-                offsets = read_offsets(store, stored.key)
-                found.append(offsets[(offsets >= low) & (offsets <= high)])
+    for known, first, last in committed:
+        for stored, low, high in known.rows_between(first, last):
+            offsets = read_offsets(store, stored.key)
+            found.append(offsets[(offsets >= low) & (offsets <= high)])
     offsets = np.unique(np.concatenate(found))
     return offsets[offsets < state.frontier]
 
@@ -108,16 +116,16 @@ def _within(offsets: Int64Array, live: Sequence[KnownSegment], state: PartState)
     return offsets[inside]
 
 
-def _same_rows(store: ObjectStore, key: str, live: Sequence[KnownSegment]) -> bool:
-    """Whether every row of a derived file that a live segment also holds is equal in both."""
+def _same_rows(store: ObjectStore, key: str, committed: Sequence[_Rows]) -> bool:
+    """Whether every row of a derived file that is committed in a live segment is equal in both."""
     derived = _read(store, key)
     low, high = derived.column(OFFSET)[0].as_py(), derived.column(OFFSET)[-1].as_py()
-    for known, source in _sources(live, low, high):
+    for known, source, first, last in _sources(committed, low, high):
         # Not the errors: those of keys stand only where keys have got their column.
         rows, names = _read(store, source), [name for name in row_schema(known.value_format).names if name != ERROR]
         ours, theirs = derived.column(OFFSET).to_numpy(), rows.column(OFFSET).to_numpy()
-        left = derived.select(names).filter(pa.array(np.isin(ours, theirs)))
-        right = rows.select(names).filter(pa.array(np.isin(theirs, ours)))
+        left = derived.select(names).filter(pa.array(np.isin(ours, theirs) & (ours >= first) & (ours <= last)))
+        right = rows.select(names).filter(pa.array(np.isin(theirs, ours) & (theirs >= first) & (theirs <= last)))
         right = right.cast(left.schema)
         if known.proven:
             # Bytes that one file has as columns alone may stand in the other.
@@ -130,10 +138,11 @@ def _same_rows(store: ObjectStore, key: str, live: Sequence[KnownSegment]) -> bo
     return True
 
 
-def _sources(live: Sequence[KnownSegment], low: int, high: int) -> Iterator[tuple[KnownSegment, str]]:
-    for known in live:
-        if known.key.base <= high and known.key.last >= low:
-            yield from ((known, stored.key) for stored, *_ in known.rows_between(low, high))
+def _sources(committed: Sequence[_Rows], low: int, high: int) -> Iterator[tuple[KnownSegment, str, int, int]]:
+    for known, first, last in committed:
+        if first <= high and last >= low:
+            found = known.rows_between(max(first, low), min(last, high))
+            yield from ((known, stored.key, start, end) for stored, start, end in found)
 
 
 def _read(store: ObjectStore, key: str) -> pa.Table:

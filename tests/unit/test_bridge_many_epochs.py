@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
@@ -10,6 +11,7 @@ from pyiceberg.catalog import Catalog
 from converter.types import IndexType
 from iceberg_catalog.commit_summary import REWIND
 from rsm_bridge.service import Running
+from rsm_bridge.verification import verify_store
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, checkpoint
 from tests.support.shim_client import Segment, ShimClient, segment_of
@@ -81,3 +83,20 @@ def test_a_derived_file_of_many_epochs_is_published(
     shim.copied(sent(other, topic, (*history[:4], (1000, 12))))
     alive = [row for row in expected_rows(whole) if row[0] < 12]
     eventually(lambda: rows_of(catalog, topic) == [*alive, *expected_rows(other)])
+
+
+def test_what_lost_an_election_is_no_damage(shim: ShimClient, catalog: Catalog, bridge_folder: Path) -> None:
+    """Kafka keeps the segments of the branch that lost for as long as its retention does."""
+    topic = "two-branches"
+    old = log_of(range(4))
+    shim.copied(sent(old, topic, tuple((epoch, 3 * epoch) for epoch in range(4))))
+    eventually(lambda: rows_of(catalog, topic) == expected_rows(old))
+    new = LogBuilder(0, epoch=1000)  # a new leader's, which was cut at offset 6
+    for batch, first in zip(old.batches[:2], old.offsets[:2], strict=True):
+        new._append(batch, first)
+    new.next_offset, new.committed = 6, old.committed[:6]
+    new.fill(batches=1, records=9)
+    shim.copied(sent(new, topic, ((0, 0), (1, 3), (1000, 6))))
+    eventually(lambda: rows_of(catalog, topic) == expected_rows(new))
+    report = verify_store(None, bridge_folder, topic)
+    assert (report.damages, report.rows) == ([], 15)

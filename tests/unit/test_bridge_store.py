@@ -280,3 +280,30 @@ def test_a_put_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert store.put_if_absent("index/t/0/a", b"x" * 5_000_000)
     assert store.read("index/t/0/a").data == b"x" * 5_000_000
     assert [path.name for path in (tmp_path / "store/index/t/0").iterdir()] == ["a"]
+
+
+def test_a_store_whose_folder_is_gone_takes_nothing(tmp_path: Path) -> None:
+    """Its disk is not mounted, say: a new, empty store in its place would look like one that lost everything."""
+    folder = tmp_path / "store"
+    store = LocalObjectStore(folder)
+    assert store.put_if_absent("index/t/0/a", b"x")
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="is gone: is its disk mounted"):
+        store.put_if_absent("index/t/0/b", b"x")
+    with pytest.raises(StoreError, match="is gone"):
+        store.open_upload("data/t/b")
+    with pytest.raises(StoreError, match="is gone"):
+        store.replace("index/t/0/a", b"y", "v")
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("url", [None, "named"])
+def test_a_bridge_with_tables_does_not_begin_an_empty_store(tmp_path: Path, url: str | None) -> None:
+    folder = tmp_path / ("store" if url is None else url)
+    (tmp_path / "catalog.db").write_bytes(b"")
+    settings = load_settings(None, {"data_dir": tmp_path, **({"store": {"url": folder.as_uri()}} if url else {})})
+    with pytest.raises(SettingsError, match=r"is not there, and .*catalog\.db has tables"):
+        open_store(settings)
+    assert not folder.exists()
+    folder.mkdir()
+    assert open_store(settings).put_if_absent("index/t/0/a", b"x")

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
+import pytest
+
 from converter.index_model import StoredObject
 from converter.types import Cause
 from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import Keep, PartState, Runs, Segment, SegmentState
+from iceberg_catalog.plan_types import Keep, LiveFile, PartState, Runs, Segment, SegmentState
 from rsm_bridge.known_segments import Deletion, KnownSegment, SegmentCounts
 from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition
@@ -144,6 +146,16 @@ def test_a_conflicting_segment_is_named() -> None:
     found = only(segments, published_to(10))
     assert found.conflict == segments[1].listed.key
     assert (found.open, found.publishable_end) == (None, 10)
+
+
+def test_a_new_leader_that_is_not_in_the_table_yet() -> None:
+    """The plan of the rewind asks a file for its epochs; without an answer status called the store away."""
+    branches = [known(seg("a", plain(0, 19))), known(seg("b", B(5, 29, 1), checkpoint=((0, 0), (1, 10))))]
+    files = (LiveFile("f", 0, 19, None, 0),)
+    found = only(branches, published_to(20), files=files, look=lambda _: ((0, 0),))
+    assert (found.tiered_end, found.publishable_end) == (30, 30)
+    with pytest.raises(ValueError, match="nobody can look"):
+        only(branches, published_to(20), files=files)
 
 
 def test_partitions_stay_apart() -> None:
