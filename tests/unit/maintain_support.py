@@ -121,6 +121,7 @@ class World:
     merging: MergeLimits | None = None
     policy: Policy = field(default_factory=Follow)
     namespace: str = NAMESPACE
+    cluster: str = "test"
 
     def __post_init__(self) -> None:
         self.publisher = TableRun(self.store, self.catalog, self.topic_id, self.namespace, clock_ms=self.now_ms)
@@ -163,7 +164,7 @@ class World:
         """Tiers [first, last] of the log; without `indexed`, the bridge dies before its index is put."""
         data = b"".join(batch.data for batch in self.log(partition).between(first, last))
         metadata = SegmentMetadata(
-            cluster_name="test",
+            cluster_name=self.cluster,
             topic=self.topic,
             topic_id=self.topic_id,
             partition=partition,
