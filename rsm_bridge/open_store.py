@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +82,7 @@ def store_missing(settings: Settings) -> str | None:
 def _folder(settings: Settings, folder: Path) -> LocalObjectStore:
     """Makes the folder, but not where a catalog has tables already: their files are elsewhere then."""
     catalog = settings.data_dir / "catalog.db"
-    if catalog.exists() and not folder.is_dir():
+    if not folder.is_dir() and _has_tables(catalog):
         raise SettingsError(
             f"store: {folder} is not there, and {catalog} has tables: is the disk of the store mounted? "
             "Make the folder where an empty store is meant"
@@ -89,6 +91,17 @@ def _folder(settings: Settings, folder: Path) -> LocalObjectStore:
         return LocalObjectStore(folder)
     except (BaseError, OSError) as error:
         raise SettingsError(f"store: {folder}: {first_line(error)}") from error
+
+
+def _has_tables(catalog: Path) -> bool:
+    """Of an embedded catalog; one that cannot be read has none to lose."""
+    if not catalog.exists():
+        return False
+    try:
+        with contextlib.closing(sqlite3.connect(f"{catalog.resolve().as_uri()}?mode=ro", uri=True)) as database:
+            return database.execute("SELECT 1 FROM iceberg_tables LIMIT 1").fetchone() is not None
+    except sqlite3.Error:
+        return False
 
 
 def _remote(settings: StoreSettings) -> ObjectStore:

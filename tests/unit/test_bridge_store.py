@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, SettingsError, StoreError
 from rsm_bridge.limits import UPLOAD_PART_BYTES
 from rsm_bridge.local_store import FolderLock, LocalObjectStore
@@ -300,7 +302,9 @@ def test_a_store_whose_folder_is_gone_takes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", [None, "named"])
 def test_a_bridge_with_tables_does_not_begin_an_empty_store(tmp_path: Path, url: str | None) -> None:
     folder = tmp_path / ("store" if url is None else url)
-    (tmp_path / "catalog.db").write_bytes(b"")
+    catalog = open_catalog(embedded_settings(tmp_path))
+    catalog.create_namespace("kafka")
+    catalog.create_table("kafka.orders", pa.schema([("n", pa.int32())]))
     settings = load_settings(None, {"data_dir": tmp_path, **({"store": {"url": folder.as_uri()}} if url else {})})
     with pytest.raises(SettingsError, match=r"is not there, and .*catalog\.db has tables"):
         open_store(settings)
