@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,9 +20,9 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, DecimalType, StringType
 from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncate_upper_bound_text_string
 
-from converter.types import ValueFormat
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.schema import VALUE_FORMAT, expected_field_ids
+from iceberg_catalog.schema import expected_field_ids
+from iceberg_catalog.tables import stamped_format
 
 
 def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData, partition: int) -> DataFile:
@@ -98,7 +97,7 @@ def _shape(table: Table) -> _Shape:
         if len(_SHAPES) >= _SHAPES_MAX:
             _SHAPES.clear()
         plan = compute_statistics_plan(table.schema(), table.properties)
-        created = expected_field_ids(cast(ValueFormat, table.properties.get(VALUE_FORMAT, "raw")))
+        created = expected_field_ids(stamped_format(table))
         shape = _SHAPES[key] = _Shape(plan, frozenset(created.values()) & plan.keys())
     return shape
 

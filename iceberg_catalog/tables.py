@@ -15,6 +15,8 @@ not list it either.
 
 from __future__ import annotations
 
+from typing import cast
+
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import (
     ForbiddenError,
@@ -51,7 +53,7 @@ def ensure_table(
     Args:
         catalog: where to look and create.
         owner: whose table; written into its properties.
-        value_format: decides the columns.
+        value_format: decides the columns of a new table; one that is there keeps its own.
         data_path: root of the table's data files, recorded as `write.data.path` when the table is created.
         namespace: created if absent; dots separate its levels.
         location: root of the table's metadata; None lets the catalog choose.
@@ -64,7 +66,7 @@ def ensure_table(
     levels = tuple(namespace.split("."))
     for _ in range(CREATE_ATTEMPTS_MAX):
         if (table := find_table(catalog, owner, namespace=namespace, plain=plain)) is not None:
-            check_layout(table, value_format)
+            check_layout(table)
             return table
         wanted = (*levels, plain(owner.topic))
         taken = load_existing(catalog, wanted)
@@ -85,7 +87,7 @@ def ensure_table(
         except TableAlreadyExistsError:
             continue
         failpoints.hit("after-table", ".".join(identifier))
-        check_layout(table, value_format)
+        check_layout(table)
         return table
     raise CatalogError("owner_mismatch", f"no table name is free for topic {owner.topic} in namespace {namespace}")
 
@@ -221,12 +223,22 @@ def _ensure_namespace(catalog: Catalog, levels: tuple[str, ...]) -> None:
                 raise
 
 
-def check_layout(table: Table, value_format: ValueFormat) -> None:
-    """Raises CatalogError `schema_mismatch` unless columns, field ids and partitioning are the ones expected."""
-    name = ".".join(table.name())
+def stamped_format(table: Table) -> ValueFormat:
+    """What values the table was made for, whatever its topic's rule says by now.
+
+    Raises:
+        CatalogError: `schema_mismatch`: it does not say so.
+    """
     stamped = table.properties.get(layout.VALUE_FORMAT)
-    if stamped != value_format:
-        raise CatalogError("schema_mismatch", f"table {name} was created for values {stamped!r}, not {value_format!r}")
+    if stamped in ("raw", "string"):
+        return cast(ValueFormat, stamped)
+    name = ".".join(table.name())
+    raise CatalogError("schema_mismatch", f"table {name}: property {layout.VALUE_FORMAT} is {stamped!r}")
+
+
+def check_layout(table: Table) -> None:
+    """Raises CatalogError `schema_mismatch` unless columns, field ids and partitioning are those its values need."""
+    name, value_format = ".".join(table.name()), stamped_format(table)
     expected = layout.expected_field_ids(value_format)
     found = index_by_name(table.schema())
     if any(found.get(column) != field_id for column, field_id in expected.items()):

@@ -26,7 +26,8 @@ from rsm_bridge.derived import ObjectFile
 from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.planned_files import TableChangedError
 from rsm_bridge.store import ObjectStore
-from rsm_bridge.typed_table import TableColumns, TypedTable, plain_rows
+from rsm_bridge.typed_table import TableColumns, TypedTable
+from rsm_bridge.value_layout import layout_of, plain_rows
 
 _OF_KEY = "key_"
 
@@ -96,7 +97,7 @@ class Revision:
 
     def _again(self, dead: pa.RecordBatch, cells_max: int) -> tuple[pa.RecordBatch, np.ndarray]:
         """Dead letters decoded under the present rules, and for which rows this is better than what they were."""
-        plain = as_written_now(dead, plain_rows(self.typed.value_format))
+        plain = as_written_now(dead, plain_rows(layout_of(dead.schema)))
         given = self.typed.given(plain)
         routes = self.typed.routes(given) if self.columns is None else self.typed.routes_into(self.columns, given)
         if routes is None:

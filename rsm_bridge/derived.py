@@ -19,19 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from converter.columns import OFFSET, row_schema
+from converter.columns import OFFSET
 from converter.epochs import clipped, joined, runs_of_footer
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
 from converter.types import Int64Array, LargeWork, LeaderEpoch, PageTable, ValueFormat
 from converter.values.rows import TABLE, as_written_now, made_in_pieces
 from iceberg_catalog import failpoints
-from iceberg_catalog.schema import expected_field_ids
 from rsm_bridge.layout import derived_key
 from rsm_bridge.restored_values import RestoredValues
 from rsm_bridge.store import ObjectStore
-
-_RAW = row_schema("raw", expected_field_ids("raw"))
+from rsm_bridge.value_layout import layout_of, relaid
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +184,9 @@ def copy_rows(
                 total += source.metadata.num_rows
                 runs = joined(runs, clipped(runs_of_footer(source.metadata), cut.first, cut.last))
                 pending = cut.pending or of_another(source.metadata, shape.schema)
-                for batch in _rows(source, cut, cut.values if pending else None):
+                other = layout_of(source.schema_arrow) != shape.value_format
+                for stored in _rows(source, cut, cut.values if pending else None):
+                    batch = relaid(stored, shape.value_format) if other else stored
                     for made in made_in_pieces(batch, shape.schema, partial(_shaped, shape, pending), shape.large):
                         file.add(made)
                     if offsets is not None:

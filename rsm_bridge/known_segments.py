@@ -183,10 +183,9 @@ def segments_by_partition(segments: Iterable[KnownSegment]) -> defaultdict[int, 
     return found
 
 
-def owner_of(segments: Sequence[KnownSegment]) -> tuple[Owner, ValueFormat]:
-    """Whose table it is, and its value format: a segment with an index says so best."""
-    best = max(segments, key=lambda known: (known.segment is not None, known.data is not None))
-    return best.owner, best.value_format
+def owner_of(segments: Sequence[KnownSegment]) -> Owner:
+    """Whose table it is: a segment with an index says so best."""
+    return max(segments, key=lambda known: (known.segment is not None, known.data is not None)).owner
 
 
 def read_index(store: ObjectStore, known: KnownSegment) -> bytes:

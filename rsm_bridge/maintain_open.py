@@ -47,6 +47,7 @@ def open_maintenance(
         lambda topic: settings.rule(topic).table_retention,
         typed=typed,
         plain=settings.table_of,
+        values=settings.values_of,
         generation=settings.generation,
         clock_ms=clock_ms,
     )

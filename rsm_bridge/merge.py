@@ -118,7 +118,7 @@ class Merger:
         for known in segments:
             if known.withheld or known.requeued:
                 withheld[known.key.partition].append((known.key.base, known.key.last))
-        policy = self.policy(owner_of(segments)[0].topic, now_ms)
+        policy = self.policy(owner_of(segments).topic, now_ms)
         return [
             (partition, merge)
             for partition in sorted(files)
@@ -164,10 +164,10 @@ class Merger:
         deadline = time.monotonic() + MERGE_SECONDS_MAX
         state = recorded_parts(self.store, head).get(partition, PartState())
         mine = [known for known in segments if known.live and known.key.partition == partition]
-        # Of any segment of the topic: a table may keep rows after Kafka has deleted all of their partition.
-        value_format = owner_of(segments)[1]
         proven = any(known.proven for known in mine)
-        merged = self._write(partition, merge, Shape(TableColumns.of(head.table).rows, value_format, proven=proven))
+        columns = TableColumns.of(head.table)
+        merged = self._write(partition, merge, Shape(columns.rows, columns.value_format, proven=proven))
+        mine = [known for known in mine if known.value_format == columns.value_format]
         failpoints.hit("merge-written", merged.stored.key)
         reader = SegmentReader(self.store, helpers)
         pointers = list(self._proven(reader, merged, _whole(mine, merge, state)))

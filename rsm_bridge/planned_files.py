@@ -13,20 +13,20 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
 from converter.index_model import StoredObject
-from converter.types import ValueFormat
 from converter.values.rows import TABLE
 from iceberg_catalog.datafile import data_file
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolve_table import stamped_generation
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import Derive, LiveFile, UseMain
-from rsm_bridge.derived import Cut, Shape, of_another, write_derived
+from rsm_bridge.derived import Cut, ObjectFile, Shape, of_another, write_derived
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, read_footer, read_index
 from rsm_bridge.restored_values import restored_values
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.typed_copy import derived_rows
 from rsm_bridge.typed_table import TableColumns, TypedTable
+from rsm_bridge.value_layout import layout_of_file
 from rsm_bridge.value_schemas import ColumnsWaitError
 
 
@@ -56,12 +56,12 @@ class PlannedFiles:
     store: ObjectStore
     head: Head
     topic_id: bytes
-    value_format: ValueFormat
     segments: Mapping[str, KnownSegment]
     typed: TypedTable | None
     generation: int
     now: Callable[[], int]
     _columns: TableColumns = field(init=False)
+    _merged: dict[str, pq.FileMetaData] = field(default_factory=dict)
     _made: dict[tuple[int, UseMain | Derive], list[DataFile]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class PlannedFiles:
             raise BridgeError("internal", f"the plan wants rows of {piece.segment_id}, which has none")
         footer = read_footer(self.store, known, tail=piece.tail)
         file = None if known.segment is None else known.segment.tail if piece.tail else known.segment.main
-        if file is not None and self._lacks_columns(footer, piece.segment_id):
+        if file is not None and self._lacks_columns(footer):
             cut = self._cut(known, stored, file.first, file.last, pending=True)
             return self._write(partition, [cut], piece.segment_id)
         try:
@@ -105,24 +105,21 @@ class PlannedFiles:
                 raise TableChangedError from error
             raise
 
-    def _lacks_columns(self, footer: pq.FileMetaData, segment_id: str) -> bool:
-        """Whether a segment's own file has no columns for its values, or those of a table that is gone.
-
-        Raises:
-            HeldSegmentError: newer rules gave the table columns, and this bridge has none for them.
-        """
-        columns = self._columns
-        if of_another(footer, columns.rows):
+    def _lacks_columns(self, footer: pq.FileMetaData) -> bool:
+        """Whether a segment's own file has no columns for its values, or was made for another table or rule."""
+        if self._made_for_another(footer):
             return True
-        if TABLE in (footer.metadata or {}) or TABLE not in (columns.rows.metadata or {}):
+        if TABLE in (footer.metadata or {}) or TABLE not in (self._columns.rows.metadata or {}):
             return False
-        newer = stamped_generation(self.head.table)
-        if self.typed is None and newer > self.generation:
-            said = (
-                f"rules of generation {newer} gave the table columns, this bridge's are of generation {self.generation}"
-            )
-            raise HeldSegmentError(segment_id, f"{said}: restart it with the newer rules")
-        return self.typed is not None
+        return self.typed is not None or self._rules_are_older()
+
+    def _rules_are_older(self) -> bool:
+        """Whether newer rules gave the table columns that this bridge knows nothing of."""
+        return TABLE in (self._columns.rows.metadata or {}) and stamped_generation(self.head.table) > self.generation
+
+    def _made_for_another(self, footer: pq.FileMetaData) -> bool:
+        """Whether a file has the value columns of a table that is gone, or the layout of a rule that is not its own."""
+        return of_another(footer, self._columns.rows) or layout_of_file(footer) != self._columns.value_format
 
     def _derived(self, partition: int, piece: Derive) -> list[DataFile]:
         cuts: list[Cut] = []
@@ -143,11 +140,18 @@ class PlannedFiles:
         return Cut(stored.key, first, last, pending, values, before)
 
     def _waits(self, known: KnownSegment, between: Sequence[tuple[StoredObject, int, int]]) -> bool:
-        """Whether one of a segment's own files lacks columns; a merged file has what the table had."""
-        return not known.shares and any(
-            self._lacks_columns(read_footer(self.store, known, tail=stored == known.tail), known.listed.key)
-            for stored, _, _ in between
+        """Whether one of a segment's own files lacks columns; a merged file has what its table had."""
+        if known.shares:
+            return any(self._made_for_another(self._merged_footer(stored.key)) for stored, _, _ in between)
+        return any(
+            self._lacks_columns(read_footer(self.store, known, tail=stored == known.tail)) for stored, _, _ in between
         )
+
+    def _merged_footer(self, key: str) -> pq.FileMetaData:
+        """Of a file that many segments share; none of their indexes has it."""
+        if key not in self._merged:
+            self._merged[key] = pq.read_metadata(ObjectFile(self.store, key))
+        return self._merged[key]
 
     def _write(self, partition: int, cuts: list[Cut], pending: str | None) -> list[DataFile]:
         try:
@@ -168,15 +172,15 @@ class PlannedFiles:
         return [data_file(self.head.table, uri, written.size, written.footer, partition)]
 
     def _shape(self, pending: bool) -> Shape:
-        columns = self._columns
-        if not pending:
-            return Shape(columns.rows, self.value_format)
-        typed = self.typed
-        if typed is None:
+        columns, typed = self._columns, self.typed
+        if pending and typed is None and self._rules_are_older():
+            newer = stamped_generation(self.head.table)
             raise ColumnsWaitError(
-                "its values were to have columns, and the topic's rule says nothing of them any more: bring the rule "
-                "back, or remove the table and let it be made anew"
+                f"rules of generation {newer} gave the table columns, this bridge's are of generation "
+                f"{self.generation}: restart it with the newer rules"
             )
+        if not pending or typed is None:
+            return Shape(columns.rows, columns.value_format)
 
         def decoded(rows: pa.RecordBatch, cells_max: int) -> pa.RecordBatch:
             made = derived_rows(typed, columns, rows, cells_max)
@@ -184,4 +188,4 @@ class PlannedFiles:
                 raise TableChangedError
             return made
 
-        return Shape(columns.rows, self.value_format, decoded, large=typed.large)
+        return Shape(columns.rows, columns.value_format, decoded, large=typed.large)

@@ -177,7 +177,7 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
             stored.damaged_ms,
         )
     found.extend(_mass_delete(held, kafka, name, facts.now_ms) for held in stored.held)
-    found.extend(_of_table(stored))
+    found.extend(_of_table(stored, facts.values.get(name)))
     if stored.quarantined:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(stored.quarantined.items()))
         batches = plural(sum(stored.quarantined.values()), "batch", "batches")
@@ -241,8 +241,8 @@ def _mass_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms:
     return Finding(CauseCode.MASS_DELETE, level, said, topic, since_ms=held.last_ms)
 
 
-def _of_table(stored: StoredTopic) -> Iterator[Finding]:
-    """What is to be known of the table itself."""
+def _of_table(stored: StoredTopic, values: str | None) -> Iterator[Finding]:
+    """What is to be known of the table itself; `values`: what the topic's rule would have a new one made for."""
     table = stored.table
     if table is None:
         return
@@ -256,6 +256,8 @@ def _of_table(stored: StoredTopic) -> Iterator[Finding]:
         said.append((CauseCode.FOREIGN_COMMITS, commits))
     if table.data_inside:
         said.append((CauseCode.DATA_INSIDE_TABLE, f"data files of {table.name} lie under its own location"))
+    if values not in (None, table.values) and stored.partitions:
+        said.append((CauseCode.VALUES_DIFFER, f"the rule says {values}, {table.name} was made for {table.values}"))
     for code, what in said:
         yield Finding(code, CAUSES[code].level, what, stored.topic)
 

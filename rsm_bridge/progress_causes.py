@@ -51,6 +51,7 @@ class CauseCode(StrEnum):
     MASS_DELETE = "mass_delete"
     FOREIGN_FILES = "foreign_files"
     FOREIGN_COMMITS = "foreign_commits"
+    VALUES_DIFFER = "values_differ"
     QUARANTINED = "quarantined"
     STORED_VERBATIM = "stored_verbatim"
     FILES_LEFT_OUT = "files_left_out"
@@ -215,8 +216,8 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.TABLE_MISMATCH: Cause(
         _PERSON,
-        "the table has other columns, partitioning or value format than the topic's rule asks for, or another owner",
-        "Put the rule of `topics` back, or undo what was done to the table. Copies and reads go on.",
+        "the table has other columns of Kafka's, or another partitioning, than it was made with, or another owner",
+        "Undo what was done to the table. Copies and reads go on.",
     ),
     _C.TABLE_UNREADABLE: Cause(
         _PERSON,
@@ -254,6 +255,11 @@ CAUSES: dict[CauseCode, Cause] = {
         "Put the table back to the snapshot named here with an engine's `rollback_to_snapshot`; it is tagged "
         "`tierberg-before-foreign` and does not expire, and what came after is published again. To take the table as "
         "it is, drop the tag.",
+    ),
+    _C.VALUES_DIFFER: Cause(
+        _NOTE,
+        "the topic's rule was changed to or from `string`; the table stays as it was made, and new rows come that way",
+        "Nothing is lost. Change the rule back, or have a new table made by it: see `Another name or namespace` below.",
     ),
     _C.QUARANTINED: Cause(
         _PERSON,

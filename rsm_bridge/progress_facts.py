@@ -74,7 +74,8 @@ class TableFacts:
     """The topic's table. `frontiers`: first offset not published, by partition. `committed_ms`: its last commit.
 
     `foreign`: files that others added; `foreign_commits`: what others did, also where no file of theirs is left.
-    `data_inside`: data files lie under the table's own location, where engines look for orphans.
+    `values`: what it was made for, `raw` or `string`. `data_inside`: data files lie under the table's own location,
+    where engines look for orphans.
     """
 
     name: str
@@ -83,6 +84,7 @@ class TableFacts:
     foreign: tuple[str, ...] = ()
     foreign_commits: ForeignCommits | None = None
     data_inside: bool = False
+    values: str = "raw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +254,7 @@ class Facts:
         wanted: only this topic; None: all.
         stored: by topic id.
         verbatim_topics: topics whose rule says `mode: verbatim`.
+        values: by topic, what its rule would have a new table made for.
         store_problem, catalog_problem, kafka_problem, bridge_problem: the source did not answer. A Kafka problem of
             kind `kafka_client_missing` means that nobody could ask.
         store_free_bytes: what the store's disk still takes; None: it does not say.
@@ -265,6 +268,7 @@ class Facts:
     wanted: str | None = None
     stored: Mapping[str, StoredTopic] = field(default_factory=dict)
     verbatim_topics: frozenset[str] = frozenset()
+    values: Mapping[str, str] = field(default_factory=dict)
     store_problem: Problem | None = None
     catalog_problem: Problem | None = None
     kafka_problem: Problem | None = None

@@ -101,7 +101,8 @@ def gather(settings: Settings, wanted: Wanted) -> Facts:
     names = {topic.topic for topic in stored.values()}
     names |= set(facts.kafka.topics) if facts.kafka is not None else set()
     verbatim = frozenset(name for name in names if settings.rule(name).mode == "verbatim")
-    return replace(facts, verbatim_topics=verbatim, now_ms=int(time.time() * 1000))
+    values = {name: settings.values_of(name) for name in names}
+    return replace(facts, verbatim_topics=verbatim, values=values, now_ms=int(time.time() * 1000))
 
 
 def patient(settings: Settings) -> Settings:

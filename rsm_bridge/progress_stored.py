@@ -20,6 +20,7 @@ from iceberg_catalog.livefiles import Head, by_partition, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import Hold
 from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
+from iceberg_catalog.tables import stamped_format
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
@@ -90,6 +91,7 @@ def table_facts(head: Head, states: Mapping[int, PartState]) -> TableFacts:
         foreign=head.foreign,
         foreign_commits=foreign_commits(table),
         data_inside=inside,
+        values=stamped_format(table),
     )
 
 

@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
+from converter.types import ValueFormat
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.commit_summary import plan_summary
@@ -96,7 +97,8 @@ class TableRun:
 
     retention: `table_retention` of a topic name, in seconds if it is a duration. readers: read indexes at once. typed:
     the columns of a topic's values; None where it has none. plain: topic → name of its table. copies: declared ones
-    that rows may wait for. clock_ms: decides what leaves the table by its age; asked only where something may.
+    that rows may wait for. values: what a topic's new table is made for; None: as its segments are stored. clock_ms:
+    decides what leaves the table by its age; asked only where something may.
     """
 
     store: ObjectStore
@@ -110,6 +112,7 @@ class TableRun:
     plain: PlainName = table_name
     generation: int = 0
     copies: WaitingCopies = no_copies
+    values: Callable[[str], ValueFormat] | None = None
     clock_ms: Callable[[], int] = field(kw_only=True)
     _held: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
@@ -212,11 +215,11 @@ class TableRun:
         self._whose = self._listing.witness(notices)
         if self._whose is None:
             return None
-        owner, value_format = self._whose.owner, self._whose.value_format
+        owner = self._whose.owner
         table = find_table(self.catalog, owner, namespace=self.namespace, plain=self.plain)
         if table is not None:
             if _has_rows(self._whose):
-                check_layout(table, value_format)
+                check_layout(table)
             return table
         if not _has_rows(self._whose):
             return None
@@ -225,7 +228,8 @@ class TableRun:
         self._whose = self._listing.witness()
         if self._whose is None or not _has_rows(self._whose):
             return None
-        return topic_table(self.store, self.catalog, owner, value_format, self.namespace, self.layout, self.plain)
+        begun = self._whose.value_format if self.values is None else self.values(owner.topic)
+        return topic_table(self.store, self.catalog, owner, begun, self.namespace, self.layout, self.plain)
 
     def _copies(self, table: Table) -> Sequence[WaitingCopy]:
         return () if self._whose is None else self.copies(self._whose.owner, table.name()[-1])
@@ -247,12 +251,10 @@ class TableRun:
         typed = None if self._whose is None else self.typed(self._whose.owner)
         if typed is not None:
             typed.saw(head.table)
-        value_format = "raw" if self._whose is None else self._whose.value_format
         self._files = PlannedFiles(
             self.store,
             head,
             self.topic_id,
-            value_format,
             by_id,
             typed,
             self.generation,

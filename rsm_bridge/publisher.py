@@ -321,6 +321,7 @@ class Publisher:
             self.settings.table_of,
             self.settings.generation,
             CopyReaders(self.settings, self.store, log=self.log).waiting,
+            self.settings.values_of,
             clock_ms=self._clock.now_ms,
         )
 

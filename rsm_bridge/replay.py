@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
-from converter.types import ValueFormat
 from iceberg_catalog.commit import Change, commit, recorded_as_of
 from iceberg_catalog.datafile import data_file
 from iceberg_catalog.livefiles import Head, LiveFiles
@@ -63,14 +62,12 @@ class Replay:
     """Decodes the dead letters of one topic id's table again. For one thread.
 
     Attributes:
-        value_format: whether the table's column `value` holds the bytes that Kafka is served.
         typed: the columns of the topic's values; for a dry run, of topics that are open for one.
     """
 
     store: ObjectStore
     catalog: Catalog
     topic_id: bytes
-    value_format: ValueFormat
     typed: TypedTable
     _live: LiveFiles = field(default_factory=LiveFiles)
 
@@ -125,7 +122,8 @@ class Replay:
     def _written(self, head: Head, file: LiveFile, revision: Revision) -> DataFile:
         """The entry of a durable file with the rows of `file`, revised."""
         key = rewritten_key(self.topic_id, file.partition, file.first, file.last)
-        shape = Shape(TableColumns.of(head.table).rows, self.value_format, revised=revision.rows)
+        columns = TableColumns.of(head.table)
+        shape = Shape(columns.rows, columns.value_format, revised=revision.rows)
         rows = copy_rows(self.store, key, [Cut(self._key(file), file.first, file.last)], shape)
         if rows is None or rows.left_out:
             raise BridgeError("corrupt_object", f"{file.path} has rows outside of offsets {file.first} to {file.last}")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from converter.types import ValueFormat
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import find_table
 from rsm_bridge.dead_letters import files_with_errors
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.known_segments import owner_of, read_segments
 from rsm_bridge.maintain_command import Place, leased
 from rsm_bridge.replay import Replay, Replayed
+from rsm_bridge.store import first_line
 from rsm_bridge.topic_segments import topic_ids
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.value_schemas import ColumnsWaitError
@@ -29,25 +29,34 @@ def replay(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str
         say: receives each line.
 
     Raises:
-        ColumnsWaitError: registry or catalog do not answer in time.
+        ColumnsWaitError: registry or catalog do not answer in time for a topic; the others had their turn.
         BridgeError: `not_found` when the store has nothing of the topic; `overloaded` when a bridge is maintaining the
             table.
         SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Nothing needs
             undoing: run it again.
     """
     found = [(topic_id, read_segments(place.store, topic_id)) for topic_id in topic_ids(place.store)]
-    chosen = [(key, *owner_of(known)) for key, known in found if known and topic in (None, owner_of(known)[0].topic)]
+    chosen = [(key, owner_of(known)) for key, known in found if known and topic in (None, owner_of(known).topic)]
     if topic is not None and not chosen:
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
     opened = opened_typed_topics(place.settings, place.store, lambda: place.catalog, dry_run=dry_run)
+    failed: list[Exception] = []
     with opened as topics:
-        for topic_id, owner, value_format in chosen:
-            with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
-                for line in _one(place, topics, owner, value_format, dry_run=dry_run):
-                    say(f"{owner.topic}: {line}")
+        for topic_id, owner in chosen:
+            try:
+                with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
+                    for line in _one(place, topics, owner, dry_run=dry_run):
+                        say(f"{owner.topic}: {line}")
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one table's trouble is not another's
+                say(f"{owner.topic}: stays as it is: {first_line(error)}")
+                failed.append(error)
+    if failed:
+        raise failed[0]
 
 
-def _one(place: Place, topics: TypedTopics, owner: Owner, value_format: ValueFormat, *, dry_run: bool) -> list[str]:
+def _one(place: Place, topics: TypedTopics, owner: Owner, *, dry_run: bool) -> list[str]:
     """One topic id; returns what to say."""
     table = find_table(place.catalog, owner, namespace=place.namespace, plain=place.settings.table_of)
     if table is None:
@@ -58,7 +67,7 @@ def _one(place: Place, topics: TypedTopics, owner: Owner, value_format: ValueFor
         count = len(files_with_errors(place.store, head))
         why = "the topic's rule has no typed format, or says mode: verbatim"
         return [f"dead letters in {count} files stay as they are: {why}"] if count else []
-    run = Replay(place.store, place.catalog, owner.topic_id, value_format, typed)
+    run = Replay(place.store, place.catalog, owner.topic_id, typed)
     try:
         return _lines(run.run(head, dry_run=dry_run), len(head.files), dry_run=dry_run)
     except ColumnsWaitError as error:

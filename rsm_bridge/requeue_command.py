@@ -32,7 +32,7 @@ def requeue(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[st
         SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
     """
     found = [(topic_id, read_segments(place.store, topic_id)) for topic_id in topic_ids(place.store)]
-    chosen = [(key, known) for key, known in found if known and topic in (None, owner_of(known)[0].topic)]
+    chosen = [(key, known) for key, known in found if known and topic in (None, owner_of(known).topic)]
     if topic is not None and not chosen:
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
     failed: list[tuple[str, str]] = []
@@ -47,7 +47,7 @@ def _one(
     place: Place, topic_id: bytes, segments: Sequence[KnownSegment], *, dry_run: bool, say: Callable[[str], None]
 ) -> list[tuple[str, str]]:
     """One topic id; returns what could not be converted."""
-    name = owner_of(segments)[0].topic
+    name = owner_of(segments).topic
     rule = place.settings.rule(name)
     wanted = [known for known in segments if known.live and known.withheld]
     if not wanted and not any(known.requeued for known in segments):
@@ -58,12 +58,11 @@ def _one(
     if dry_run:
         say(f"{name}: {len(wanted)} segments would get their rows (dry run)")
         return []
-    with_rows = [known for known in segments if known.live and known.data is not None]
-    value_format = owner_of(with_rows)[1] if with_rows else stored_format(rule.value_format)
-    options = ConvertOptions(value_format, "table", place.settings.limits.decompressed_batch_mib * MIB)
+    batch_bytes_max = place.settings.limits.decompressed_batch_mib * MIB
+    options = ConvertOptions(stored_format(rule.value_format), "table", batch_bytes_max)
     opened = opened_typed_topics(place.settings, place.store, lambda: place.catalog)
     with leased(place.store, topic_id), opened as topics:
-        done = convert(place.store, wanted, options, typed=topics.table(owner_of(segments)[0]) is not None)
+        done = convert(place.store, wanted, options, typed=topics.table(owner_of(segments)) is not None)
         retention = rule.table_retention
         run = RepairRun(
             place.store,
@@ -74,6 +73,7 @@ def _one(
             lambda _topic: retention,
             typed=topics.table,
             plain=place.settings.table_of,
+            values=place.settings.values_of,
             generation=place.settings.generation,
             copies=CopyReaders(place.settings, place.store).waiting,
             clock_ms=StoreClock(place.store).now_ms,

@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from converter.types import ValueFormat
 from rsm_bridge.client_rules import ClientRule
 from rsm_bridge.durations import Seconds
 from rsm_bridge.errors import SettingsError
@@ -25,7 +26,7 @@ from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_FILES_BYTES, LARGE_VALUE_
 from rsm_bridge.registry_settings import SchemaRegistrySettings
 from rsm_bridge.settings_file import read_settings_file
 from rsm_bridge.settings_section import CatalogProperties, Section, texts
-from rsm_bridge.topic_rules import TopicRule, matching
+from rsm_bridge.topic_rules import TopicRule, matching, stored_format
 
 _UNIX = "unix:"
 #: A message names so many problems, each in so many characters.
@@ -376,6 +377,10 @@ class Settings(Section):
                     f"there is no schema_registry; set it, or {part}_schema: {{from: inline, …}}"
                 )
         return self
+
+    def values_of(self, topic: str) -> ValueFormat:
+        """What a new table of the topic is made for."""
+        return stored_format(self.rule(topic).value_format)
 
     def table_of(self, topic: str) -> str:
         """The name of a topic's table, unless it belongs to another topic."""

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
-from converter.columns import ERROR, OFFSET, RAW_VALUE, row_schema
+from converter.columns import ERROR, OFFSET, RAW_VALUE, VALUE, row_schema
 from converter.types import Int64Array
 from iceberg_catalog.livefiles import Head, LiveFiles, by_partition
 from iceberg_catalog.plan import plan
@@ -27,6 +27,7 @@ from rsm_bridge.derived import ObjectFile
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.store import ObjectStore
+from rsm_bridge.value_layout import layout_of, plain_rows, relaid
 
 _Rows = tuple[KnownSegment, int, int]
 """A segment, and the first and last of its offsets that count."""
@@ -119,15 +120,21 @@ def _within(offsets: Int64Array, live: Sequence[KnownSegment], state: PartState)
 def _same_rows(store: ObjectStore, key: str, committed: Sequence[_Rows]) -> bool:
     """Whether every row of a derived file that is committed in a live segment is equal in both."""
     derived = _read(store, key)
+    layout = layout_of(derived.schema)
     low, high = derived.column(OFFSET)[0].as_py(), derived.column(OFFSET)[-1].as_py()
     for known, source, first, last in _sources(committed, low, high):
         # Not the errors: those of keys stand only where keys have got their column.
-        rows, names = _read(store, source), [name for name in row_schema(known.value_format).names if name != ERROR]
+        rows = _read(store, source)
+        names = [name for name in row_schema(layout).names if name != ERROR]
+        if layout_of(rows.schema) != layout:
+            rows = pa.Table.from_batches([relaid(batch, layout) for batch in rows.to_batches()], plain_rows(layout))
+            # Bytes that are in columns alone are compared by those who read the segment.
+            names = [name for name in names if not known.proven or name not in (VALUE, RAW_VALUE)]
         ours, theirs = derived.column(OFFSET).to_numpy(), rows.column(OFFSET).to_numpy()
         left = derived.select(names).filter(pa.array(np.isin(ours, theirs) & (ours >= first) & (ours <= last)))
         right = rows.select(names).filter(pa.array(np.isin(theirs, ours) & (theirs >= first) & (theirs <= last)))
         right = right.cast(left.schema)
-        if known.proven:
+        if known.proven and RAW_VALUE in names:
             # Bytes that one file has as columns alone may stand in the other.
             there = pc.and_(left.column(RAW_VALUE).is_valid(), right.column(RAW_VALUE).is_valid())
             if not left.column(RAW_VALUE).filter(there).equals(right.column(RAW_VALUE).filter(there)):

@@ -153,7 +153,7 @@ def _described(topic: str, topic_id: str, segments: list[KnownSegment]) -> str:
 
 
 def _forget_one(place: Place, topic_id: bytes, segments: list[KnownSegment], say: Callable[[str], None]) -> None:
-    owner = owner_of(segments)[0]
+    owner = owner_of(segments)
     live = [known for known in segments if known.live]
     _bury(place, topic_id, live)
     with opened_typed_topics(place.settings, place.store, lambda: place.catalog) as topics:
@@ -166,6 +166,7 @@ def _forget_one(place: Place, topic_id: bytes, segments: list[KnownSegment], say
             lambda name: place.settings.rule(name).table_retention,
             typed=topics.table,
             plain=place.settings.table_of,
+            values=place.settings.values_of,
             generation=place.settings.generation,
             copies=CopyReaders(place.settings, place.store).waiting,
             clock_ms=StoreClock(place.store).now_ms,

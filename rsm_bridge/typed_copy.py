@@ -23,10 +23,12 @@ from converter.values.prover import ValueProver
 from converter.values.rows import as_written_now, made_in_pieces, typed_rows
 from converter.writer import TypedPiece
 from rsm_bridge.cpu_budget import CpuBudget
-from rsm_bridge.typed_table import TableColumns, TypedTable, plain_rows
+from rsm_bridge.typed_table import TableColumns, TypedTable
+from rsm_bridge.value_layout import plain_rows
 from rsm_bridge.value_schemas import ColumnsWaitError
 
 T = TypeVar("T")
+_OTHER_LAYOUT = "the table was made for other values than the topic's rule now names"
 _NEW_COLUMNS = "a schema appeared in the middle of the segment and needs columns that its data file has not"
 
 
@@ -96,8 +98,10 @@ class TypedCopy:
     def _begin(self, rows: pa.RecordBatch) -> None:
         """Decides what columns the data file has."""
         given = self.table.applying(self.table.given(rows))
-        if given.parts:
-            self._columns = self.table.routes(given).columns
+        columns = self.table.routes(given).columns if given.parts else None
+        if columns is not None and columns.value_format != self.table.value_format:
+            raise ColumnsWaitError(_OTHER_LAYOUT)
+        self._columns = columns
 
     def _with_columns(self, rows: pa.RecordBatch, cells_max: int) -> TypedPiece | None:
         given = self.table.applying(self.table.given(rows))
@@ -126,7 +130,7 @@ def derived_rows(
         CellsExceededError: they take more than `cells_max` cells.
         ColumnsWaitError: schema or table cannot be had now.
     """
-    plain = as_written_now(rows, plain_rows(table.value_format))
+    plain = as_written_now(rows, plain_rows(columns.value_format))
     given = table.applying(table.given(plain), columns)
     if not given.parts:
         return typed_rows(plain, columns.rows, {}, None)

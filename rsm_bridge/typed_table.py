@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
-from converter.columns import ERROR, KEY, RAW_VALUE, row_schema
+from converter.columns import ERROR, KEY, RAW_VALUE, VALUE
 from converter.types import LargeWork, ValueFormat
 from converter.values.model import Bound, Decoder, ValueProblem, error_text
 from converter.values.rows import TABLE, by_name, typed_rows
@@ -30,7 +30,7 @@ from iceberg_catalog.evolution import bind, bind_key, evolve
 from iceberg_catalog.evolution_sources import SOURCES, Sources
 from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
 from iceberg_catalog.names import Owner
-from iceberg_catalog.schema import VALUE_FORMAT, expected_field_ids
+from iceberg_catalog.tables import stamped_format
 from rsm_bridge.decoder_shelf import column_count
 from rsm_bridge.limits import CATALOG_AGAIN_SECONDS, EVOLUTION_SECONDS_MAX, REFUSED_MAX, WRITERS_COLUMNS_MAX
 from rsm_bridge.store import first_line
@@ -45,17 +45,12 @@ Decoders = Mapping[tuple[Part, Writer], Decoder | str]
 #: Makes the table take these columns and returns it; creates it if need be. What it cannot take, it leaves. The mapping
 #: has properties that come with the columns; nothing is done where the table has others.
 Evolve = Callable[[list[Wanted], Mapping[str, str]], Table]
-_INFERRED: Mapping[Part, str] = {"value": "tierberg.value-schema", "key": "tierberg.key-schema"}
+INFERRED: Mapping[Part, str] = {"value": "tierberg.value-schema", "key": "tierberg.key-schema"}
 _NAMES: Mapping[Part, str] = {"value": RAW_VALUE, "key": KEY}
 _TOO_WIDE: Final = error_text(
     ValueProblem.UNUSABLE_SCHEMA,
     f"schemas of these values have over {WRITERS_COLUMNS_MAX} columns together; rare ones are left",
 )
-
-
-def plain_rows(value_format: ValueFormat) -> pa.Schema:
-    """What rows have before their typed columns: Kafka's own, and `value` where values are text."""
-    return row_schema(value_format, expected_field_ids(value_format))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +63,7 @@ class TableColumns:
         sources: under which names its columns are written.
         rows: what a data file of this state has.
         types: of the columns for values and for keys.
+        value_format: what the table was made for.
         known: how decoders that were asked for are bound, as long as they live. Binding walks all columns: once is
             enough.
         misfits: why those that are not bound are not.
@@ -78,6 +74,7 @@ class TableColumns:
     sources: Sources
     rows: pa.Schema
     types: Mapping[Part, pa.StructType]
+    value_format: ValueFormat
     known: WeakKeyDictionary[Decoder, tuple[Bound, ...] | None] = field(
         default_factory=WeakKeyDictionary, compare=False
     )
@@ -92,15 +89,15 @@ class TableColumns:
         """
         schema = table.schema()
         sources = Sources.decode(table.properties.get(SOURCES))
+        value_format = stamped_format(table)
         # The column `value` of text is one that every such table begins with.
-        text = table.properties.get(VALUE_FORMAT) == "string"
-        value = pa.struct([]) if text else value_columns(schema)
+        value = pa.struct([]) if value_format == "string" else value_columns(schema)
         types: dict[Part, pa.StructType] = {"value": value, "key": key_columns(schema)}
         uuid = str(table.metadata.table_uuid).encode()
         # A table without columns of values has the field ids that every one begins with.
         typed = any(kind.num_fields for kind in types.values())
         rows = typed_row_schema(schema).with_metadata({TABLE: uuid} if typed else None)
-        return cls(uuid, schema, sources, rows, types)
+        return cls(uuid, schema, sources, rows, types, value_format)
 
     def route(self, part: Part, decoder: Decoder) -> Route | None:
         """How a writer's values become these columns; None: they do not. A decoder is of one part alone."""
@@ -180,15 +177,17 @@ class TypedTable:
     _lock: Lock = field(default_factory=Lock)
 
     def given(self, rows: pa.RecordBatch) -> Given:
-        """Values and keys of rows, by writer.
+        """Values and keys of rows in the schema of plain_rows(), by writer.
 
         Raises:
             ColumnsWaitError: the registry does not say what a schema is.
         """
-        for part, schemas in self.schemas.items():
+        # Values that are text have their column already.
+        wanted = {part: item for part, item in self.schemas.items() if part == "key" or VALUE not in rows.schema.names}
+        for part, schemas in wanted.items():
             if schemas.to_infer:
                 self._infer(part, rows.column(_NAMES[part]))
-        return Given({part: schemas.parted(rows.column(_NAMES[part])) for part, schemas in self.schemas.items()})
+        return Given({part: schemas.parted(rows.column(_NAMES[part])) for part, schemas in wanted.items()})
 
     def saw(self, table: Table) -> None:
         """Tells what the topic's table is now: after it was made anew nothing that is known of it holds."""
@@ -266,7 +265,7 @@ class TypedTable:
 
     def _infer(self, part: Part, values: pa.BinaryArray) -> None:
         """Fixes the part's schema: the table's, else what these values are, for the table and all bridges."""
-        schemas, name = self.schemas[part], _INFERRED[part]
+        schemas, name = self.schemas[part], INFERRED[part]
 
         def ask() -> TableColumns:
             table = self.evolve([], {})

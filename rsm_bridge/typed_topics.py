@@ -18,7 +18,7 @@ from converter.values.prover import ValueProver
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolve_table import Writer, evolved, foreseen
 from iceberg_catalog.names import Owner
-from iceberg_catalog.tables import find_table
+from iceberg_catalog.tables import find_table, stamped_format
 from rsm_bridge.cpu_budget import CpuBudget
 from rsm_bridge.decoder_shelf import DecoderShelf
 from rsm_bridge.errors import SettingsError
@@ -30,7 +30,7 @@ from rsm_bridge.store import ObjectStore
 from rsm_bridge.topic_rules import TopicRule, stored_format
 from rsm_bridge.topic_table import topic_table
 from rsm_bridge.typed_copy import TypedCopy
-from rsm_bridge.typed_table import Part, TypedTable, Wanted
+from rsm_bridge.typed_table import INFERRED, Part, TypedTable, Wanted
 from rsm_bridge.value_schemas import Registry, SchemaRule, ValueSchemas
 
 _PARTS: tuple[Part, ...] = ("value", "key")
@@ -100,16 +100,16 @@ class TypedTopics:
 
     def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted], fixed: Mapping[str, str]) -> Table:
         catalog, given = self.open_catalog(), self.settings.catalog
-        # At least `_kafka_error` has to be there, whether or not the table takes what writers have.
-        writers = [*(_writer(*item) for item in wanted), Writer(_NOTHING)]
         generation = self.settings.generation
         if self.dry_run:
             found = find_table(catalog, owner, namespace=given.namespace, plain=self.settings.table_of)
             if found is None:
                 raise CatalogError("unavailable", f"topic {owner.topic} has no table")
+            writers, fixed = _fitting(found, wanted, fixed)
             return foreseen(found, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed)
         begun = stored_format(rule.value_format)
         table = topic_table(self.store, catalog, owner, begun, given.namespace, given.layout, self.settings.table_of)
+        writers, fixed = _fitting(table, wanted, fixed)
         return evolved(
             catalog, table, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed
         ).table
@@ -140,6 +140,17 @@ def opened_typed_topics(
             stack.callback(registry.close)
         executor = stack.enter_context(ThreadPoolExecutor(EVOLUTION_WORKERS, thread_name_prefix="evolve"))
         yield TypedTopics(settings, store, open_catalog, registry, executor, dry_run)
+
+
+def _fitting(table: Table, wanted: list[Wanted], fixed: Mapping[str, str]) -> tuple[list[Writer], Mapping[str, str]]:
+    """What a table is asked to take. One that was made for text has no columns for values, whatever the rule now says.
+
+    At least `_kafka_error` has to be there, whether or not the table takes what writers have.
+    """
+    if stamped_format(table) == "string":
+        wanted = [item for item in wanted if item[0] == "key"]
+        fixed = {name: text for name, text in fixed.items() if name != INFERRED["value"]}
+    return [*(_writer(*item) for item in wanted), Writer(_NOTHING)], fixed
 
 
 def _writer(part: Part, kind: pa.StructType) -> Writer:

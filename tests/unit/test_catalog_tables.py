@@ -174,10 +174,17 @@ def test_both_names_taken_is_an_error(catalog: Catalog) -> None:
     assert caught.value.kind == "owner_mismatch"
 
 
-def test_another_value_format_is_refused(catalog: Catalog) -> None:
-    ensure_table(catalog, owner(), "raw", data_path=DATA)
-    with pytest.raises(CatalogError) as caught:
-        ensure_table(catalog, owner(), "string", data_path=DATA)
+def test_a_table_keeps_its_value_format(catalog: Catalog) -> None:
+    made = ensure_table(catalog, owner(), "raw", data_path=DATA)
+    assert ensure_table(catalog, owner(), "string", data_path=DATA).schema() == made.schema()
+
+
+def test_a_value_format_that_is_none_of_ours_is_refused(catalog: Catalog) -> None:
+    table = ensure_table(catalog, owner(), "raw", data_path=DATA)
+    with table.transaction() as change:
+        change.set_properties({"tierberg.value-format": "xml"})
+    with pytest.raises(CatalogError, match="'xml'") as caught:
+        ensure_table(catalog, owner(), "raw", data_path=DATA)
     assert caught.value.kind == "schema_mismatch"
 
 

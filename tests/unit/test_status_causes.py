@@ -190,6 +190,9 @@ CASES: dict[CauseCode, Case] = {
         Level.PERSON,
         "others committed delete, append after snapshot 41",
     ),
+    C.VALUES_DIFFER: Case(
+        facts(values={"orders": "string"}), Level.NOTE, "the rule says string, kafka.orders was made for raw"
+    ),
     C.QUARANTINED: Case(facts(stored(quarantined={"bad_crc": 2, "undecodable": 1})), Level.PERSON, "3 batches"),
     C.FILES_LEFT_OUT: Case(facts(stored(left_out=("index/k", "index/j"))), Level.PERSON, "2 segments stored without"),
     C.STORED_VERBATIM: Case(facts(stored(verbatim=1)), Level.PERSON, "1 segment"),
