@@ -127,4 +127,4 @@ def _table(made: Decoder) -> TableColumns:
     )
     schema = evolution.schema
     types: dict[Part, pa.StructType] = {"value": value_columns(schema), "key": key_columns(schema)}
-    return TableColumns(b"", schema, evolution.sources, typed_row_schema(schema), types)
+    return TableColumns(b"", schema, evolution.sources, typed_row_schema(schema), types, "raw")

@@ -293,9 +293,10 @@ def _partitions(
                 published_end=None if frontiers is None else frontiers.get(number, -1),
                 gone=facts.kafka is not None and kafka is None and name not in facts.kafka.hidden,
                 store_read=facts.store_problem is None,
+                unindexed=None if stored is None else stored.unindexed.get(number),
             )
         )
-        for number in sorted(in_kafka.keys() | in_store.keys())
+        for number in sorted(in_kafka.keys() | in_store.keys() | (stored.unindexed.keys() if stored else set()))
     ]
 
 

@@ -69,6 +69,7 @@ class CauseCode(StrEnum):
     NO_LEADER = "no_leader"
     KAFKA_BEHIND = "kafka_behind"
     EPOCHS_CUT = "epochs_cut"
+    HISTORY_UNREAD = "history_unread"
     EPOCHS_MISSING = "epochs_missing"
     CONFLICTING_SEGMENT = "conflicting_segment"
     COPY_STUCK = "copy_stuck"
@@ -354,6 +355,12 @@ CAUSES: dict[CauseCode, Cause] = {
         "Stop that broker now: with a newer first epoch Kafka deletes older history. `tierberg leader-epochs` prints "
         "the file that mends it: see `History that nobody can read` below.",
     ),
+    _C.HISTORY_UNREAD: Cause(
+        _PERSON,
+        "the leader fails to serve records that it has, by its own word; consumers fail there too",
+        "Its log and the bridge's say why (`RemoteStorageException`). `tierberg verify --topic TOPIC` names objects "
+        "that are lost or damaged: see `Segments that the store has lost` below.",
+    ),
     _C.EPOCHS_MISSING: Cause(
         _PERSON,
         "the leader's epochs begin above its log start; Kafka copies no segment that lies below them, nor what follows",
@@ -387,8 +394,9 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.GAP_UNEXPLAINED: Cause(
         _PERSON,
-        "offsets between tiered segments that no index covers, and no later log start explains",
-        "Was tiering switched off and on, or were records deleted? Else an index object was lost: restore it.",
+        "tiered or published offsets that no index covers, and no log start explains",
+        "Was tiering switched off and on, or were records deleted? Else an index object was lost: restore it, or see "
+        "`Segments that the store has lost` below.",
     ),
     _C.OPEN_TRANSACTION: Cause(
         _WAITS,

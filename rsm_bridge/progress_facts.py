@@ -50,6 +50,8 @@ class StoredPartition:
         open: the transaction that publishing waits for.
         conflict: key of the segment whose markers contradict the broker's files, when publishing waits before it.
         gaps: stretches that were never uploaded.
+        covered_from: where what was deleted begins that lies right below `start`, or below which the table's floor
+            explains that nothing is there; None: not known.
         cut_start: where the leader epochs of the newest copy begin, when live segments lie wholly below; None: none do.
         pending: why the first segment beyond the table's frontier was stored without its typed columns, if it was.
     """
@@ -65,6 +67,7 @@ class StoredPartition:
     open: OpenTransaction | None = None
     conflict: str | None = None
     gaps: tuple[Gap, ...] = ()
+    covered_from: int | None = None
     pending: str | None = None
     cut_start: int | None = None
 
@@ -168,6 +171,7 @@ class StoredTopic:
         left_out: index keys of live segments stored without their producer snapshot, which was too large, newest first.
         left_withdrawn: copies that Kafka withdrew with rows in the table that no deletion has reached.
         others: (uuid, name) of other tables that the store has records of; none while nobody knows the topic's own.
+        unindexed: by partition, published offsets of which the store has no index, live or deleted, up to the frontier.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
     """
 
@@ -191,8 +195,17 @@ class StoredTopic:
     deleted_ms: int | None = None
     others: tuple[tuple[str, str], ...] = ()
     unsettled: bool = False
+    unindexed: Mapping[int, Gap] = field(default_factory=dict)
     withheld_ms: int | None = None
     damaged_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """An offset that a leader does not serve, and its error; `why` None: it says that the offset is out of range."""
+
+    offset: int
+    why: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +215,8 @@ class KafkaPartition:
     `stable_end` is the last stable offset: what lies above belongs to, or follows, an open transaction, whose first
     record has the timestamp `stable_ms`. `pending_ms`: timestamp of the first record that is not tiered, and
     `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all, which `newest_offset` has.
-    `unread`: the lowest tiered offset
-    at or above the log start, when the leader says that it is out of range. `start_has_epoch`: False when the leader's
+    `unread`: an offset at or above the log start that the leader does not serve: the lowest tiered one, or the first
+    that is not tiered. `start_has_epoch`: False when the leader's
     epochs begin above its log start.
     """
 
@@ -216,7 +229,7 @@ class KafkaPartition:
     record_bytes: int | None = None
     newest_ms: int | None = None
     newest_offset: int | None = None
-    unread: int | None = None
+    unread: Unread | None = None
     start_has_epoch: bool = True
 
 

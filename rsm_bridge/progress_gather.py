@@ -29,7 +29,7 @@ from rsm_bridge.limits import (
 )
 from rsm_bridge.open_store import open_store, store_missing
 from rsm_bridge.progress_causes import CauseCode
-from rsm_bridge.progress_facts import Facts, KafkaFacts, Problem, StoredTopic
+from rsm_bridge.progress_facts import Facts, KafkaFacts, Problem, StoredTopic, Unread
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource, Where
 from rsm_bridge.progress_store import head_of, problem_of, read_topics, stored_topic
 from rsm_bridge.publisher import catalog_properties
@@ -167,7 +167,7 @@ def _kafka(settings: Settings, facts: Facts) -> Facts:
         missing = {topic.topic for topic in facts.stored.values()} - set(found.topics)
         found = replace(found, hidden=source.hidden(missing))
         found = source.with_timestamps(found, beyond_tiered(found, facts.stored))
-        return with_unread(found, source.out_of_range(history_starts(found, facts.stored, facts.wanted)))
+        return with_unread(found, source.unread(history_starts(found, facts.stored, facts.wanted)))
 
     try:
         return replace(facts, kafka=within(STATUS_KAFKA_SECONDS + 1, "brokers", ask))
@@ -214,13 +214,14 @@ def history_starts(kafka: KafkaFacts, stored: Mapping[str, StoredTopic], wanted:
     return found
 
 
-def with_unread(kafka: KafkaFacts, unread: Mapping[Where, int]) -> KafkaFacts:
-    """The facts with what leaders say to be out of range."""
+def with_unread(kafka: KafkaFacts, unread: Mapping[Where, Unread]) -> KafkaFacts:
+    """The facts with what leaders do not serve; of two offsets of a partition the lower one."""
     topics = {
         name: replace(
             topic,
             partitions={
-                number: replace(part, unread=unread.get((name, number))) for number, part in topic.partitions.items()
+                number: replace(part, unread=unread.get((name, number), part.unread))
+                for number, part in topic.partitions.items()
             },
         )
         for name, topic in kafka.topics.items()

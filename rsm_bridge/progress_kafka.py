@@ -13,8 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rsm_bridge.limits import STATUS_HISTORY_SECONDS, STATUS_TIMESTAMPS_MAX
-from rsm_bridge.progress_facts import KafkaFacts, KafkaPartition, KafkaTopic
+from rsm_bridge.limits import STATUS_HISTORY_SECONDS, STATUS_TIMESTAMPS_MAX, STATUS_UNREAD_SECONDS
+from rsm_bridge.progress_facts import KafkaFacts, KafkaPartition, KafkaTopic, Unread
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -47,6 +47,15 @@ _READING: Mapping[str, str | bool | int] = {
     "isolation.level": "read_uncommitted",
     "log_level": 0,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A record's timestamp and uncompressed bytes, or why there is none. Neither: nothing follows the offset."""
+
+    stamp_ms: int | None = None
+    size: int | None = None
+    unread: Unread | None = None
 
 
 class KafkaClientMissingError(Exception):
@@ -141,23 +150,26 @@ class KafkaSource:
             (name, number): part for name, topic in facts.topics.items() for number, part in topic.partitions.items()
         }
         some = dict(list(reached.items())[:STATUS_TIMESTAMPS_MAX])
-        first = self._first_records(some)
+        first = self._records(some, self.deadline)
         stable = {
             place: part.stable_end
             for place, part in known.items()
             if place in some and part.stable_end is not None and part.end is not None and part.stable_end < part.end
         }
-        opened = self._first_records({place: offset for place, offset in stable.items() if offset != some[place]})
+        opened = self._records(
+            {place: offset for place, offset in stable.items() if offset != some[place]}, self.deadline
+        )
         for place, offset in stable.items():
             if offset == some[place] and place in first:
                 opened[place] = first[place]
         for place in first.keys() | opened.keys():
-            pending, size = first.get(place, (None, None))
+            read = first.get(place, _Read())
             known[place] = replace(
                 known[place],
-                pending_ms=pending,
-                record_bytes=size,
-                stable_ms=opened[place][0] if place in opened else None,
+                pending_ms=read.stamp_ms,
+                record_bytes=read.size,
+                stable_ms=opened[place].stamp_ms if place in opened else None,
+                unread=read.unread if read.unread is not None and read.unread.why is not None else None,
             )
         topics = {
             name: replace(topic, partitions={number: known[name, number] for number in topic.partitions})
@@ -248,60 +260,54 @@ class KafkaSource:
         except KafkaException:
             return None
 
-    def out_of_range(self, offsets: Mapping[Where, int]) -> dict[Where, int]:
-        """Those of the offsets that a leader says to be out of range, as far as time allows; reads a record of each."""
+    def unread(self, offsets: Mapping[Where, int]) -> dict[Where, Unread]:
+        """Those of the offsets that a leader does not serve, and why, as far as time allows; reads a record of each."""
+        some = dict(list(offsets.items())[:STATUS_TIMESTAMPS_MAX])
+        found = self._records(some, min(self.deadline, time.monotonic() + STATUS_HISTORY_SECONDS))
+        return {place: read.unread for place, read in found.items() if read.unread is not None}
+
+    def _records(self, offsets: Mapping[Where, int], ends_at: float) -> dict[Where, _Read]:
+        """The first record at or above each offset, or the error that every attempt to read it met, until `ends_at`."""
         from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-        found: dict[Where, int] = {}
-        left = dict(list(offsets.items())[:STATUS_TIMESTAMPS_MAX])
+        found: dict[Where, _Read] = {}
+        left = dict(offsets)
         if not left:
             return found
-        refused = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - a public code
-        readable = KafkaError._PARTITION_EOF  # noqa: SLF001 - another; only markers follow
-        ends_at = min(self.deadline, time.monotonic() + STATUS_HISTORY_SECONDS)
+        out_of_range = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)  # noqa: SLF001 - a public code
+        nothing_follows = KafkaError._PARTITION_EOF  # noqa: SLF001 - another; at most markers do
+        failed: dict[Where, tuple[str, float]] = {}
         consumer = Consumer({**self.settings, **_READING, "enable.partition.eof": True})
         try:
             consumer.assign([TopicPartition(name, number, offset) for (name, number), offset in left.items()])
-            while left and time.monotonic() < ends_at:
+            while left and time.monotonic() < ends_at and not _given_up(left, failed):
                 message = consumer.poll(min(0.2, self.left()))
                 name, number = (None, None) if message is None else (message.topic(), message.partition())
                 if message is None or name is None or number is None or (name, number) not in left:
                     continue
-                error = message.error()
-                if error is not None and error.code() not in (*refused, readable):
+                place, error = (name, number), message.error()
+                if error is None:
+                    stamp = message.timestamp()[1]
+                    size = len(message) + len(message.key() or b"")
+                    found[place] = _Read(stamp if stamp >= 0 else None, size)
+                elif error.code() == nothing_follows:
+                    found[place] = _Read()
+                elif error.code() in out_of_range:
+                    found[place] = _Read(unread=Unread(left[place], None))
+                else:
+                    failed.setdefault(place, (error.str(), time.monotonic()))
                     continue
-                offset = left.pop((name, number))
-                if error is not None and error.code() in refused:
-                    found[name, number] = offset
+                del left[place]
                 consumer.incremental_unassign([TopicPartition(name, number)])
         finally:
             consumer.close()
-        return found
+        return found | {place: _Read(unread=Unread(left[place], failed[place][0])) for place in left if place in failed}
 
-    def _first_records(self, offsets: Mapping[Where, int]) -> dict[Where, tuple[int | None, int | None]]:
-        """(timestamp, uncompressed bytes) of the first record at or above each offset, as far as time allows."""
-        from confluent_kafka import Consumer, TopicPartition
 
-        found: dict[Where, tuple[int | None, int | None]] = {}
-        if not offsets:
-            return found
-        consumer = Consumer({**self.settings, **_READING})
-        try:
-            consumer.assign([TopicPartition(name, number, offset) for (name, number), offset in offsets.items()])
-            while len(found) < len(offsets) and time.monotonic() < self.deadline:
-                message = consumer.poll(min(0.2, self.left()))
-                place = (message.topic(), message.partition()) if message is not None else None
-                if message is None or message.error() is not None or place in found:
-                    continue
-                name, number = place or (None, None)
-                if name is None or number is None:
-                    continue
-                stamp = message.timestamp()[1]
-                found[name, number] = (stamp if stamp >= 0 else None, len(message) + len(message.key() or b""))
-                consumer.incremental_unassign([TopicPartition(name, number)])
-        finally:
-            consumer.close()
-        return found
+def _given_up(left: Iterable[Where], failed: Mapping[Where, tuple[str, float]]) -> bool:
+    """Whether all that is left has failed for so long that it was tried more than once."""
+    before = time.monotonic() - STATUS_UNREAD_SECONDS
+    return all(place in failed and failed[place][1] < before for place in left)
 
 
 def _worth(topic: KafkaTopic, wanted: str | None) -> bool:

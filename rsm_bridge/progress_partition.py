@@ -46,7 +46,7 @@ class Place:
     `config`: the topic's settings in Kafka, empty when not asked. `has_table`: rows of this topic go to a table.
     `copies`: Kafka is to copy its segments. `published_end`: the table's frontier, -1 before the first commit, None
     when the table could not be read. `gone`: Kafka was asked and has no topic of this id. `store_read`: False
-    when the store did not answer, so that nobody knows what was copied.
+    when the store did not answer, so that nobody knows what was copied. `unindexed`: as in StoredTopic.
     """
 
     topic: str
@@ -62,6 +62,7 @@ class Place:
     published_end: int | None
     gone: bool = False
     store_read: bool = True
+    unindexed: Gap | None = None
 
     def finding(self, code: CauseCode, level: Level, said: str, since_ms: int | None = None) -> Finding:
         """A finding at this place."""
@@ -143,10 +144,14 @@ def _broker(place: Place) -> list[Finding]:
     if stored is not None and kafka.end is not None and kafka.end < stored.tiered_end:
         said = f"Kafka's log ends at {kafka.end}, {stored.tiered_end - kafka.end} offsets below what is tiered"
         return [place.finding(CauseCode.KAFKA_BEHIND, Level.PERSON, said)]
+    if kafka.unread is not None and kafka.unread.why is not None:
+        said = f"the leader fails to serve offset {kafka.unread.offset}: {kafka.unread.why}"
+        return [place.finding(CauseCode.HISTORY_UNREAD, Level.PERSON, said)]
     if kafka.unread is not None:
         cut = None if stored is None else stored.cut_start
         begins = "" if cut is None else f"; epochs of the newest copy begin at {cut}"
-        said = f"offset {kafka.unread} is tiered, not below the log start {kafka.log_start}, and out of range{begins}"
+        start = kafka.log_start
+        said = f"offset {kafka.unread.offset} is tiered, not below the log start {start}, and out of range{begins}"
         return [place.finding(CauseCode.EPOCHS_CUT, Level.PERSON, said)]
     if not kafka.start_has_epoch and place.pending and place.store_read:
         said = (
@@ -184,11 +189,17 @@ def _publishing(place: Place) -> list[Finding]:
 
 
 def _gaps(place: Place) -> list[Finding]:
-    if place.stored is None or not place.stored.gaps:
-        return []
     log_start = place.kafka.log_start if place.kafka is not None and place.kafka.log_start is not None else 0
+    gaps = () if place.stored is None else place.stored.gaps
+    if place.kafka is not None and place.stored is not None and place.stored.covered_from is not None:
+        # Kafka moves the log start before it deletes: what it has above must be in the store.
+        below = place.stored.covered_from
+        gaps = (Gap(log_start, below - 1, explained=False), *gaps) if log_start < below else gaps
+    if place.unindexed is not None:
+        gaps = (*gaps, place.unindexed)
     # Where the topic is gone, Kafka deletes its segments in an order of its own.
-    known = [(gap, gap.explained or gap.last < log_start or place.gone) for gap in place.stored.gaps]
+    known = [(gap, gap.explained or gap.last < log_start or place.gone) for gap in gaps]
+    since_ms = None if place.stored is None else place.stored.tiered_ms
     findings = []
     for code, level, wanted in (
         (CauseCode.GAP_UNEXPLAINED, Level.PERSON, False),
@@ -196,7 +207,7 @@ def _gaps(place: Place) -> list[Finding]:
     ):
         some = [gap for gap, explained in known if explained is wanted]
         if some:
-            findings.append(place.finding(code, level, f"never tiered: {_ranges(some)}", place.stored.tiered_ms))
+            findings.append(place.finding(code, level, f"no index covers {_ranges(some)}", since_ms))
     return findings
 
 

@@ -30,7 +30,7 @@ from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.mass_delete import mass_deletes
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
 from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredTopic, TableFacts
-from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, withheld
+from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, unindexed, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
@@ -222,6 +222,7 @@ def _look(
         left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,
+        unindexed=unindexed(read.segments, states) if complete and states else {},
         damaged_ms=read.damaged_ms if unread is None else max(read.damaged_ms or 0, unread.listed.modified_ms),
     )
     if problem is None and unread is None:

@@ -74,7 +74,10 @@ def stored_partitions(
             floor = 0 if states is None else states.get(number, PartState()).floor
             gaps = gaps_between(group, floor) if complete else ()
             cut = None if planned else _cut_start(live)
-            found[number] = replace(_partition(live, state, reached, conflict, gaps), cut_start=cut)
+            covered = covered_from(group, floor) if complete else None
+            found[number] = replace(
+                _partition(live, state, reached, conflict, gaps), cut_start=cut, covered_from=covered
+            )
     return found
 
 
@@ -251,6 +254,31 @@ def gaps_between(group: Iterable[KnownSegment], floor: int = 0) -> tuple[Gap, ..
             found.append(Gap(reach, segment.base - 1, explained))
         reach = max(segment.end + 1, reach or 0)
     return tuple(found)
+
+
+def covered_from(group: Iterable[KnownSegment], floor: int = 0) -> int:
+    """Down to which offset deleted segments, or the floor, explain that nothing is live below the lowest live one."""
+    group = list(group)
+    start = min(known.key.base for known in group if known.live)
+    for known in sorted(group, key=lambda item: item.key.last, reverse=True):
+        if _counts_as_cover(known) and known.key.last >= start - 1:
+            start = min(start, known.key.base)
+    return 0 if start <= floor else start
+
+
+def unindexed(segments: Iterable[KnownSegment], states: Mapping[int, PartState]) -> dict[int, Gap]:
+    """By partition, offsets below the frontier that lie above every index, live or deleted, and above the floor.
+
+    segments: all of the topic id. A copy that Kafka withdrew counts: another will come.
+    """
+    groups = segments_by_partition(segments)
+    found: dict[int, Gap] = {}
+    for number, state in states.items():
+        known_end = max((known.key.last + 1 for known in groups.get(number, ())), default=0)
+        first = max(known_end, state.floor)
+        if first < state.frontier:
+            found[number] = Gap(first, state.frontier - 1, explained=False)
+    return found
 
 
 def _counts_as_cover(known: KnownSegment) -> bool:

@@ -274,9 +274,7 @@ class Run:
         """
         assert self.found is not None
         by_id = {known.listed.key: known for known in self.found.segments}
-        files = ModelFiles(
-            cast(Any, self.topic.store), self.read, self.topic.topic_id, "raw", by_id, None, 0, lambda: 0
-        )
+        files = ModelFiles(cast(Any, self.topic.store), self.read, self.topic.topic_id, by_id, None, 0, lambda: 0)
         made = self.topic.following(self.head, self.now_ms)
         made.horizon_ms = self.horizon_ms
         for partition, item in self.found.plans.items():

@@ -13,6 +13,7 @@ from typing import Any
 
 from iceberg_catalog.plan_types import SegmentState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.progress_stored import covered_from, gaps_between, unindexed
 from rsm_bridge.retention import policy_at
 from rsm_bridge.segment_listing import Notices
 from tests.histories.kafka_model import COMMIT, PLAIN
@@ -271,6 +272,7 @@ class World(KafkaSteps):
             horizon_ms=None if isinstance(retention, str) else self.horizon_ms,
             archive=self.setup.clean or not kafka.dropped,
         )
+        self._alarms(number, kafka.lead.start)
         if retention == "follow-kafka" and self.setup.clean:
             self._left()
         lowest = min([part.oracle.deleted_end, *head.rows(number)])  # a file leaves when all of it is deleted
@@ -278,6 +280,16 @@ class World(KafkaSteps):
         least = epochs + 3 if retention == "follow-kafka" and self.setup.clean else self.setup.epochs_recorded
         known = len(head.states[number].lineage)
         assert known <= min(least, self.setup.epochs_recorded), f"the state has {known} epochs, {epochs} are alive"
+
+    def _alarms(self, number: int, log_start: int) -> None:
+        """No index was ever lost, and `tierberg status` does not say so."""
+        known = [entry.known for entry in self.topic.store.entries.values() if entry.known.key.partition == number]
+        assert not unindexed(known, {number: self.topic.head.states[number]}), "published offsets without an index"
+        if any(item.live for item in known):
+            begins = covered_from(known, self.topic.head.states[number].floor)
+            assert begins <= log_start, f"nothing is tiered below {begins}, and Kafka's log begins at {log_start}"
+            false = [gap for gap in gaps_between(known, self.topic.head.states[number].floor) if not gap.explained]
+            assert not false, f"gaps {false}"
 
     def _left(self) -> None:
         """No file stays of which Kafka has deleted everything."""

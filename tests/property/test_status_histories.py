@@ -88,7 +88,16 @@ def test_what_happens_before_any_read_calls_nobody(step: str, tmp_path: Path) ->
         assert not told(world, {number: partial(act, world, step, 0)}), f"{step} before read {number}"
 
 
-TROUBLES = {"index": "index_damaged", "block": "index_damaged", "state": "state_damaged", "lost": "gap_unexplained"}
+TROUBLES = {
+    "index": "index_damaged",
+    "block": "index_damaged",
+    "state": "state_damaged",
+    "lost first": "gap_unexplained",
+    "lost between": "gap_unexplained",
+    "lost last": "gap_unexplained",
+    "lost all": "gap_unexplained",
+}
+LOST = {"lost first": slice(1), "lost between": slice(2, 3), "lost last": slice(3, 4), "lost all": slice(4)}
 
 
 @SLOW
@@ -102,8 +111,10 @@ def test_a_planted_trouble_is_named_whatever_goes_on(trouble: str, races: dict[i
             for listed in world.world.store.list_after("state/"):
                 world.spoil(listed.key, listed.size // 2)
             races = {number: step for number, step in races.items() if step != "publish"}
-        elif trouble == "lost":
-            (world.folder / "store" / world.key_of(world.live[2])).unlink()
+        elif trouble in LOST:
+            world.publish()
+            for segment in world.live[LOST[trouble]]:
+                (world.folder / "store" / world.key_of(segment)).unlink()
         else:
             key = world.key_of(world.live[2])
             size = (world.folder / "store" / key).stat().st_size

@@ -99,6 +99,7 @@ def test_a_table_whose_rule_is_changed_and_changed_back_has_every_value(
 ) -> None:
     """It stopped at the first segment of another rule, for ever, and `replay-dead-letters` for every topic."""
     alone = "json alone" in (before, after)
+    rows: list[dict[str, Any]] = []
     for number, rule in enumerate((before, after, before)):
         rows = lived(tmp_path, rule, number * len(VALUES), VALUES)
     check(rows, before, 3, alone=alone)

@@ -12,6 +12,7 @@ from rsm_bridge.cli import app
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, parse_checkpoint
 from rsm_bridge.leader_epochs import History, history_of, joined, said
+from rsm_bridge.progress_facts import Unread
 from rsm_bridge.progress_gather import history_starts, with_unread
 from rsm_bridge.progress_stored import stored_partitions
 from tests.support.kafka_log import checkpoint
@@ -131,5 +132,7 @@ def test_where_history_is_read_to_be_sure() -> None:
     told = kafka(kafka_topic(kafka_partition(start_has_epoch=False)))
     assert history_starts(told, {"ab" * 16: stored(stored_partition(start=10))}, None) == {("orders", 0): 10}
     asked = kafka(kafka_topic(kafka_partition()))
-    assert with_unread(asked, {("orders", 0): 10}).topics["orders"].partitions[0].unread == 10
+    assert with_unread(asked, {("orders", 0): Unread(10, None)}).topics["orders"].partitions[0].unread == Unread(
+        10, None
+    )
     assert with_unread(asked, {}).topics["orders"].partitions[0].unread is None

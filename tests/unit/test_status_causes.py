@@ -13,7 +13,17 @@ from rsm_bridge.copy_progress import CopyFailure, CopyLoss, CopyProgress
 from rsm_bridge.limits import TOPIC_GONE_SECONDS
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
-from rsm_bridge.progress_facts import CopyFacts, Facts, Gap, HeldDelete, HeldRows, OpenTransaction, Problem, StoredTopic
+from rsm_bridge.progress_facts import (
+    CopyFacts,
+    Facts,
+    Gap,
+    HeldDelete,
+    HeldRows,
+    OpenTransaction,
+    Problem,
+    StoredTopic,
+    Unread,
+)
 from rsm_bridge.progress_print import as_json, as_text
 from rsm_bridge.progress_report import Finding, Report
 from tests.support.status_facts import (
@@ -206,8 +216,15 @@ CASES: dict[CauseCode, Case] = {
         "no epoch for its log start 0, and 60 offsets wait",
     ),
     C.KAFKA_BEHIND: Case(facts(kafka=kafka(kafka_topic(kafka_partition(end=60)))), Level.PERSON, "40 offsets below"),
+    C.HISTORY_UNREAD: Case(
+        facts(kafka=kafka(kafka_topic(kafka_partition(unread=Unread(60, "Unknown broker error"))))),
+        Level.PERSON,
+        "fails to serve offset 60: Unknown broker error",
+    ),
     C.EPOCHS_CUT: Case(
-        facts(stored(stored_partition(cut_start=60)), kafka=kafka(kafka_topic(kafka_partition(unread=0)))),
+        facts(
+            stored(stored_partition(cut_start=60)), kafka=kafka(kafka_topic(kafka_partition(unread=Unread(0, None))))
+        ),
         Level.PERSON,
         "offset 0 is tiered, not below the log start 0, and out of range; epochs of the newest copy begin at 60",
     ),
