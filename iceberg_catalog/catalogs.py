@@ -7,6 +7,8 @@ credentials.
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +61,21 @@ class CatalogSettings:
     timeouts: Timeouts = _TIMEOUTS
 
 
+def embedded_catalog(data_dir: Path) -> Path:
+    """The file of the catalog that needs no server."""
+    return data_dir / "catalog.db"
+
+
+def embedded_has_tables(data_dir: Path) -> bool:
+    """Whether there is such a catalog and it has a table. Changes nothing; one that cannot be read tells of none."""
+    try:
+        uri = f"{embedded_catalog(data_dir).resolve(strict=True).as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as database:
+            return database.execute("SELECT 1 FROM iceberg_tables LIMIT 1").fetchone() is not None
+    except (OSError, sqlite3.Error):
+        return False
+
+
 def embedded_settings(data_dir: Path) -> CatalogSettings:
     """The catalog that needs no server: SQLite in `data_dir/catalog.db`, metadata under `data_dir/warehouse`.
 
@@ -71,7 +88,7 @@ def embedded_settings(data_dir: Path) -> CatalogSettings:
     root = data_dir.resolve()
     if "#" in str(root) or "?" in str(root):
         raise CatalogError("bad_settings", f"the data directory {root} must not have # or ? in its path")
-    uri = URL.create("sqlite", database=str(root / "catalog.db"))
+    uri = URL.create("sqlite", database=str(embedded_catalog(root)))
     return CatalogSettings(
         EMBEDDED_NAME,
         {"type": "sql", "uri": uri.render_as_string(), "warehouse": f"file://{root / 'warehouse'}"},

@@ -152,6 +152,13 @@ def owned_tables(catalog: Catalog, *, namespace: str = DEFAULT_NAMESPACE) -> lis
     return [(table, owner) for table, owner in stamped if owner is not None]
 
 
+def rows_in(table: Table) -> int:
+    """How many rows the table's head says it has."""
+    head = table.current_snapshot()
+    summary = {} if head is None or head.summary is None else head.summary.additional_properties
+    return int(summary.get("total-records", 0))
+
+
 def is_owner(table: Table, owner: Owner) -> bool:
     """Whether the table carries exactly this owner's stamp."""
     return all(table.properties.get(key) == value for key, value in layout.owner_properties(owner).items())

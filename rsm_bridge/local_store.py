@@ -84,6 +84,8 @@ class LocalObjectStore(ObjectStore):
         self._folder = folder.resolve()
         client = LocalStore(self._folder, mkdir=True)
         super().__init__(client, ReadClients(client), self._folder.as_uri())
+        # Not the device: a disk that comes back may be another one by its number.
+        self._inode = self._folder.stat().st_ino
         self._lock = threading.Lock()
         self._durable_folders: set[Path] = set()
         self._staged = itertools.count(2**32 + secrets.randbits(62))
@@ -100,8 +102,13 @@ class LocalObjectStore(ObjectStore):
 
     def _check_root(self) -> None:
         """A write makes folders: where the disk is not mounted any more it would begin an empty store."""
-        if not self._folder.is_dir():
-            raise StoreError(f"{self._folder} is gone: is its disk mounted?")
+        try:
+            there = self._folder.stat().st_ino == self._inode
+        except OSError:
+            there = False
+        if not there:
+            said = f"{self._folder} is gone, or another folder than this process began with"
+            raise StoreError(f"{said}: is its disk mounted?")
 
     def unhurried(self) -> LocalObjectStore:
         """See ObjectStore; files have no time-outs."""

@@ -88,6 +88,7 @@ class TableMaintenance:
         done = self.missing.mend({item.key for item in stored}, self.owner, self.head, dry_run=dry_run)
         tally.missing += done.removed
         tally.missing_stay += len(done.stay)
+        tally.lost += done.lost
         return self.head() if done.removed and not dry_run else head
 
     def _remove(self, left: Leftovers, head: Head | None) -> None:

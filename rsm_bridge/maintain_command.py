@@ -83,7 +83,8 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
 
     Raises:
         SettingsError: a bridge owns the embedded store; it maintains by itself.
-        BridgeError: `not_found` when no topic or table has the name; `overloaded` when another bridge holds the lease.
+        BridgeError: `not_found` when no topic or table has the name; `overloaded` when another bridge holds the lease;
+            `corrupt_object` when data files are lost, after all tables were maintained.
         CatalogError: `table_unreadable` of a table, after all others were maintained.
         SegmentError, CatalogError: and what else catalog and storage raise.
     """
@@ -96,6 +97,7 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
             raise BridgeError("not_found", f"the store has nothing of a topic or table {table}")
         typed = stack.enter_context(opened_typed_topics(place.settings, place.store, lambda: place.catalog))
         unreadable: CatalogError | None = None
+        lost: list[str] = []
         for topic_id, names in chosen:
             tally = Tally()
             try:
@@ -109,8 +111,11 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
             say(f"{names[0]}{' (dry run)' if dry_run else ''}")
             for line in tally.lines():
                 say(line)
+            lost += tally.lost
         if unreadable is not None:
             raise unreadable
+        if lost:
+            raise BridgeError("corrupt_object", f"{lost[0]}: a live segment needs it and the store does not have it")
 
 
 def _maintain_one(place: Place, topic_id: bytes, typed: TypedTopics, tally: Tally, *, dry_run: bool) -> None:

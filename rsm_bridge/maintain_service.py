@@ -117,6 +117,8 @@ class Maintainer:
             self.log.warning(
                 "files of the table are not in the store", topic_id=topic_id.hex(), files=tally.missing_stay
             )
+        if tally.lost:
+            self.log.warning("data files are lost", topic_id=topic_id.hex(), files=len(tally.lost), first=tally.lost[0])
         if any(done.values()):
             self.log.info("maintained", topic_id=topic_id.hex(), **done)
 

@@ -29,7 +29,8 @@ class Tally:
     """Objects and bytes by kind; those of WITHOUT_BYTES have none.
 
     waiting: seen, but not due yet. merged, merged_into: small files of the table, and what they became. missing: files
-    that left the table because the store has them no more; missing_stay: those that could not, or not yet.
+    that left the table because the store has them no more; missing_stay: those that could not, or not yet. lost: those
+    that live segments need.
     """
 
     objects: Counter[Kind] = field(default_factory=Counter)
@@ -39,6 +40,7 @@ class Tally:
     merged_into: int = 0
     missing: int = 0
     missing_stay: int = 0
+    lost: list[str] = field(default_factory=list)
 
     def add(self, kind: Kind, size: int) -> None:
         """One object of `size` bytes."""
@@ -60,6 +62,11 @@ class Tally:
             lines.append(
                 f"  files of the table that are not in the store: {self.missing_stay} stay in it, for their rows would "
                 "be lost or cannot come again yet; scans fail. Operations manual: `A catalog restored from a backup`"
+            )
+        if self.lost:
+            lines.append(
+                f"  data files that live segments need are lost: {len(self.lost)}, first {self.lost[0]}; scans and "
+                "fetches fail there. Operations manual: `Segments that the store has lost`"
             )
         if self.waiting:
             lines.append(f"  not due yet: {self.waiting} objects")

@@ -7,7 +7,7 @@ made certain that it is gone.
 * A listing made before the head was read does not have it. A request for it alone says that it is not there. A listing
   made after that does not have it either.
 * No index names it, and no tombstone but one whose objects are being removed. A live segment whose file is missing is
-  damage, and no restored catalog.
+  damage, and no restored catalog: it is reported.
 * All that live indexes of the topic name is there. Otherwise the store is partly away, and nothing is decided.
 * It lies under our data root, in the topic's own folder.
 """
@@ -40,10 +40,11 @@ from rsm_bridge.retention import policy_at
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """Files taken out of the table, and paths of those that stay though they are gone."""
+    """Files taken out of the table, paths of those that stay though they are gone, and of those live segments need."""
 
     removed: int = 0
     stay: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 class MissingRun(TableRun):
@@ -81,7 +82,7 @@ class MissingRun(TableRun):
         known = self._listing.whole() or ()
         gone = self._gone(unlisted, known, stored)
         if not gone:
-            return Mended()
+            return Mended(lost=self._lost(unlisted, known))
         try:
             return self._mend(head, gone, known, owner, dry_run=dry_run)
         except (HeldSegmentError, TableChangedError) as error:
@@ -113,6 +114,11 @@ class MissingRun(TableRun):
             )
         confirm_gone(self.store, [self._key(path) for path in gone])
         return gone
+
+    def _lost(self, paths: Sequence[str], known: Sequence[KnownSegment]) -> tuple[str, ...]:
+        """Those of the paths that live segments need and that are not there."""
+        needed = {key for item in known if item.live for key in item.objects()}
+        return tuple(path for path in paths if self._key(path) in needed and self._denied(self._key(path)))
 
     def _denied(self, key: str) -> bool:
         try:

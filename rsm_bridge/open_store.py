@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sqlite3
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +12,7 @@ from urllib.request import url2pathname
 from obstore.exceptions import BaseError
 from obstore.store import MemoryStore, from_url
 
+from iceberg_catalog.catalogs import embedded_has_tables
 from iceberg_catalog.redaction import hide
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import FETCH_PATIENCE_SECONDS
@@ -80,28 +79,17 @@ def store_missing(settings: Settings) -> str | None:
 
 
 def _folder(settings: Settings, folder: Path) -> LocalObjectStore:
-    """Makes the folder, but not where a catalog has tables already: their files are elsewhere then."""
-    catalog = settings.data_dir / "catalog.db"
-    if not folder.is_dir() and _has_tables(catalog):
-        raise SettingsError(
-            f"store: {folder} is not there, and {catalog} has tables: is the disk of the store mounted? "
-            "Make the folder where an empty store is meant"
-        )
+    """Makes the folder, but not where a catalog has tables already: each has objects, which are elsewhere then."""
     try:
+        empty = not folder.is_dir() or next(folder.iterdir(), None) is None
+        if empty and embedded_has_tables(settings.data_dir):
+            raise SettingsError(
+                f"store: nothing is in {folder}, and the catalog in {settings.data_dir} has tables: is the disk of the "
+                "store mounted? Where an empty store is meant, move the catalog away too"
+            )
         return LocalObjectStore(folder)
     except (BaseError, OSError) as error:
         raise SettingsError(f"store: {folder}: {first_line(error)}") from error
-
-
-def _has_tables(catalog: Path) -> bool:
-    """Of an embedded catalog; one that cannot be read has none to lose."""
-    if not catalog.exists():
-        return False
-    try:
-        with contextlib.closing(sqlite3.connect(f"{catalog.resolve().as_uri()}?mode=ro", uri=True)) as database:
-            return database.execute("SELECT 1 FROM iceberg_tables LIMIT 1").fetchone() is not None
-    except sqlite3.Error:
-        return False
 
 
 def _remote(settings: StoreSettings) -> ObjectStore:

@@ -115,6 +115,9 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
     copies = kafka is not None and local is None
     if stored is not None:
         findings.extend(_stored(facts, kafka, stored))
+    elif kafka is not None and (lost := facts.lost.get(kafka.topic_id)) is not None:
+        said = f"{lost[0]} has {plural(lost[1], 'row')}, and the store has no index of topic id {kafka.topic_id}"
+        findings.append(Finding(CauseCode.STORE_LACKS, CAUSES[CauseCode.STORE_LACKS].level, said, name))
     has_table = name not in facts.verbatim_topics
     if not has_table and (local is None or stored is not None):
         findings.append(_note(CauseCode.VERBATIM_RULE, name))
@@ -165,6 +168,8 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.table_problem is not None:
         problem: Problem = stored.table_problem
         add(_TABLE_CODES.get(problem.kind, CauseCode.TABLE_UNREADABLE), problem.message)
+    if stored.lost_table is not None:
+        add(CauseCode.TABLE_LOST, f"{stored.lost_table[1]}, uuid {stored.lost_table[0]}")
     if stored.others:
         uuid, table = stored.others[0]
         more = f", and {len(stored.others) - 1} more" if len(stored.others) > 1 else ""

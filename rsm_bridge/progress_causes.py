@@ -46,7 +46,9 @@ class CauseCode(StrEnum):
     STATE_DAMAGED = "state_damaged"
     TABLE_MISMATCH = "table_mismatch"
     TABLE_UNREADABLE = "table_unreadable"
+    TABLE_LOST = "table_lost"
     ANOTHER_TABLE = "another_table"
+    STORE_LACKS = "store_lacks"
     INDEX_DAMAGED = "index_damaged"
     MASS_DELETE = "mass_delete"
     FOREIGN_FILES = "foreign_files"
@@ -225,6 +227,17 @@ CAUSES: dict[CauseCode, Cause] = {
         "the table's metadata cannot be read",
         "Check that metadata and manifests of the table exist and may be read; the message names what failed. After a "
         "restored catalog: `tierberg table drop NAME --unreadable`, and the bridge makes the table anew.",
+    ),
+    _C.TABLE_LOST: Cause(
+        _PERSON,
+        "the store has a record of a table of the topic, and the catalog and namespace of these settings have none",
+        "Are these the bridges' settings? After a change of them see `Another name or namespace` below. A `catalog.db` "
+        "that is gone: restore it with the bridges stopped, or let the bridge make the table anew from the store.",
+    ),
+    _C.STORE_LACKS: Cause(
+        _PERSON,
+        "the topic's table has rows, and the store has nothing of the topic",
+        "Is it the bridges' store, with its disk mounted? See `Segments that the store has lost` below.",
     ),
     _C.ANOTHER_TABLE: Cause(
         _PERSON,

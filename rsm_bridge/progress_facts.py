@@ -171,6 +171,7 @@ class StoredTopic:
         left_out: index keys of live segments stored without their producer snapshot, which was too large, newest first.
         left_withdrawn: copies that Kafka withdrew with rows in the table that no deletion has reached.
         others: (uuid, name) of other tables that the store has records of; none while nobody knows the topic's own.
+        lost_table: (uuid, name) of the one it has a record of, where the catalog has no table of the topic.
         unindexed: by partition, published offsets of which the store has no index, live or deleted, up to the frontier.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
     """
@@ -194,6 +195,7 @@ class StoredTopic:
     left_out: tuple[str, ...] = ()
     deleted_ms: int | None = None
     others: tuple[tuple[str, str], ...] = ()
+    lost_table: tuple[str, str] | None = None
     unsettled: bool = False
     unindexed: Mapping[int, Gap] = field(default_factory=dict)
     withheld_ms: int | None = None
@@ -267,6 +269,7 @@ class Facts:
         wanted: only this topic; None: all.
         stored: by topic id.
         verbatim_topics: topics whose rule says `mode: verbatim`.
+        lost: by topic id, (name, rows) of the table of a topic that Kafka has and the store has nothing of.
         values: by topic, what its rule would have a new table made for.
         store_problem, catalog_problem, kafka_problem, bridge_problem: the source did not answer. A Kafka problem of
             kind `kafka_client_missing` means that nobody could ask.
@@ -282,6 +285,7 @@ class Facts:
     stored: Mapping[str, StoredTopic] = field(default_factory=dict)
     verbatim_topics: frozenset[str] = frozenset()
     values: Mapping[str, str] = field(default_factory=dict)
+    lost: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     store_problem: Problem | None = None
     catalog_problem: Problem | None = None
     kafka_problem: Problem | None = None

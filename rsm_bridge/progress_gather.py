@@ -17,8 +17,9 @@ from typing import Generic, TypeVar
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from iceberg_catalog.catalogs import open_catalog
+from iceberg_catalog.catalogs import embedded_catalog, open_catalog
 from iceberg_catalog.livefiles import Head
+from iceberg_catalog.tables import load_existing, rows_in, stamped_owner
 from rsm_bridge.errors import StoreError
 from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.limits import (
@@ -26,8 +27,10 @@ from rsm_bridge.limits import (
     STATUS_CATALOG_SECONDS,
     STATUS_FETCH_SECONDS,
     STATUS_KAFKA_SECONDS,
+    STATUS_LOST_TABLES_MAX,
 )
 from rsm_bridge.open_store import open_store, store_missing
+from rsm_bridge.progress import why_local
 from rsm_bridge.progress_causes import CauseCode
 from rsm_bridge.progress_facts import Facts, KafkaFacts, Problem, StoredTopic, Unread
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource, Where
@@ -96,6 +99,7 @@ def gather(settings: Settings, wanted: Wanted) -> Facts:
     facts, stored = _store_and_catalog(settings, wanted, facts)
     facts = replace(facts, stored=stored)
     facts = _kafka(settings, facts)
+    facts = replace(facts, lost=_lost_tables(settings, facts))
     bridge_problem, store_refusal = _bridge(wanted.bridge, settings)
     facts = replace(facts, bridge_problem=bridge_problem, store_refusal=store_refusal)
     names = {topic.topic for topic in stored.values()}
@@ -140,11 +144,37 @@ def _store_and_catalog(settings: Settings, wanted: Wanted, facts: Facts) -> tupl
 
 def _heads(settings: Settings) -> FindHead:
     """How a segment's table is found. Asks the catalog once, so that one that is away is known at once."""
-    if not settings.catalog.properties and not (settings.data_dir / "catalog.db").exists():
+    if not settings.catalog.properties and not embedded_catalog(settings.data_dir).exists():
         return lambda _: None  # the bridge makes the embedded catalog with its first table
     catalog = open_catalog(catalog_properties(settings))
     catalog.namespace_exists(tuple(settings.catalog.namespace.split(".")))
     return head_of(catalog, settings.catalog.namespace, settings.table_of)
+
+
+def _lost_tables(settings: Settings, facts: Facts) -> dict[str, tuple[str, int]]:
+    """`Facts.lost`: tables under the plain names of tiered topics of which the store, which answered, has nothing."""
+    if facts.kafka is None or facts.store_problem is not None or facts.catalog_problem is not None:
+        return {}
+    topics = [item for item in facts.kafka.topics.values() if item.topic_id not in facts.stored]
+    topics = [item for item in topics if why_local(item) is None][:STATUS_LOST_TABLES_MAX]
+    if not topics or not (settings.catalog.properties or embedded_catalog(settings.data_dir).exists()):
+        return {}
+
+    def ask() -> dict[str, tuple[str, int]]:
+        """One request for each topic."""
+        catalog = open_catalog(catalog_properties(settings))
+        found: dict[str, tuple[str, int]] = {}
+        for topic in topics:
+            table = load_existing(catalog, (*settings.catalog.namespace.split("."), settings.table_of(topic.topic)))
+            owner = None if table is None else stamped_owner(table)
+            if table is not None and owner is not None and owner.topic_id.hex() == topic.topic_id and rows_in(table):
+                found[topic.topic_id] = ".".join(table.name()), rows_in(table)
+        return found
+
+    try:
+        return within(STATUS_CATALOG_SECONDS, "catalog", ask)
+    except Exception:  # noqa: BLE001 - one that was there a moment ago, or an entry that others report
+        return {}
 
 
 def _existing_store(settings: Settings) -> ObjectStore:

@@ -34,7 +34,7 @@ from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts,
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
-from rsm_bridge.table_records import read_records
+from rsm_bridge.table_records import TableRecord, read_records
 from rsm_bridge.undelete_record import UndeleteRecord
 from rsm_bridge.withdrawn_rows import with_rows
 
@@ -176,8 +176,7 @@ def _look(
             raise
         except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
             problem, states = problem_of(error), None
-    own = None if head is None else head.table.metadata.table_uuid
-    others = tuple((str(item.table_uuid), item.table) for item in recorded_tables if item.table_uuid != own)
+    others = _others(recorded_tables, head)
     complete = len(read.segments) == read.listed
     now_ms = int(time.time() * 1000)
     copies: tuple[CopyFacts, ...] = ()
@@ -218,7 +217,8 @@ def _look(
         copies=copies,
         left=len({known.listed.key for known in read.segments if known.live} - restored),
         left_out=left_out(read.segments),
-        others=others if problem is None and read.segments else (),
+        others=others if head is not None else (),
+        lost_table=others[0] if others and head is None and states is not None and read.segments else None,
         left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,
@@ -228,6 +228,11 @@ def _look(
     if problem is None and unread is None:
         return found, None
     return found, _Trouble(None if problem is None else problem.kind, unread)
+
+
+def _others(recorded_tables: Iterable[TableRecord], head: Head | None) -> tuple[tuple[str, str], ...]:
+    own = None if head is None else head.table.metadata.table_uuid
+    return tuple((str(item.table_uuid), item.table) for item in recorded_tables if item.table_uuid != own)
 
 
 def _head(find: Callable[[KnownSegment], Head | None], segments: Iterable[KnownSegment]) -> Head | None:

@@ -44,16 +44,17 @@ def check_table(store: ObjectStore, table: Table, segments: Sequence[KnownSegmen
     files = by_partition(head.files)
     rows, damages = 0, [f"{path} was not written by Tierberg" for path in head.foreign]
     for partition, state in sorted(states.items()):
-        live = [known for known in segments if known.live and known.key.partition == partition]
-        checked, found = _check_partition(store, files[partition], live, state)
+        mine = [known for known in segments if known.key.partition == partition]
+        checked, found = _check_partition(store, files[partition], mine, state)
         rows += checked
         damages.extend(f"partition {partition}: {damage}" for damage in found)
     return rows, damages
 
 
 def _check_partition(
-    store: ObjectStore, files: Sequence[LiveFile], live: Sequence[KnownSegment], state: PartState
+    store: ObjectStore, files: Sequence[LiveFile], known: Sequence[KnownSegment], state: PartState
 ) -> tuple[int, list[str]]:
+    live = [item for item in known if item.live]
     damages: list[str] = []
     present: list[Int64Array] = [np.empty(0, dtype=np.int64)]
     committed = _committed(live, state)
@@ -79,6 +80,12 @@ def _check_partition(
     extra = np.setdiff1d(inside, expected)
     if len(extra):
         damages.append(f"{len(extra)} rows should not be there, the first at offset {extra[0]}")
+    alone = offsets[offsets >= state.floor]
+    for item in known:
+        alone = alone[(alone < item.key.base) | (alone > item.key.last)]
+    if len(alone):
+        said = f"{len(alone)} rows from offset {alone[0]} to {alone[-1]} are in the table"
+        damages.append(f"{said}, and no index covers them: was one lost?")
     return len(offsets), damages
 
 

@@ -20,7 +20,7 @@ from converter.index_model import Directory, StoredObject
 from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.names import Owner
-from iceberg_catalog.tables import find_table, owned_tables
+from iceberg_catalog.tables import find_table, owned_tables, rows_in
 from rsm_bridge.chunks import cut
 from rsm_bridge.cli_exit import FAILURE, exit_code
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
@@ -181,9 +181,7 @@ def _verify_known(
 ) -> None:
     """A table has no row without an index, or a tombstone, of its topic id: what has none belongs to another store."""
     for table, owner in tables:
-        head = table.current_snapshot()
-        summary = {} if head is None or head.summary is None else head.summary.additional_properties
-        rows = int(summary.get("total-records", 0))
+        rows = rows_in(table)
         if owner.topic_id not in topics and rows:
             report.damages.append(
                 f"table {'.'.join(table.name())}: {rows} rows, and the store has nothing of topic id "

@@ -290,13 +290,20 @@ def test_a_store_whose_folder_is_gone_takes_nothing(tmp_path: Path) -> None:
     store = LocalObjectStore(folder)
     assert store.put_if_absent("index/t/0/a", b"x")
     folder.rename(tmp_path / "elsewhere")
-    with pytest.raises(StoreError, match="is gone: is its disk mounted"):
+    with pytest.raises(StoreError, match=r"is gone, or another .*: is its disk mounted"):
         store.put_if_absent("index/t/0/b", b"x")
     with pytest.raises(StoreError, match="is gone"):
         store.open_upload("data/t/b")
     with pytest.raises(StoreError, match="is gone"):
         store.replace("index/t/0/a", b"y", "v")
     assert not folder.exists()
+    folder.mkdir()  # where the disk is to be mounted
+    with pytest.raises(StoreError, match="another folder"):
+        store.put_if_absent("index/t/0/b", b"x")
+    assert not any(folder.iterdir())
+    folder.rmdir()
+    (tmp_path / "elsewhere").rename(folder)
+    assert store.put_if_absent("index/t/0/b", b"x")
 
 
 @pytest.mark.parametrize("url", [None, "named"])
@@ -306,8 +313,12 @@ def test_a_bridge_with_tables_does_not_begin_an_empty_store(tmp_path: Path, url:
     catalog.create_namespace("kafka")
     catalog.create_table("kafka.orders", pa.schema([("n", pa.int32())]))
     settings = load_settings(None, {"data_dir": tmp_path, **({"store": {"url": folder.as_uri()}} if url else {})})
-    with pytest.raises(SettingsError, match=r"is not there, and .*catalog\.db has tables"):
-        open_store(settings)
-    assert not folder.exists()
-    folder.mkdir()
+    for _ in range(2):
+        with pytest.raises(SettingsError, match=r"nothing is in .* has tables: is the disk of the store mounted"):
+            open_store(settings)
+        assert not folder.exists() or not any(folder.iterdir())
+        folder.mkdir(exist_ok=True)
+    (tmp_path / "catalog.db").rename(tmp_path / "catalog.before")
     assert open_store(settings).put_if_absent("index/t/0/a", b"x")
+    (tmp_path / "catalog.before").rename(tmp_path / "catalog.db")
+    assert open_store(settings).put_if_absent("index/t/0/b", b"x")

@@ -186,8 +186,11 @@ def test_a_store_that_is_partly_away_decides_nothing(world: World, tmp_path: Pat
 def test_a_live_segment_without_its_file_is_damage(world: World, tmp_path: Path) -> None:
     published(world)
     before = catalog_entry(tmp_path)
-    world.store.delete_many(world.stored("data")[:1])
-    assert maintained(world, tmp_path).missing == 0
+    (lost,) = world.stored("data")[:1]
+    world.store.delete_many([lost])
+    done = maintained(world, tmp_path)
+    assert (done.missing, done.lost) == (0, [world.store.uri(lost)])
+    assert any("data files that live segments need are lost: 1" in line for line in done.lines())
     assert catalog_entry(tmp_path) == before
 
 

@@ -77,6 +77,7 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
             "STATUS_FETCH_SECONDS",
             "STATUS_HISTORY_SECONDS",
             "STATUS_UNREAD_SECONDS",
+            "STATUS_LOST_TABLES_MAX",
             "STATUS_LEADER_WATCH_SECONDS",
             "STATUS_LOOKS_MAX",
             "STATUS_PUBLISH_WATCH_SECONDS",

@@ -182,6 +182,14 @@ CASES: dict[CauseCode, Case] = {
         Level.PERSON,
         "1 index cannot be read, newest index/k: fails its checksum",
     ),
+    C.TABLE_LOST: Case(
+        facts(stored(stored_partition(publishable_end=None), table=None, lost_table=("0e", "kafka.orders"))),
+        Level.PERSON,
+        "kafka.orders, uuid 0e",
+    ),
+    C.STORE_LACKS: Case(
+        facts(stored={}, lost={"ab" * 16: ("kafka.orders", 810)}), Level.PERSON, "kafka.orders has 810 rows"
+    ),
     C.ANOTHER_TABLE: Case(
         facts(stored(others=(("6f1c", "lakehouse.orders"), ("7a", "x.orders")))),
         Level.PERSON,

@@ -264,9 +264,7 @@ def test_a_table_of_another_namespace_is_named_until_it_is_dropped(tmp_path: Pat
     assert "another_table" not in codes(report(tmp_path))
     config = tmp_path / "new.yaml"
     config.write_text("catalog: {namespace: lakehouse}\n")
-    (old,) = (
-        item for item in report(tmp_path, config=config)["topics"][0]["findings"] if item["code"] == "another_table"
-    )
+    (old,) = (item for item in report(tmp_path, config=config)["topics"][0]["findings"] if item["code"] == "table_lost")
     with bridge_thread(test_settings(tmp_path, catalog={"namespace": "lakehouse"})):
         eventually(lambda: "published" in codes(report(tmp_path, config=config)))
     name, _, table = old["said"].partition(", uuid ")
@@ -392,3 +390,15 @@ def test_first_offsets_beyond_what_is_tiered() -> None:
     ours = stored(partitions={0: stored_partition(), 2: stored_partition()})
     found = beyond_tiered(kafka(kafka_topic(partitions=parts)), {ours.topic_id: ours})
     assert found == {("orders", 0): 100, ("orders", 1): 7}
+
+
+def test_a_catalog_that_is_gone_is_named(tmp_path: Path) -> None:
+    """Its file was removed, or never restored: status advised to drop the record of the real table, or said nothing."""
+    with bridge_thread(test_settings(tmp_path)) as running:
+        copy(running, segment_of(LogBuilder().fill(batches=3)))
+        until(tmp_path, "published")
+    for file in tmp_path.glob("catalog.db*"):
+        file.rename(file.with_suffix(".away"))
+    found = report(tmp_path)
+    assert {"table_lost"} == codes(found) - {"kafka_not_asked", "publishing"}
+    assert found["needs_person"]
