@@ -1,12 +1,12 @@
 """Which field of a writer's struct belongs to which column of the table's.
 
 1. *By name.* The columns are asked in the order they were made. Each takes the field that has one of its source names
-   and a type it can hold; of several the one whose name it has had for longest.
+   and a type it can hold; of several the one that has its present name, so that a former name may be used again.
 2. *By alias.* A field that no column knows by name, when exactly one column that takes it has one of its aliases as a
    source name, and no other field has claimed it: the column is renamed.
 3. *None.* The others need a column of their own.
 
-Once a field is bound to a column, it stays so: new columns are asked last, source names are given only where no column
+Once a field is bound to a column, it stays so: a column is renamed only while none has the new name, new columns are asked last, source names are given only where no column
 of the same parent has them, and widening does not change what a column takes. An alias that is also the name of a field
 beside it says nothing about that field's column and is not looked at.
 """
@@ -45,7 +45,7 @@ class Match:
 
 
 def matched(columns: Sequence[NestedField], names: Sequence[Sequence[str]], writer: pa.StructType) -> list[Match]:
-    """One match per field of `writer`. `names`: source names of each column, oldest first."""
+    """One match per field of `writer`. `names`: source names of each column, the present one first."""
     fields = list(writer)
     family: dict[str, list[int]] = {}
     for place, item in enumerate(names):

@@ -1,6 +1,6 @@
 """Under which names a column's values were ever written: the table's property `tierberg.sources`.
 
-A compact JSON object: field id → list of source names, oldest first. Only columns that are written under anything but
+A compact JSON object: field id → list of source names, the present one first. Only columns that are written under anything but
 their own name are in it. Names are only ever added, and each name of a list leads writers to that column. Ids of
 columns that are gone may stay.
 """
@@ -26,7 +26,7 @@ class Sources:
     names: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, column: NestedField) -> tuple[str, ...]:
-        """Every name the column is written under, oldest first."""
+        """Every name the column is written under, the present name first."""
         return self.names.get(column.field_id, (column.name,))
 
     def encode(self) -> str:

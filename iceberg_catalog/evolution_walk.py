@@ -134,7 +134,8 @@ class Walk:
         path = (*place.path, name)
         if match.learn:
             before = Sources(self.names).of(column)
-            self.names[column.field_id] = (*before, *match.learn)
+            renamed, learned = (match.learn[:1], match.learn[1:]) if match.rename else ((), match.learn)
+            self.names[column.field_id] = (*renamed, *before, *learned)
             # A change of the property alone could undo another bridge's: only a new schema has a number to compare.
             doc = f"{(doc or '').removesuffix(_written_as(before))}{_written_as(self.names[column.field_id])}"
             others = [other for other in match.learn if not (match.rename and other == written.name)]

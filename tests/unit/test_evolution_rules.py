@@ -150,7 +150,7 @@ def test_of_two_fields_with_the_same_alias_the_first_by_name_has_it_in_any_order
     for writer in (struct(*former, a=INT, b=INT), struct(*former, b=INT, a=INT)):
         table = taken(named(z=INT), writer)
         assert shape(table) == ["a int32", "b int32"]
-        assert table.sources.names == {12: ("z", "a")}
+        assert table.sources.names == {12: ("a", "z")}
         fresh = taken(writer)
         assert list(fresh.sources.names.values()) == [("a", "z")]
 
@@ -160,10 +160,18 @@ def test_one_column_cannot_take_two_fields_of_one_writer() -> None:
     table = taken(named(a=INT), renamed, named(b=INT, a=INT))
     places = table.places(named(a=INT, b=INT))
     assert places is not None
-    assert shape(table) == ["b int32", "b__v2 int32"]
-    # `a` is the name the column has had for longest, whatever the order of fields; the others stay where they were.
-    assert places == table.places(named(b=INT, a=INT)) == {("a",): 12, ("b",): 14}
+    assert shape(table) == ["b int32", "a__v2 int32"]
+    # `b` is what the column is called now, whatever the order of fields; who writes `a` alone means what it was.
+    assert places == table.places(named(b=INT, a=INT)) == {("b",): 12, ("a",): 14}
     assert table.places(renamed) == {("b",): 12}
+    assert table.places(named(a=INT)) == {("a",): 12}
+    # Once more, in another life of the name.
+    table.take(struct(("c", ["b"]), c=INT))
+    assert shape(table) == ["c int32", "a__v2 int32"]
+    assert table.places(named(b=INT, a=INT)) == places
+    table.take(named(a=INT, b=INT, c=INT))
+    assert shape(table) == ["c int32", "a__v2 int32", "b__v2 int32"]
+    assert table.places(named(a=INT, b=INT, c=INT)) == {("c",): 12, ("a",): 14, ("b",): 15}
 
 
 def test_what_a_column_learns_is_in_its_doc_so_that_the_schema_has_a_new_number() -> None:
@@ -172,7 +180,7 @@ def test_what_a_column_learns_is_in_its_doc_so_that_the_schema_has_a_new_number(
     assert [(change.kind, change.path, change.text) for change in step.changes] == [("learn", "a", "z")]
     assert table.schema.find_field("a").doc == 'field "a" of the value; written as "a", "z"'
     table.take(struct(("new", ["z"]), new=INT))
-    assert table.schema.find_field("new").doc == 'field "a" of the value; written as "a", "z", "new"'
+    assert table.schema.find_field("new").doc == 'field "a" of the value; written as "new", "a", "z"'
 
 
 def test_a_column_remembers_so_many_names() -> None:

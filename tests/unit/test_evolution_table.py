@@ -415,5 +415,5 @@ def test_a_rename_takes_its_metrics_along(place: Place) -> None:
     prefix = "write.metadata.metrics.column."
     assert table.properties[f"{prefix}new"] == "truncate(16)"
     assert f"{prefix}old" not in table.properties
-    assert table.properties[SOURCES] == '{"12":["old","new"]}'
+    assert table.properties[SOURCES] == '{"12":["new","old"]}'
     assert columns(table) == ["new"]
