@@ -6,9 +6,10 @@
    source name, and no other field has claimed it: the column is renamed.
 3. *None.* The others need a column of their own.
 
-Once a field is bound to a column, it stays so: a column is renamed only while none has the new name, new columns are asked last, source names are given only where no column
-of the same parent has them, and widening does not change what a column takes. An alias that is also the name of a field
-beside it says nothing about that field's column and is not looked at.
+Once a field is bound to a column, it stays so: a column is renamed only while none has the new name, new columns are
+asked last, source names are given only where no column of the same parent has them, and widening does not change what
+a column takes. An alias that is also the name of a field beside it says nothing about that field's column and is not
+looked at.
 """
 
 from __future__ import annotations

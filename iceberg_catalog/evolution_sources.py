@@ -1,8 +1,8 @@
 """Under which names a column's values were ever written: the table's property `tierberg.sources`.
 
-A compact JSON object: field id → list of source names, the present one first. Only columns that are written under anything but
-their own name are in it. Names are only ever added, and each name of a list leads writers to that column. Ids of
-columns that are gone may stay.
+A compact JSON object: field id → list of source names, the present one first. Only columns that are written under
+anything but their own name are in it. Names are only ever added, and each name of a list leads writers to that column.
+Ids of columns that are gone may stay.
 """
 
 from __future__ import annotations
