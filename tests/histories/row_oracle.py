@@ -185,7 +185,7 @@ class RowOracle:
             archive: no committed row was ever lost by an election, so deleted rows can be told from dead ones.
         """
         now = committed(lead.log)
-        held = self._held(deleted_too=keeps or horizon_ms is not None)
+        live, held = self._held(deleted_too=False), self._held(deleted_too=keeps or horizon_ms is not None)
         decided = decided_by(lead.log, held)
         low = max(lead.start, self.told_from)
         for batch in lead.log:
@@ -206,7 +206,12 @@ class RowOracle:
         for offset, batch in rows.items():
             JUDGED["found"] += 1
             self._was_committed(offset, batch)
-            if offset >= low or archive:
+            kept = not self.clean and (keeps or horizon_ms is not None)
+            if kept and batch.kind is TXN and batch in self.ever and batch not in live:
+                # Consumers read it, then retention deleted the only copy, and a leader with another end of the same
+                # transaction came back. Nothing that is left could take the place of what else its file keeps.
+                JUDGED["excused: deleted as committed"] += batch not in now
+            elif offset >= low or archive:
                 assert batch in now, f"offset {offset} epoch {batch.epoch} is not committed in the leader's log"
 
     def _was_committed(self, offset: int, batch: Batch) -> None:
