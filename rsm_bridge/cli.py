@@ -207,7 +207,10 @@ def status(
     ] = None,
     accept: Annotated[
         list[str] | None,
-        typer.Option("--accept", help="A cause code that is known and must not make the exit code 1. Repeatable."),
+        typer.Option(
+            "--accept",
+            help="A cause that is known and must not make the exit code 1, as `CODE` or `CODE:TOPIC`. Repeatable.",
+        ),
     ] = None,
     deadline: Annotated[
         float, typer.Option("--deadline", min=1.0, help="Seconds to spend on reading indexes from the store.")

@@ -18,7 +18,7 @@ from rsm_bridge.limits import (
     STATUS_SERVER_WATCH_SECONDS,
 )
 from rsm_bridge.progress_causes import CauseCode, Level
-from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
+from rsm_bridge.progress_report import Accepted, Finding, PartitionReport, Report, TopicReport, worst_first
 
 _C = CauseCode
 _MOMENT: Final = 1.0
@@ -55,7 +55,7 @@ WATCH_SECONDS: Final[dict[CauseCode, float]] = {
 SERVERS: Final = frozenset({_C.STORE_AWAY, _C.CATALOG_AWAY, _C.BRIDGE_AWAY, _C.KAFKA_AWAY})
 
 
-def watch(report: Report, accepted: Iterable[CauseCode], publish_interval: float) -> tuple[float, list[Finding]]:
+def watch(report: Report, accepted: Accepted, publish_interval: float) -> tuple[float, list[Finding]]:
     """Seconds to the second look, 0 when none is needed, and the findings that ask for it.
 
     Args:
@@ -63,11 +63,10 @@ def watch(report: Report, accepted: Iterable[CauseCode], publish_interval: float
         accepted: causes that do not count.
         publish_interval: seconds, of the settings.
     """
-    known = frozenset(accepted)
     found = [
         item
         for item in report.all_findings()
-        if item.level is Level.PERSON and item.code in WATCH_SECONDS and item.code not in known
+        if item.level is Level.PERSON and item.code in WATCH_SECONDS and not accepted.has(item)
     ]
     seconds = max([WATCH_SECONDS[item.code] for item in found], default=0.0)
     if any(item.code in (_C.PUBLISH_STUCK, _C.COLUMNS_WAIT) for item in found):

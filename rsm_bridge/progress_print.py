@@ -7,13 +7,13 @@ described by `docs/status.schema.json`; fields are only ever added.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_print import COPY_HEAD, copy_document, copy_rows
-from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport
+from rsm_bridge.progress_report import NOTHING_ACCEPTED, Accepted, Finding, PartitionReport, Report, TopicReport
 from rsm_bridge.progress_words import age, plural
 
 SCHEMA_VERSION = 1
@@ -25,28 +25,29 @@ _PARTITIONS_SHOWN = 5
 
 
 def as_text(
-    report: Report, accepted: Iterable[CauseCode] = (), *, every_partition: bool = False, every_place: bool = False
+    report: Report, accepted: Accepted = NOTHING_ACCEPTED, *, every_partition: bool = False, every_place: bool = False
 ) -> str:
     """The report for a terminal, without escapes.
 
     every_partition: not only the worst ones of each topic. every_place: those, and not only the newest of each cause.
     """
     every_partition = every_partition or every_place
-    known = frozenset(accepted)
     causes: list[str] = []
     for _, group in groupby(report.all_findings(), key=lambda finding: (finding.level, finding.code)):
         findings = list(group)
         if findings[0].level is not Level.OK and findings[0].code not in _LOCAL:
-            causes.extend(_cause_lines(findings, accepted=findings[0].code in known, every=every_place))
+            known = [item for item in findings if accepted.has(item)]
+            causes.extend(_cause_lines([item for item in findings if item not in known], every=every_place))
+            causes.extend(_cause_lines(known, accepted=True, every=every_place))
     causes.extend(_local_lines(report))
     rows = [row for topic in report.topics for row in _rows(report, topic, every=every_partition)]
     copies = [row for topic in report.topics for row in copy_rows(topic, report.at_ms)]
     tables = [_table(head, lines) for head, lines in ((_HEAD, rows), (COPY_HEAD, copies)) if lines]
-    sections = [[_headline(report, known)], causes, *tables]
+    sections = [[_headline(report, accepted)], causes, *tables]
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
-def as_json(report: Report, accepted: Iterable[CauseCode] = ()) -> str:
+def as_json(report: Report, accepted: Accepted = NOTHING_ACCEPTED) -> str:
     """The report for programs: one object, see `docs/status.schema.json`."""
     level = report.level(accepted)
     document = {
@@ -119,8 +120,8 @@ def _partition(partition: PartitionReport) -> dict[str, Any]:
     }
 
 
-def _headline(report: Report, accepted: frozenset[CauseCode]) -> str:
-    urgent = [item for item in report.all_findings() if item.level is Level.PERSON and item.code not in accepted]
+def _headline(report: Report, accepted: Accepted) -> str:
+    urgent = [item for item in report.all_findings() if item.level is Level.PERSON and not accepted.has(item)]
     topics = [topic for topic in report.topics if topic.tiered]
     partitions = sum(len(topic.partitions) for topic in topics)
     where = f"{plural(len(topics), 'tiered topic')}, {plural(partitions, 'partition')}"
@@ -129,8 +130,10 @@ def _headline(report: Report, accepted: frozenset[CauseCode]) -> str:
     return f"somebody is needed: {plural(len(urgent), 'finding')} in {where}"
 
 
-def _cause_lines(findings: Sequence[Finding], *, accepted: bool, every: bool) -> list[str]:
-    """One cause: its code, the places it was found at, newest first, and once what to do."""
+def _cause_lines(findings: Sequence[Finding], *, accepted: bool = False, every: bool) -> list[str]:
+    """One cause: its code, the places it was found at, newest first, and once what to do. Nothing of no place."""
+    if not findings:
+        return []
     first = findings[0]
     mark = _MARKS[first.level] + (" (accepted)" if accepted else "")
     lines = [f"{mark} {first.code}: {CAUSES[first.code].meaning}"]

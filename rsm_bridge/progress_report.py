@@ -32,6 +32,20 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """Causes that are known and call nobody: each anywhere (None), or of one topic."""
+
+    causes: frozenset[tuple[CauseCode, str | None]] = frozenset()
+
+    def has(self, finding: Finding) -> bool:
+        """Whether this finding is one of them."""
+        return bool({(finding.code, None), (finding.code, finding.topic)} & self.causes)
+
+
+NOTHING_ACCEPTED = Accepted()
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionReport:
     """Produced → closed → tiered → published; ends are exclusive offsets, None where nobody could say.
 
@@ -159,10 +173,9 @@ class Report:
         found = [*self.findings, *(finding for topic in self.topics for finding in topic.all_findings())]
         return worst_first(found)
 
-    def level(self, accepted: Iterable[CauseCode] = ()) -> Level:
-        """The worst level of all findings whose code is not in `accepted`."""
-        known = frozenset(accepted)
-        return max([item.level for item in self.all_findings() if item.code not in known], default=Level.OK)
+    def level(self, accepted: Accepted = NOTHING_ACCEPTED) -> Level:
+        """The worst level of all findings that are not accepted."""
+        return max([item.level for item in self.all_findings() if not accepted.has(item)], default=Level.OK)
 
 
 _ORDER = {code: number for number, code in enumerate(CauseCode)}

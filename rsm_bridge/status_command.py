@@ -14,7 +14,7 @@ from rsm_bridge.progress_causes import CauseCode, Level
 from rsm_bridge.progress_confirm import SERVERS, confirmed, watch
 from rsm_bridge.progress_gather import Wanted, bridge_address, gather
 from rsm_bridge.progress_print import as_json, as_text
-from rsm_bridge.progress_report import Report
+from rsm_bridge.progress_report import Accepted, Report
 from rsm_bridge.settings import Settings, load_settings
 
 NO_BRIDGE = "none"
@@ -46,7 +46,7 @@ def status(options: StatusOptions, say: Callable[[str], None] = lambda _: None) 
     Raises:
         SettingsError: the configuration or a flag cannot be used.
     """
-    accepted = _codes(options.accept)
+    accepted = _accepted(options.accept)
     settings = load_settings(options.config, {"data_dir": options.data_dir})
     if options.bootstrap_server is not None:
         settings = _with_servers(settings, options.bootstrap_server)
@@ -60,7 +60,7 @@ def status(options: StatusOptions, say: Callable[[str], None] = lambda _: None) 
 
 
 def _looked(
-    settings: Settings, wanted: Wanted, patience: float, accepted: tuple[CauseCode, ...], say: Callable[[str], None]
+    settings: Settings, wanted: Wanted, patience: float, accepted: Accepted, say: Callable[[str], None]
 ) -> Report:
     """One look, or two where the first would call somebody for what may pass."""
     began = monotonic()
@@ -76,12 +76,16 @@ def _looked(
     return confirmed(first, assess(gather(settings, wanted)))
 
 
-def _codes(words: Iterable[str]) -> tuple[CauseCode, ...]:
+def _accepted(words: Iterable[str]) -> Accepted:
+    """`code`, or `code:topic`."""
     known = {str(code): code for code in CauseCode}
+    found: set[tuple[CauseCode, str | None]] = set()
     for word in words:
-        if word not in known:
+        code, _, topic = word.partition(":")
+        if code not in known:
             raise SettingsError(f"--accept {word}: not a cause; docs/operations.md lists them")
-    return tuple(known[word] for word in words)
+        found.add((known[code], topic or None))
+    return Accepted(frozenset(found))
 
 
 def _with_servers(settings: Settings, servers: str) -> Settings:

@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rsm_bridge.progress_confirm import confirmed, watch
+from rsm_bridge.progress_report import NOTHING_ACCEPTED
 from tests.property.status_world import StatusWorld, alarms
 
 STEPS = ("copy", "open_transaction", "end_transaction", "retention", "withdraw", "publish", "reclaim", "maintain")
@@ -53,7 +54,7 @@ def act(world: StatusWorld, step: str, partition: int) -> None:
 def told(world: StatusWorld, meanwhile: Mapping[int, Callable[[], object]]) -> dict[str, str]:
     """The alarms that the command would give: what may pass is looked at again (progress_confirm.py)."""
     found, _ = world.status(meanwhile)
-    return alarms(confirmed(found, world.status()[0])) if watch(found, (), 1.0)[1] else alarms(found)
+    return alarms(confirmed(found, world.status()[0])) if watch(found, NOTHING_ACCEPTED, 1.0)[1] else alarms(found)
 
 
 @SLOW

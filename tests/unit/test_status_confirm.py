@@ -14,6 +14,7 @@ from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_confirm import WATCH_SECONDS, confirmed, watch
 from rsm_bridge.progress_facts import Facts, Problem
+from rsm_bridge.progress_report import NOTHING_ACCEPTED, Accepted
 from rsm_bridge.status_command import StatusOptions, status
 from tests.support.status_facts import (
     DAY,
@@ -124,14 +125,14 @@ def test_what_stays_is_said(made: Callable[[], Facts]) -> None:
 
 
 def test_how_long_to_watch() -> None:
-    assert watch(assess(facts()), (), 1.0) == (0.0, [])
-    assert watch(assess(facts(stored(quarantined={"bad_crc": 1}))), (), 1.0)[0] == 0.0
-    assert watch(assess(away()), (), 1.0)[0] == 3.0
-    assert watch(assess(away()), (C.BRIDGE_AWAY,), 1.0)[0] == 0.0
+    assert watch(assess(facts()), NOTHING_ACCEPTED, 1.0) == (0.0, [])
+    assert watch(assess(facts(stored(quarantined={"bad_crc": 1}))), NOTHING_ACCEPTED, 1.0)[0] == 0.0
+    assert watch(assess(away()), NOTHING_ACCEPTED, 1.0)[0] == 3.0
+    assert watch(assess(away()), Accepted(frozenset({(C.BRIDGE_AWAY, None)})), 1.0)[0] == 0.0
     late = facts(stored(stored_partition(unpublished_ms=NOW - HOUR), table=table(frontiers={0: 80})))
-    assert watch(assess(late), (), 1.0)[0] == 10.0
-    assert watch(assess(replace(late, publish_interval=20.0)), (), 20.0)[0] == 41.0
-    assert watch(assess(behind()), (), 1.0)[0] == 60.0
+    assert watch(assess(late), NOTHING_ACCEPTED, 1.0)[0] == 10.0
+    assert watch(assess(replace(late, publish_interval=20.0)), NOTHING_ACCEPTED, 20.0)[0] == 41.0
+    assert watch(assess(behind()), NOTHING_ACCEPTED, 1.0)[0] == 60.0
 
 
 def looked(

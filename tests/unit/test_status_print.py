@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -13,6 +14,7 @@ from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CauseCode
 from rsm_bridge.progress_facts import Facts, OpenTransaction, Problem
 from rsm_bridge.progress_print import as_json, as_text
+from rsm_bridge.progress_report import Accepted
 from rsm_bridge.progress_words import age, moment, plural
 from tests.support.status_facts import (
     DAY,
@@ -127,10 +129,20 @@ def test_all_shows_every_place() -> None:
 def test_accepted_causes_are_shown_and_do_not_count() -> None:
     report = assess(facts(stored(quarantined={"bad_crc": 1})))
     assert as_text(report).startswith("somebody is needed")
-    text = as_text(report, [CauseCode.QUARANTINED])
-    assert text.startswith("nobody is needed")
-    assert "!! (accepted) quarantined" in text
-    assert json.loads(as_json(report, [CauseCode.QUARANTINED]))["needs_person"] is False
+    for topic in (None, "orders"):
+        known = Accepted(frozenset({(CauseCode.QUARANTINED, topic)}))
+        text = as_text(report, known)
+        assert text.startswith("nobody is needed")
+        assert "!! (accepted) quarantined" in text
+        assert json.loads(as_json(report, known))["needs_person"] is False
+
+
+def test_what_is_accepted_of_one_topic_calls_for_another() -> None:
+    other = replace(stored(quarantined={"bad_crc": 2}), topic="payments", topic_id="cd" * 16)
+    report = assess(facts(stored(quarantined={"bad_crc": 1}), other, kafka=None))
+    text = as_text(report, Accepted(frozenset({(CauseCode.QUARANTINED, "orders")})))
+    assert text.startswith("somebody is needed: 1 finding")
+    assert text.index("!! quarantined") < text.index("payments: 2 batches") < text.index("!! (accepted) quarantined")
 
 
 @pytest.mark.parametrize("make", [broken, waiting, facts, lambda: facts(kafka=pending()), lambda: facts(wanted="x")])
