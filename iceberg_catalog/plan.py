@@ -15,7 +15,7 @@ from an old listing and a new head.
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
 | R5 floor | everything below a DELETED segment's valid end is gone, unless a leader that has lost since may have deleted it for its old epochs; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no copy waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
-| R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated and all it names was read (rsm_bridge/listed_keys.py) | Kafka copies in order; one paged listing may miss a segment, and what is listed is not gone because a read denies it |
+| R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated and all it names was read (rsm_bridge/listed_keys.py); a segment that is dead in part is read only then too | Kafka copies in order; one paged listing may miss a segment, and what is listed is not gone because a read denies it |
 | R8 decide | the next marker of the same producer id decides (decide.py), until it is tiered what was peeked at copy time (plan_peeked.py); a hole or a producer snapshot ends what no marker will; a newer one shows which markers are dead (dead_markers.py) | a marker may never come, or not be there any more |
 | R9 frontier | the first row nothing decides yet, or the end of the walk; never below the (rewound) old one; where markers contradict the broker's files (in one segment: the copy saw it; across segments: cross_check.py) the partition stops | row-exact waiting |
 | R10 remove | what reaches above the rewound frontier goes or is cut there, files wholly below the floor as the policy says, once no copy of the table waits for them (plan_hold.py) | rows leave by floor a file at a time |
@@ -92,6 +92,9 @@ def plan(
     if read is None:
         return Plan(state=state, need_relist=True)
     walk, seen = read.walk, read.seen
+    if not relisted and any(item.source.valid_end <= item.source.segment.end for item in walk.stretches):
+        # What a dead branch had aborted, its copy has no rows of; another copy may, and one listing may miss that.
+        return Plan(state=state, need_relist=True)
     if read.frontier < frontier:
         rewind = frontier = read.frontier
         stays = holding(policy, hold, lineage, state, floor, rewind)

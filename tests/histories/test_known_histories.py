@@ -545,6 +545,27 @@ HISTORIES: dict[str, tuple[Setup, tuple[Step, ...]]] = {
             SETTLE,
         ),
     ),
+    "a row that the copy of a dead branch had aborted, while the listing misses the other copy": (
+        Setup(False, 172800.0, epochs_recorded=6),
+        (
+            ("transaction", (0, 0, 0), ()),
+            ("roll", (0, 0), ()),
+            ("replicate", (0, 1, 0), ()),
+            ("end", (0, 0, 1), ()),
+            ("copy", (0, 0, 0, 0), ()),
+            ("elect", (0, 1), ()),
+            ("end", (0, 0, 0), ()),
+            ("roll", (0, 0), ()),
+            ("copy", (0, 0, 0, 0), ()),
+            ("elect", (0, 0), ()),
+            ("transaction", (0, 0, 1), ()),
+            ("roll", (0, 0), ()),
+            ("end", (0, 1, 0), ()),
+            ("copy", (0, 0, 0, 0), ()),
+            ("publish", (0, 0, 0, 4, 0, 0, 0), ()),
+            SETTLE,
+        ),
+    ),
     "a commit of another log, below whose start a transaction of a dead one lies": (
         Setup(False, "follow-kafka"),
         (

@@ -285,6 +285,12 @@ class World(KafkaSteps):
         """No index was ever lost, and `tierberg status` does not say so."""
         known = [entry.known for entry in self.topic.store.entries.values() if entry.known.key.partition == number]
         assert not unindexed(known, {number: self.topic.head.states[number]}), "published offsets without an index"
+        floor, alone = self.topic.head.states[number].floor, set(self.topic.head.rows(number))
+        for item in known:
+            alone -= set(range(item.key.base, item.key.last + 1))
+        assert not any(offset >= floor for offset in alone), (
+            f"rows that no index covers: {sorted(alone)}, floor {floor}"
+        )
         if any(item.live for item in known):
             begins = covered_from(known, self.topic.head.states[number].floor)
             assert begins <= log_start, f"nothing is tiered below {begins}, and Kafka's log begins at {log_start}"
