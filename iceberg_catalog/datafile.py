@@ -18,7 +18,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, DecimalType, StringType
-from pyiceberg.utils.truncate import truncate_upper_bound_binary_string, truncate_upper_bound_text_string
+from pyiceberg.utils.truncate import truncate_upper_bound_binary_string
 
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.schema import expected_field_ids
@@ -91,7 +91,10 @@ _SHAPES_MAX = 256
 
 def _shape(table: Table) -> _Shape:
     """Made once per table, schema and properties, for it takes longer than a footer."""
-    key = (table.metadata.table_uuid, table.metadata.current_schema_id, *sorted(table.properties.items()))
+    metadata = table.metadata
+    # A restored table counts its schemas from the older number on, and never gives out a field id again.
+    state = (metadata.table_uuid, metadata.current_schema_id, metadata.last_column_id)
+    key = (*state, *sorted(table.properties.items()))
     shape = _SHAPES.get(key)
     if shape is None:
         if len(_SHAPES) >= _SHAPES_MAX:
@@ -109,7 +112,7 @@ def _leaf_ids(table: Table, shape: _Shape, footer: pq.FileMetaData) -> list[int]
     """
     if shape.checked is not None and shape.checked[0].equals(footer.schema):
         return shape.checked[1]
-    ids = list(_ids(footer.schema.to_arrow_schema()))
+    ids = list(leaf_ids(footer.schema.to_arrow_schema()))
     if strange := [footer.schema.column(number).path for number, item in enumerate(ids) if item not in shape.plan]:
         raise CatalogError("schema_mismatch", f"data file has columns {strange}, table {table.name()} has not")
     if missing := shape.everywhere - set(ids):
@@ -119,16 +122,16 @@ def _leaf_ids(table: Table, shape: _Shape, footer: pq.FileMetaData) -> list[int]
     return ids
 
 
-def _ids(fields: Iterable[pa.Field]) -> Iterator[int]:
+def leaf_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
     """Field ids of the leaves below these fields, in file order."""
     for field in fields:
         kind = field.type
         if pa.types.is_map(kind):
-            yield from _ids((kind.key_field, kind.item_field))
+            yield from leaf_ids((kind.key_field, kind.item_field))
         elif pa.types.is_list(kind):
-            yield from _ids((kind.value_field,))
+            yield from leaf_ids((kind.value_field,))
         elif pa.types.is_struct(kind):
-            yield from _ids(kind.fields)
+            yield from leaf_ids(kind.fields)
         else:
             yield int((field.metadata or {}).get(b"PARQUET:field_id", -1))
 
@@ -186,8 +189,24 @@ class _Column:
         if length is None:
             return self.low, self.high
         if isinstance(kind, StringType):
-            low, high = self.low.decode(), truncate_upper_bound_text_string(self.high.decode(), length)
+            low, high = self.low.decode(), upper_text(self.high.decode(), length)
             return to_bytes(kind, low[:length]), None if high is None else to_bytes(kind, high)
         if isinstance(kind, BinaryType):
             return self.low[:length], truncate_upper_bound_binary_string(self.high, length)
         return self.low, self.high
+
+
+def upper_text(value: str, length: int) -> str | None:
+    """The least text of at most `length` characters that no text beginning like `value` exceeds; None: there is none.
+
+    Not PyIceberg's: after U+D7FF it goes on with half of a surrogate pair, which UTF-8 cannot write.
+    """
+    start = value[:length]
+    if start == value:
+        return start
+    for place in reversed(range(len(start))):
+        code = ord(start[place]) + 1
+        code = 0xE000 if code == 0xD800 else code
+        if code <= 0x10FFFF:
+            return start[:place] + chr(code)
+    return None

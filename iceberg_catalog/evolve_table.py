@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, Protocol
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -81,6 +81,16 @@ class Evolved:
     changes: tuple[Change, ...]
 
 
+class FieldIds(Protocol):
+    """The highest field id that data files may have of a table, kept where no restored catalog takes it back."""
+
+    def given(self) -> int:
+        """It; 0 for a table that nobody gave columns to."""
+
+    def give(self, last: int) -> None:
+        """Makes it durable that ids up to `last` (inclusive) may be in data files. It never sinks."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Wish:
     """The change of one table for all writers together, computed on one schema."""
@@ -99,6 +109,7 @@ def evolved(
     incompatible: Incompatible,
     generation: int,
     fixed: Mapping[str, str] = _NOTHING_FIXED,
+    ids: FieldIds | None = None,
 ) -> Evolved:
     """The table with columns for these writers. No request when it has them and the generation is stamped.
 
@@ -110,6 +121,7 @@ def evolved(
         generation: of the rules that say so.
         fixed: properties to come with these columns, which follow from them. Where the table has another value of one
             already, it is left as it is: the caller begins anew with that.
+        ids: new columns get ids above; None: the table alone says which are taken. What it raises passes through.
 
     Raises:
         CatalogError: `older_generation` if the table was evolved by newer rules and would have to change;
@@ -123,6 +135,7 @@ def evolved(
     cause: Exception | None = None
     apart: dict[int, str] = {}
     refusals = 0
+    asked = _Asked(writers, incompatible, generation, ids, 0 if ids is None else ids.given())
     for attempt in range(EVOLVE_ATTEMPTS_MAX + 1):
         if cause is not None:
             time.sleep(EVOLVE_PAUSE_MS / 1000)
@@ -130,7 +143,7 @@ def evolved(
             raise CatalogError("owner_mismatch", f"table {name} was dropped and created again: start with a new load")
         if any(table.properties.get(name, value) != value for name, value in fixed.items()):
             return Evolved(table, (), tuple(seen))
-        wish = _wish(table, writers, incompatible, fixed, apart)
+        wish = asked.wish(table, fixed, apart)
         stamped = _generation_for(table, wish, generation)
         if not wish.changes and stamped >= generation and fixed.keys() <= table.properties.keys():
             return Evolved(table, wish.refused, tuple(seen))
@@ -138,7 +151,7 @@ def evolved(
             break
         seen |= dict.fromkeys(wish.changes)
         try:
-            table = _sent(catalog, table, wish, max(stamped, generation))
+            table = asked.sent(catalog, table, wish, stamped)
             cause = None
         except Exception as error:  # noqa: BLE001 any answer, or none: only the table itself knows
             cause = error
@@ -147,27 +160,41 @@ def evolved(
             refusals += _is_about_content(error)
             if refusals >= EVOLVE_REFUSALS_MAX:  # an answer may also have been garbled on its way
                 refusals = 0
-                table = _one_by_one(catalog, table, writers, incompatible, generation, apart)
+                table = _one_by_one(catalog, table, asked, apart)
     text = f"table {name} could not be given the columns it needs"
     raise CatalogError("unavailable", f"{text}: {cause or 'other bridges change it all the time'}") from cause
 
 
-def _one_by_one(
-    catalog: Catalog,
-    table: Table,
-    writers: Sequence[Writer],
-    incompatible: Incompatible,
-    generation: int,
-    apart: dict[int, str],
-) -> Table:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a caller wants of a table. `least`: field ids up to it are taken."""
+
+    writers: Sequence[Writer]
+    incompatible: Incompatible
+    generation: int
+    ids: FieldIds | None
+    least: int
+
+    def wish(self, table: Table, fixed: Mapping[str, str], apart: Mapping[int, str]) -> _Wish:
+        """The change that the table needs as it is now."""
+        return _wish(table, self.writers, self.incompatible, fixed, apart, self.least)
+
+    def sent(self, catalog: Catalog, table: Table, wish: _Wish, stamped: int) -> Table:
+        """Sends it, once the ids of its columns are known to be taken."""
+        if self.ids is not None and wish.changes:
+            self.ids.give(wish.schema.highest_field_id)
+        return _sent(catalog, table, wish, max(stamped, self.generation))
+
+
+def _one_by_one(catalog: Catalog, table: Table, asked: _Asked, apart: dict[int, str]) -> Table:
     """The table with the columns of each writer that has its request accepted; adds those that have not to `apart`."""
-    for number, _ in enumerate(writers):
-        others = {other: "" for other in range(len(writers)) if other != number} | apart
-        wish = _wish(table, writers, incompatible, _NOTHING_FIXED, others)
+    for number, _ in enumerate(asked.writers):
+        others = {other: "" for other in range(len(asked.writers)) if other != number} | apart
+        wish = asked.wish(table, _NOTHING_FIXED, others)
         if number in apart or not wish.changes:
             continue
         try:
-            table = _sent(catalog, table, wish, max(_generation_for(table, wish, generation), generation))
+            table = asked.sent(catalog, table, wish, _generation_for(table, wish, asked.generation))
         except Exception as error:  # noqa: BLE001 any other error is for the requests that follow
             if _is_about_content(error):
                 apart[number] = _said(error)
@@ -207,10 +234,11 @@ def _wish(
     incompatible: Incompatible,
     fixed: Mapping[str, str],
     apart: Mapping[int, str] = _NOBODY,
+    least: int = 0,
 ) -> _Wish:
-    """`apart`: writers, by number, that are left out, and why."""
+    """`apart`: writers, by number, that are left out, and why. least: ids of new columns are above it."""
     schema, sources = table.schema(), Sources.decode(table.properties.get(SOURCES))
-    last_field_id = table.metadata.last_column_id
+    last_field_id = max(table.metadata.last_column_id, least)
     properties: dict[str, str | None] = {}
     changes: list[Change] = []
     refused: list[tuple[str, ...]] = []

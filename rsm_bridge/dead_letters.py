@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
-from converter.columns import ERROR
+from converter.columns import ERROR, RAW_VALUE, VALUE, VALUE_SIZE
 from converter.values.model import error_codes
 from converter.values.rows import as_written_now, made_in_pieces
 from iceberg_catalog.livefiles import Head
@@ -104,15 +104,37 @@ class Revision:
             raise TableChangedError
         made = routes.rows(plain, given, cells_max)
         before = as_written_now(dead, routes.columns.rows)
+        names = {part: set(kind.names) for part, kind in routes.columns.types.items()}
         # A part that has no typed columns by the present rule was not decoded again.
-        kept = {name for part, kind in routes.columns.types.items() if part not in given.parts for name in kind.names}
-        arrays = [(before if name in kept else made).column(name) for name in made.schema.names]
+        kept = {name for part, own in names.items() if part not in given.parts for name in own}
+        arrays = dict(zip(made.schema.names, made.columns, strict=True)) | {name: before.column(name) for name in kept}
+        # Bytes that are in columns alone cannot be decoded again: those stand for the value, and had no error.
+        alone = _mask(plain.column(VALUE_SIZE).is_valid()) & _mask(plain.column(RAW_VALUE).is_null())
+        alone &= VALUE not in plain.schema.names
         of_key = _mask(pc.starts_with(before.column(ERROR), _OF_KEY))
         error = made.column(ERROR)
-        none = _mask(error.is_null())
         of_key_now = _mask(pc.fill_null(pc.starts_with(error, _OF_KEY), fill_value=False))
+        # A key that has its columns keeps them, whatever the present rule makes of it.
+        had_key = np.zeros(len(of_key), dtype=bool)
+        for name in names["key"]:
+            had_key |= _mask(before.column(name).is_valid())
+        keeps_key = of_key_now & had_key
+        for own, rows in ((names["value"], alone), (names["key"], keeps_key)):
+            arrays |= {name: _chosen(arrays[name], before.column(name), rows) for name in own}
+        error = _chosen(error, pa.nulls(len(rows), pa.string()), keeps_key)
+        arrays[ERROR] = error
+        none = _mask(error.is_null())
+        of_key_now &= ~keeps_key
         gained = np.where(of_key, none & ("key" in given.parts), (none | of_key_now) & ("value" in given.parts))
-        return pa.RecordBatch.from_arrays(arrays, schema=made.schema), gained
+        return pa.RecordBatch.from_arrays([arrays[name] for name in made.schema.names], schema=made.schema), gained
+
+
+def _chosen(values: pa.Array, others: pa.Array, which: np.ndarray) -> pa.Array:
+    """The values, those of `others` where `which` says so."""
+    if not which.any():
+        return values
+    places = np.arange(len(values)) + np.where(which, len(values), 0)
+    return pa.concat_arrays([values, others]).take(pa.array(places))
 
 
 def files_with_errors(store: ObjectStore, head: Head) -> list[LiveFile]:

@@ -21,6 +21,7 @@ UNDELETE_ROOT = "undelete/"
 DROP_ROOT = "drop/"
 COPIES_ROOT = "copies/"
 TABLES_ROOT = "tables/"
+COLUMNS_ROOT = "columns/"
 
 _INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/(\d{1,10})/(\d{20})-(\d{20})-([0-9a-f]{32})")
 _STORED = re.compile(
@@ -80,6 +81,11 @@ def table_records_prefix(topic_id: bytes) -> str:
 def table_record_key(topic_id: bytes, table_uuid: uuid.UUID) -> str:
     """Key of the record of one table (table_records.py)."""
     return f"{table_records_prefix(topic_id)}{table_uuid}.json"
+
+
+def column_ids_key(topic_id: bytes, table_uuid: uuid.UUID) -> str:
+    """Key of the highest field id of a table (column_ids.py)."""
+    return f"{COLUMNS_ROOT}{topic_id.hex()}/{table_uuid}.json"
 
 
 def parse_table_record_key(key: str) -> tuple[bytes, uuid.UUID] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from converter.errors import SegmentError
 from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.names import Owner
@@ -18,7 +19,7 @@ from iceberg_catalog.redaction import remember_settings
 from iceberg_catalog.tables import find_table, names_of
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.drop_other import drop_other, table_uuid_of
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.lease import Lease, kept, lease_key
 from rsm_bridge.limits import LEASE_SECONDS
 from rsm_bridge.local_store import FolderLock
@@ -33,7 +34,7 @@ from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.store import ObjectStore, first_line
 from rsm_bridge.store_clock import StoreClock, local_ms
 from rsm_bridge.topic_segments import ids_of, topic_ids
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
@@ -83,10 +84,10 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
 
     Raises:
         SettingsError: a bridge owns the embedded store; it maintains by itself.
-        BridgeError: `not_found` when no topic or table has the name; `overloaded` when another bridge holds the lease;
-            `corrupt_object` when data files are lost, after all tables were maintained.
-        CatalogError: `table_unreadable` of a table, after all others were maintained.
-        SegmentError, CatalogError: and what else catalog and storage raise.
+        BridgeError: `not_found` when no topic or table has the name; `corrupt_object` when data files are lost, after
+            all tables were maintained; `store_unavailable`.
+        BridgeError, CatalogError, SegmentError: the first table's that could not be, after all others were; at once
+            when the catalog is away. What else catalog and storage raise passes through.
     """
     with contextlib.ExitStack() as stack:
         if place.store.single_process and not dry_run:
@@ -96,24 +97,27 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
         if table is not None and not chosen:
             raise BridgeError("not_found", f"the store has nothing of a topic or table {table}")
         typed = stack.enter_context(opened_typed_topics(place.settings, place.store, lambda: place.catalog))
-        unreadable: CatalogError | None = None
+        failed: list[Exception] = []
         lost: list[str] = []
         for topic_id, names in chosen:
             tally = Tally()
             try:
                 with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
                     _maintain_one(place, topic_id, typed, tally, dry_run=dry_run)
-            except CatalogError as error:
-                if error.kind != "table_unreadable":
+            except StoreError:
+                raise
+            except (BridgeError, CatalogError, SegmentError) as error:
+                if error.kind == "unavailable":
                     raise
-                unreadable = unreadable or error
+                say(f"{names[0]}: {first_line(error)}")
+                failed.append(error)
                 continue
             say(f"{names[0]}{' (dry run)' if dry_run else ''}")
             for line in tally.lines():
                 say(line)
             lost += tally.lost
-        if unreadable is not None:
-            raise unreadable
+        if failed:
+            raise failed[0]
         if lost:
             raise BridgeError("corrupt_object", f"{lost[0]}: a live segment needs it and the store does not have it")
 

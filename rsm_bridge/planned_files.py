@@ -14,8 +14,7 @@ from pyiceberg.manifest import DataFile
 
 from converter.index_model import StoredObject
 from converter.values.rows import TABLE
-from iceberg_catalog.datafile import data_file
-from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.datafile import data_file, leaf_ids
 from iceberg_catalog.evolve_table import stamped_generation
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import Derive, LiveFile, UseMain
@@ -26,7 +25,7 @@ from rsm_bridge.restored_values import restored_values
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.typed_copy import derived_rows
 from rsm_bridge.typed_table import TableColumns, TypedTable
-from rsm_bridge.value_layout import layout_of_file
+from rsm_bridge.value_layout import layout_of
 from rsm_bridge.value_schemas import ColumnsWaitError
 
 
@@ -98,12 +97,7 @@ class PlannedFiles:
         if file is not None and self._lacks_columns(footer):
             cut = self._cut(known, stored, file.first, file.last, pending=True)
             return self._write(partition, [cut], piece.segment_id)
-        try:
-            return [data_file(self.head.table, self.store.uri(stored.key), stored.size, footer, partition)]
-        except CatalogError as error:
-            if error.kind == "schema_mismatch" and self.now() != self.head.table.metadata.current_schema_id:
-                raise TableChangedError from error
-            raise
+        return [data_file(self.head.table, self.store.uri(stored.key), stored.size, footer, partition)]
 
     def _lacks_columns(self, footer: pq.FileMetaData) -> bool:
         """Whether a segment's own file has no columns for its values, or was made for another table or rule."""
@@ -118,8 +112,19 @@ class PlannedFiles:
         return TABLE in (self._columns.rows.metadata or {}) and stamped_generation(self.head.table) > self.generation
 
     def _made_for_another(self, footer: pq.FileMetaData) -> bool:
-        """Whether a file has the value columns of a table that is gone, or the layout of a rule that is not its own."""
-        return of_another(footer, self._columns.rows) or layout_of_file(footer) != self._columns.value_format
+        """Whether a file has columns of a table that is gone, or the layout of a rule that is not the table's.
+
+        Raises:
+            TableChangedError: it has columns that came after the head was read.
+        """
+        columns, rows = self._columns, footer.schema.to_arrow_schema()
+        if of_another(footer, columns.rows) or layout_of(rows) != columns.value_format:
+            return True
+        if columns.schema_ids.issuperset(leaf_ids(rows)):
+            return False
+        if self.now() != self.head.table.metadata.current_schema_id:
+            raise TableChangedError
+        return True  # of a later state of the table than the one that was restored
 
     def _derived(self, partition: int, piece: Derive) -> list[DataFile]:
         cuts: list[Cut] = []

@@ -222,7 +222,7 @@ def _look(
         left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,
-        unindexed=unindexed(read.segments, states) if complete and states else {},
+        unindexed=unindexed(read.segments, states, head.files) if complete and states and head else {},
         damaged_ms=read.damaged_ms if unread is None else max(read.damaged_ms or 0, unread.listed.modified_ms),
     )
     if problem is None and unread is None:

@@ -266,17 +266,24 @@ def covered_from(group: Iterable[KnownSegment], floor: int = 0) -> int:
     return 0 if start <= floor else start
 
 
-def unindexed(segments: Iterable[KnownSegment], states: Mapping[int, PartState]) -> dict[int, Gap]:
-    """By partition, offsets below the frontier that lie above every index, live or deleted, and above the floor.
+def unindexed(
+    segments: Iterable[KnownSegment], states: Mapping[int, PartState], files: Iterable[LiveFile]
+) -> dict[int, Gap]:
+    """By partition, offsets from the end of every index, live or deleted, to the frontier, if the table has rows there.
 
-    segments: all of the topic id. A copy that Kafka withdrew counts: another will come.
+    Not below the floor. Rows of what was deleted or withdrawn leave before its index does.
+
+    Args:
+        segments: all of the topic id. A copy that Kafka withdrew counts: another will come.
+        states: recorded with the table's head.
+        files: live files of the head.
     """
-    groups = segments_by_partition(segments)
+    groups, of_partition = segments_by_partition(segments), by_partition(files)
     found: dict[int, Gap] = {}
     for number, state in states.items():
         known_end = max((known.key.last + 1 for known in groups.get(number, ())), default=0)
         first = max(known_end, state.floor)
-        if first < state.frontier:
+        if any(file.last >= first for file in of_partition[number]):
             found[number] = Gap(first, state.frontier - 1, explained=False)
     return found
 

@@ -9,7 +9,7 @@ have come later than the segment, and are what schemas make of the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +26,7 @@ from iceberg_catalog.state import decode_state
 from rsm_bridge.derived import ObjectFile
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.value_layout import layout_of, plain_rows, relaid
 
@@ -45,15 +46,17 @@ def check_table(store: ObjectStore, table: Table, segments: Sequence[KnownSegmen
     rows, damages = 0, [f"{path} was not written by Tierberg" for path in head.foreign]
     for partition, state in sorted(states.items()):
         mine = [known for known in segments if known.key.partition == partition]
-        checked, found = _check_partition(store, files[partition], mine, state)
+        prefix = index_prefix(segments[0].key.topic_id, partition)
+        checked, found = _check_partition(store, files[partition], mine, state, prefix)
         rows += checked
         damages.extend(f"partition {partition}: {damage}" for damage in found)
     return rows, damages
 
 
 def _check_partition(
-    store: ObjectStore, files: Sequence[LiveFile], known: Sequence[KnownSegment], state: PartState
+    store: ObjectStore, files: Sequence[LiveFile], known: Sequence[KnownSegment], state: PartState, prefix: str
 ) -> tuple[int, list[str]]:
+    """`prefix`: of the partition's indexes."""
     live = [item for item in known if item.live]
     damages: list[str] = []
     present: list[Int64Array] = [np.empty(0, dtype=np.int64)]
@@ -80,13 +83,22 @@ def _check_partition(
     extra = np.setdiff1d(inside, expected)
     if len(extra):
         damages.append(f"{len(extra)} rows should not be there, the first at offset {extra[0]}")
-    alone = offsets[offsets >= state.floor]
-    for item in known:
-        alone = alone[(alone < item.key.base) | (alone > item.key.last)]
+    alone = _outside(offsets[offsets >= state.floor], [item.key for item in known])
+    if len(alone):
+        # What was copied since they were listed may be in the table.
+        listed = (parse_index_key(item.key) for item in store.list_after(prefix))
+        alone = _outside(alone, [key for key in listed if key is not None])
     if len(alone):
         said = f"{len(alone)} rows from offset {alone[0]} to {alone[-1]} are in the table"
         damages.append(f"{said}, and no index covers them: was one lost?")
     return len(offsets), damages
+
+
+def _outside(offsets: Int64Array, keys: Iterable[IndexKey]) -> Int64Array:
+    """Those of the offsets that no segment of these covers."""
+    for key in keys:
+        offsets = offsets[(offsets < key.base) | (offsets > key.last)]
+    return offsets
 
 
 def _committed(live: Sequence[KnownSegment], state: PartState) -> list[_Rows]:

@@ -21,7 +21,13 @@ from dataclasses import dataclass
 
 from converter.stored_json import fields, parse, text
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.layout import TABLES_ROOT, parse_table_record_key, table_record_key, table_records_prefix
+from rsm_bridge.layout import (
+    TABLES_ROOT,
+    column_ids_key,
+    parse_table_record_key,
+    table_record_key,
+    table_records_prefix,
+)
 from rsm_bridge.store import ObjectStore
 
 #: Name of a table whose record cannot be read.
@@ -88,4 +94,4 @@ def read_records(store: ObjectStore, topic_id: bytes | None = None) -> Iterator[
 
 def forget_table(store: ObjectStore, topic_id: bytes, table_uuid: uuid.UUID) -> None:
     """The table is gone: what only it named may go too."""
-    store.delete_many([table_record_key(topic_id, table_uuid)])
+    store.delete_many([table_record_key(topic_id, table_uuid), column_ids_key(topic_id, table_uuid)])

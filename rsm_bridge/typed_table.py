@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.table import Table
 
 from converter.columns import ERROR, KEY, RAW_VALUE, VALUE
@@ -79,6 +79,11 @@ class TableColumns:
         default_factory=WeakKeyDictionary, compare=False
     )
     misfits: WeakKeyDictionary[Decoder, str] = field(default_factory=WeakKeyDictionary, compare=False)
+
+    @property
+    def schema_ids(self) -> frozenset[int]:
+        """Field ids of all columns, nested ones too."""
+        return frozenset(index_by_id(self.schema))
 
     @classmethod
     def of(cls, table: Table) -> TableColumns:
@@ -190,8 +195,11 @@ class TypedTable:
         return Given({part: schemas.parted(rows.column(_NAMES[part])) for part, schemas in wanted.items()})
 
     def saw(self, table: Table) -> None:
-        """Tells what the topic's table is now: after it was made anew nothing that is known of it holds."""
-        if self._columns is not None and self._columns.uuid != str(table.metadata.table_uuid).encode():
+        """Tells what the topic's table is now: once it was made anew, or an older one restored, nothing of it holds."""
+        known, metadata = self._columns, table.metadata
+        if known is not None and (
+            known.uuid != str(metadata.table_uuid).encode() or known.schema.highest_field_id > metadata.last_column_id
+        ):
             self._columns = None
             self._refused.clear()
 
@@ -239,6 +247,8 @@ class TypedTable:
         decoders = self._decoders(given)
         now, mine = self._routes(decoders), _routes(columns, decoders)
         lost = any(isinstance(mine.of[writer], str) and not isinstance(route, str) for writer, route in now.of.items())
+        # Where no writer has columns, there is still what says why.
+        lost = lost or (ERROR in now.columns.rows.names and ERROR not in columns.rows.names)
         return None if lost else mine
 
     def _decoders(self, given: Given) -> Decoders:

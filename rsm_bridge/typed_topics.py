@@ -19,6 +19,7 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolve_table import Writer, evolved, foreseen
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import find_table, stamped_format
+from rsm_bridge.column_ids import StoredFieldIds
 from rsm_bridge.cpu_budget import CpuBudget
 from rsm_bridge.decoder_shelf import DecoderShelf
 from rsm_bridge.errors import SettingsError
@@ -110,8 +111,9 @@ class TypedTopics:
         begun = stored_format(rule.value_format)
         table = topic_table(self.store, catalog, owner, begun, given.namespace, given.layout, self.settings.table_of)
         writers, fixed = _fitting(table, wanted, fixed)
+        ids = StoredFieldIds(self.store, owner.topic_id, table.metadata.table_uuid)
         return evolved(
-            catalog, table, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed
+            catalog, table, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed, ids=ids
         ).table
 
 

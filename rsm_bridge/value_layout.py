@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from converter.arrow_rows import var_bytes
 from converter.columns import ERROR, OFFSET, RAW_VALUE, VALUE, row_schema
@@ -23,11 +22,6 @@ _TEXT_OFFSET_ID = str(expected_field_ids("string")[OFFSET]).encode()
 def plain_rows(value_format: ValueFormat) -> pa.Schema:
     """What rows have before their typed columns: Kafka's own, and `value` where values are text."""
     return row_schema(value_format, expected_field_ids(value_format))
-
-
-def layout_of_file(footer: pq.FileMetaData) -> ValueFormat:
-    """The layout of a data file, from its Parquet metadata."""
-    return layout_of(footer.schema.to_arrow_schema())
 
 
 def layout_of(schema: pa.Schema) -> ValueFormat:

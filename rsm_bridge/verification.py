@@ -19,6 +19,7 @@ from converter.errors import SegmentError
 from converter.index_model import Directory, StoredObject
 from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import find_table, owned_tables, rows_in
 from rsm_bridge.chunks import cut
@@ -32,8 +33,10 @@ from rsm_bridge.open_store import open_made_store
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.settings import Settings, load_settings
+from rsm_bridge.state_objects import recorded_parts
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.table_check import check_table
+from rsm_bridge.table_records import read_records
 from rsm_bridge.tombstone import MAGIC, is_tombstone
 
 
@@ -177,16 +180,29 @@ def _replay(reader: SegmentReader, directory: Directory) -> int:
 
 
 def _verify_known(
-    tables: Iterable[tuple[Table, Owner]], topics: Mapping[bytes, list[KnownSegment]], report: Report
+    store: ObjectStore,
+    tables: Iterable[tuple[Table, Owner]],
+    topics: Mapping[bytes, list[KnownSegment]],
+    report: Report,
 ) -> None:
-    """A table has no row without an index, or a tombstone, of its topic id: what has none belongs to another store."""
+    """Every row at or above the floor has an index, or a tombstone, of its topic id; below are those of an archive."""
     for table, owner in tables:
         rows = rows_in(table)
-        if owner.topic_id not in topics and rows:
+        if owner.topic_id not in topics and rows and not _all_deleted(store, table):
             report.damages.append(
                 f"table {'.'.join(table.name())}: {rows} rows, and the store has nothing of topic id "
                 f"{owner.topic_id.hex()}: is it the bridge's store?"
             )
+
+
+def _all_deleted(store: ObjectStore, table: Table) -> bool:
+    """Whether the recorded state, which is in the table's own store, says that Kafka deleted all rows of it."""
+    head = LiveFiles().read(table)
+    try:
+        states = recorded_parts(store, head)
+    except ObjectNotFoundError:
+        return False
+    return all(file.partition in states and file.last < states[file.partition].floor for file in head.files)
 
 
 def _verify_tables(
@@ -202,6 +218,10 @@ def _verify_tables(
         try:
             table = find_table(catalog, owner, namespace=settings.catalog.namespace, plain=settings.table_of)
             if table is None:
+                found = list(read_records(store, owner.topic_id))
+                if found and any(known.live and known.data is not None for known in segments):
+                    name = found[0].table
+                    report.damages.append(f"table {name}: it was written, and the catalog has no table of its topic")
                 continue
             report.tables += 1
             rows, damages = check_table(store, table, segments)
@@ -213,6 +233,6 @@ def _verify_tables(
                 return  # store or catalog are away; each table more would wait for them
     if all_topics:
         try:
-            _verify_known(owned_tables(catalog, namespace=settings.catalog.namespace), topics, report)
-        except CatalogError as error:
+            _verify_known(store, owned_tables(catalog, namespace=settings.catalog.namespace), topics, report)
+        except (CatalogError, BridgeError) as error:
             report.failed("tables", error)

@@ -284,7 +284,8 @@ class World(KafkaSteps):
     def _alarms(self, number: int, log_start: int) -> None:
         """No index was ever lost, and `tierberg status` does not say so."""
         known = [entry.known for entry in self.topic.store.entries.values() if entry.known.key.partition == number]
-        assert not unindexed(known, {number: self.topic.head.states[number]}), "published offsets without an index"
+        head = self.topic.head
+        assert not unindexed(known, {number: head.states[number]}, head.as_read().files), "published without an index"
         floor, alone = self.topic.head.states[number].floor, set(self.topic.head.rows(number))
         for item in known:
             alone -= set(range(item.key.base, item.key.last + 1))

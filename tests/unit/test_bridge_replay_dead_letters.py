@@ -47,6 +47,7 @@ RULES = [
     {"pattern": "late_rule", "mode": "verbatim"},
     {"pattern": "strict", "value_format": "avro", "incompatible": "dead-letter"},
     {"pattern": "keyed", "value_format": "avro", "key_format": "avro"},
+    {"pattern": "proven", "value_format": "avro", "key_format": "avro", "value_bytes": "proven"},
     {"pattern": ".*", "value_format": "avro"},
 ]
 
@@ -257,6 +258,34 @@ def test_dead_keys(shim: ShimClient, catalog: Catalog, schemas: Schemas, command
     after = rows_of(catalog, "keyed")
     only_changed(middle, after, {1, 4})
     assert [row["_key"] and row["_key"]["who"] for row in after] == ["k", "k", "k", None, "k"]
+    assert shim.fetch(segment) == log.data
+
+
+def test_values_that_are_columns_alone_stay_when_their_key_decodes(
+    shim: ShimClient, catalog: Catalog, schemas: Schemas, command: Command
+) -> None:
+    """They were taken for tombstones as soon as another row of the file had a dead value."""
+    log = KeyedLog(keys=[framed(70, b"\x02k"), framed(1, avro(ORDER, {"id": 1, "who": "k"})), framed(70, b"\x02k")])
+    log.batch([GOOD, wide(71, 5), wide(71, 6)])
+    segment = stored(shim, "proven", log)
+    before = shown(catalog, "proven", 3)
+    assert codes(before) == ["key_unknown_schema", "unknown_schema", "unknown_schema"]
+    assert (before[0]["_kafka_value"], before[0]["id"]) == (None, 7)
+    schemas.add(70, "proven-key", {"schema": json.dumps({**ORDER, "fields": [{"name": "who", "type": "string"}]})})
+    command.run("proven")
+    middle = rows_of(catalog, "proven")
+    assert [(row["id"], row["who"], row["_key"] and row["_key"]["who"]) for row in middle] == [
+        (7, "x", "k"),
+        (None, None, "k"),
+        (None, None, None),
+    ]
+    # The key of the second row has its columns, and keeps them under a rule that cannot decode it.
+    schemas.add(71, "proven-value", {"schema": json.dumps(WIDER)})
+    other = {"pattern": "proven", "value_format": "avro", "key_format": "json", "key_schema": {"from": "inferred"}}
+    command.run("proven", command.place([other]))
+    after = rows_of(catalog, "proven")
+    assert [(row["id"], row["_key"] and row["_key"]["who"]) for row in after[:2]] == [(7, "k"), (5, "k")]
+    assert codes(after)[:2] == [None, None]
     assert shim.fetch(segment) == log.data
 
 

@@ -241,6 +241,15 @@ def test_without_budget_columns_follow(shim: ShimClient, catalog: Catalog, bridg
     assert columns_of(row) == {"id": 5, "paid": False, "at": {"city": "Bonn"}}
 
 
+def test_without_budget_what_does_not_decode_says_why_from_the_first_segment_on(
+    shim: ShimClient, catalog: Catalog, bridge: Running
+) -> None:
+    """The table had no columns yet, and rows without a reason are no dead letters: nobody would ever look again."""
+    assert pending_of(bridge, copied(shim, "later_two", [framed(999, b"x"), b"bare"])) == "decode_budget is used up"
+    rows = shown(catalog, "later_two", 2)
+    assert [row["_kafka_error"].partition(":")[0] for row in rows] == ["unknown_schema", "not_wire_format"]
+
+
 def test_a_schema_in_the_middle_of_a_segment(
     shim: ShimClient, catalog: Catalog, bridge: Running, bridge_folder: Path
 ) -> None:

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyiceberg.manifest import DataFile
 
 from converter.columns import row_schema
 from iceberg_catalog.commit import Change, commit
-from iceberg_catalog.datafile import data_file
+from iceberg_catalog.datafile import data_file, upper_text
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.schema import expected_field_ids
@@ -75,6 +77,28 @@ def test_timestamps_beyond_what_python_can_name(place: Place) -> None:
     stamp = RAW["_kafka_timestamp"]
     assert struct.unpack("<q", item.lower_bounds[stamp]) == (-FAR_FUTURE_US,)
     assert struct.unpack("<q", item.upper_bounds[stamp]) == (FAR_FUTURE_US,)
+
+
+@given(st.text(), st.integers(1, 20))
+def test_the_upper_bound_of_a_text_is_one_and_can_be_written(value: str, length: int) -> None:
+    bound = upper_text(value, length)
+    if bound is None:
+        assert set(value[:length]) == {chr(0x10FFFF)}
+        return
+    bound.encode()
+    assert len(bound) <= length
+    assert bound >= value
+
+
+@pytest.mark.parametrize("last", ["\ud7ff", "\U0010ffff", "a", "\x7f", "\uffff"])
+def test_a_long_text_before_the_surrogates_stops_nothing(place: Place, last: str) -> None:
+    """PyIceberg's own bound of it is no text that UTF-8 can write: publishing of the topic stopped for ever."""
+    rows = make_rows(range(3), 0, "string")
+    item = entry(
+        make_place(place.data.parent / "text", "string"), with_column(rows, "value", ["x" * 15 + last * 3] * 3)
+    )
+    (upper,) = (item.upper_bounds[number] for number in (expected_field_ids("string")["value"],))
+    assert upper.decode() > "x" * 15 + last * 3
 
 
 def test_a_column_of_nulls_has_counts_but_no_bounds(place: Place) -> None:
