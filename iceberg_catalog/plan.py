@@ -92,9 +92,6 @@ def plan(
     if read is None:
         return Plan(state=state, need_relist=True)
     walk, seen = read.walk, read.seen
-    if not relisted and any(item.source.valid_end <= item.source.segment.end for item in walk.stretches):
-        # What a dead branch had aborted, its copy has no rows of; another copy may, and one listing may miss that.
-        return Plan(state=state, need_relist=True)
     if read.frontier < frontier:
         rewind = frontier = read.frontier
         stays = holding(policy, hold, lineage, state, floor, rewind)
@@ -150,13 +147,17 @@ def _read(
 ) -> _Read | None:
     """Walks and judges. Where a marker says otherwise than what was peeked, again from before that was believed.
 
-    None: a hole was met, list again. Rows that no segment has any more stay: nothing could take their place.
+    None: a hole was met, or a segment that is dead in part: list again. Rows that no segment has any more stay: nothing
+    could take their place.
     """
     givers = sources(alive, policy)
     while True:
         peeked = tuple(item for item in peeked if item[1] < frontier)
         walk = walked(alive, frontier, floor, policy, relisted=relisted)
-        if walk is None:
+        # What a dead branch had aborted, its copy has no rows of; another copy may, and one listing may miss that.
+        if walk is None or not (
+            relisted or all(item.source.valid_end > item.source.segment.end for item in walk.stretches)
+        ):
             return None
         seen = judged(alive, walk, frontier, peeked)
         peeked = seen.marked.open

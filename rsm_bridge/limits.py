@@ -176,6 +176,7 @@ STATUS_KAFKA_SECONDS = 15.0  # all of Kafka
 STATUS_BRIDGE_SECONDS = 3.0  # the bridge's health
 STATUS_HISTORY_SECONDS = 5.0  # reading one record at the beginning of what is tiered
 COLUMN_IDS_SWAPS_MAX = 16  # of one small object, among bridges that give a table columns
+STATUS_LOST_OBJECTS_MAX = 50  # objects of a topic that a listing lacks and that are asked for one by one
 STATUS_LOST_TABLES_MAX = 100  # topics without anything in the store whose table is asked for
 STATUS_UNREAD_SECONDS = 2.0  # errors for so long are the answer: clients try again every half second
 STATUS_TIMESTAMPS_MAX = 1000  # partitions whose first waiting record is read

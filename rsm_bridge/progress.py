@@ -168,12 +168,12 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.table_problem is not None:
         problem: Problem = stored.table_problem
         add(_TABLE_CODES.get(problem.kind, CauseCode.TABLE_UNREADABLE), problem.message)
-    if stored.lost_table is not None:
-        add(CauseCode.TABLE_LOST, f"{stored.lost_table[1]}, uuid {stored.lost_table[0]}")
     if stored.others:
         uuid, table = stored.others[0]
         more = f", and {len(stored.others) - 1} more" if len(stored.others) > 1 else ""
         add(CauseCode.ANOTHER_TABLE, f"{table}, uuid {uuid}{more}")
+    for code, said in _losses(kafka, stored):
+        add(code, said)
     if stored.damaged:
         key, first = stored.damaged[0]
         add(
@@ -202,6 +202,25 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
         add(CauseCode.UNSETTLED, "what waits to be published could not be judged")
     if stored.indexes_read < stored.indexes:
         add(CauseCode.PARTLY_READ, f"{stored.indexes_read:,} of {stored.indexes:,} indexes were read")
+    return found
+
+
+def _losses(kafka: KafkaTopic | None, stored: StoredTopic) -> Iterator[tuple[CauseCode, str]]:
+    """What is not there and should be, and what is there and should not."""
+    if stored.lost_table is not None:
+        yield CauseCode.TABLE_LOST, f"{stored.lost_table[1]}, uuid {stored.lost_table[0]}"
+    if stored.lost:
+        yield CauseCode.OBJECTS_LOST, f"{plural(len(stored.lost), 'object')}, first {stored.lost[0]}"
+    if kafka is not None and why_local(kafka) is CauseCode.REMOTE_STORAGE_OFF and (left := _left(kafka, stored)):
+        yield CauseCode.SEGMENTS_LEFT, f"{plural(left, 'segment')} of it"
+
+
+def _left(kafka: KafkaTopic, stored: StoredTopic) -> int:
+    """Live segments of partitions of which all that is tiered lies below the log start."""
+    found = 0
+    for number, part in stored.partitions.items():
+        log_start = kafka.partitions[number].log_start if number in kafka.partitions else None
+        found += part.segments if log_start is not None and part.tiered_end <= log_start else 0
     return found
 
 

@@ -50,6 +50,8 @@ class CauseCode(StrEnum):
     ANOTHER_TABLE = "another_table"
     STORE_LACKS = "store_lacks"
     INDEX_DAMAGED = "index_damaged"
+    OBJECTS_LOST = "objects_lost"
+    SEGMENTS_LEFT = "segments_left"
     MASS_DELETE = "mass_delete"
     FOREIGN_FILES = "foreign_files"
     FOREIGN_COMMITS = "foreign_commits"
@@ -245,6 +247,18 @@ CAUSES: dict[CauseCode, Cause] = {
         "name stay in the store",
         "Give all bridges the same `catalog` and `table` rules. Then, with these rules, `tierberg table drop UUID` of "
         "the one that is no longer wanted: see `Another name or namespace` below.",
+    ),
+    _C.OBJECTS_LOST: Cause(
+        _PERSON,
+        "data files or kept bytes that live segments need are not in the store: fetches fail there, and scans",
+        "Restore the named objects; `tierberg verify --topic TOPIC` names all: see `Segments that the store has lost` "
+        "below.",
+    ),
+    _C.SEGMENTS_LEFT: Cause(
+        _PERSON,
+        "tiering is off, and segments below the log start are still in the store, their rows in the table: a delete of "
+        "Kafka's failed, and it does not repeat it",
+        "With a bridge running, switch `remote.storage.enable` on until they are gone, then off again.",
     ),
     _C.INDEX_DAMAGED: Cause(
         _PERSON,

@@ -172,6 +172,7 @@ class StoredTopic:
         left_withdrawn: copies that Kafka withdrew with rows in the table that no deletion has reached.
         others: (uuid, name) of other tables that the store has records of; none while nobody knows the topic's own.
         lost_table: (uuid, name) of the one it has a record of, where the catalog has no table of the topic.
+        lost: keys of objects that live segments need and the store does not have; known where all indexes were read.
         unindexed: by partition, published offsets of which the store has no index, live or deleted, up to the frontier.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
     """
@@ -198,6 +199,7 @@ class StoredTopic:
     lost_table: tuple[str, str] | None = None
     unsettled: bool = False
     unindexed: Mapping[int, Gap] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
     withheld_ms: int | None = None
     damaged_ms: int | None = None
 

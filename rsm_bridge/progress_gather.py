@@ -34,6 +34,7 @@ from rsm_bridge.progress import why_local
 from rsm_bridge.progress_causes import CauseCode
 from rsm_bridge.progress_facts import Facts, KafkaFacts, Problem, StoredTopic, Unread
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource, Where
+from rsm_bridge.progress_lost import lost_objects
 from rsm_bridge.progress_store import head_of, problem_of, read_topics, stored_topic
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import Settings, parse_listen
@@ -131,7 +132,9 @@ def _store_and_catalog(settings: Settings, wanted: Wanted, facts: Facts) -> tupl
         free = store.free_bytes()
         found: dict[str, StoredTopic] = {}
         for topic in read_topics(store, wanted.topic, ends_at):
-            found[topic.topic_id.hex()] = stored_topic(topic, find, store, settings)
+            stored = stored_topic(topic, find, store, settings)
+            lost = lost_objects(store, topic.topic_id, topic.segments) if topic.listed == len(topic.segments) else ()
+            found[topic.topic_id.hex()] = replace(stored, lost=lost)
         return found, free
 
     try:
@@ -193,7 +196,7 @@ def _kafka(settings: Settings, facts: Facts) -> Facts:
 
     def ask() -> KafkaFacts:
         """All of Kafka, in one go on one thread."""
-        found = source.ask(facts.wanted)
+        found = source.ask(facts.wanted, facts.stored.keys())
         missing = {topic.topic for topic in facts.stored.values()} - set(found.topics)
         found = replace(found, hidden=source.hidden(missing))
         found = source.with_timestamps(found, beyond_tiered(found, facts.stored))

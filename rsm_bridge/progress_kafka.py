@@ -8,7 +8,7 @@ not tiered stands in for it, read by a consumer that joins no group and commits 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -73,8 +73,12 @@ class KafkaSource:
         """Seconds until the deadline; never so few that a client takes them for "for ever"."""
         return max(0.1, self.deadline - time.monotonic())
 
-    def ask(self, wanted: str | None) -> KafkaFacts:
+    def ask(self, wanted: str | None, stored: Collection[str] = ()) -> KafkaFacts:
         """Topics, all or the one wanted, without timestamps of waiting records.
+
+        Args:
+            wanted: its name; None: all.
+            stored: topic ids, 32 hex digits, whose offsets are asked for also while they are not tiered.
 
         Raises:
             KafkaClientMissingError: the extra `kafka` is not installed.
@@ -87,7 +91,7 @@ class KafkaSource:
             (name, number)
             for name, topic in topics.items()
             for number, partition in topic.partitions.items()
-            if partition.has_leader and _worth(topic, wanted)
+            if partition.has_leader and (topic.topic_id in stored or _worth(topic, wanted))
         ]
         offsets = self._offsets(client, asked)
         topics = {

@@ -144,7 +144,7 @@ def _broker(place: Place) -> list[Finding]:
     if stored is not None and kafka.end is not None and kafka.end < stored.tiered_end:
         said = f"Kafka's log ends at {kafka.end}, {stored.tiered_end - kafka.end} offsets below what is tiered"
         return [place.finding(CauseCode.KAFKA_BEHIND, Level.PERSON, said)]
-    if kafka.unread is not None and kafka.unread.why is not None:
+    if kafka.unread is not None and kafka.unread.why is not None and place.store_read:
         said = f"the leader fails to serve offset {kafka.unread.offset}: {kafka.unread.why}"
         return [place.finding(CauseCode.HISTORY_UNREAD, Level.PERSON, said)]
     if kafka.unread is not None:

@@ -161,21 +161,9 @@ def _named(known: KnownSegment) -> KnownSegment:
 def _look(
     read: ReadTopic, table: Callable[[KnownSegment], Head | None] | None, store: ObjectStore, settings: Settings
 ) -> tuple[StoredTopic, _Trouble | None]:
-    states: dict[int, PartState] | None = None
-    facts: TableFacts | None = None
-    problem: Problem | None = None
-    head: Head | None = None
     # Before the table: one that is made meanwhile is then found, and no other one.
     recorded_tables = () if table is None else tuple(read_records(store, read.topic_id))
-    if table is not None and read.segments:
-        try:
-            head = _head(table, read.segments)
-            states = recorded(store, head) if head is not None else {}
-            facts = table_facts(head, states) if head is not None else None
-        except StoreError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
-            problem, states = problem_of(error), None
+    head, states, facts, problem = _table(store, table, read.segments, lost=bool(recorded_tables))
     others = _others(recorded_tables, head)
     complete = len(read.segments) == read.listed
     now_ms = int(time.time() * 1000)
@@ -208,7 +196,7 @@ def _look(
         quarantined_key=missing.quarantined_key,
         verbatim=missing.verbatim,
         verbatim_key=missing.verbatim_key,
-        held=_held(read, settings.mass_delete_grace) if complete else (),
+        held=_held(read, settings) if complete else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
         damaged=tuple(damaged),
@@ -218,7 +206,7 @@ def _look(
         left=len({known.listed.key for known in read.segments if known.live} - restored),
         left_out=left_out(read.segments),
         others=others if head is not None else (),
-        lost_table=others[0] if others and head is None and states is not None and read.segments else None,
+        lost_table=others[0] if others and head is None and problem is None and read.segments else None,
         left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,
@@ -228,6 +216,32 @@ def _look(
     if problem is None and unread is None:
         return found, None
     return found, _Trouble(None if problem is None else problem.kind, unread)
+
+
+def _table(
+    store: ObjectStore,
+    find: Callable[[KnownSegment], Head | None] | None,
+    segments: Sequence[KnownSegment],
+    *,
+    lost: bool,
+) -> tuple[Head | None, dict[int, PartState] | None, TableFacts | None, Problem | None]:
+    """Head, state and facts of the table, or what is wrong with it. `lost`: there was one.
+
+    Without a table the state is empty, of one that is lost None: then nothing is said of what waits for it.
+    """
+    if find is None or not segments:
+        return None, None, None, None
+    head: Head | None = None
+    try:
+        head = _head(find, segments)
+        if head is None:
+            return None, None if lost else {}, None, None
+        states = recorded(store, head)
+        return head, states, table_facts(head, states), None
+    except StoreError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
+        return head, None, None, problem_of(error)
 
 
 def _others(recorded_tables: Iterable[TableRecord], head: Head | None) -> tuple[tuple[str, str], ...]:
@@ -259,9 +273,9 @@ def _restored(store: ObjectStore, topic_id: bytes) -> frozenset[str]:
         return frozenset()  # damaged: `tierberg undelete` says so
 
 
-def _held(read: ReadTopic, grace: float) -> tuple[HeldDelete, ...]:
-    found = mass_deletes(read.segments, grace)
-    if not found:
+def _held(read: ReadTopic, settings: Settings) -> tuple[HeldDelete, ...]:
+    found = mass_deletes(read.segments, settings.mass_delete_grace)
+    if not found or settings.rule(read.topic).table_retention == "keep":  # then no row has left
         return ()
     known = {item.listed.key: item for item in read.segments}
     return tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
@@ -16,6 +16,7 @@ from rsm_bridge.layout import index_key
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import Level
 from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaPartition, KafkaTopic, StoredTopic
+from rsm_bridge.progress_lost import lost_objects
 from rsm_bridge.progress_print import as_json, as_text
 from rsm_bridge.progress_report import Report
 from rsm_bridge.progress_store import head_of, read_topics, stored_topic
@@ -103,7 +104,8 @@ class StatusWorld:
         seen: dict[str, StoredTopic] = {}
         asked = cast(ObjectStore, store)
         for topic in read_topics(asked, None, time.monotonic() + 60):
-            seen[topic.topic_id.hex()] = stored_topic(topic, head, asked, settings)
+            lost = lost_objects(asked, topic.topic_id, topic.segments)
+            seen[topic.topic_id.hex()] = replace(stored_topic(topic, head, asked, settings), lost=lost)
         facts = Facts(int(time.time() * 1000), None, 1.0, stored=seen, kafka=self.kafka())
         report = assess(facts)
         assert as_json(report)

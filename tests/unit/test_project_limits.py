@@ -78,6 +78,7 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
             "STATUS_HISTORY_SECONDS",
             "STATUS_UNREAD_SECONDS",
             "STATUS_LOST_TABLES_MAX",
+            "STATUS_LOST_OBJECTS_MAX",
             "COLUMN_IDS_SWAPS_MAX",
             "STATUS_LEADER_WATCH_SECONDS",
             "STATUS_LOOKS_MAX",

@@ -182,6 +182,12 @@ CASES: dict[CauseCode, Case] = {
         Level.PERSON,
         "1 index cannot be read, newest index/k: fails its checksum",
     ),
+    C.OBJECTS_LOST: Case(facts(stored(lost=("data/a", "kept/b"))), Level.PERSON, "2 objects, first data/a"),
+    C.SEGMENTS_LEFT: Case(
+        facts(kafka=kafka(kafka_topic(kafka_partition(log_start=100), config={"remote.storage.enable": "false"}))),
+        Level.PERSON,
+        "2 segments of it",
+    ),
     C.TABLE_LOST: Case(
         facts(stored(stored_partition(publishable_end=None), table=None, lost_table=("0e", "kafka.orders"))),
         Level.PERSON,

@@ -400,5 +400,5 @@ def test_a_catalog_that_is_gone_is_named(tmp_path: Path) -> None:
     for file in tmp_path.glob("catalog.db*"):
         file.rename(file.with_suffix(".away"))
     found = report(tmp_path)
-    assert {"table_lost"} == codes(found) - {"kafka_not_asked", "publishing"}
+    assert {"table_lost"} == codes(found) - {"kafka_not_asked", "tiered"}
     assert found["needs_person"]
