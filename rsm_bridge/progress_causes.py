@@ -234,8 +234,9 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "the store has a record of a table of the topic, and the catalog and namespace of these settings have none",
         "Are these the bridges' settings? After a change of them see `Another name or namespace` below. A "
-        "`catalog.db` that is gone: stop the bridges and restore it. Without a backup they make the table anew from what Kafka "
-        "still has; rows that `table_retention` kept are lost to it, and `tierberg undelete` may bring some back.",
+        "`catalog.db` that is gone: stop the bridges and restore it. Without a backup they make the table anew from "
+        "what Kafka still has; rows that `table_retention` kept are lost to it, and `tierberg undelete` may bring some "
+        "back.",
     ),
     _C.STORE_LACKS: Cause(
         _PERSON,
@@ -246,9 +247,9 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "the topic has another table beside the one of these settings; until it is dropped, data files that either may "
         "name stay in the store",
-        "After a catalog that was lost the other one is in its backup, with rows that only it has: restore that "
-        "first. Else give all bridges the same `catalog` and `table` rules. Then, with these rules, `tierberg table drop UUID` "
-        "of the one that is no longer wanted: see `Another name or namespace` below.",
+        "After a catalog that was lost the other one is in its backup, with rows that only it has: restore that first. "
+        "Else give all bridges the same `catalog` and `table` rules. Then, with these rules, `tierberg table drop "
+        "UUID` of the one that is no longer wanted: see `Another name or namespace` below.",
     ),
     _C.OBJECTS_LOST: Cause(
         _PERSON,
