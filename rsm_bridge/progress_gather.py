@@ -16,10 +16,10 @@ from typing import Generic, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.catalogs import embedded_catalog, open_catalog
 from iceberg_catalog.livefiles import Head
-from iceberg_catalog.tables import load_existing, rows_in, stamped_owner
 from rsm_bridge.errors import StoreError
 from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.limits import (
@@ -34,7 +34,7 @@ from rsm_bridge.progress import why_local
 from rsm_bridge.progress_causes import CauseCode
 from rsm_bridge.progress_facts import Facts, KafkaFacts, Problem, StoredTopic, Unread
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource, Where
-from rsm_bridge.progress_lost import lost_objects
+from rsm_bridge.progress_lost import lost_objects, lost_tables
 from rsm_bridge.progress_store import head_of, problem_of, read_topics, stored_topic
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import Settings, parse_listen
@@ -97,10 +97,17 @@ def gather(settings: Settings, wanted: Wanted) -> Facts:
         publish_interval=settings.publish_interval,
         wanted=wanted.topic,
     )
-    facts, stored = _store_and_catalog(settings, wanted, facts)
+    catalog: Catalog | None = None
+    find: FindHead | None = None
+    try:
+        catalog = within(STATUS_CATALOG_SECONDS, "catalog", lambda: _catalog(settings))
+        find = _no_table if catalog is None else head_of(catalog, settings.catalog.namespace, settings.table_of)
+    except Exception as error:  # noqa: BLE001 - whatever a catalog's client raises
+        facts = replace(facts, catalog_problem=problem_of(error))
+    facts, stored = _store(settings, find, wanted, facts)
     facts = replace(facts, stored=stored)
     facts = _kafka(settings, facts)
-    facts = replace(facts, lost=_lost_tables(settings, facts))
+    facts = replace(facts, lost=_lost(catalog, settings, facts))
     bridge_problem, store_refusal = _bridge(wanted.bridge, settings)
     facts = replace(facts, bridge_problem=bridge_problem, store_refusal=store_refusal)
     names = {topic.topic for topic in stored.values()}
@@ -118,12 +125,9 @@ def patient(settings: Settings) -> Settings:
     return settings.model_copy(update={"store": settings.store.model_copy(update=times)})
 
 
-def _store_and_catalog(settings: Settings, wanted: Wanted, facts: Facts) -> tuple[Facts, dict[str, StoredTopic]]:
-    find: FindHead | None = None
-    try:
-        find = within(STATUS_CATALOG_SECONDS, "catalog", lambda: _heads(settings))
-    except Exception as error:  # noqa: BLE001 - whatever a catalog's client raises
-        facts = replace(facts, catalog_problem=problem_of(error))
+def _store(
+    settings: Settings, find: FindHead | None, wanted: Wanted, facts: Facts
+) -> tuple[Facts, dict[str, StoredTopic]]:
     ends_at = time.monotonic() + wanted.deadline
 
     def read() -> tuple[dict[str, StoredTopic], int | None]:
@@ -145,37 +149,27 @@ def _store_and_catalog(settings: Settings, wanted: Wanted, facts: Facts) -> tupl
         return replace(facts, store_problem=problem_of(error)), {}
 
 
-def _heads(settings: Settings) -> FindHead:
-    """How a segment's table is found. Asks the catalog once, so that one that is away is known at once."""
+def _no_table(_: KnownSegment) -> Head | None:
+    return None
+
+
+def _catalog(settings: Settings) -> Catalog | None:
+    """The catalog, asked once, so that one that is away is known at once; None: the bridge makes it with a table."""
     if not settings.catalog.properties and not embedded_catalog(settings.data_dir).exists():
-        return lambda _: None  # the bridge makes the embedded catalog with its first table
+        return None
     catalog = open_catalog(catalog_properties(settings))
     catalog.namespace_exists(tuple(settings.catalog.namespace.split(".")))
-    return head_of(catalog, settings.catalog.namespace, settings.table_of)
+    return catalog
 
 
-def _lost_tables(settings: Settings, facts: Facts) -> dict[str, tuple[str, int]]:
-    """`Facts.lost`: tables under the plain names of tiered topics of which the store, which answered, has nothing."""
-    if facts.kafka is None or facts.store_problem is not None or facts.catalog_problem is not None:
+def _lost(catalog: Catalog | None, settings: Settings, facts: Facts) -> dict[str, tuple[str, int]]:
+    """`Facts.lost`, where Kafka, store and catalog answered."""
+    if facts.kafka is None or facts.store_problem is not None or catalog is None:
         return {}
     topics = [item for item in facts.kafka.topics.values() if item.topic_id not in facts.stored]
     topics = [item for item in topics if why_local(item) is None][:STATUS_LOST_TABLES_MAX]
-    if not topics or not (settings.catalog.properties or embedded_catalog(settings.data_dir).exists()):
-        return {}
-
-    def ask() -> dict[str, tuple[str, int]]:
-        """One request for each topic."""
-        catalog = open_catalog(catalog_properties(settings))
-        found: dict[str, tuple[str, int]] = {}
-        for topic in topics:
-            table = load_existing(catalog, (*settings.catalog.namespace.split("."), settings.table_of(topic.topic)))
-            owner = None if table is None else stamped_owner(table)
-            if table is not None and owner is not None and owner.topic_id.hex() == topic.topic_id and rows_in(table):
-                found[topic.topic_id] = ".".join(table.name()), rows_in(table)
-        return found
-
     try:
-        return within(STATUS_CATALOG_SECONDS, "catalog", ask)
+        return within(STATUS_CATALOG_SECONDS, "catalog", lambda: lost_tables(catalog, settings, topics))
     except Exception:  # noqa: BLE001 - one that was there a moment ago, or an entry that others report
         return {}
 
