@@ -231,6 +231,7 @@ class LocalObjectStore(ObjectStore):
 
     def commit_durably(self, upload: Upload) -> None:
         """Completes an upload of this store and fsyncs it."""
+        self._check_root()
         Upload.commit(upload)
         with store_errors(upload.key):
             self._make_durable(upload.key)

@@ -289,7 +289,11 @@ def test_a_store_whose_folder_is_gone_takes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     store = LocalObjectStore(folder)
     assert store.put_if_absent("index/t/0/a", b"x")
-    folder.rename(tmp_path / "elsewhere")
+    with store.open_upload("data/t/a") as upload:
+        upload.write(b"x" * 100)
+        folder.rename(tmp_path / "elsewhere")
+        with pytest.raises(StoreError, match="is gone"):
+            upload.commit()
     with pytest.raises(StoreError, match=r"is gone, or another .*: is its disk mounted"):
         store.put_if_absent("index/t/0/b", b"x")
     with pytest.raises(StoreError, match="is gone"):
