@@ -187,7 +187,10 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
             "bad_request", f"topic {topic} was created several times: choose one by --topic-id: {several}"
         )
     if undo:
-        return [f"{take_back(place.store, ids[0])} segments are deleted again; their rows leave with the next commit"]
+        count = take_back(place.store, ids[0])
+        return [
+            f"{count} segments are deleted again; rows that table_retention does not keep leave with the next commit"
+        ]
     done = undelete(
         place.store,
         place.catalog,

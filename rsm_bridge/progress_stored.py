@@ -257,13 +257,17 @@ def gaps_between(group: Iterable[KnownSegment], floor: int = 0) -> tuple[Gap, ..
 
 
 def covered_from(group: Iterable[KnownSegment], floor: int = 0) -> int:
-    """Down to which offset deleted segments, or the floor, explain that nothing is live below the lowest live one."""
+    """Down to which offset it is explained that nothing is live below the lowest live segment.
+
+    By deleted ones, by the floor, or by a copy from a log that began there: another leader's may begin below.
+    """
     group = list(group)
     start = min(known.key.base for known in group if known.live)
     for known in sorted(group, key=lambda item: item.key.last, reverse=True):
         if _counts_as_cover(known) and known.key.last >= start - 1:
             start = min(start, known.key.base)
-    return 0 if start <= floor else start
+    told = (known.segment for known in group if known.segment is not None)
+    return 0 if start <= floor or _log_start_above(told, start - 1) else start
 
 
 def unindexed(
