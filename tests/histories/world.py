@@ -283,10 +283,15 @@ class World(KafkaSteps):
 
     def _alarms(self, number: int, log_start: int) -> None:
         """No index was ever lost, and `tierberg status` does not say so."""
-        known = [entry.known for entry in self.topic.store.entries.values() if entry.known.key.partition == number]
+        place = self.topic.topic_id, number
+        entries = [entry.known for entry in self.topic.store.entries.values()]
+        known = [item for item in entries if (item.key.topic_id, item.key.partition) == place]
         head = self.topic.head
         assert not unindexed(known, {number: head.states[number]}, head.as_read().files), "published without an index"
-        floor, alone = self.topic.head.states[number].floor, set(self.topic.head.rows(number))
+        uploads = self.parts[number].oracle.uploads.values()
+        taken_back = {batch for upload in uploads if upload.withdrawn for batch in upload.batches}
+        rows = self.topic.head.rows(number)
+        floor, alone = head.states[number].floor, {offset for offset in rows if rows[offset] not in taken_back}
         for item in known:
             alone -= set(range(item.key.base, item.key.last + 1))
         assert not any(offset >= floor for offset in alone), (
