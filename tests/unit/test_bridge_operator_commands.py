@@ -106,6 +106,10 @@ def test_a_catalog_beside_another_store_is_found(store: Store) -> None:
     (store.folder / "store").rename(store.folder / "moved")
     (store.folder / "store").mkdir()
     result = store.run("verify")
+    assert result.exit_code == 2
+    assert "is the disk of the store mounted?" in result.output
+    (store.folder / "store" / "of another").touch()
+    result = store.run("verify")
     assert result.exit_code == 1
     assert "rows, and the store has nothing of topic id" in result.output
 
