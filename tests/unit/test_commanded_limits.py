@@ -238,7 +238,7 @@ def _catalog_table() -> Any:
     """As PyIceberg's: a table with Kafka's columns alone."""
     schema = table_schema("raw")
     metadata = SimpleNamespace(table_uuid=uuid.UUID(int=1))
-    return SimpleNamespace(schema=lambda: schema, properties={}, metadata=metadata)
+    return SimpleNamespace(schema=lambda: schema, properties={"tierberg.value-format": "raw"}, metadata=metadata)
 
 
 def test_a_decompressor_that_a_wide_window_made_large_is_dropped() -> None:
