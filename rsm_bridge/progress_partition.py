@@ -144,9 +144,10 @@ def _broker(place: Place) -> list[Finding]:
     if stored is not None and kafka.end is not None and kafka.end < stored.tiered_end:
         said = f"Kafka's log ends at {kafka.end}, {stored.tiered_end - kafka.end} offsets below what is tiered"
         return [place.finding(CauseCode.KAFKA_BEHIND, Level.PERSON, said)]
-    if kafka.unread is not None and kafka.unread.why is not None and place.store_read:
+    if kafka.unread is not None and kafka.unread.why is not None:
+        # While the store does not answer, nothing else is to be expected.
         said = f"the leader fails to serve offset {kafka.unread.offset}: {kafka.unread.why}"
-        return [place.finding(CauseCode.HISTORY_UNREAD, Level.PERSON, said)]
+        return [place.finding(CauseCode.HISTORY_UNREAD, Level.PERSON, said)] if place.store_read else []
     if kafka.unread is not None:
         cut = None if stored is None else stored.cut_start
         begins = "" if cut is None else f"; epochs of the newest copy begin at {cut}"
