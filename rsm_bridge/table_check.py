@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from converter.columns import ERROR, OFFSET, RAW_VALUE, VALUE, row_schema
-from converter.types import Int64Array
+from converter.types import BoolArray, Int64Array
 from iceberg_catalog.livefiles import Head, LiveFiles, by_partition
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import Follow, LiveFile, PartState, UseMain
-from iceberg_catalog.state import decode_state
 from rsm_bridge.derived import ObjectFile
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
+from rsm_bridge.layout import index_prefix, parse_index_key
+from rsm_bridge.state_objects import recorded_parts
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.value_layout import layout_of, plain_rows, relaid
 
@@ -41,7 +41,7 @@ def check_table(store: ObjectStore, table: Table, segments: Sequence[KnownSegmen
         CatalogError, BridgeError, SegmentError: head, state or an index cannot be read.
     """
     head: Head = LiveFiles().read(table)
-    states = {} if head.state is None else decode_state(store.read(head.state.key).data, head.state.sha256)
+    states = recorded_parts(store, head)
     files = by_partition(head.files)
     rows, damages = 0, [f"{path} was not written by Tierberg" for path in head.foreign]
     for partition, state in sorted(states.items()):
@@ -83,22 +83,24 @@ def _check_partition(
     extra = np.setdiff1d(inside, expected)
     if len(extra):
         damages.append(f"{len(extra)} rows should not be there, the first at offset {extra[0]}")
-    alone = _outside(offsets[offsets >= state.floor], [item.key for item in known])
+    alone = offsets[offsets >= state.floor]
+    alone = alone[~_covered(alone, ((item.key.base, item.key.last) for item in known))]
     if len(alone):
         # What was copied since they were listed may be in the table.
         listed = (parse_index_key(item.key) for item in store.list_after(prefix))
-        alone = _outside(alone, [key for key in listed if key is not None])
+        alone = alone[~_covered(alone, ((key.base, key.last) for key in listed if key is not None))]
     if len(alone):
         said = f"{len(alone)} rows from offset {alone[0]} to {alone[-1]} are in the table"
         damages.append(f"{said}, and no index covers them: was one lost?")
     return len(offsets), damages
 
 
-def _outside(offsets: Int64Array, keys: Iterable[IndexKey]) -> Int64Array:
-    """Those of the offsets that no segment of these covers."""
-    for key in keys:
-        offsets = offsets[(offsets < key.base) | (offsets > key.last)]
-    return offsets
+def _covered(offsets: Int64Array, ranges: Iterable[tuple[int, int]]) -> BoolArray:
+    """Which of the offsets, ascending, lie in one of the ranges [first, last]."""
+    covered = np.zeros(len(offsets), dtype=np.bool_)
+    for first, last in ranges:
+        covered[np.searchsorted(offsets, first) : np.searchsorted(offsets, last, side="right")] = True
+    return covered
 
 
 def _committed(live: Sequence[KnownSegment], state: PartState) -> list[_Rows]:
@@ -130,10 +132,7 @@ def _whole(by_id: Mapping[str, KnownSegment], piece: UseMain) -> tuple[tuple[str
 
 def _within(offsets: Int64Array, live: Sequence[KnownSegment], state: PartState) -> Int64Array:
     """Offsets that lie in a live segment and at or above the floor: only of those we know what they should be."""
-    inside = np.zeros(len(offsets), dtype=np.bool_)
-    for known in live:
-        inside |= (offsets >= max(known.key.base, state.floor)) & (offsets <= known.key.last)
-    return offsets[inside]
+    return offsets[_covered(offsets, ((max(known.key.base, state.floor), known.key.last) for known in live))]
 
 
 def _same_rows(store: ObjectStore, key: str, committed: Sequence[_Rows]) -> bool:
