@@ -60,11 +60,13 @@ class PlannedFiles:
     generation: int
     now: Callable[[], int]
     _columns: TableColumns = field(init=False)
+    _ids: frozenset[int] = field(init=False)
     _merged: dict[str, pq.FileMetaData] = field(default_factory=dict)
     _made: dict[tuple[int, UseMain | Derive], list[DataFile]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._columns = TableColumns.of(self.head.table)
+        self._ids = frozenset(leaf_ids(self._columns.rows))
 
     def added(self, partition: int, piece: UseMain | Derive) -> list[DataFile]:
         """The files of one piece of a plan; none where the rows asked for are not there.
@@ -120,7 +122,7 @@ class PlannedFiles:
         columns, rows = self._columns, footer.schema.to_arrow_schema()
         if of_another(footer, columns.rows) or layout_of(rows) != columns.value_format:
             return True
-        if columns.schema_ids.issuperset(leaf_ids(rows)):
+        if self._ids.issuperset(leaf_ids(rows)):
             return False
         if self.now() != self.head.table.metadata.current_schema_id:
             raise TableChangedError

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.schema import Schema, index_by_id
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from converter.columns import ERROR, KEY, RAW_VALUE, VALUE
@@ -79,11 +79,6 @@ class TableColumns:
         default_factory=WeakKeyDictionary, compare=False
     )
     misfits: WeakKeyDictionary[Decoder, str] = field(default_factory=WeakKeyDictionary, compare=False)
-
-    @property
-    def schema_ids(self) -> frozenset[int]:
-        """Field ids of all columns, nested ones too."""
-        return frozenset(index_by_id(self.schema))
 
     @classmethod
     def of(cls, table: Table) -> TableColumns:
