@@ -220,8 +220,7 @@ class KafkaPartition:
     record has the timestamp `stable_ms`. `pending_ms`: timestamp of the first record that is not tiered, and
     `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all, which `newest_offset` has.
     `unread`: an offset at or above the log start that the leader does not serve: the lowest tiered one, or the first
-    that is not tiered. `start_has_epoch`: False when the leader's
-    epochs begin above its log start.
+    that is not tiered. `start_has_epoch`: False when the leader's epochs begin above its log start.
     """
 
     has_leader: bool
