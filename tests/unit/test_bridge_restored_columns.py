@@ -6,22 +6,20 @@ import json
 import shutil
 import uuid
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.column_ids import StoredFieldIds
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import column_ids_key
 from rsm_bridge.local_store import LocalObjectStore
 from rsm_bridge.verification import verify_store
-from tests.support.bridge_process import bridge_thread, test_settings
-from tests.support.eventually import eventually
+from tests.support.bridge_life import life_of
+from tests.support.bridge_process import test_settings
 from tests.support.kafka_log import LogBuilder
-from tests.support.shim_client import ShimClient, segment_of
+from tests.support.shim_client import segment_of
 
 TOPIC_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "back").bytes
 
@@ -36,20 +34,8 @@ def lived(
     log = LogBuilder(next_offset=first)
     if value is not None:
         log.batch([json.dumps(value).encode()] * 5)
-    rows: list[dict[str, Any]] = []
-    with bridge_thread(settings) as bridge, ShimClient(bridge.address) as shim:
-        if value is not None:
-            segment = shim.copied(segment_of(log, topic="back", topic_id=TOPIC_ID))
-            assert shim.fetch(segment) == log.data
-        with closing(open_catalog(embedded_settings(folder))) as catalog:
-
-            def there() -> bool:
-                found = catalog.load_table("kafka.back") if catalog.table_exists("kafka.back") else None
-                rows[:] = [] if found is None else found.scan().to_arrow().to_pylist()
-                return len(rows) == log.next_offset
-
-            eventually(there)
-    return sorted(rows, key=lambda row: int(row["_kafka_offset"]))
+    segment = None if value is None else segment_of(log, topic="back", topic_id=TOPIC_ID)
+    return life_of(settings, "back", segment, log.next_offset)
 
 
 @pytest.mark.parametrize("proven", [False, True])

@@ -16,6 +16,7 @@ from converter.types import IndexType
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from tests.oracle.transactions import producer_snapshot, transaction_index
 from tests.support.answering_server import answering
+from tests.support.bridge_life import life_of
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.evolution_scenarios import avro, record
@@ -49,20 +50,8 @@ def run(folder: Path, registry: str, rule: dict[str, Any], pairs: Sequence[tuple
     rules = [{"pattern": "turn", **rule}]
     schema_registry = {"url": registry, "request_timeout": "5s"}
     settings = test_settings(folder, topics=rules, schema_registry=schema_registry, generation=generation)
-    found: list[dict[str, Any]] = []
-    with bridge_thread(settings) as bridge, ShimClient(bridge.address) as shim:
-        segment = shim.copied(segment_of(log, topic="turn", topic_id=uuid.uuid5(uuid.NAMESPACE_DNS, "turn").bytes))
-        assert shim.fetch(segment) == log.data
-        with closing(open_catalog(embedded_settings(folder))) as catalog:
-
-            def there() -> bool:
-                if not catalog.table_exists("kafka.turn"):
-                    return False
-                found[:] = catalog.load_table("kafka.turn").scan().to_arrow().to_pylist()
-                return len(found) == log.next_offset
-
-            eventually(there)
-    found.sort(key=lambda row: row["_kafka_offset"])
+    segment = segment_of(log, topic="turn", topic_id=uuid.uuid5(uuid.NAMESPACE_DNS, "turn").bytes)
+    found = life_of(settings, "turn", segment, log.next_offset)
     assert [row["_kafka_value"] for row in found[first:]] == [value for _, value in pairs]
     assert {row.get("_kafka_error") for row in found} == {None}
     return [{name: row[name] for name in row if not name.startswith("_kafka_")} for row in found]

@@ -17,10 +17,10 @@ from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.maintain_command import Place, maintain, open_place
 from rsm_bridge.replay_command import replay
 from rsm_bridge.verification import verify_store
-from tests.support.bridge_process import bridge_thread, test_settings
-from tests.support.eventually import eventually
+from tests.support.bridge_life import life_of
+from tests.support.bridge_process import test_settings
 from tests.support.kafka_log import LogBuilder, encode_batch
-from tests.support.shim_client import ShimClient, segment_of
+from tests.support.shim_client import segment_of
 
 TOPIC_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "turn").bytes
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "integer"}}}'
@@ -46,21 +46,8 @@ def lived(folder: Path, rule: str, first: int, values: Sequence[bytes | None]) -
     records = [replace(item, key=b"k%d" % number) for number, item in enumerate(log.records(list(values)))]
     log.batches.append(encode_batch(records))
     log.next_offset += len(records)
-    rows: list[dict[str, Any]] = []
     settings = test_settings(folder, topics=[{"pattern": "turn", **RULES[rule]}])
-    with bridge_thread(settings) as bridge, ShimClient(bridge.address) as shim:
-        segment = shim.copied(segment_of(log, topic="turn", topic_id=TOPIC_ID))
-        assert shim.fetch(segment) == log.data
-        with closing(open_catalog(embedded_settings(folder))) as catalog:
-
-            def there() -> bool:
-                if not catalog.table_exists("kafka.turn"):
-                    return False
-                rows[:] = catalog.load_table("kafka.turn").scan().to_arrow().to_pylist()
-                return len(rows) == log.next_offset
-
-            eventually(there)
-    return sorted(rows, key=lambda row: int(row["_kafka_offset"]))
+    return life_of(settings, "turn", segment_of(log, topic="turn", topic_id=TOPIC_ID), log.next_offset)
 
 
 def check(rows: Sequence[dict[str, Any]], rule: str, lives: int, *, alone: bool) -> None:
