@@ -183,6 +183,14 @@ def segments_by_partition(segments: Iterable[KnownSegment]) -> defaultdict[int, 
     return found
 
 
+def log_start_told(segments: Iterable[Segment]) -> int:
+    """The highest log start that one of the copies came from, 0 if none tells: Kafka has nothing below it.
+
+    A copy's leader epochs begin there, because Kafka cuts its checkpoint at the log start.
+    """
+    return max((segment.checkpoint[0][1] for segment in segments if segment.checkpoint), default=0)
+
+
 def owner_of(segments: Sequence[KnownSegment]) -> Owner:
     """Whose table it is: a segment with an index says so best."""
     return max(segments, key=lambda known: (known.segment is not None, known.data is not None)).owner

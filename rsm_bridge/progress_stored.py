@@ -19,10 +19,10 @@ from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.livefiles import Head, by_partition, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import Hold
-from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
+from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy
 from iceberg_catalog.tables import stamped_format
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
-from rsm_bridge.known_segments import KnownSegment, segments_by_partition
+from rsm_bridge.known_segments import KnownSegment, log_start_told, segments_by_partition
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
 from rsm_bridge.store import ListedObject
 
@@ -250,7 +250,7 @@ def gaps_between(group: Iterable[KnownSegment], floor: int = 0) -> tuple[Gap, ..
     reach: int | None = None
     for segment in covers:
         if reach is not None and segment.base > reach and segment.base > lowest:
-            explained = segment.base <= floor or _log_start_above(covers, segment.base - 1)
+            explained = segment.base <= floor or log_start_told(covers) >= segment.base
             found.append(Gap(reach, segment.base - 1, explained))
         reach = max(segment.end + 1, reach or 0)
     return tuple(found)
@@ -267,7 +267,7 @@ def covered_from(group: Iterable[KnownSegment], floor: int = 0) -> int:
         if _counts_as_cover(known) and known.key.last >= start - 1:
             start = min(start, known.key.base)
     told = (known.segment for known in group if known.segment is not None)
-    return 0 if start <= floor or _log_start_above(told, start - 1) else start
+    return 0 if start <= floor or log_start_told(told) >= start else start
 
 
 def unindexed(
@@ -294,8 +294,3 @@ def unindexed(
 
 def _counts_as_cover(known: KnownSegment) -> bool:
     return known.live or (known.deletion is not None and known.deletion.kind.name == "DELETED")
-
-
-def _log_start_above(segments: Iterable[Segment], last: int) -> bool:
-    """Whether a copy came from a log that began above `last`: the checkpoint's first entry is cut there."""
-    return any(segment.checkpoint and segment.checkpoint[0][1] > last for segment in segments)

@@ -24,7 +24,7 @@ from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import Follow, LiveFile, PartState, UseMain
 from rsm_bridge.derived import ObjectFile
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.known_segments import KnownSegment, log_start_told
 from rsm_bridge.layout import index_prefix, parse_index_key
 from rsm_bridge.state_objects import recorded_parts
 from rsm_bridge.store import ObjectStore
@@ -83,8 +83,7 @@ def _check_partition(
     extra = np.setdiff1d(inside, expected)
     if len(extra):
         damages.append(f"{len(extra)} rows should not be there, the first at offset {extra[0]}")
-    alone = offsets[offsets >= state.floor]
-    alone = alone[~_covered(alone, ((item.key.base, item.key.last) for item in known))]
+    alone = rows_without_index(offsets, state, known)
     if len(alone):
         # What was copied since they were listed may be in the table.
         listed = (parse_index_key(item.key) for item in store.list_after(prefix))
@@ -93,6 +92,22 @@ def _check_partition(
         said = f"{len(alone)} rows from offset {alone[0]} to {alone[-1]} are in the table"
         damages.append(f"{said}, and no index covers them: was one lost?")
     return len(offsets), damages
+
+
+def rows_without_index(offsets: Int64Array, state: PartState, known: Sequence[KnownSegment]) -> Int64Array:
+    """Which of a partition's rows, by ascending offsets, have no index although Kafka may ask for them.
+
+    Not those of an archive, below the floor, nor those below a log start that a copy told: a copy that Kafka withdrew
+    leaves its rows there when their records were deleted before Kafka copied them again.
+
+    Args:
+        offsets: of all rows of the partition.
+        state: recorded with the table's head.
+        known: all of the partition, deleted and withdrawn ones too.
+    """
+    told = log_start_told(item.segment for item in known if item.segment is not None)
+    rows = offsets[offsets >= max(state.floor, told)]
+    return rows[~_covered(rows, ((item.key.base, item.key.last) for item in known))]
 
 
 def _covered(offsets: Int64Array, ranges: Iterable[tuple[int, int]]) -> BoolArray:

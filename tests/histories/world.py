@@ -11,11 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from iceberg_catalog.plan_types import SegmentState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.progress_stored import covered_from, gaps_between, unindexed
 from rsm_bridge.retention import policy_at
 from rsm_bridge.segment_listing import Notices
+from rsm_bridge.table_check import rows_without_index
 from tests.histories.kafka_model import COMMIT, PLAIN
 from tests.histories.kafka_steps import BRIDGES, KafkaSteps, Part
 from tests.histories.model_store import Faults
@@ -288,19 +291,13 @@ class World(KafkaSteps):
         known = [item for item in entries if (item.key.topic_id, item.key.partition) == place]
         head = self.topic.head
         assert not unindexed(known, {number: head.states[number]}, head.as_read().files), "published without an index"
-        uploads = self.parts[number].oracle.uploads.values()
-        taken_back = {batch for upload in uploads if upload.withdrawn for batch in upload.batches}
-        rows = self.topic.head.rows(number)
-        floor, alone = head.states[number].floor, {offset for offset in rows if rows[offset] not in taken_back}
-        for item in known:
-            alone -= set(range(item.key.base, item.key.last + 1))
-        assert not any(offset >= floor for offset in alone), (
-            f"rows that no index covers: {sorted(alone)}, floor {floor}"
-        )
+        rows = np.array(sorted(head.rows(number)), dtype=np.int64)
+        alone = rows_without_index(rows, head.states[number], known)
+        assert not len(alone), f"rows that no index covers: {alone.tolist()}, floor {head.states[number].floor}"
         if any(item.live for item in known):
-            begins = covered_from(known, self.topic.head.states[number].floor)
+            begins = covered_from(known, head.states[number].floor)
             assert begins <= log_start, f"nothing is tiered below {begins}, and Kafka's log begins at {log_start}"
-            false = [gap for gap in gaps_between(known, self.topic.head.states[number].floor) if not gap.explained]
+            false = [gap for gap in gaps_between(known, head.states[number].floor) if not gap.explained]
             assert not false, f"gaps {false}"
 
     def _left(self) -> None:
