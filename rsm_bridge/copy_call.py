@@ -134,7 +134,7 @@ class CopyCall:
                 later = LaterAborts.parse(first.later, complete=first.later_complete)
                 heartbeats = asyncio.ensure_future(self._heartbeats(end))
                 try:
-                    return await self._answered(first.segment, later, deadline)
+                    return await self._answered(first, later, deadline)
                 finally:
                     heartbeats.cancel()
         except TimeoutError as error:
@@ -146,10 +146,11 @@ class CopyCall:
                 raise self._unheard from error
             raise BridgeError("cancelled", "the client can no longer be told of its copy") from self._unheard
 
-    async def _answered(self, segment: SegmentMetadata, later: LaterAborts, deadline: float) -> Directory:
+    async def _answered(self, first: Start, later: LaterAborts, deadline: float) -> Directory:
+        segment = first.segment
         with self.copier.running.of(segment.segment_id):
             async with self._slot():
-                directory = await self._copy(segment, later, deadline)
+                directory = await self._copy(first.described(), later, deadline)
         await self._write(rsm_pb2.CopyResponse(result=rsm_pb2.CopyResult(custom_metadata=custom_metadata(directory))))
         await failpoints.hit_async("after-answer", segment.topic_id.hex())
         return directory

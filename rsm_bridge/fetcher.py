@@ -157,7 +157,7 @@ class Fetcher:
             try:
                 current = await self._read(lambda: self._reader.is_current(directory))
             except BridgeError as error:
-                if error.kind == "segment_deleted":
+                if error.kind in ("segment_deleted", "not_found"):
                     self.forget(segment.segment_id)
                 raise
             if not current:

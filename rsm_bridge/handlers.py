@@ -29,6 +29,7 @@ from rsm_bridge.limits import (
     DELETE_SECONDS_MAX,
     FETCH_CHUNK_BYTES,
     PROTOCOL_VERSION,
+    REQUEST_BYTES_MAX,
     WARM_UP_BYTES,
 )
 from rsm_bridge.metrics import Metrics
@@ -38,7 +39,7 @@ from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.settings import LimitSettings
 from rsm_bridge.status import CODES, ERROR_TRAILER, PROTOCOL_HEADER, explain
 from rsm_bridge.store_writes import StoreWrites
-from rsm_bridge.wire import fetch_chunk, parse, segment_metadata
+from rsm_bridge.wire import M, fetch_chunk, parse, segment_metadata
 
 SERVICE = "tierberg.v1.RemoteStorage"
 Context = aio.ServicerContext[bytes, bytes]
@@ -113,11 +114,11 @@ class Handlers:
             return
 
         async def serve(caller: Caller) -> dict[str, object]:
-            message = parse(rsm_pb2.FetchSegmentRequest(), request)
-            segment = _named(message.segment)
-            end = message.end_position if message.HasField("end_position") else None
-            structlog.contextvars.bind_contextvars(position=message.start_position)
             with self._fetches.of(peer_of(context)):
+                message = _asked(rsm_pb2.FetchSegmentRequest(), request)
+                segment = _named(message.segment)
+                end = message.end_position if message.HasField("end_position") else None
+                structlog.contextvars.bind_contextvars(position=message.start_position)
                 await self._may_read(caller, segment)
                 frames = self.fetcher.frames(segment, message.start_position, end)
                 return await self._send("fetch", frames, context, segment.topic_id.hex())
@@ -131,11 +132,11 @@ class Handlers:
             return
 
         async def serve(caller: Caller) -> dict[str, object]:
-            message = parse(rsm_pb2.FetchIndexRequest(), request)
-            segment = _named(message.segment)
-            if message.type not in IndexType._value2member_map_:
-                raise BridgeError("bad_request", f"unknown index type {message.type}")
             with self._fetches.of(peer_of(context)):
+                message = _asked(rsm_pb2.FetchIndexRequest(), request)
+                segment = _named(message.segment)
+                if message.type not in IndexType._value2member_map_:
+                    raise BridgeError("bad_request", f"unknown index type {message.type}")
                 await self._may_read(caller, segment)
                 frames = self.fetcher.file_frames(segment, IndexType(message.type))
                 return await self._send("fetch_index", frames, context, segment.topic_id.hex())
@@ -146,7 +147,7 @@ class Handlers:
         """DeleteSegment."""
 
         async def serve(caller: Caller) -> dict[str, object]:
-            segment = _named(parse(rsm_pb2.DeleteSegmentRequest(), request).segment)
+            segment = _named(_asked(rsm_pb2.DeleteSegmentRequest(), request).segment)
             await self._may_write(caller, segment, peer_of(context))
             async with asyncio.timeout(DELETE_SECONDS_MAX):
                 outcome = await self.control.submit(self.deleter.delete, segment)
@@ -285,6 +286,13 @@ class Handlers:
             line.error(method, error=message, exc_info=failure)
         else:
             line.warning(method, error=message)
+
+
+def _asked(message: M, request: bytes) -> M:
+    """The message of a request that carries no payload; raises BridgeError `bad_request`."""
+    if len(request) > REQUEST_BYTES_MAX:
+        raise BridgeError("bad_request", f"a request of {len(request)} bytes, more than {REQUEST_BYTES_MAX}")
+    return parse(message, request)
 
 
 def _named(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:

@@ -10,11 +10,14 @@ MIB = 1024 * KIB
 
 PROTOCOL_VERSION = 1
 
-# What one message may hold. A copy's frame, or a piece of a file beside the log, is at most 1 MiB + 64 KiB. The largest
-# message is a request with the metadata of a segment of LEADER_EPOCHS_MAX epochs.
+# What one message may hold. A copy's frame, or a piece of a file beside the log, is at most 1 MiB + 64 KiB. The first
+# message of a copy has the metadata of a segment of LEADER_EPOCHS_MAX epochs, and LATER_INDEX_BYTES_MAX; a request to
+# fetch or to delete has names and ids alone.
 FRAME_BYTES_MAX = MIB + 64 * KIB
-MESSAGE_BYTES_MAX = 4 * MIB
-LEADER_EPOCHS_MAX = 100_000
+MESSAGE_BYTES_MAX = 2 * MIB
+REQUEST_BYTES_MAX = 64 * KIB
+LEADER_EPOCHS_MAX = 20_000  # of one segment; every restart of a broker is one
+OFFSET_MAX = 2**63 - 2  # so that the offset after it is one
 LATER_INDEXES_MAX = 32  # transaction indexes of later segments that come with a copy
 LATER_INDEX_BYTES_MAX = 256 * KIB  # of all of them together
 NAME_CHARS_MAX = 1024
@@ -53,6 +56,9 @@ COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait
 AHEAD_PAUSE_SECONDS_MAX = 0.5  # before a chunk that nobody waits for is decoded, while others are
 UPLOAD_PART_BYTES = 8 * MIB
 UPLOAD_PARTS_IN_FLIGHT_MAX = 2
+
+# What `tierberg verify` finds wrong in a table it looks for again, while bridges go on.
+VERIFY_LOOKS_MAX = 5
 
 # Fetches.
 FETCH_FRAME_BYTES = 256 * KIB

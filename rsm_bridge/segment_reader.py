@@ -100,12 +100,14 @@ class SegmentReader:
         """Whether the index in the store still is the one the directory was read from; a merge writes another.
 
         Raises:
-            BridgeError: `segment_deleted` when a tombstone has taken its place.
+            BridgeError: `segment_deleted` when a tombstone has taken its place; `not_found` when nothing is there: the
+                tombstone was reclaimed too, or the index was lost, and a reader cannot tell which.
         """
+        key = str(index_key(directory.metadata))
         try:
-            head = self.store.head_bytes(str(index_key(directory.metadata)), HEADER_SIZE)
+            head = self.store.head_bytes(key, HEADER_SIZE)
         except ObjectNotFoundError:
-            raise BridgeError("segment_deleted", "the segment was deleted and reclaimed") from None
+            raise BridgeError("not_found", f"the segment's index {key} is not in the store any more") from None
         self._refuse_tombstone(head)
         return header_checksum(head) == directory.checksum
 

@@ -7,9 +7,10 @@ compared with its checksum (what a consumer would be served). Then the tables: t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import crc32c
@@ -26,8 +27,8 @@ from rsm_bridge.chunks import cut
 from rsm_bridge.cli_exit import FAILURE, exit_code
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, read_known
-from rsm_bridge.layout import INDEX_ROOT, parse_index_key
-from rsm_bridge.limits import UPLOAD_PART_BYTES
+from rsm_bridge.layout import INDEX_ROOT, index_prefix, parse_index_key
+from rsm_bridge.limits import UPLOAD_PART_BYTES, VERIFY_LOOKS_MAX
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.open_store import open_made_store
 from rsm_bridge.publisher import catalog_properties
@@ -103,8 +104,8 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
     return report
 
 
-def _segments(store: ObjectStore, report: Report) -> Iterator[KnownSegment]:
-    for listed in store.list_after(INDEX_ROOT):
+def _segments(store: ObjectStore, report: Report, prefix: str = INDEX_ROOT) -> Iterator[KnownSegment]:
+    for listed in store.list_after(prefix):
         key = parse_index_key(listed.key)
         if key is None:
             report.damages.append(f"{listed.key}: not a key of an index")
@@ -185,10 +186,15 @@ def _verify_known(
     topics: Mapping[bytes, list[KnownSegment]],
     report: Report,
 ) -> None:
-    """Every row at or above the floor has an index, or a tombstone, of its topic id; below are those of an archive."""
+    """Every row at or above the floor has an index, or a tombstone, of its topic id; below are those of an archive.
+
+    topics: listed before the tables were; what was copied meanwhile is listed again.
+    """
     for table, owner in tables:
         rows = rows_in(table)
-        if owner.topic_id not in topics and rows and not _all_deleted(store, table):
+        if owner.topic_id in topics or any(True for _ in store.list_after(index_prefix(owner.topic_id))):
+            continue
+        if rows and not _all_deleted(store, table):
             report.damages.append(
                 f"table {'.'.join(table.name())}: {rows} rows, and the store has nothing of topic id "
                 f"{owner.topic_id.hex()}: is it the bridge's store?"
@@ -215,18 +221,9 @@ def _verify_tables(
         return
     for segments in topics.values():
         owner = segments[0].owner
+        find = partial(find_table, catalog, owner, namespace=settings.catalog.namespace, plain=settings.table_of)
         try:
-            table = find_table(catalog, owner, namespace=settings.catalog.namespace, plain=settings.table_of)
-            if table is None:
-                found = list(read_records(store, owner.topic_id))
-                if found and any(known.live and known.data is not None for known in segments):
-                    name = found[0].table
-                    report.damages.append(f"table {name}: it was written, and the catalog has no table of its topic")
-                continue
-            report.tables += 1
-            rows, damages = check_table(store, table, segments)
-            report.rows += rows
-            report.damages.extend(f"table {'.'.join(table.name())}: {damage}" for damage in damages)
+            _verify_table(store, find, owner, segments, report)
         except (CatalogError, BridgeError, SegmentError) as error:
             report.failed(f"table of topic {owner.topic}", error)
             if exit_code(error) == FAILURE:
@@ -236,3 +233,46 @@ def _verify_tables(
             _verify_known(store, owned_tables(catalog, namespace=settings.catalog.namespace), topics, report)
         except (CatalogError, BridgeError) as error:
             report.failed("tables", error)
+
+
+def _verify_table(
+    store: ObjectStore, find: Callable[[], Table | None], owner: Owner, segments: list[KnownSegment], report: Report
+) -> None:
+    """Proves the table of one topic.
+
+    Bridges go on meanwhile: what was published after `segments` were listed, or reclaimed after the table was loaded,
+    looks like damage. So what is found is looked for again, the table loaded first and the segments listed after it,
+    until each time something else is missing, or nothing has changed in between, VERIFY_LOOKS_MAX times at most.
+
+    Raises:
+        CatalogError, BridgeError, SegmentError: the table cannot be read.
+    """
+    damages: list[str] | None = None
+    rows, table, seen = 0, None, None
+    for number in range(VERIFY_LOOKS_MAX):
+        table = find()
+        if number:
+            segments = list(_segments(store, Report(), index_prefix(owner.topic_id)))
+        now = (table and table.metadata_location, [known.listed for known in segments])
+        last, seen = now == seen or number + 1 == VERIFY_LOOKS_MAX, now
+        try:
+            rows, found = (0, _without_table(store, segments)) if table is None else check_table(store, table, segments)
+        except (CatalogError, BridgeError, SegmentError):
+            if last:
+                raise
+            continue
+        damages = found if damages is None else [damage for damage in damages if damage in found]
+        if last or not damages:
+            break
+    report.tables += table is not None
+    report.rows += rows
+    name = "" if table is None else f"{'.'.join(table.name())}: "
+    report.damages.extend(f"table {name}{damage}" for damage in damages or ())
+
+
+def _without_table(store: ObjectStore, segments: Sequence[KnownSegment]) -> list[str]:
+    """What it means that the catalog has no table of these segments' topic."""
+    if not any(known.live and known.data is not None for known in segments):
+        return []
+    written = next(iter(read_records(store, segments[0].owner.topic_id)), None)
+    return [] if written is None else [f"{written.table}: it was written, and the catalog has no table of its topic"]

@@ -7,16 +7,17 @@ protobuf (proto/tierberg/v1/rsm.proto); fields of other numbers are skipped, as 
 
 from __future__ import annotations
 
-import itertools
+import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import crc32c
+import numpy as np
 from google.protobuf.message import DecodeError, Message
 
-from converter.types import IndexType, LeaderEpoch, SegmentMetadata
+from converter.types import IndexType, Int64Array, LeaderEpoch, SegmentMetadata
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import (
     FRAME_BYTES_MAX,
@@ -24,11 +25,14 @@ from rsm_bridge.limits import (
     LATER_INDEXES_MAX,
     LEADER_EPOCHS_MAX,
     NAME_CHARS_MAX,
+    OFFSET_MAX,
     SEGMENT_BYTES_MAX,
 )
 from rsm_bridge.proto import rsm_pb2
 
 _FIXED32 = struct.Struct("<I")
+# As Kafka allows it (Topic.validate).
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _VARINT, _FIXED64, _BYTES, _FIXED32_TYPE = 0, 1, 2, 5
 
 M = TypeVar("M", bound=Message)
@@ -39,13 +43,23 @@ Field = int | memoryview
 class Start:
     """The first message of a copy.
 
-    `later` are transaction indexes of later segments of the partition, ascending, their checksums already compared;
-    the last entry of each may be cut. `later_complete`: they are all there are.
+    Attributes:
+        segment: without its leader epochs.
+        epochs: those, a row of (epoch, start offset) each: as objects, ten times as large, once the copy has its place.
+        later: transaction indexes of later segments of the partition, ascending, their checksums already compared; the
+            last entry of each may be cut.
+        later_complete: they are all there are.
     """
 
     segment: SegmentMetadata
+    epochs: Int64Array
     later: tuple[bytes, ...] = ()
     later_complete: bool = False
+
+    def described(self) -> SegmentMetadata:
+        """The segment with its leader epochs."""
+        epochs = [LeaderEpoch(epoch, start) for epoch, start in self.epochs.tolist()]
+        return replace(self.segment, leader_epochs=tuple(epochs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +180,7 @@ def parse_copy_request(data: bytes) -> CopyMessage:
         start = parse(rsm_pb2.CopyStart(), bytes(_payload(found, 1)))
         segment = segment_metadata(start.segment)
         later = _later(start.later_transaction_indexes, segment.end_offset)
-        return Start(segment, later, start.later_transaction_indexes_complete)
+        return Start(segment, _epochs(start.segment), later, start.later_transaction_indexes_complete)
     if 2 in found:
         return _file(fields(_payload(found, 2)))
     if 3 in found:
@@ -215,12 +229,11 @@ def parse(message: M, data: bytes) -> M:
 
 
 def segment_metadata(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
-    """The segment a call is about, checked.
+    """The segment a call is about, checked; without its leader epochs, which only a copy needs.
 
     Raises:
         BridgeError: `bad_request` naming the field that cannot be.
     """
-    epochs = tuple([LeaderEpoch(entry.epoch, entry.start_offset) for entry in message.leader_epochs])
     segment = SegmentMetadata(
         cluster_name=message.cluster_name,
         topic=message.topic,
@@ -233,12 +246,24 @@ def segment_metadata(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
         broker_id=message.broker_id,
         event_timestamp_ms=message.event_timestamp_ms,
         segment_size_bytes=message.segment_size_bytes,
-        leader_epochs=epochs,
+        leader_epochs=(),
         custom_metadata=message.custom_metadata,
     )
     if problems := _problems(segment):
         raise _bad(f"segment metadata: {'; '.join(problems)}")
     return segment
+
+
+def _epochs(message: rsm_pb2.SegmentMetadata) -> Int64Array:
+    """The segment's leader epochs, a row of (epoch, start offset) each."""
+    count = len(message.leader_epochs)
+    if count > LEADER_EPOCHS_MAX:
+        raise _bad(f"segment metadata: {count} leader_epochs, more than {LEADER_EPOCHS_MAX}")
+    flat = (number for entry in message.leader_epochs for number in (entry.epoch, entry.start_offset))
+    epochs = np.fromiter(flat, dtype=np.int64, count=2 * count).reshape(count, 2)
+    if (epochs[1:, 0] <= epochs[:-1, 0]).any() or (epochs[1:, 1] < epochs[:-1, 1]).any():
+        raise _bad("segment metadata: leader_epochs are not ascending")
+    return epochs
 
 
 def _problems(segment: SegmentMetadata) -> list[str]:
@@ -248,24 +273,18 @@ def _problems(segment: SegmentMetadata) -> list[str]:
         found.append("topic_id is not 16 bytes")
     if len(segment.segment_id) != 16:
         found.append("segment_id is not 16 bytes")
-    if not 0 < len(segment.topic) <= NAME_CHARS_MAX:
-        found.append("topic is empty or too long")
+    if not _TOPIC.fullmatch(segment.topic) or segment.topic in (".", ".."):
+        found.append("topic is no name that Kafka gives")
     if len(segment.cluster_name) > NAME_CHARS_MAX:
         found.append("cluster_name is too long")
     if segment.partition < 0:
         found.append("partition is negative")
     if segment.start_offset < 0:
         found.append("start_offset is negative")
-    if segment.end_offset < segment.start_offset:
-        found.append("end_offset is below start_offset")
+    if not segment.start_offset <= segment.end_offset <= OFFSET_MAX:
+        found.append("end_offset is below start_offset, or the last there is")
     if not 0 <= segment.segment_size_bytes <= SEGMENT_BYTES_MAX:
         found.append("segment_size_bytes is out of range")
-    if len(segment.leader_epochs) > LEADER_EPOCHS_MAX:
-        found.append("too many leader_epochs")
-    for before, after in itertools.pairwise(segment.leader_epochs):
-        if before.epoch >= after.epoch or before.start_offset > after.start_offset:
-            found.append("leader_epochs are not ascending")
-            break
     return found
 
 

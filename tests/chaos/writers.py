@@ -165,12 +165,10 @@ class LibrdkafkaWriter(Writer):
         for content, digest in zip(contents, digests, strict=True):
             if not self._produce(producer, target, content, noted.callback(content, digest)):
                 break
-        producer.flush(limits.FLUSH_S)
-        if len(noted.waiting):
+        if producer.flush(limits.FLUSH_S):
             producer.purge()
             producer.flush(5)
-        for digest in noted.waiting.values():
-            self.ledger.doubt(target.topic.name, digest)
+        noted.settle()
         for error in noted.errors:
             self.note(error)
         return not noted.errors and not noted.waiting
@@ -212,37 +210,49 @@ class LibrdkafkaWriter(Writer):
 
 
 class _Noted:
-    """Takes the reports of one burst to one partition."""
+    """Takes the reports of one burst to one partition.
+
+    librdkafka calls back amid its own C code. Where an exception is pending there, a lock that is taken is never given
+    back, and all writers stand (seen): so a callback only keeps the report, and :meth:`settle` tells the ledger.
+    """
 
     def __init__(self, ledger: ChaosLedger, target: Target, kind: str, transaction: int) -> None:
         self._ledger, self._target, self._kind, self._transaction = ledger, target, kind, transaction
-        self.waiting: dict[int, bytes] = {}
+        self.waiting: dict[int, tuple[Content, bytes]] = {}
         self.errors: list[KafkaError] = []
         self._number = 0
-        self._closed = False
+        self._reports: list[tuple[int, KafkaError | None, Message]] = []
 
     def callback(self, content: Content, digest: bytes) -> _Delivered:
         self._number += 1
-        number = self._number
-        self.waiting[number] = digest
-        log_append = self._target.topic.shape.config.get("message.timestamp.type") == "LogAppendTime"
-        place = (self._target.topic_id, self._target.partition)
+        number, reports = self._number, self._reports
+        self.waiting[number] = (content, digest)
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            if self.waiting.pop(number, None) is None:
-                return
+            reports.append((number, error, message))
+
+        return delivered
+
+    def settle(self) -> None:
+        """Tells the ledger what was reported; of the rest nobody knows."""
+        place = (self._target.topic_id, self._target.partition)
+        log_append = self._target.topic.shape.config.get("message.timestamp.type") == "LogAppendTime"
+        for number, error, message in self._reports[:]:
+            if (sent := self.waiting.pop(number, None)) is None:
+                continue
+            content, digest = sent
             if error is not None:
                 self.errors.append(error)
                 self._ledger.doubt(self._target.topic.name, digest)
-                return
+                continue
             offset = message.offset()
             if offset is None or offset < 0:
                 self._ledger.acknowledge_somewhere(place, digest, self._kind)
-                return
+                continue
             when = message.timestamp()[1] if log_append else content.timestamp_ms
             self._ledger.acknowledge(place, offset, Acked(when, digest, self._transaction), self._kind)
-
-        return delivered
+        for _, digest in self.waiting.values():
+            self._ledger.doubt(self._target.topic.name, digest)
 
 
 class TransactionalWriter(LibrdkafkaWriter):

@@ -16,7 +16,8 @@ from benchmarks.clients.process import Client, ClientError, run_together
 from benchmarks.clients.protocol import number, text
 from benchmarks.segment_file import as_copy, open_segment, write_segment
 from benchmarks.segments import segment
-from rsm_bridge.wire import Frame, parse_copy_request, segment_metadata
+from rsm_bridge.proto import rsm_pb2
+from rsm_bridge.wire import Frame, Start, parse_copy_request
 
 PROGRAM = """
 import json, sys, time
@@ -102,7 +103,11 @@ def test_frames_and_metadata_are_read_by_the_bridge_as_they_were_meant() -> None
         frame.check()
         assert (frame.position, bytes(frame.data)) == (position, payload)
     metadata = segment("synthetic-100", "none", "16k", 100_000).metadata
-    assert segment_metadata(_segment(metadata)) == metadata
+    start = parse_copy_request(
+        rsm_pb2.CopyRequest(start=rsm_pb2.CopyStart(segment=_segment(metadata))).SerializeToString()
+    )
+    assert isinstance(start, Start)
+    assert start.described() == metadata
 
 
 def test_a_value_carries_the_time_it_was_due() -> None:

@@ -15,6 +15,7 @@ from rsm_bridge.limits import (
     FRAME_BYTES_MAX,
     LATER_INDEX_BYTES_MAX,
     LATER_INDEXES_MAX,
+    LEADER_EPOCHS_MAX,
     NAME_CHARS_MAX,
 )
 from rsm_bridge.proto import rsm_pb2
@@ -94,7 +95,8 @@ def test_start_and_end() -> None:
     start = parse_copy_request(message.SerializeToString())
     assert isinstance(start, Start)
     assert (start.segment.topic, start.segment.partition, start.segment.end_offset) == ("flights", 3, 199)
-    assert [(run.epoch, run.start_offset) for run in start.segment.leader_epochs] == [(0, 0), (4, 120)]
+    assert [(run.epoch, run.start_offset) for run in start.described().leader_epochs] == [(0, 0), (4, 120)]
+    assert start.segment.leader_epochs == ()
     end = rsm_pb2.CopyRequest(end=rsm_pb2.CopyEnd(size_bytes=1 << 30)).SerializeToString()
     assert parse_copy_request(end) == End(1 << 30)
 
@@ -160,12 +162,15 @@ def test_any_bytes_are_a_message_or_one_error(data: bytes) -> None:
     [
         ({"topic_id": b"short"}, "topic_id is not 16 bytes"),
         ({"segment_id": b""}, "segment_id is not 16 bytes"),
-        ({"topic": ""}, "topic is empty or too long"),
-        ({"topic": "t" * (NAME_CHARS_MAX + 1)}, "topic is empty or too long"),
+        *(
+            ({"topic": name}, "topic is no name")
+            for name in ("", "t" * 250, ".", "..", "a/b", "a\0b", "ä", "a b", "a\n")
+        ),
         ({"cluster_name": "c" * (NAME_CHARS_MAX + 1)}, "cluster_name is too long"),
         ({"partition": -1}, "partition is negative"),
         ({"start_offset": -1}, "start_offset is negative"),
         ({"end_offset": 99}, "end_offset is below start_offset"),
+        ({"end_offset": 2**63 - 1}, "or the last there is"),
         ({"segment_size_bytes": -1}, "segment_size_bytes is out of range"),
     ],
 )
@@ -176,12 +181,19 @@ def test_metadata_that_cannot_be_is_named(changes: dict[str, object], text: str)
     assert caught.value.kind == "bad_request"
 
 
-def test_epochs_must_ascend() -> None:
+def start_of(epochs: list[rsm_pb2.LeaderEpoch]) -> bytes:
+    start = rsm_pb2.CopyStart(segment=metadata(leader_epochs=epochs))
+    return rsm_pb2.CopyRequest(start=start).SerializeToString()
+
+
+def test_epochs_must_ascend_and_are_not_too_many() -> None:
     falling = [rsm_pb2.LeaderEpoch(epoch=4, start_offset=0), rsm_pb2.LeaderEpoch(epoch=4, start_offset=9)]
     back = [rsm_pb2.LeaderEpoch(epoch=1, start_offset=9), rsm_pb2.LeaderEpoch(epoch=2, start_offset=8)]
     for epochs in (falling, back):
-        with pytest.raises(BridgeError, match="not ascending"):
-            segment_metadata(metadata(leader_epochs=epochs))
+        refused(start_of(epochs), "not ascending")
+    steady = [rsm_pb2.LeaderEpoch(epoch=epoch, start_offset=100) for epoch in range(LEADER_EPOCHS_MAX + 1)]
+    assert isinstance(parse_copy_request(start_of(steady[1:])), Start)
+    refused(start_of(steady), "20001 leader_epochs, more than 20000")
 
 
 def test_garbage_is_no_protobuf_message() -> None:

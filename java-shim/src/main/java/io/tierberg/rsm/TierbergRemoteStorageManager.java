@@ -88,7 +88,7 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
     public Optional<CustomMetadata> copyLogSegmentData(RemoteLogSegmentMetadata segment, LogSegmentData data)
             throws RemoteStorageException {
         return guarded("copy", segment, attempt -> {
-            try (SegmentCopy copy = new SegmentCopy(config, describe(segment), data, attempt)) {
+            try (SegmentCopy copy = new SegmentCopy(config, withEpochs(segment), data, attempt)) {
                 attempt.step("connecting");
                 Bridge bridge = bridges.forCopy(id(segment));
                 attempt.at(bridge.name());
@@ -247,6 +247,14 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
         return position;
     }
 
+    /** Only a copy needs them: a segment may have lived through thousands. */
+    private SegmentMetadata withEpochs(RemoteLogSegmentMetadata segment) {
+        SegmentMetadata.Builder result = describe(segment).toBuilder();
+        segment.segmentLeaderEpochs().forEach((epoch, start) ->
+            result.addLeaderEpochs(LeaderEpoch.newBuilder().setEpoch(epoch).setStartOffset(start)));
+        return result.build();
+    }
+
     private SegmentMetadata describe(RemoteLogSegmentMetadata segment) {
         SegmentMetadata.Builder result = SegmentMetadata.newBuilder()
             .setClusterName(config.clusterName())
@@ -260,8 +268,6 @@ public final class TierbergRemoteStorageManager implements RemoteStorageManager 
             .setBrokerId(segment.brokerId())
             .setEventTimestampMs(segment.eventTimestampMs())
             .setSegmentSizeBytes(segment.segmentSizeInBytes());
-        segment.segmentLeaderEpochs().forEach((epoch, start) ->
-            result.addLeaderEpochs(LeaderEpoch.newBuilder().setEpoch(epoch).setStartOffset(start)));
         segment.customMetadata().ifPresent(custom ->
             result.setCustomMetadata(ByteString.copyFrom(custom.value())));
         return result.build();

@@ -1,0 +1,106 @@
+"""`tierberg verify` beside a bridge that copies and publishes: what changed while it read is no damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from converter.types import IndexType
+from rsm_bridge import verification
+from rsm_bridge.publisher import Publisher
+from rsm_bridge.verification import verify_store
+from tests.oracle.transactions import producer_snapshot
+from tests.support.eventually import eventually
+from tests.support.kafka_log import LogBuilder
+from tests.support.shim_client import ShimClient, segment_of
+from tests.unit.test_bridge_many_epochs import log_of, sent
+from tests.unit.test_bridge_roundtrip import expected_rows, rows_of
+
+TXN: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "attributes": 0x10}
+
+
+def verified_beside(folder: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> list[str]:
+    """The damages that a verify finds; `happens` once all is listed, while it still reads segments."""
+    real, done = verification._verify_segment, list[bool]()
+
+    def first_this(*arguments: Any) -> None:
+        real(*arguments)
+        if not done:
+            done.append(True)
+            happens()
+
+    listed = verification._segments
+    monkeypatch.setattr(verification, "_segments", lambda *given: iter(list(listed(*given))))
+    monkeypatch.setattr(verification, "_verify_segment", first_this)
+    found = verify_store(None, folder, None).damages
+    assert done
+    return found
+
+
+def test_a_transaction_that_is_decided_meanwhile(
+    shim: ShimClient, catalog: Catalog, bridge_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = LogBuilder()
+    log.batch([b"plain"] * 5)
+    log.batch([b"open"] * 8, **TXN)
+    named: dict[str, Any] = {"topic": "decided", "topic_id": b"d" * 16}
+    shim.copied(segment_of(log, **named, files={IndexType.PRODUCER_SNAPSHOT: producer_snapshot([(5, 5)])}))
+    eventually(lambda: len(rows_of(catalog, "decided")) == 5)
+
+    def marker() -> None:
+        rest = LogBuilder(log.next_offset)
+        rest.control(5, commit=True)
+        rest.batch([b"after"])
+        shim.copied(segment_of(rest, **named))
+        eventually(lambda: len(rows_of(catalog, "decided")) == 14)
+
+    assert verified_beside(bridge_folder, monkeypatch, marker) == []
+
+
+def test_an_unclean_election_whose_winner_is_copied_meanwhile(
+    shim: ShimClient, catalog: Catalog, bridge_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = log_of(range(4))
+    shim.copied(sent(old, "elected", tuple((epoch, 3 * epoch) for epoch in range(4))))
+    eventually(lambda: rows_of(catalog, "elected") == expected_rows(old))
+
+    def winner() -> None:
+        new = LogBuilder(6, epoch=1000)
+        new.fill(batches=1, records=4)
+        shim.copied(sent(new, "elected", ((0, 0), (1, 3), (1000, 6))))
+        alive = [row for row in expected_rows(old) if row[0] < 6]
+        eventually(lambda: rows_of(catalog, "elected") == [*alive, *expected_rows(new)])
+
+    assert verified_beside(bridge_folder, monkeypatch, winner) == []
+
+
+def test_a_topic_that_begins_meanwhile(
+    shim: ShimClient, catalog: Catalog, bridge_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim.copied(segment_of(LogBuilder().fill(batches=1), topic="was_there"))
+
+    def another() -> None:
+        shim.copied(segment_of(LogBuilder().fill(batches=1, records=7), topic="begins", topic_id=b"b" * 16))
+        eventually(lambda: len(rows_of(catalog, "begins")) == 7)
+
+    assert verified_beside(bridge_folder, monkeypatch, another) == []
+
+
+def test_a_new_leader_whose_copy_is_not_in_the_table_yet(
+    shim: ShimClient, catalog: Catalog, bridge_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next commit takes the rows of the branch that lost out; until then nothing is damaged."""
+    old = log_of(range(4))
+    shim.copied(sent(old, "behind", tuple((epoch, 3 * epoch) for epoch in range(4))))
+    eventually(lambda: rows_of(catalog, "behind") == expected_rows(old))
+    with monkeypatch.context() as away:
+        away.setattr(Publisher, "_start_due", lambda *_: 0.1)
+        new = LogBuilder(6, epoch=1000)
+        new.fill(batches=1, records=4)
+        shim.copied(sent(new, "behind", ((0, 0), (1, 3), (1000, 6))))
+        assert verify_store(None, bridge_folder, "behind").damages == []
+        assert rows_of(catalog, "behind") == expected_rows(old)
