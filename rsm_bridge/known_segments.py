@@ -62,13 +62,15 @@ class Deletion:
 class SegmentCounts:
     """What reports need of an index: newest record timestamp, log bytes at the broker, batches withheld by cause.
 
-    left_out: its producer snapshot, where that was too large to be stored.
+    left_out: its producer snapshot, where that was too large to be stored. copied_ms: when the copy began, by the
+    broker's clock.
     """
 
     record_ms: int
     source_bytes: int
     quarantined: tuple[tuple[Cause, int], ...]
     left_out: tuple[IndexType, ...] = ()
+    copied_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +257,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         metadata.segment_size_bytes,
         tuple((count.cause, count.batches) for count in summary.quarantined),
         tuple(directory.left_out),
+        metadata.event_timestamp_ms,
     )
     return KnownSegment(
         key,

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, RETENTION_LATE_SECONDS, STORE_FREE_BYTES_MIN, TOPIC_GONE_SECONDS
+from rsm_bridge.limits import STORE_FREE_BYTES_MIN, TOPIC_GONE_SECONDS
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_report import copy_findings, copy_reports
-from rsm_bridge.progress_facts import Facts, HeldDelete, KafkaFacts, KafkaTopic, Problem, StoredTopic
+from rsm_bridge.progress_deletes import held_delete
+from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaTopic, Problem, StoredTopic
 from rsm_bridge.progress_partition import Place, judge
 from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
-from rsm_bridge.progress_words import age, moment, plural, size
+from rsm_bridge.progress_words import plural, size
 
 PLUGIN_CLASS = "io.tierberg.rsm.TierbergRemoteStorageManager"
 #: Kafka says of most internal topics that they are; the one of tiered storage itself is not among them.
@@ -181,7 +182,8 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
             f"{plural(len(stored.damaged), 'index', 'indexes')} cannot be read, newest {key}: {first.message}",
             stored.damaged_ms,
         )
-    found.extend(_mass_delete(held, kafka, name, facts.now_ms) for held in stored.held)
+    asked = facts.kafka is not None
+    found.extend(held_delete(held, kafka, name, facts.now_ms, asked=asked) for held in stored.held)
     found.extend(_of_table(stored, facts.values.get(name)))
     if stored.quarantined:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(stored.quarantined.items()))
@@ -241,28 +243,6 @@ def _gone(facts: Facts, kafka: KafkaFacts, stored: StoredTopic) -> Finding:
             if facts.wanted is None and not facts.stored.keys() & {topic.topic_id for topic in kafka.topics.values()}:
                 said = f"{said}; the cluster has no topic of this store: is it the right one?"
     return Finding(code, CAUSES[code].level, said, stored.topic, since_ms=stored.deleted_ms)
-
-
-def _mass_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: int) -> Finding:
-    """A matter for a person, unless the time to think is over, or they went when the topic's `retention.ms` was over.
-
-    One that was set too low by mistake deletes at once what had been over for long by then.
-    """
-    said = f"{held.rows:,} of {held.table_rows:,} rows in {plural(held.segments, 'segment')}"
-    said = f"{said} were deleted up to {moment(held.last_ms, now_ms)}"
-    if now_ms >= held.due_ms:
-        said = f"{said}; mass_delete_grace is over: their objects go as soon as nothing else needs them"
-        return Finding(CauseCode.MASS_DELETE, Level.NOTE, said, topic, since_ms=held.last_ms)
-    said = f"{said}, kept {age((held.due_ms - now_ms) / 1000)} more"
-    level, retention = (
-        CAUSES[CauseCode.MASS_DELETE].level,
-        "" if kafka is None else kafka.config.get("retention.ms", ""),
-    )
-    if held.ages_ms is not None and retention.isdigit():
-        early, late = (age_ms - int(retention) for age_ms in held.ages_ms)
-        if early >= -1000 * CLOCK_SKEW_SECONDS_MAX and late <= 1000 * RETENTION_LATE_SECONDS:
-            level, said = Level.NOTE, f"{said}; their records were as old as retention.ms={retention} allows"
-    return Finding(CauseCode.MASS_DELETE, level, said, topic, since_ms=held.last_ms)
 
 
 def _of_table(stored: StoredTopic, values: str | None) -> Iterator[Finding]:

@@ -272,7 +272,7 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "over half of the table's rows were deleted within ten minutes; their objects are kept for mass_delete_grace",
         "A mistake: `tierberg undelete TOPIC` brings the rows back. On purpose: nothing, or `--accept mass_delete` "
-        "until it is reclaimed.",
+        "until it is reclaimed. Where the topic's retention explains it, it is a note.",
     ),
     _C.FOREIGN_FILES: Cause(
         _PERSON,

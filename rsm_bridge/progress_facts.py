@@ -99,11 +99,28 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldPart:
+    """What a mass delete took of one partition, in log bytes at the broker.
+
+    Attributes:
+        old_segments, old_bytes: what had been tiered for ten minutes or more when the first was deleted. What came and
+            went meanwhile is traffic.
+        largest_bytes: its largest segment.
+        live_bytes: its segments that are live now.
+    """
+
+    old_segments: int
+    old_bytes: int
+    largest_bytes: int
+    live_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class HeldDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
     `table_rows`: how many rows the table had when it began. `ages_ms`: of each segment's newest record when it was
-    deleted, the least and the greatest; None where a segment's records have no time.
+    deleted, the least and the greatest; None where a segment's records have no time. `parts`: one for each partition.
     """
 
     segments: int
@@ -112,6 +129,7 @@ class HeldDelete:
     last_ms: int
     due_ms: int
     ages_ms: tuple[int, int] | None = None
+    parts: tuple[HeldPart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ publishing is known even when time runs out before years of history are counted.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -23,13 +24,13 @@ from iceberg_catalog.plan_types import Batches, PartState, SegmentState
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import find_table
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.known_segments import KnownSegment, read_known
+from rsm_bridge.known_segments import KnownSegment, read_known, segments_by_partition
 from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
-from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
+from rsm_bridge.limits import MASS_DELETE_WINDOW_SECONDS, STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.mass_delete import mass_deletes
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
-from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredTopic, TableFacts
+from rsm_bridge.progress_facts import CopyFacts, HeldDelete, HeldPart, Problem, StoredTopic, TableFacts
 from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, unindexed, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
@@ -278,17 +279,27 @@ def _held(read: ReadTopic, settings: Settings) -> tuple[HeldDelete, ...]:
     if not found or settings.rule(read.topic).table_retention == "keep":  # then no row has left
         return ()
     known = {item.listed.key: item for item in read.segments}
-    return tuple(
-        HeldDelete(
-            len(item.keys),
-            item.rows,
-            item.table_rows,
-            item.last_ms,
-            item.due_ms,
-            _ages_ms([known[key] for key in item.keys]),
-        )
-        for item in found
-    )
+    live = Counter[int]()
+    for item in read.segments:
+        live[item.key.partition] += _source_bytes(item) if item.live else 0
+    made: list[HeldDelete] = []
+    for mass in found:
+        gone = [known[key] for key in mass.keys]
+        parts = tuple(_part(some, mass.first_ms, live[number]) for number, some in segments_by_partition(gone).items())
+        made.append(HeldDelete(len(gone), mass.rows, mass.table_rows, mass.last_ms, mass.due_ms, _ages_ms(gone), parts))
+    return tuple(made)
+
+
+def _part(gone: Sequence[KnownSegment], first_ms: int, live_bytes: int) -> HeldPart:
+    """What a mass delete that began at `first_ms` took of one partition."""
+    sizes = [_source_bytes(item) for item in gone]
+    before_ms = first_ms - int(MASS_DELETE_WINDOW_SECONDS * 1000)
+    old = [_source_bytes(item) for item in gone if item.counts is None or item.counts.copied_ms <= before_ms]
+    return HeldPart(len(old), sum(old), max(sizes), live_bytes)
+
+
+def _source_bytes(item: KnownSegment) -> int:
+    return 0 if item.counts is None else item.counts.source_bytes
 
 
 def _ages_ms(segments: Iterable[KnownSegment]) -> tuple[int, int] | None:

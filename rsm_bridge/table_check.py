@@ -187,11 +187,16 @@ def _sources(committed: Sequence[_Rows], low: int, high: int) -> Iterator[tuple[
             yield from ((known, stored.key, start, end) for stored, start, end in found)
 
 
-def _read(store: ObjectStore, key: str) -> pa.Table:
-    return pq.read_table(ObjectFile(store, key))
+def _read(store: ObjectStore, key: str, columns: list[str] | None = None) -> pa.Table:
+    """Raises BridgeError `corrupt_object` for what is no Parquet file of ours, and what the store raises."""
+    try:
+        return pq.read_table(ObjectFile(store, key), columns=columns)
+    except (OSError, pa.ArrowException, KeyError, ValueError) as error:
+        said = str(error).partition("\n")[0]
+        raise BridgeError("corrupt_object", f"{key} cannot be read as Parquet: {said}") from error
 
 
 def read_offsets(store: ObjectStore, key: str) -> Int64Array:
     """Offsets of all rows of a data file, in file order."""
-    column: Int64Array = pq.read_table(ObjectFile(store, key), columns=[OFFSET]).column(OFFSET).to_numpy()
+    column: Int64Array = _read(store, key, [OFFSET]).column(OFFSET).to_numpy()
     return column

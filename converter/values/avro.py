@@ -26,6 +26,7 @@ from converter.values.avro_ops import STACK_ROWS, Damage, Filled
 from converter.values.avro_program import lay_out
 from converter.values.avro_schema import read_schema
 from converter.values.model import CELLS_UNLIMITED, CellsExceededError, Decoded, Decoder, Encoding
+from converter.values.schema_size import check_levels
 
 _STACK_COLUMNS: Final = 5
 #: Cells of rows that failed that may be allocated for nothing.
@@ -42,7 +43,7 @@ def avro_decoder(schema: str, references: Mapping[str, str] = _NO_REFERENCES) ->
 
     Raises:
         SchemaTextError: a text is no JSON or no schema, a type is defined nowhere or twice, or a limit is exceeded:
-            NESTING_MAX, TEXT_CHARS_MAX (avro_schema.py), COLUMNS_MAX (avro_program.py).
+            NESTING_MAX, TEXT_CHARS_MAX (avro_schema.py), COLUMNS_MAX (avro_program.py), PARQUET_LEVELS_MAX.
     """
     return AvroDecoder(schema, references)
 
@@ -55,6 +56,7 @@ class AvroDecoder:
         self._layout = lay_out(root, names)
         self._json = Json(names)
         self._type: pa.StructType = self._layout.columns.settle()
+        check_levels(self._type)
         self._encoding = avro_encoding(self._layout, schema, references)
 
     @property

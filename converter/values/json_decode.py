@@ -40,6 +40,7 @@ from converter.values.model import (
     error_text,
     too_many_cells,
 )
+from converter.values.schema_size import check_levels
 
 #: Values are worked on in pieces of about this size, which a processor's cache holds with what becomes of them.
 _PIECE_BYTES: Final = 1024 * 1024
@@ -69,6 +70,7 @@ class _JsonDecoder:
         self._bare = root.kind != nodes.STRUCT
         bare = pa.struct([pa.field(BARE_VALUE, root.type, metadata=root.field().metadata)])
         self._type: pa.StructType = bare if self._bare else root.type
+        check_levels(self._type)
 
     @property
     def type(self) -> pa.StructType:

@@ -30,6 +30,7 @@ from converter.values.protobuf_rows import MALFORMED, RowReader
 from converter.values.protobuf_scan import QUICK, most_cells, scan
 from converter.values.protobuf_schema import SchemaFiles
 from converter.values.protobuf_table import row_cells, scan_table
+from converter.values.schema_size import check_levels
 
 #: Cells of one row's lists and maps. Two bytes of an empty message in a list are a row of its columns.
 CELLS_MAX: Final = VALUE_CELLS_MAX
@@ -58,6 +59,7 @@ class _ProtobufDecoder:
         self._files = files.data
         self._message = files.message(message)
         self._root, self._type = make_plan(self._message)
+        check_levels(self._type)
         lowered = lower(self._root)
         self._handler = lowered.handler
         self._table = scan_table(self._root)

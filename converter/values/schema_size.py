@@ -9,12 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+
 from converter.values.model import SchemaTextError
 
 #: Characters of names, documentation and symbols of one schema; each counts where it is used. 10,000 columns with 1,600
 #: each.
 SCHEMA_SIZE_MAX: Final = 16 * 1024 * 1024
 PLACE_CHARS_MAX: Final = 200
+#: Of Parquet's schema tree, below a column: a struct is one, a list or a map two. Readers stop at 98 (pyarrow's limit).
+PARQUET_LEVELS_MAX: Final = 90
 #: Characters of one name or symbol. A value of a byte may stand for one, so that each row has it again.
 NAME_CHARS_MAX: Final = 1024
 
@@ -33,6 +37,26 @@ class SchemaSize:
                 f"{place[-PLACE_CHARS_MAX:]}: the schema takes more than {SCHEMA_SIZE_MAX} characters, those of types, "
                 "names and symbols counted where used"
             )
+
+
+def check_levels(columns: pa.DataType) -> None:
+    """Raises SchemaTextError when the columns nest so deep that no reader would open a file that has them."""
+    levels = _levels(columns)
+    if levels > PARQUET_LEVELS_MAX:
+        raise SchemaTextError(
+            f"schema: its columns would have {levels} levels, more than {PARQUET_LEVELS_MAX}; a struct is one, a list "
+            "or a map two"
+        )
+
+
+def _levels(kind: pa.DataType) -> int:
+    if pa.types.is_map(kind):
+        return 2 + max(_levels(kind.key_type), _levels(kind.item_type))
+    if pa.types.is_list(kind):
+        return 2 + _levels(kind.value_type)
+    if pa.types.is_struct(kind):
+        return 1 + max((_levels(kind.field(number).type) for number in range(kind.num_fields)), default=0)
+    return 0
 
 
 def check_name(name: str, place: str) -> None:

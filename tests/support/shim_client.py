@@ -38,6 +38,7 @@ class Segment:
     cluster: str = "test"
     later: tuple[tuple[int, bytes], ...] = ()  # transaction indexes of later segments, by base offset
     later_complete: bool = False  # they are all there are
+    max_timestamp_ms: int = 1_700_000_000_000
 
     def message(self) -> rsm_pb2.SegmentMetadata:
         return rsm_pb2.SegmentMetadata(
@@ -48,7 +49,7 @@ class Segment:
             segment_id=self.segment_id,
             start_offset=self.start_offset,
             end_offset=self.end_offset,
-            max_timestamp_ms=1_700_000_000_000,
+            max_timestamp_ms=self.max_timestamp_ms,
             broker_id=1,
             event_timestamp_ms=1_700_000_000_000,
             segment_size_bytes=len(self.data),

@@ -6,8 +6,11 @@ import json
 import time
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from converter.values.avro import avro_decoder
@@ -139,3 +142,43 @@ def test_usual_schemas_are_far_below() -> None:
     assert avro_decoder(json.dumps(_record("com.example.R", [enum, *["E"] * 500]))).type.num_fields == 501
     described = {"type": "string", "description": "d" * 2000}
     assert json_decoder(_referred(described, 2000)).type.num_fields >= 2000
+
+
+def _nested_arrays(depth: int) -> str:
+    kind: Any = "int"
+    for _ in range(depth):
+        kind = {"type": "array", "items": kind}
+    return json.dumps(_record("R", [kind]))
+
+
+def _nested_messages(depth: int) -> str:
+    text = "".join(f"message M{i} {{ repeated M{i + 1} a = 1; }} " for i in range(depth))
+    return f'syntax = "proto3"; {text} message M{depth} {{ int32 a = 1; }}'
+
+
+def _nested_properties(depth: int) -> str:
+    kind: Any = {"type": "integer"}
+    for _ in range(depth):
+        kind = {"type": "array", "items": kind}
+    return json.dumps({"type": "object", "properties": {"a": kind}})
+
+
+@pytest.mark.parametrize(
+    ("maker", "text", "most"),
+    [(avro_decoder, _nested_arrays, 60), (_protobuf, _nested_messages, 39), (json_decoder, _nested_properties, 40)],
+    ids=["avro", "protobuf", "json"],
+)
+def test_whatever_has_a_decoder_makes_files_that_can_be_read(
+    maker: Callable[[str], Decoder], text: Callable[[int], str], most: int, tmp_path: Path
+) -> None:
+    """60 arrays within each other stopped their topic for ever: the file was written, and nobody could open it."""
+    refused = 0
+    for depth in range(1, most + 1):
+        try:
+            columns = maker(text(depth)).type
+        except SchemaTextError:
+            refused += 1
+            continue
+        pq.write_table(pa.table([pa.nulls(1, columns)], names=["in_a_struct"]), tmp_path / "file.parquet")
+        assert pq.read_table(tmp_path / "file.parquet").num_rows == 1
+    assert refused or maker is json_decoder
