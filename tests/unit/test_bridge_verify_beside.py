@@ -11,7 +11,9 @@ from pyiceberg.catalog import Catalog
 
 from converter.types import IndexType
 from rsm_bridge import verification
+from rsm_bridge.limits import VERIFY_LOOKS_MAX
 from rsm_bridge.publisher import Publisher
+from rsm_bridge.service import Running
 from rsm_bridge.verification import verify_store
 from tests.oracle.transactions import producer_snapshot
 from tests.support.eventually import eventually
@@ -104,3 +106,33 @@ def test_a_new_leader_whose_copy_is_not_in_the_table_yet(
         shim.copied(sent(new, "behind", ((0, 0), (1, 3), (1000, 6))))
         assert verify_store(None, bridge_folder, "behind").damages == []
         assert rows_of(catalog, "behind") == expected_rows(old)
+
+
+def test_damage_is_said_however_much_goes_on(
+    shim: ShimClient, bridge: Running, catalog: Catalog, bridge_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic that gets a segment between any two looks: what is wrong each time is wrong."""
+    named: dict[str, Any] = {"topic": "busy", "topic_id": b"y" * 16}
+    logs = [LogBuilder(10 * number).fill(batches=1) for number in range(VERIFY_LOOKS_MAX + 2)]
+    shim.copied(segment_of(logs[0], **named))
+    lost = shim.copied(segment_of(logs[1], **named))
+    eventually(lambda: len(rows_of(catalog, "busy")) == 20)
+    looks: list[int] = []
+    real = verification.check_table
+
+    def look(*given: Any) -> Any:
+        looks.append(len(looks))
+        found = real(*given)
+        if len(looks) < VERIFY_LOOKS_MAX:
+            shim.copied(segment_of(logs[len(looks) + 1], **named))
+            eventually(lambda: len(rows_of(catalog, "busy")) == 10 * (len(looks) + 2))
+        return found
+
+    monkeypatch.setattr(verification, "check_table", look)
+    key = next(item.key for item in bridge.store.list_after("index/") if lost.segment_id.hex() in item.key)
+    index = bytes(bridge.store.read(key).data)
+    bridge.store.delete_many([key])
+    (damage,) = verify_store(None, bridge_folder, "busy").damages
+    assert bridge.store.put_if_absent(key, index)  # for the other tests
+    assert "10 rows from offset 10 to 19 are in the table, and no index covers them" in damage
+    assert len(looks) == VERIFY_LOOKS_MAX

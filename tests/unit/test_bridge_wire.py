@@ -17,6 +17,7 @@ from rsm_bridge.limits import (
     LATER_INDEXES_MAX,
     LEADER_EPOCHS_MAX,
     NAME_CHARS_MAX,
+    OFFSET_MAX,
 )
 from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.wire import End, File, Frame, Start, fields, parse, parse_copy_request, segment_metadata
@@ -170,7 +171,7 @@ def test_any_bytes_are_a_message_or_one_error(data: bytes) -> None:
         ({"partition": -1}, "partition is negative"),
         ({"start_offset": -1}, "start_offset is negative"),
         ({"end_offset": 99}, "end_offset is below start_offset"),
-        ({"end_offset": 2**63 - 1}, "or the last there is"),
+        ({"end_offset": OFFSET_MAX + 1}, "or the last there is"),
         ({"segment_size_bytes": -1}, "segment_size_bytes is out of range"),
     ],
 )

@@ -1,0 +1,32 @@
+"""Requests to fetch and to delete carry names and ids alone: what else they bring costs the bridge nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from converter.types import IndexType
+from rsm_bridge.limits import REQUEST_BYTES_MAX
+from tests.support.kafka_log import LogBuilder
+from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
+
+CALLS: dict[str, Callable[[ShimClient, Segment], object]] = {
+    "fetch": lambda shim, segment: shim.fetch(segment),
+    "fetch of an index": lambda shim, segment: shim.fetch_index(segment, IndexType.LEADER_EPOCH),
+    "delete": lambda shim, segment: shim.delete(segment),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_request_that_is_too_large_is_refused_before_it_is_read(shim: ShimClient, call: str) -> None:
+    known = shim.copied(segment_of(LogBuilder().fill(batches=1)))
+    few = tuple((epoch, 0) for epoch in range(REQUEST_BYTES_MAX // 10))
+    many = tuple((epoch, 0) for epoch in range(REQUEST_BYTES_MAX // 4))
+    assert len(replace(known, epochs=few).message().SerializeToString()) < REQUEST_BYTES_MAX
+    with pytest.raises(ShimError) as refused:
+        CALLS[call](shim, replace(known, epochs=many))
+    assert refused.value.kind == "bad_request"
+    assert f"more than {REQUEST_BYTES_MAX}" in str(refused.value)
+    CALLS[call](shim, replace(known, epochs=few))  # nobody looks at them
