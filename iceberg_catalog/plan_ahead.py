@@ -20,7 +20,8 @@ from iceberg_catalog.file_epochs import Look, no_look
 from iceberg_catalog.lineage_record import cut
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import NO_HOLD, Hold
-from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
+from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment, SegmentState
+from iceberg_catalog.plan_walk import newest_epoch
 
 
 def plan_ahead(
@@ -53,9 +54,18 @@ def plan_ahead(
     if made.need_relist or made.rewind is not None or made.state.floor < state.floor:
         return None
     if made.state.floor > state.floor:
-        if state.rewinds:  # what a branch that lost has at the offsets of a deletion may lie below the frontier
+        # What a branch that lost has at the offsets of a deletion may lie below the frontier.
+        if state.rewinds or any(_leader_unseen(item, state) for item in segments):
             return None
         made = plan(segments, files(), state, policy, relisted=False, hold=hold, look=look)
     # A floor that rises cuts what is recorded; anything else is news.
     begin = made.state.lineage[0][1] if made.state.lineage and made.state.floor > state.floor else 0
     return made if made.rewind is None and made.state.lineage in (state.lineage, cut(state.lineage, begin)) else None
+
+
+def _leader_unseen(item: Segment, state: PartState) -> bool:
+    """Whether a leader may have deleted it for its old epochs and lost: one of an epoch that the record skips."""
+    if item.state is not SegmentState.DELETED:
+        return False
+    last, newest = max((epoch for epoch, _ in state.lineage), default=-1), newest_epoch(item)
+    return sum(newest < epoch < last for epoch, _ in state.lineage) < last - newest - 1

@@ -1,0 +1,78 @@
+"""Histories that went wrong, or whose alarms were false, found late by the random search; shrunk."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.histories.kafka_steps import Setup
+from tests.histories.running import replay
+from tests.histories.world import Step
+
+WITHDRAWN_AND_DELETED: tuple[Step, ...] = (
+    ("settle", (), ()),
+    ("elect", (0, 1), ()),
+    ("write", (0, 0, 1), ()),
+    ("roll", (0, 0), ()),
+    ("replicate", (0, 0, 0), ()),
+    ("replicate", (0, 2, 0), ()),
+    ("copy", (0, 0, 2, 0), ()),
+    ("publish", (0, 0, 0, 0, 0, 0, 0), ()),
+    ("withdraw", (0, 0, 0), ()),
+    ("clock", (0, 0), ()),
+    ("publish", (0, 0, 0, 0, 0, 0, 1), ()),
+    ("delete_records", (0, 1), ()),
+    ("settle", (), ()),
+)
+
+
+@pytest.mark.parametrize("retention", ["follow-kafka", "keep"])
+def test_rows_of_a_withdrawn_copy_whose_records_were_deleted_are_no_lost_index(retention: str) -> None:
+    # The reply of a copy is lost after its rows are in the table; Kafka withdraws it, and its records are deleted
+    # before it is copied again: the rows stay, and no index will ever cover them.
+    error, done, trace = replay(Setup(True, retention, epochs_recorded=3), WITHDRAWN_AND_DELETED)
+    assert not error, trace
+    assert len(done) == len(WITHDRAWN_AND_DELETED)
+
+
+def test_a_deletion_for_old_epochs_is_judged_by_all_of_the_partition() -> None:
+    # A leader without the log deletes the copy of the older epoch and loses; the one that comes back copies it again.
+    # From the frontier on, nothing shows that leader: the deletion raised the floor over the living row.
+    steps: tuple[Step, ...] = (
+        ("elect", (0, 1), ()),
+        ("write", (0, 0, 1), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("elect", (0, 0), ()),
+        ("write", (0, 0, 0), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("delete", (0, 0, 1, 0), ()),
+        ("elect", (0, 1), ()),
+        ("settle", (), ()),
+    )
+    error, done, trace = replay(Setup(False, "follow-kafka", epochs_recorded=6), steps)
+    assert not error, trace
+    assert len(done) == len(steps)
+
+
+def test_what_a_leader_that_lost_deleted_is_a_gap_that_is_real() -> None:
+    steps: tuple[Step, ...] = (
+        ("transaction", (0, 0, 0), ()),
+        ("roll", (0, 0), ()),
+        ("end", (0, 0, 0), ()),
+        ("roll", (0, 0), ()),
+        ("replicate", (0, 1, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("elect", (0, 1), ()),
+        ("end", (0, 0, 0), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("retain", (0, 1), ()),
+        ("delete", (0, 1, 0, 2), ()),
+        ("time", (1,), ()),
+        ("elect", (0, 0), ()),
+        ("publish", (0, 0, 0, 0, 0, 0, 1), ()),
+        ("settle", (), ()),
+    )
+    error, _, trace = replay(Setup(False, "follow-kafka", epochs_recorded=3), steps)
+    assert not error, trace
