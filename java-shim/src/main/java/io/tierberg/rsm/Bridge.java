@@ -30,6 +30,7 @@ final class Bridge {
     private final String name;
     private final long nameHash;
     private final int connectTimeoutMs;
+    private final String security;
     private final ManagedChannel copy;
     private final ManagedChannel fetch;
     private final ManagedChannel control;
@@ -43,11 +44,13 @@ final class Bridge {
      * Opens nothing yet.
      *
      * @param name its address, by which segments are spread: the same on every broker
+     * @param security what to say of TLS when it cannot be reached; null: there is none
      * @param channels makes one channel to it
      */
-    Bridge(String name, int connectTimeoutMs, Supplier<ManagedChannel> channels) {
+    Bridge(String name, int connectTimeoutMs, String security, Supplier<ManagedChannel> channels) {
         this.name = name;
         this.connectTimeoutMs = connectTimeoutMs;
+        this.security = security;
         long hash = 0xcbf29ce484222325L;
         for (byte b : name.getBytes(StandardCharsets.UTF_8)) {
             hash = (hash ^ b & 0xff) * 0x100000001b3L;
@@ -241,10 +244,18 @@ final class Bridge {
                 probed = false;
                 long pause = Math.min((long) connectTimeoutMs << Math.min(failuresInARow++, 10), SKIP_MS_MAX);
                 retryNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(pause);
-                LOG.warn("bridge {} does not answer: {}", name, failure.getMessage().lines().findFirst().orElse(""));
+                LOG.warn("bridge {} does not answer: {}{}", name,
+                    failure.getMessage().lines().findFirst().orElse(""), doubt(failure));
             }
         }
         return true;
+    }
+
+    /** A bridge that refuses a certificate closes the connection, and gRPC only knows that it is closed. */
+    private String doubt(BridgeCall.Failure failure) {
+        return security == null || failure.code() != Status.Code.UNAVAILABLE ? ""
+            : ". The connection is " + security + ": a bridge that does not accept this certificate closes it, "
+                + "and says why in its own log";
     }
 
     /** Takes no new calls; those that run go on. */

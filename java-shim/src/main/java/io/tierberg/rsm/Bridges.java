@@ -103,10 +103,14 @@ final class Bridges implements AutoCloseable {
             lookups.scheduleWithFixedDelay(this::lookUp, 0, config.dnsIntervalMs(), TimeUnit.MILLISECONDS);
         } else {
             for (Address address : config.target().addresses()) {
-                members.put(address.toString(), new Bridge(address.toString(), config.connectTimeoutMs(),
+                members.put(address.toString(), new Bridge(address.toString(), config.connectTimeoutMs(), doubt(),
                     () -> open(NettyChannelBuilder.forAddress(address.host(), address.port()))));
             }
         }
+    }
+
+    private String doubt() {
+        return tls == null ? null : security;
     }
 
     private Thread thread(String name, Runnable task) {
@@ -297,7 +301,7 @@ final class Bridges implements AutoCloseable {
             Address address = new Address(ip.getHostAddress(), name.port());
             Bridge known = members.get(address.toString());
             next.put(address.toString(), known != null ? known : new Bridge(address.toString(),
-                config.connectTimeoutMs(), () -> open(NettyChannelBuilder
+                config.connectTimeoutMs(), doubt(), () -> open(NettyChannelBuilder
                     .forAddress(new InetSocketAddress(ip, name.port())).overrideAuthority(name.toString()))));
         }
         if (next.isEmpty()) {

@@ -18,6 +18,9 @@ import java.security.KeyFactory;
 import java.security.KeyStore;
 import java.security.Principal;
 import java.security.PrivateKey;
+import java.security.PublicKey;
+import java.security.Signature;
+import java.security.SignatureException;
 import java.security.cert.Certificate;
 import java.security.cert.CertificateException;
 import java.security.cert.CertificateFactory;
@@ -49,6 +52,7 @@ final class PemTls {
     private static final int SESSION_SECONDS = 1;
     private static final char[] NO_PASSWORD = new char[0];
     private static final String ALIAS = "broker";
+    private static final byte[] PROBE = new byte[32];
 
     private final ShimConfig.Tls files;
     private Material material;
@@ -126,13 +130,46 @@ final class PemTls {
         X509ExtendedKeyManager key = null;
         if (files.key() != null) {
             KeyStore own = emptyStore();
-            Certificate[] chain = certificates(files.certificate()).toArray(Certificate[]::new);
-            own.setKeyEntry(ALIAS, privateKey(files.key(), chain[0].getPublicKey().getAlgorithm()), NO_PASSWORD, chain);
+            X509Certificate[] chain = certificates(files.certificate()).toArray(X509Certificate[]::new);
+            PrivateKey privateKey = privateKey(files.key(), chain[0].getPublicKey().getAlgorithm());
+            if (!belong(privateKey, chain[0].getPublicKey())) {
+                throw new GeneralSecurityException(files.key() + ": is not the key of " + files.certificate());
+            }
+            try {
+                chain[0].checkValidity();
+            } catch (CertificateException e) {
+                LOG.warn("{} is not valid now, bridges will refuse it: {}", files.certificate(), e.getMessage());
+            }
+            own.setKeyEntry(ALIAS, privateKey, NO_PASSWORD, chain);
             KeyManagerFactory keys = KeyManagerFactory.getInstance("PKIX");
             keys.init(own, NO_PASSWORD);
             key = (X509ExtendedKeyManager) keys.getKeyManagers()[0];
         }
         return new Material(state, (X509ExtendedTrustManager) trust.getTrustManagers()[0], key);
+    }
+
+    /** Whether what the key signs is what the certificate's key proves; true for algorithms that we do not know. */
+    private static boolean belong(PrivateKey key, PublicKey certified) throws GeneralSecurityException {
+        String algorithm = switch (key.getAlgorithm()) {
+            case "RSA" -> "SHA256withRSA";
+            case "EC" -> "SHA256withECDSA";
+            case "EdDSA", "Ed25519", "Ed448" -> "EdDSA";
+            default -> null;
+        };
+        if (algorithm == null) {
+            return true;
+        }
+        Signature signature = Signature.getInstance(algorithm);
+        signature.initSign(key);
+        signature.update(PROBE);
+        byte[] signed = signature.sign();
+        signature.initVerify(certified);
+        signature.update(PROBE);
+        try {
+            return signature.verify(signed);
+        } catch (SignatureException e) {
+            return false;
+        }
     }
 
     private static KeyStore emptyStore() throws IOException, GeneralSecurityException {

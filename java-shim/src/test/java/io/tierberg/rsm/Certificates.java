@@ -29,10 +29,16 @@ final class Certificates {
     }
 
     static Pair make(Path folder, String name, String algorithm, String subjectAlternative) throws Exception {
+        return make(folder, name, algorithm, subjectAlternative, "-1H");
+    }
+
+    /** One of two days from {@code begin} on, as keytool's {@code -startdate} has it. */
+    static Pair make(Path folder, String name, String algorithm, String subjectAlternative, String begin)
+            throws Exception {
         Path store = folder.resolve(name + ".p12");
         Process keytool = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "keytool").toString(),
             "-genkeypair", "-keystore", store.toString(), "-storetype", "PKCS12", "-storepass", PASSWORD,
-            "-alias", "a", "-keyalg", algorithm, "-dname", "CN=" + name, "-validity", "2",
+            "-alias", "a", "-keyalg", algorithm, "-dname", "CN=" + name, "-validity", "2", "-startdate", begin,
             "-ext", "san=" + subjectAlternative, "-ext", "bc=ca:true").redirectErrorStream(true).start();
         String output = new String(keytool.getInputStream().readAllBytes());
         if (!keytool.waitFor(30, TimeUnit.SECONDS) || keytool.exitValue() != 0) {

@@ -86,6 +86,6 @@ final class Fakes implements AutoCloseable {
 
     /** A bridge that is only ranked, never called. */
     static Bridge named(String name) {
-        return new Bridge(name, 1, () -> null);
+        return new Bridge(name, 1, null, () -> null);
     }
 }

@@ -120,8 +120,12 @@ class TlsTest {
         try (FakeBridge bridge = bridge(0, server, client);
              TierbergRemoteStorageManager none = shim(bridge.port(), server.certificate(), null);
              TierbergRemoteStorageManager wrong = shim(bridge.port(), server.certificate(), stranger)) {
-            refused(none);
-            refused(wrong);
+            String log = Logged.during(() -> {
+                refused(none);
+                refused(wrong);
+            });
+            assertTrue(log.contains("no client certificate: a bridge that does not accept"), log);
+            assertTrue(log.contains("client certificate CN=stranger until 20"), log);
         }
     }
 
@@ -219,9 +223,19 @@ class TlsTest {
         e = assertThrows(ConfigException.class, () -> shim(1, server.certificate(),
             new Certificates.Pair(client.certificate(), server.key())));
         assertTrue(e.getMessage().contains("server.key: no EC key as its certificate needs"), e.getMessage());
+        e = assertThrows(ConfigException.class, () -> shim(1, server.certificate(),
+            new Certificates.Pair(client.certificate(), stranger.key())));
+        assertTrue(e.getMessage().contains("stranger.key: is not the key of " + client.certificate()), e.getMessage());
         assertEquals(0, Files.size(Files.createFile(folder.resolve("empty.crt"))));
         e = assertThrows(ConfigException.class, () -> shim(1, folder.resolve("empty.crt"), null));
         assertTrue(e.getMessage().contains("empty.crt"), e.getMessage());
+    }
+
+    @Test
+    void aCertificateThatHasEndedIsSaid() throws Exception {
+        Certificates.Pair ended = Certificates.make(folder, "ended", "EC", "dns:broker-1", "-3d");
+        String log = Logged.during(() -> shim(1, server.certificate(), ended).close());
+        assertTrue(log.contains("ended.crt is not valid now, bridges will refuse it"), log);
     }
 
     @Test
