@@ -6,14 +6,16 @@ Raw bytes in and out (see wire.py). No exception leaves a handler but gRPC's own
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import grpc
 import structlog
 from grpc import aio
 
+from converter.errors import SegmentError
 from converter.types import IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
 from rsm_bridge.access import Action, Caller, caller_of
@@ -24,6 +26,7 @@ from rsm_bridge.deletes import Deleter, Outcome
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.fetch_claim import FetchClaim
 from rsm_bridge.fetcher import Fetcher
+from rsm_bridge.layout import index_key
 from rsm_bridge.limits import (
     ANSWER_SECONDS_MAX,
     DELETE_SECONDS_MAX,
@@ -121,7 +124,8 @@ class Handlers:
                 structlog.contextvars.bind_contextvars(position=message.start_position)
                 await self._may_read(caller, segment)
                 frames = self.fetcher.frames(segment, message.start_position, end)
-                return await self._send("fetch", frames, context, segment.topic_id.hex())
+                with _located(segment):
+                    return await self._send("fetch", frames, context, segment.topic_id.hex())
 
         await self._guard("fetch", context, serve)
 
@@ -139,7 +143,8 @@ class Handlers:
                     raise BridgeError("bad_request", f"unknown index type {message.type}")
                 await self._may_read(caller, segment)
                 frames = self.fetcher.file_frames(segment, IndexType(message.type))
-                return await self._send("fetch_index", frames, context, segment.topic_id.hex())
+                with _located(segment):
+                    return await self._send("fetch_index", frames, context, segment.topic_id.hex())
 
         await self._guard("fetch_index", context, serve)
 
@@ -302,6 +307,15 @@ def _named(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:
         topic=segment.topic, partition=segment.partition, segment=segment.segment_id.hex()
     )
     return segment
+
+
+@contextlib.contextmanager
+def _located(segment: SegmentMetadata) -> Iterator[None]:
+    """Names the index in errors about its own bytes and those it stands for: whoever restores them needs a key."""
+    try:
+        yield
+    except SegmentError as error:
+        raise BridgeError(error.kind, f"{index_key(segment)} and what it names: {error}") from error
 
 
 def _clusters(caller: Caller, action: Action, segment: SegmentMetadata) -> frozenset[str] | None:

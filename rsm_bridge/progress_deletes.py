@@ -2,22 +2,23 @@
 
 Over half of a table within ten minutes is usual for a topic whose few segments roll by time, or whose `retention.bytes`
 is a few segments: each goes when its time is over, or when as much has come. Not usual is that much goes *at once* that
-could have gone one after the other: a retention that was set too low by mistake, `deleteRecords`, a deleted topic. So
-what Kafka says of the topic's retention is compared with what went; where Kafka does not answer, segments that went at
-about the same age, or one of a partition, are taken for retention: what is not known is no alarm.
+could have gone one after the other: a retention that was set too low by mistake, `deleteRecords`, a deleted topic.
+
+* By time: no record was younger than `retention.ms`, and none could have gone much earlier. Kafka deletes only what is
+  tiered, so a segment that rolled late, with the next batch of a nightly job say, goes late.
+* By size: what went of a partition is what it may have, and as much as it may have is there still, tiered or not.
+
+What goes by time leaves less for size to explain. Where Kafka does not answer, the youngest that went stands for
+`retention.ms`, and the only old segment of a partition is taken for retention: what is not known is no alarm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, RETENTION_LATE_SECONDS
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
-from rsm_bridge.progress_facts import HeldDelete, HeldPart, KafkaTopic
+from rsm_bridge.progress_facts import HeldDelete, HeldPart, HeldSegment, KafkaTopic
 from rsm_bridge.progress_report import Finding
 from rsm_bridge.progress_words import age, moment, plural
-
-_SEGMENT_BYTES_USUAL = 1 << 30  # Kafka's default
 
 
 def held_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: int, *, asked: bool) -> Finding:
@@ -36,43 +37,45 @@ def held_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: 
         said = f"{said}; mass_delete_grace is over: their objects go as soon as nothing else needs them"
         return Finding(CauseCode.MASS_DELETE, Level.NOTE, said, topic, since_ms=held.last_ms)
     said = f"{said}, kept {age((held.due_ms - now_ms) / 1000)} more"
-    if kafka is not None:
-        why = _by_config(held, kafka.config)
-    else:
-        why = "they went as retention takes them; Kafka was not asked" if not asked and _in_turn(held) else None
-    level = CAUSES[CauseCode.MASS_DELETE].level if why is None else Level.NOTE
-    return Finding(
-        CauseCode.MASS_DELETE, level, said if why is None else f"{said}; {why}", topic, since_ms=held.last_ms
-    )
+    level = CAUSES[CauseCode.MASS_DELETE].level
+    if kafka is not None and held.parts and all(_usual(part, kafka) for part in held.parts):
+        level, said = Level.NOTE, f"{said}; the topic's {_settings(kafka)} takes them"
+    elif kafka is None and not asked and _like_retention(held):
+        level, said = Level.NOTE, f"{said}; they went as retention takes them, and Kafka was not asked"
+    return Finding(CauseCode.MASS_DELETE, level, said, topic, since_ms=held.last_ms)
 
 
-def _by_config(held: HeldDelete, config: Mapping[str, str]) -> str | None:
-    """What of the topic's retention explains it."""
-    retention = config.get("retention.ms", "")
-    if held.ages_ms is not None and retention.isdigit():
-        early, late = (age_ms - int(retention) for age_ms in held.ages_ms)
-        if early >= -1000 * CLOCK_SKEW_SECONDS_MAX and late <= _late_ms(int(retention)):
-            return f"their records were as old as retention.ms={retention} allows"
-    size = config.get("retention.bytes", "")
-    if size.isdigit() and held.parts:
-        segment = int(config.get("segment.bytes", "") or _SEGMENT_BYTES_USUAL)
-        if all(_by_size(part, int(size), segment) for part in held.parts):
-            return f"retention.bytes={size} allows no more"
-    return None
+def _settings(kafka: KafkaTopic) -> str:
+    names = ("retention.ms", "retention.bytes")
+    return ", ".join(f"{name}={kafka.config[name]}" for name in names if kafka.config.get(name, "").isdigit())
 
 
-def _by_size(part: HeldPart, size: int, segment: int) -> bool:
-    """Whether no more went than what was over, and as much is there as may stay: two segments are not tiered yet."""
-    return part.old_bytes <= size + part.largest_bytes and part.live_bytes + 2 * segment >= size
+def _usual(part: HeldPart, kafka: KafkaTopic) -> bool:
+    """Whether the topic's retention explains what went of a partition."""
+    retention, size = (kafka.config.get(name, "") for name in ("retention.ms", "retention.bytes"))
+    left = [item for item in part.segments if not retention.isdigit() or not _in_time(item, int(retention))]
+    if not left or not size.isdigit():
+        return not left
+    in_kafka = kafka.partitions.get(part.partition)
+    end = None if in_kafka is None else in_kafka.end
+    untiered = 0 if end is None else max(0, end - part.tiered_end) * part.bytes_per_offset
+    old = sum(item.bytes for item in left if item.old)
+    there = part.live_bytes + untiered + 2 * part.largest_bytes  # the newest are not tiered yet
+    return old <= int(size) + part.largest_bytes and there >= int(size)
 
 
-def _in_turn(held: HeldDelete) -> bool:
-    """Whether each went at about the same age, or was alone in its partition."""
-    if held.parts and all(part.old_segments <= 1 for part in held.parts):
+def _in_time(item: HeldSegment, retention_ms: int) -> bool:
+    """Whether its time was over, and Kafka could not have deleted it much earlier."""
+    if item.age_ms is None or item.age_ms < retention_ms - 1000 * CLOCK_SKEW_SECONDS_MAX:
+        return False
+    late_ms = min(item.age_ms - retention_ms, item.tiered_ms)
+    return late_ms <= max(1000 * RETENTION_LATE_SECONDS, retention_ms / 2)
+
+
+def _like_retention(held: HeldDelete) -> bool:
+    """Whether each went when its time was over, if that of the youngest was, or was the only old one of a partition."""
+    if held.parts and all(sum(item.old for item in part.segments) <= 1 for part in held.parts):
         return True
-    return held.ages_ms is not None and held.ages_ms[1] - held.ages_ms[0] <= _late_ms(held.ages_ms[0])
-
-
-def _late_ms(age_ms: int) -> float:
-    """How much later than at this age Kafka may delete: while broker or bridge are away nothing is."""
-    return max(1000 * RETENTION_LATE_SECONDS, age_ms / 2)
+    gone = [item for part in held.parts for item in part.segments]
+    ages = [item.age_ms for item in gone if item.age_ms is not None]
+    return len(ages) == len(gone) > 0 and all(_in_time(item, min(ages)) for item in gone)

@@ -99,28 +99,40 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldPart:
-    """What a mass delete took of one partition, in log bytes at the broker.
+class HeldSegment:
+    """One segment that a mass delete took, as it was then.
 
     Attributes:
-        old_segments, old_bytes: what had been tiered for ten minutes or more when the first was deleted. What came and
-            went meanwhile is traffic.
-        largest_bytes: its largest segment.
-        live_bytes: its segments that are live now.
+        bytes: of its log, at the broker.
+        age_ms: of its newest record; None: its records have no time.
+        tiered_ms: since its copy began, by the broker's clock.
+        old: it had been tiered for ten minutes or more when the first of all was deleted. What came and went meanwhile
+            is traffic.
     """
 
-    old_segments: int
-    old_bytes: int
-    largest_bytes: int
+    bytes: int
+    age_ms: int | None
+    tiered_ms: int
+    old: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldPart:
+    """What a mass delete took of one partition, and what is live of it now: log bytes, the largest segment, its end."""
+
+    partition: int
+    segments: tuple[HeldSegment, ...]
     live_bytes: int
+    largest_bytes: int
+    tiered_end: int
+    bytes_per_offset: float
 
 
 @dataclass(frozen=True, slots=True)
 class HeldDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
-    `table_rows`: how many rows the table had when it began. `ages_ms`: of each segment's newest record when it was
-    deleted, the least and the greatest; None where a segment's records have no time. `parts`: one for each partition.
+    `table_rows`: how many rows the table had when it began. `parts`: one for each partition.
     """
 
     segments: int
@@ -128,7 +140,6 @@ class HeldDelete:
     table_rows: int
     last_ms: int
     due_ms: int
-    ages_ms: tuple[int, int] | None = None
     parts: tuple[HeldPart, ...] = ()
 
 

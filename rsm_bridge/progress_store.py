@@ -7,7 +7,6 @@ publishing is known even when time runs out before years of history are counted.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from rsm_bridge.limits import MASS_DELETE_WINDOW_SECONDS, STATUS_LOOKS_MAX, STAT
 from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.mass_delete import mass_deletes
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
-from rsm_bridge.progress_facts import CopyFacts, HeldDelete, HeldPart, Problem, StoredTopic, TableFacts
+from rsm_bridge.progress_facts import CopyFacts, HeldDelete, HeldPart, HeldSegment, Problem, StoredTopic, TableFacts
 from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, unindexed, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
@@ -278,38 +277,39 @@ def _held(read: ReadTopic, settings: Settings) -> tuple[HeldDelete, ...]:
     found = mass_deletes(read.segments, settings.mass_delete_grace)
     if not found or settings.rule(read.topic).table_retention == "keep":  # then no row has left
         return ()
-    known = {item.listed.key: item for item in read.segments}
-    live = Counter[int]()
-    for item in read.segments:
-        live[item.key.partition] += _source_bytes(item) if item.live else 0
+    groups = segments_by_partition(read.segments)
     made: list[HeldDelete] = []
     for mass in found:
-        gone = [known[key] for key in mass.keys]
-        parts = tuple(_part(some, mass.first_ms, live[number]) for number, some in segments_by_partition(gone).items())
-        made.append(HeldDelete(len(gone), mass.rows, mass.table_rows, mass.last_ms, mass.due_ms, _ages_ms(gone), parts))
+        parts: list[HeldPart] = []
+        for number, group in groups.items():
+            gone = [item for item in group if item.listed.key in mass.keys]
+            if gone:
+                parts.append(_part(number, gone, [item for item in group if item.live], mass.first_ms))
+        made.append(HeldDelete(len(mass.keys), mass.rows, mass.table_rows, mass.last_ms, mass.due_ms, tuple(parts)))
     return tuple(made)
 
 
-def _part(gone: Sequence[KnownSegment], first_ms: int, live_bytes: int) -> HeldPart:
+def _part(number: int, gone: Sequence[KnownSegment], live: Sequence[KnownSegment], first_ms: int) -> HeldPart:
     """What a mass delete that began at `first_ms` took of one partition."""
-    sizes = [_source_bytes(item) for item in gone]
     before_ms = first_ms - int(MASS_DELETE_WINDOW_SECONDS * 1000)
-    old = [_source_bytes(item) for item in gone if item.counts is None or item.counts.copied_ms <= before_ms]
-    return HeldPart(len(old), sum(old), max(sizes), live_bytes)
-
-
-def _source_bytes(item: KnownSegment) -> int:
-    return 0 if item.counts is None else item.counts.source_bytes
-
-
-def _ages_ms(segments: Iterable[KnownSegment]) -> tuple[int, int] | None:
-    """How old each segment's newest record was when it was deleted: the least and the greatest."""
-    ages: list[int] = []
-    for item in segments:
-        if item.deletion is None or item.counts is None or item.counts.record_ms < 0:
-            return None
-        ages.append(item.deletion.time_ms - item.counts.record_ms)
-    return min(ages), max(ages)
+    went: list[HeldSegment] = []
+    for item in gone:
+        if item.deletion is not None and item.counts is not None:
+            at, counts = item.deletion.time_ms, item.counts
+            age_ms = None if counts.record_ms < 0 else at - counts.record_ms
+            went.append(
+                HeldSegment(counts.source_bytes, age_ms, at - counts.copied_ms, old=counts.copied_ms <= before_ms)
+            )
+    sizes = [0 if item.counts is None else item.counts.source_bytes for item in (*gone, *live)]
+    offsets = sum(item.key.last - item.key.base + 1 for item in (*gone, *live))
+    return HeldPart(
+        number,
+        tuple(went),
+        sum(sizes[len(gone) :]),
+        max(sizes),
+        max(item.key.last for item in (*gone, *live)) + 1,
+        sum(sizes) / offsets,
+    )
 
 
 def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> Callable[[KnownSegment], Head | None]:

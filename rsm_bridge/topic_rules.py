@@ -158,7 +158,7 @@ class TopicRule(Section):
     def _compiles(cls, value: str) -> str:
         try:
             re.compile(value)
-        except re.error as error:
+        except (re.error, RecursionError, OverflowError) as error:
             raise ValueError(f"not a regular expression: {error}") from error
         return value
 

@@ -109,6 +109,7 @@ def test_a_flip_anywhere_fails_the_read_before_its_last_piece(bridge: Running, a
     with ShimClient(bridge.address) as shim, pytest.raises(grpc.RpcError) as failed:
         got.extend(pieces(shim, segment))
     assert ShimError(failed.value).kind == "corrupt_object"
+    assert "index/" in str(ShimError(failed.value))
     assert sum(map(len, got)) < size
 
 

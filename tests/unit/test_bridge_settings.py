@@ -45,6 +45,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("listen: 127.0.0.1:99999", "neither host:port nor unix:path"),
         ("listen: 'unix:'", "unix: needs a path"),
         ("topics: [{pattern: '('}]", "topics.0.pattern: not a regular expression"),
+        (f"topics: [{{pattern: '{'(' * 5000}{')' * 5000}'}}]", "topics.0.pattern: not a regular expression"),
         ("topics: [{pattern: a, mode: fast}]", "topics.0.mode"),
         ("topics: [{pattern: a, table_retention: forever}]", "table_retention is follow-kafka, keep, or a duration"),
         ("topics: [{pattern: a, table_retention: 30}]", "table_retention is follow-kafka, keep, or a duration"),

@@ -69,7 +69,6 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
         },
         "waits: how long status waits and watches; tests of it set their own patience": {
             "COPY_BEHIND_SECONDS",
-            "RETENTION_LATE_SECONDS",
             "STATUS_ANSWER_SECONDS",
             "STATUS_BRIDGE_SECONDS",
             "STATUS_CATALOG_SECONDS",

@@ -437,22 +437,6 @@ def test_after_retention_nobody_says_that_nothing_was_ever_copied() -> None:
     )
 
 
-def test_rows_that_went_when_their_time_was_over_call_nobody() -> None:
-    """One day of retention, one segment a day: each goes as a mass delete. Set too low by mistake is another thing."""
-
-    def deleted(least: int, greatest: int, retention: int) -> Level:
-        held_delete = HeldDelete(1, 900, 1000, NOW - HOUR, NOW + 23 * HOUR, (least, greatest))
-        topic = kafka_topic(config={"retention.ms": str(retention)})
-        (finding,) = found(assess(facts(stored(held=(held_delete,)), kafka=kafka(topic))), CauseCode.MASS_DELETE)
-        return finding.level
-
-    assert deleted(DAY + MINUTE, DAY + 6 * MINUTE, DAY) is Level.NOTE
-    assert deleted(DAY - 5 * MINUTE, DAY - 5 * MINUTE, DAY) is Level.NOTE  # two clocks
-    assert deleted(HOUR, 5 * HOUR, 1000) is Level.PERSON  # lowered to a second
-    assert deleted(HOUR, 2 * HOUR, DAY) is Level.PERSON  # the topic was deleted, or deleteRecords
-    assert deleted(HOUR, 2 * HOUR, -1) is Level.PERSON
-
-
 def test_a_mass_delete_whose_time_is_over_calls_nobody() -> None:
     def said(due_ms: int) -> tuple[Level, str]:
         (finding,) = found(

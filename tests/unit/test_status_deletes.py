@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import pytest
 
+from rsm_bridge.limits import RETENTION_LATE_SECONDS
 from rsm_bridge.progress_causes import Level
 from rsm_bridge.progress_deletes import held_delete
-from rsm_bridge.progress_facts import HeldDelete, HeldPart, KafkaTopic
+from rsm_bridge.progress_facts import HeldDelete, HeldPart, HeldSegment, KafkaPartition, KafkaTopic
 
 SECOND = 1000
 MINUTE = 60 * SECOND
@@ -19,78 +21,102 @@ MIB = 1024 * 1024
 GIB = 1024 * MIB
 NOW = 1_800_000_000_000
 
-Part = tuple[int, int, int, int]
+
+@dataclass
+class Gone:
+    """Segments of one partition that went at once.
+
+    ages: of each one's newest record. tiered: for how long each had been; None: as long. config: of the topic, with _
+    for dots; None: Kafka was not asked. untiered: records that lie on the broker alone.
+    """
+
+    ages: Sequence[int | None]
+    config: dict[str, int] | None = field(default_factory=dict)
+    tiered: Sequence[int] | None = None
+    size: int = 100 * MIB
+    live: int = 0
+    untiered: int = 0
+    partitions: int = 1
+    deleted: bool = False
+
+    @property
+    def level(self) -> Level:
+        tiered = self.tiered or [age or HOUR for age in self.ages]
+        went = tuple(
+            HeldSegment(self.size, age, since, old=since >= 10 * MINUTE)
+            for age, since in zip(self.ages, tiered, strict=True)
+        )
+        parts = tuple(HeldPart(n, went, self.live, self.size, 1000, self.size / 100) for n in range(self.partitions))
+        held = HeldDelete(len(went), 900, 1000, NOW - HOUR, NOW + 23 * HOUR, parts)
+        asked = self.config is not None
+        settings = {name.replace("_", "."): str(value) for name, value in (self.config or {}).items()}
+        there = {n: KafkaPartition(has_leader=True, end=1000 + self.untiered) for n in range(self.partitions)}
+        topic = KafkaTopic("t", "ab" * 16, internal=False, config=settings, partitions=there)
+        kafka = topic if asked and not self.deleted else None
+        return held_delete(held, kafka, "t", NOW, asked=asked).level
 
 
-def level(
-    ages: tuple[int, int] | None,
-    *parts: Part,
-    asked: bool = True,
-    gone: bool = False,
-    **config: int,
-) -> Level:
-    """Of a mass delete. parts: HeldPart of each partition. config: of the topic, with _ for the dots."""
-    held = HeldDelete(3, 900, 1000, NOW - HOUR, NOW + 23 * HOUR, ages, tuple(HeldPart(*part) for part in parts))
-    settings = {name.replace("_", "."): str(value) for name, value in config.items()}
-    kafka = KafkaTopic("t", "ab" * 16, internal=False, config=settings, partitions={}) if asked and not gone else None
-    return held_delete(held, kafka, "t", NOW, asked=asked).level
-
-
-ONE = (1, 100 * MIB, 100 * MIB, 0)
-#: What a year brings: ages of the newest record of each segment that went, partitions, what Kafka says.
-USUAL: dict[str, tuple[tuple[int, int], list[Part], dict[str, Any]]] = {
-    "a segment a week, which goes after a week": ((WEEK + MINUTE, WEEK + 6 * MINUTE), [ONE], {"retention_ms": WEEK}),
-    "a segment a week, Kafka is not asked": ((WEEK + MINUTE, WEEK + 6 * MINUTE), [ONE], {"asked": False}),
-    "fifty partitions of one segment each, of one day": ((WEEK, 8 * WEEK), [ONE] * 50, {"asked": False}),
-    "after two days of a broker that was away": (
-        (WEEK, WEEK + 2 * DAY),
-        [(9, GIB, GIB // 8, 0)],
-        {"retention_ms": WEEK},
+#: What a year brings.
+USUAL = {
+    "a segment a week, which goes after a week": Gone([WEEK + 6 * MINUTE], {"retention_ms": WEEK}),
+    "the same, and Kafka is not asked": Gone([WEEK + 6 * MINUTE], None),
+    "fifty partitions of a segment each": Gone([WEEK + HOUR], None, partitions=50),
+    "two clocks": Gone([WEEK - 5 * MINUTE] * 3, {"retention_ms": WEEK}),
+    "after two days of a broker that was away": Gone([WEEK, WEEK + DAY, WEEK + 2 * DAY], {"retention_ms": WEEK}),
+    "the same, and Kafka is not asked as well": Gone([WEEK, WEEK + DAY, WEEK + 2 * DAY], None),
+    "an hour may stay, and the bridge was away for a night": Gone([HOUR, 6 * HOUR, 14 * HOUR], {"retention_ms": HOUR}),
+    "a weekly batch that may stay for three days, tiered with the next": Gone(
+        [WEEK] * 4, {"retention_ms": 3 * DAY}, tiered=[MINUTE] * 4
     ),
-    "after two days away, Kafka is not asked": ((WEEK, WEEK + 2 * DAY), [(9, GIB, GIB // 8, 0)], {"asked": False}),
-    "much traffic of which little may stay": (
-        (5 * SECOND, MINUTE),
-        [(0, 0, MIB, MIB)],
-        {"retention_bytes": MIB, "segment_bytes": MIB, "retention_ms": WEEK},
+    "a daily batch, twelve hours": Gone([DAY] * 3, {"retention_ms": 12 * HOUR}, tiered=[MINUTE] * 3),
+    "records of years ago are loaded": Gone([400 * DAY, 900 * DAY], {"retention_ms": WEEK}, tiered=[MINUTE] * 2),
+    "much traffic of which little may stay": Gone(
+        [5 * SECOND, MINUTE] * 5, {"retention_bytes": MIB, "retention_ms": WEEK}, size=MIB, live=MIB
     ),
-    "much traffic, Kafka is not asked": ((5 * SECOND, MINUTE), [(0, 0, MIB, MIB)], {"asked": False}),
-    "a burst in which all that was there went": (
-        (HOUR, 30 * DAY),
-        [(4, 4 * MIB, MIB, 4 * MIB)],
-        {"retention_bytes": 4 * MIB, "segment_bytes": MIB, "retention_ms": -1},
+    "the same without Kafka": Gone([5 * SECOND, MINUTE] * 5, None, size=MIB, live=MIB),
+    "a burst in which all that was there went": Gone(
+        [HOUR, DAY, WEEK, 30 * DAY], {"retention_bytes": 4 * MIB, "retention_ms": -1}, size=MIB, live=4 * MIB
     ),
-    "one segment of a GiB where a GiB may stay": (
-        (DAY, 2 * DAY),
-        [(2, 2 * GIB, GIB, 0)],
-        {"retention_bytes": GIB, "segment_bytes": GIB, "retention_ms": WEEK},
+    "a GiB may stay, in segments of a GiB": Gone(
+        [DAY, 2 * DAY], {"retention_bytes": GIB, "retention_ms": WEEK}, size=GIB
+    ),
+    "by size, while a long backlog is not tiered yet": Gone(
+        [DAY, 2 * DAY, 3 * DAY], {"retention_bytes": 300 * MIB, "retention_ms": WEEK}, untiered=10_000
+    ),
+    "some by time, some by size": Gone(
+        [DAY, WEEK + HOUR, WEEK + HOUR], {"retention_bytes": 150 * MIB, "retention_ms": WEEK}, live=150 * MIB
     ),
 }
-MISTAKES: dict[str, tuple[tuple[int, int] | None, list[Part], dict[str, Any]]] = {
-    "retention lowered to an hour": ((2 * HOUR, WEEK), [(9, GIB, GIB // 8, 0)], {"retention_ms": HOUR}),
-    "lowered, Kafka is not asked": ((2 * HOUR, WEEK), [(9, GIB, GIB // 8, 0)], {"asked": False}),
-    "retention lowered to a GiB": (
-        (HOUR, WEEK),
-        [(99, 99 * GIB, GIB, GIB)],
-        {"retention_bytes": GIB, "segment_bytes": GIB, "retention_ms": WEEK},
+MISTAKES = {
+    "retention lowered to an hour": Gone([2 * HOUR, DAY, 3 * DAY, WEEK], {"retention_ms": HOUR}),
+    "the same, and Kafka is not asked": Gone([2 * HOUR, DAY, 3 * DAY, WEEK], None),
+    "retention lowered to a second": Gone([HOUR, 2 * DAY], {"retention_ms": SECOND}),
+    "retention lowered to a GiB": Gone(
+        [HOUR] * 50 + [WEEK] * 49, {"retention_bytes": GIB, "retention_ms": 2 * WEEK}, size=GIB, live=GIB
     ),
-    "records deleted by hand": ((HOUR, 2 * HOUR), [ONE], {"retention_ms": WEEK, "retention_bytes": -1}),
-    "the same, where much more may stay": (
-        (HOUR, 2 * HOUR),
-        [ONE],
-        {"retention_ms": WEEK, "retention_bytes": 100 * GIB, "segment_bytes": GIB},
+    "records deleted by hand": Gone([HOUR, 2 * HOUR], {"retention_ms": WEEK, "retention_bytes": -1}),
+    "the same, where much more may stay": Gone([HOUR, 2 * HOUR], {"retention_ms": WEEK, "retention_bytes": 100 * GIB}),
+    "the same, where more may stay than was ever there": Gone(
+        [HOUR] * 100, {"retention_ms": WEEK, "retention_bytes": GIB}, size=5 * MIB
     ),
-    "the topic was deleted": ((HOUR, 2 * HOUR), [ONE], {"gone": True}),
-    "records without a time": (None, [(9, GIB, GIB // 8, 0)], {"retention_ms": WEEK}),
+    "the topic was deleted": Gone([HOUR, 2 * HOUR], {"retention_ms": WEEK}, deleted=True),
+    "nothing goes by itself": Gone([WEEK], {"retention_ms": -1}),
+    "records without a time": Gone([None, None], {"retention_ms": WEEK}),
 }
 
 
 @pytest.mark.parametrize("name", USUAL)
 def test_what_retention_takes_calls_nobody(name: str) -> None:
-    ages, parts, how = USUAL[name]
-    assert level(ages, *parts, **how) is Level.NOTE
+    assert USUAL[name].level is Level.NOTE
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_what_it_would_not_take_does(name: str) -> None:
-    ages, parts, how = MISTAKES[name]
-    assert level(ages, *parts, **how) is Level.PERSON
+    assert MISTAKES[name].level is Level.PERSON
+
+
+def test_a_segment_is_late_only_from_when_it_could_have_gone() -> None:
+    late = HOUR + int(1000 * RETENTION_LATE_SECONDS)
+    assert Gone([late, late], {"retention_ms": HOUR}).level is Level.NOTE
+    assert Gone([late + 1, late], {"retention_ms": HOUR}).level is Level.PERSON
+    assert Gone([late + DAY, late], {"retention_ms": HOUR}, tiered=[HOUR, HOUR]).level is Level.NOTE
