@@ -14,7 +14,7 @@ PROTOCOL_VERSION = 1
 # message of a copy has the metadata of a segment of LEADER_EPOCHS_MAX epochs, and LATER_INDEX_BYTES_MAX; a request to
 # fetch or to delete has names and ids alone.
 FRAME_BYTES_MAX = MIB + 64 * KIB
-MESSAGE_BYTES_MAX = 2 * MIB
+MESSAGE_BYTES_MAX = MIB + 256 * KIB
 REQUEST_BYTES_MAX = 64 * KIB
 LEADER_EPOCHS_MAX = 20_000  # of one segment; every restart of a broker is one
 OFFSET_MAX = 2**63 - 2  # so that the offset after it is one
@@ -49,7 +49,7 @@ CONTENDED_SILENCE_SECONDS = 5.0  # and for so long while copies of others wait f
 COPY_RATE_MIN_BYTES = 256 * KIB  # a second, in all, while they do; a segment of 1 GiB takes COPY_SECONDS_MAX so
 PEER_TICK_SECONDS = 0.5  # between two looks at whether a peer is overdue
 ANSWER_SECONDS_MAX = 60.0  # a peer that takes nothing for so long is gone
-STREAMS_PER_CONNECTION_MAX = 2048  # calls of one connection; a client keeps further ones until some end
+STREAMS_PER_CONNECTION_MAX = 512  # calls of one connection; a client keeps further ones until some end
 HOST_SHARE = 3  # calls of one host for each that is left to others: peers.py
 CANCEL_NOTICE_SECONDS = 0.5  # from the end of a cancelled call's messages until gRPC tells of the cancellation
 COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait

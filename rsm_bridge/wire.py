@@ -178,7 +178,8 @@ def parse_copy_request(data: bytes) -> CopyMessage:
         raise _bad("a copy message holds exactly one of start, file, end or a frame")
     if 1 in found:
         start = parse(rsm_pb2.CopyStart(), bytes(_payload(found, 1)))
-        segment = segment_metadata(start.segment)
+        # Kafka has no custom metadata yet; what else stands there would be kept while the copy waits.
+        segment = replace(segment_metadata(start.segment), custom_metadata=b"")
         later = _later(start.later_transaction_indexes, segment.end_offset)
         return Start(segment, _epochs(start.segment), later, start.later_transaction_indexes_complete)
     if 2 in found:

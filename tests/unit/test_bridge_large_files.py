@@ -28,6 +28,8 @@ from rsm_bridge.limits import (
     FETCH_CHUNK_BYTES_MAX,
     FRAME_BYTES_MAX,
     INDEX_BYTES_MAX,
+    KIB,
+    LATER_INDEX_BYTES_MAX,
     LEADER_EPOCHS_MAX,
     MESSAGE_BYTES_MAX,
     MIB,
@@ -257,7 +259,7 @@ def test_pieces_that_do_not_fit_are_refused() -> None:
 def test_a_message_holds_a_piece_and_the_metadata_of_any_segment() -> None:
     assert FRAME_BYTES_MAX < MESSAGE_BYTES_MAX
     # An epoch's entry: two lengths, two tags, a varint of five bytes and one of nine.
-    assert LEADER_EPOCHS_MAX * 20 + MIB < MESSAGE_BYTES_MAX
+    assert LEADER_EPOCHS_MAX * 20 + LATER_INDEX_BYTES_MAX + 64 * KIB < MESSAGE_BYTES_MAX
 
 
 def test_an_object_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,12 +92,12 @@ def test_an_empty_file_has_a_checksum_of_zero() -> None:
 
 
 def test_start_and_end() -> None:
-    message = rsm_pb2.CopyRequest(start=rsm_pb2.CopyStart(segment=metadata()))
+    message = rsm_pb2.CopyRequest(start=rsm_pb2.CopyStart(segment=metadata(custom_metadata=bytes(1000))))
     start = parse_copy_request(message.SerializeToString())
     assert isinstance(start, Start)
     assert (start.segment.topic, start.segment.partition, start.segment.end_offset) == ("flights", 3, 199)
     assert [(run.epoch, run.start_offset) for run in start.described().leader_epochs] == [(0, 0), (4, 120)]
-    assert start.segment.leader_epochs == ()
+    assert (start.segment.leader_epochs, start.segment.custom_metadata) == ((), b"")
     end = rsm_pb2.CopyRequest(end=rsm_pb2.CopyEnd(size_bytes=1 << 30)).SerializeToString()
     assert parse_copy_request(end) == End(1 << 30)
 
