@@ -14,6 +14,7 @@ from rsm_bridge import verification
 from rsm_bridge.limits import VERIFY_LOOKS_MAX
 from rsm_bridge.publisher import Publisher
 from rsm_bridge.service import Running
+from rsm_bridge.table_check import check_table
 from rsm_bridge.verification import verify_store
 from tests.oracle.transactions import producer_snapshot
 from tests.support.eventually import eventually
@@ -118,7 +119,7 @@ def test_damage_is_said_however_much_goes_on(
     lost = shim.copied(segment_of(logs[1], **named))
     eventually(lambda: len(rows_of(catalog, "busy")) == 20)
     looks: list[int] = []
-    real = verification.check_table
+    real = check_table
 
     def look(*given: Any) -> Any:
         looks.append(len(looks))
