@@ -33,6 +33,7 @@ from rsm_bridge.limits import (
     FETCH_CHUNK_BYTES,
     PROTOCOL_VERSION,
     REQUEST_BYTES_MAX,
+    START_SECONDS_MAX,
     WARM_UP_BYTES,
 )
 from rsm_bridge.metrics import Metrics
@@ -46,7 +47,6 @@ from rsm_bridge.wire import M, fetch_chunk, parse, segment_metadata
 
 SERVICE = "tierberg.v1.RemoteStorage"
 Context = aio.ServicerContext[bytes, bytes]
-_WARM_UP_METHOD = "warm_up"
 _WARM_UP = bytes(WARM_UP_BYTES)
 
 
@@ -83,9 +83,10 @@ class Handlers:
         """What the server registers, by method name."""
         return {
             "CopySegment": grpc.stream_stream_rpc_method_handler(self.copy_segment),
-            "FetchSegment": grpc.unary_stream_rpc_method_handler(self.fetch_segment),
-            "FetchIndex": grpc.unary_stream_rpc_method_handler(self.fetch_index),
-            "DeleteSegment": grpc.unary_unary_rpc_method_handler(self.delete_segment),
+            # Their one request is read by the handler, not before it: admitted first, and with a deadline.
+            "FetchSegment": grpc.stream_stream_rpc_method_handler(self.fetch_segment),
+            "FetchIndex": grpc.stream_stream_rpc_method_handler(self.fetch_index),
+            "DeleteSegment": grpc.stream_unary_rpc_method_handler(self.delete_segment),
         }
 
     async def copy_segment(self, _: AsyncIterator[bytes], context: Context) -> None:
@@ -110,49 +111,52 @@ class Handlers:
 
         await self._guard("copy", context, serve)
 
-    async def fetch_segment(self, request: bytes, context: Context) -> None:
+    async def fetch_segment(self, _: AsyncIterator[bytes], context: Context) -> None:
         """FetchSegment. An empty request is a plugin's warm-up."""
-        if not request:
-            await self._warm_up(context)
-            return
 
-        async def serve(caller: Caller) -> dict[str, object]:
+        async def serve(caller: Caller) -> dict[str, object] | None:
             with self._fetches.of(peer_of(context)):
-                message = _asked(rsm_pb2.FetchSegmentRequest(), request)
-                segment = _named(message.segment)
+                message = await _asked(rsm_pb2.FetchSegmentRequest(), context)
+                if message is None:
+                    await self._warm_up(caller, context)
+                    return None
+                segment, start = _named(message.segment), message.start_position
                 end = message.end_position if message.HasField("end_position") else None
-                structlog.contextvars.bind_contextvars(position=message.start_position)
+                del message  # it may be large, and the fetch stay open
+                structlog.contextvars.bind_contextvars(position=start)
                 await self._may_read(caller, segment)
-                frames = self.fetcher.frames(segment, message.start_position, end)
                 with _located(segment):
+                    frames = self.fetcher.frames(segment, start, end)
                     return await self._send("fetch", frames, context, segment.topic_id.hex())
 
         await self._guard("fetch", context, serve)
 
-    async def fetch_index(self, request: bytes, context: Context) -> None:
+    async def fetch_index(self, _: AsyncIterator[bytes], context: Context) -> None:
         """FetchIndex. An empty request is a plugin's warm-up."""
-        if not request:
-            await self._warm_up(context)
-            return
 
-        async def serve(caller: Caller) -> dict[str, object]:
+        async def serve(caller: Caller) -> dict[str, object] | None:
             with self._fetches.of(peer_of(context)):
-                message = _asked(rsm_pb2.FetchIndexRequest(), request)
-                segment = _named(message.segment)
-                if message.type not in IndexType._value2member_map_:
-                    raise BridgeError("bad_request", f"unknown index type {message.type}")
+                message = await _asked(rsm_pb2.FetchIndexRequest(), context)
+                if message is None:
+                    await self._warm_up(caller, context)
+                    return None
+                segment, kind = _named(message.segment), message.type
+                del message
+                if kind not in IndexType._value2member_map_:
+                    raise BridgeError("bad_request", f"unknown index type {kind}")
                 await self._may_read(caller, segment)
-                frames = self.fetcher.file_frames(segment, IndexType(message.type))
                 with _located(segment):
+                    frames = self.fetcher.file_frames(segment, IndexType(kind))
                     return await self._send("fetch_index", frames, context, segment.topic_id.hex())
 
         await self._guard("fetch_index", context, serve)
 
-    async def delete_segment(self, request: bytes, context: Context) -> bytes:
+    async def delete_segment(self, _: AsyncIterator[bytes], context: Context) -> bytes:
         """DeleteSegment."""
 
         async def serve(caller: Caller) -> dict[str, object]:
-            segment = _named(_asked(rsm_pb2.DeleteSegmentRequest(), request).segment)
+            message = await _asked(rsm_pb2.DeleteSegmentRequest(), context)
+            segment = _named(rsm_pb2.SegmentMetadata() if message is None else message.segment)
             await self._may_write(caller, segment, peer_of(context))
             async with asyncio.timeout(DELETE_SECONDS_MAX):
                 outcome = await self.control.submit(self.deleter.delete, segment)
@@ -165,18 +169,13 @@ class Handlers:
         await self._guard("delete", context, serve)
         return rsm_pb2.DeleteSegmentResponse().SerializeToString()
 
-    async def _warm_up(self, context: Context) -> None:
+    @staticmethod
+    async def _warm_up(caller: Caller, context: Context) -> None:
         """Zeros for a plugin that loads its classes and connects (proto, `FetchSegmentRequest`); reads nothing."""
-
-        async def serve(caller: Caller) -> dict[str, object]:
-            if not (caller.may("read") or caller.may("write")):
-                raise caller.refused("read", "any cluster")
-            with self._fetches.of(peer_of(context)):
-                async with asyncio.timeout(ANSWER_SECONDS_MAX):
-                    await context.write(fetch_chunk(memoryview(_WARM_UP)))
-            return {}
-
-        await self._guard(_WARM_UP_METHOD, context, serve)
+        if not (caller.may("read") or caller.may("write")):
+            raise caller.refused("read", "any cluster")
+        async with asyncio.timeout(ANSWER_SECONDS_MAX):
+            await context.write(fetch_chunk(memoryview(_WARM_UP)))
 
     async def _may_write(self, caller: Caller, segment: SegmentMetadata, peer: Peer) -> None:
         """Raises BridgeError `not_allowed` unless the request's cluster and the topic's own are the caller's."""
@@ -236,14 +235,17 @@ class Handlers:
         return {}
 
     async def _guard(
-        self, method: str, context: Context, serve: Callable[[Caller], Awaitable[dict[str, object]]]
+        self, method: str, context: Context, serve: Callable[[Caller], Awaitable[dict[str, object] | None]]
     ) -> None:
-        """Runs one call: metrics, the canonical log line, and its failure as status and trailer."""
+        """Runs one call: metrics, the canonical log line, and its failure as status and trailer.
+
+        serve: gives facts for the line; None: a warm-up, which has none.
+        """
         structlog.contextvars.clear_contextvars()
         caller = caller_of(self.clients, context)
         structlog.contextvars.bind_contextvars(peer=caller.name)
         started = time.monotonic()
-        facts: dict[str, object] = {}
+        facts: dict[str, object] | None = {}
         kind, message = "ok", ""
         failure: Exception | None = None
         try:
@@ -260,7 +262,8 @@ class Handlers:
             failure = error
             kind, message = explain(error)
         finally:
-            self._account(method, kind, message, time.monotonic() - started, facts, failure)
+            if facts is not None:
+                self._account(method, kind, message, time.monotonic() - started, facts, failure)
         if failure is not None:
             error_kind, _ = explain(failure)
             context.set_trailing_metadata(((ERROR_TRAILER, kind),))
@@ -275,8 +278,6 @@ class Handlers:
         facts: dict[str, object],
         failure: Exception | None,
     ) -> None:
-        if method == _WARM_UP_METHOD and kind in ("ok", "cancelled"):
-            return
         self.metrics.requests.labels(method, kind).inc()
         if method != "copy":
             self.metrics.request_seconds.labels(method).observe(seconds)
@@ -293,11 +294,22 @@ class Handlers:
             line.warning(method, error=message)
 
 
-def _asked(message: M, request: bytes) -> M:
-    """The message of a request that carries no payload; raises BridgeError `bad_request`."""
+async def _asked(message: M, context: Context) -> M | None:
+    """The one request of a call that sends no payload; None: an empty one.
+
+    Raises:
+        BridgeError: `bad_request`; `deadline` when it does not come in time.
+    """
+    try:
+        async with asyncio.timeout(START_SECONDS_MAX):
+            request = await context.read()
+    except TimeoutError as error:
+        raise BridgeError("deadline", f"no request for {START_SECONDS_MAX:.0f} s") from error
+    if not isinstance(request, bytes):
+        raise BridgeError("bad_request", "the client closed the call before its request")
     if len(request) > REQUEST_BYTES_MAX:
         raise BridgeError("bad_request", f"a request of {len(request)} bytes, more than {REQUEST_BYTES_MAX}")
-    return parse(message, request)
+    return parse(message, request) if request else None
 
 
 def _named(message: rsm_pb2.SegmentMetadata) -> SegmentMetadata:

@@ -6,7 +6,8 @@ could have gone one after the other: a retention that was set too low by mistake
 
 * By time: no record was younger than `retention.ms`, and none could have gone much earlier. Kafka deletes only what is
   tiered, so a segment that rolled late, with the next batch of a nightly job say, goes late.
-* By size: what went of a partition is what it may have, and as much as it may have is there still, tiered or not.
+* By size: what went of a partition is no more than it may have, and as much as it may have is there still, tiered or
+  not: Kafka leaves that much.
 
 What goes by time leaves less for size to explain. Where Kafka does not answer, the youngest that went stands for
 `retention.ms`, and the only old segment of a partition is taken for retention: what is not known is no alarm.
@@ -56,11 +57,12 @@ def _usual(part: HeldPart, kafka: KafkaTopic) -> bool:
     left = [item for item in part.segments if not retention.isdigit() or not _in_time(item, int(retention))]
     if not left or not size.isdigit():
         return not left
-    in_kafka = kafka.partitions.get(part.partition)
-    end = None if in_kafka is None else in_kafka.end
-    untiered = 0 if end is None else max(0, end - part.tiered_end) * part.bytes_per_offset
     old = sum(item.bytes for item in left if item.old)
-    there = part.live_bytes + untiered + 2 * part.largest_bytes  # the newest are not tiered yet
+    # Kafka's size counts what is not tiered too; offsets are a rough measure of it.
+    there: float = part.live_bytes + 2 * part.largest_bytes
+    told = kafka.partitions.get(part.partition)
+    if told is not None and told.end is not None and told.log_start is not None:
+        there = 2 * (told.end - told.log_start) * part.bytes_per_offset
     return old <= int(size) + part.largest_bytes and there >= int(size)
 
 

@@ -118,13 +118,12 @@ class HeldSegment:
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """What a mass delete took of one partition, and what is live of it now: log bytes, the largest segment, its end."""
+    """What a mass delete took of one partition, the log bytes of what is live of it now, and of its largest segment."""
 
     partition: int
     segments: tuple[HeldSegment, ...]
     live_bytes: int
     largest_bytes: int
-    tiered_end: int
     bytes_per_offset: float
 
 

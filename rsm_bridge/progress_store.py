@@ -307,7 +307,6 @@ def _part(number: int, gone: Sequence[KnownSegment], live: Sequence[KnownSegment
         tuple(went),
         sum(sizes[len(gone) :]),
         max(sizes),
-        max(item.key.last for item in (*gone, *live)) + 1,
         sum(sizes) / offsets,
     )
 

@@ -45,4 +45,4 @@ def test_a_warm_up_of_another_protocol_is_refused_and_noted(bridge: Running, shi
     with pytest.raises(grpc.RpcError) as failed:
         list(shim.stub("unary_stream", "FetchSegment")(b"", metadata=(("tierberg-protocol", "2"),), timeout=10))
     assert ShimError(failed.value).kind == "protocol_mismatch"
-    assert counted(bridge)["tierberg_requests_total", "warm_up", "protocol_mismatch"] == 1
+    assert counted(bridge)["tierberg_requests_total", "fetch", "protocol_mismatch"] == 1

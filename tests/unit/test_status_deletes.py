@@ -27,7 +27,7 @@ class Gone:
     """Segments of one partition that went at once.
 
     ages: of each one's newest record. tiered: for how long each had been; None: as long. config: of the topic, with _
-    for dots; None: Kafka was not asked. untiered: records that lie on the broker alone.
+    for dots; None: Kafka was not asked. untiered: bytes of what lies on the broker alone.
     """
 
     ages: Sequence[int | None]
@@ -46,11 +46,12 @@ class Gone:
             HeldSegment(self.size, age, since, old=since >= 10 * MINUTE)
             for age, since in zip(self.ages, tiered, strict=True)
         )
-        parts = tuple(HeldPart(n, went, self.live, self.size, 1000, self.size / 100) for n in range(self.partitions))
+        parts = tuple(HeldPart(n, went, self.live, self.size, self.size / 100) for n in range(self.partitions))
         held = HeldDelete(len(went), 900, 1000, NOW - HOUR, NOW + 23 * HOUR, parts)
         asked = self.config is not None
         settings = {name.replace("_", "."): str(value) for name, value in (self.config or {}).items()}
-        there = {n: KafkaPartition(has_leader=True, end=1000 + self.untiered) for n in range(self.partitions)}
+        end = 1000 + (self.live + self.untiered) * 100 // self.size
+        there = {n: KafkaPartition(has_leader=True, log_start=1000, end=end) for n in range(self.partitions)}
         topic = KafkaTopic("t", "ab" * 16, internal=False, config=settings, partitions=there)
         kafka = topic if asked and not self.deleted else None
         return held_delete(held, kafka, "t", NOW, asked=asked).level
@@ -78,10 +79,10 @@ USUAL = {
         [HOUR, DAY, WEEK, 30 * DAY], {"retention_bytes": 4 * MIB, "retention_ms": -1}, size=MIB, live=4 * MIB
     ),
     "a GiB may stay, in segments of a GiB": Gone(
-        [DAY, 2 * DAY], {"retention_bytes": GIB, "retention_ms": WEEK}, size=GIB
+        [DAY, 2 * DAY], {"retention_bytes": GIB, "retention_ms": WEEK}, size=GIB, untiered=GIB
     ),
     "by size, while a long backlog is not tiered yet": Gone(
-        [DAY, 2 * DAY, 3 * DAY], {"retention_bytes": 300 * MIB, "retention_ms": WEEK}, untiered=10_000
+        [DAY, 2 * DAY, 3 * DAY], {"retention_bytes": 300 * MIB, "retention_ms": WEEK}, untiered=10 * GIB
     ),
     "some by time, some by size": Gone(
         [DAY, WEEK + HOUR, WEEK + HOUR], {"retention_bytes": 150 * MIB, "retention_ms": WEEK}, live=150 * MIB
@@ -98,6 +99,12 @@ MISTAKES = {
     "the same, where much more may stay": Gone([HOUR, 2 * HOUR], {"retention_ms": WEEK, "retention_bytes": 100 * GIB}),
     "the same, where more may stay than was ever there": Gone(
         [HOUR] * 100, {"retention_ms": WEEK, "retention_bytes": GIB}, size=5 * MIB
+    ),
+    "the same, of two segments where two may stay": Gone(
+        [HOUR, 2 * HOUR], {"retention_ms": WEEK, "retention_bytes": 2 * GIB}, size=GIB
+    ),
+    "retention lowered to an hour, where more may stay than was ever there": Gone(
+        [2 * HOUR, 3 * DAY, WEEK], {"retention_ms": HOUR, "retention_bytes": 2 * GIB}, live=100 * MIB
     ),
     "the topic was deleted": Gone([HOUR, 2 * HOUR], {"retention_ms": WEEK}, deleted=True),
     "nothing goes by itself": Gone([WEEK], {"retention_ms": -1}),
