@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, cast
 
 from rsm_bridge.config_report import PartCheck, Remark
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.protobuf_compiler import protobuf_missing
 from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaLookupError, SchemaUnknownError
-from rsm_bridge.registry_schemas import RegisteredSchema
+from rsm_bridge.registry_schemas import RegisteredSchema, SchemaKind
 from rsm_bridge.topic_rules import Part, SchemaSource, TopicRule
 
 
@@ -88,14 +88,22 @@ def _missing(
 
 
 def _inline(source: SchemaSource, form: str, part: Part) -> list[Remark]:
+    """What a bridge would say of each record: a schema that has no decoder makes them all dead letters."""
+    from converter.values.typed import Writer
+    from rsm_bridge.value_schemas import ColumnsWaitError, SchemaRule, ValueSchemas
+
     try:
         text = source.inline_text()
         if form != "protobuf":
             json.loads(text)
         elif (missing := protobuf_missing()) is not None:
             return [Remark("error", missing)]
+        rule = SchemaRule(cast(SchemaKind, form), "inline", text=text, message=source.message or "")
+        made = ValueSchemas(rule, None).decoder(Writer())
     except SettingsError as error:
         return [Remark("error", f"{part}_schema: {error}")]
     except (ValueError, RecursionError) as error:
         return [Remark("error", f"{part}_schema: the text is not JSON: {error}")]
-    return []
+    except ColumnsWaitError as error:
+        return [Remark("warning", f"{part}_schema: {error}")]
+    return [Remark("error", f"{part}_schema: {made}")] if isinstance(made, str) else []

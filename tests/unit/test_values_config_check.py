@@ -247,12 +247,20 @@ def test_one_forbidden_subject_does_not_hide_the_others(server: AnsweringServer,
     assert topic(report, "b").value.schema == (1, "avro")
 
 
+def nested(depth: int) -> str:
+    """Arrays within each other."""
+    return '{"type": "array", "items": ' * depth + '"int"' + "}" * depth
+
+
 @pytest.mark.parametrize(
     ("form", "text", "wrong"),
     [
         ("avro", '"long"', ""),
         ("json", "{}", ""),
-        ("protobuf", 'syntax = "proto3";', ""),
+        ("protobuf", 'syntax = "proto3"; message M { int32 a = 1; }', ""),
+        ("protobuf", 'syntax = "proto3";', "value_schema: unusable_schema"),
+        ("avro", '{"type": "array"}', "value_schema: unusable_schema"),
+        ("avro", nested(60), "columns would have"),
         ("avro", "{", "value_schema: the text is not JSON"),
         ("json", "[" * 100_000, "value_schema: the text is not JSON"),
         ("avro", None, "No such file"),
