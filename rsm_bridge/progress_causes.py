@@ -78,6 +78,7 @@ class CauseCode(StrEnum):
     CONFLICTING_SEGMENT = "conflicting_segment"
     COPY_STUCK = "copy_stuck"
     PUBLISH_STUCK = "publish_stuck"
+    ROWS_BELOW_FLOOR = "rows_below_floor"
     GAP_UNEXPLAINED = "gap_unexplained"
     OPEN_TRANSACTION = "open_transaction"
     WAITING_TRANSACTION = "waiting_transaction"
@@ -421,6 +422,12 @@ CAUSES: dict[CauseCode, Cause] = {
         "the middle of a segment, or `decode_budget` used up",
         "They follow by themselves once what is named answers. After ten minutes: `tierberg config check` asks the "
         "registry; the bridge's log says what it waits for. Kafka reads on.",
+    ),
+    _C.ROWS_BELOW_FLOOR: Cause(
+        _PERSON,
+        "Kafka has offsets again that it had deleted; they are tiered and served, and the table has no row of them",
+        "A leader without the log had led, deleted, and lost. `tierberg undelete TOPIC` while the deletion is in the "
+        "store; after that have the table made anew from its segments: see `Another name or namespace` below.",
     ),
     _C.GAP_UNEXPLAINED: Cause(
         _PERSON,

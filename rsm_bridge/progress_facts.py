@@ -54,6 +54,8 @@ class StoredPartition:
             explains that nothing is there; None: not known.
         cut_start: where the leader epochs of the newest copy begin, when live segments lie wholly below; None: none do.
         pending: why the first segment beyond the table's frontier was stored without its typed columns, if it was.
+        below_floor: live segments with rows that a table which follows Kafka has none of, because they lie below what
+            Kafka had deleted: from the first to the last of their offsets; below_floor_ms: when the newest was tiered.
     """
 
     segments: int
@@ -70,6 +72,8 @@ class StoredPartition:
     covered_from: int | None = None
     pending: str | None = None
     cut_start: int | None = None
+    below_floor: tuple[int, int] | None = None
+    below_floor_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

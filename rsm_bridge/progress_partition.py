@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX
+from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, TOPIC_GONE_SECONDS
 from rsm_bridge.progress_causes import CauseCode, Level
 from rsm_bridge.progress_copy_lag import CopyLag, copy_lag
 from rsm_bridge.progress_facts import Gap, KafkaPartition, StoredPartition
@@ -97,7 +97,7 @@ class Place:
 
 def judge(place: Place) -> PartitionReport:
     """How far the partition has come and why no further."""
-    findings = [*_broker(place), *_publishing(place), *_gaps(place), *_copying(place)]
+    findings = [*_broker(place), *_publishing(place), *_below_floor(place), *_gaps(place), *_copying(place)]
     lag_s = _lag(place)
     findings = [_against_target(place, finding, lag_s) for finding in findings]
     if not any(item.level >= Level.WAITS for item in findings):
@@ -187,6 +187,19 @@ def _publishing(place: Place) -> list[Finding]:
         )
         findings.append(place.finding(CauseCode.WAITING_TRANSACTION, Level.WAITS, said, stored.open.since_ms))
     return findings
+
+
+def _below_floor(place: Place) -> list[Finding]:
+    """A deletion takes its segments one after another; what Kafka still has long after is not being deleted."""
+    stored, kafka = place.stored, place.kafka
+    if stored is None or stored.below_floor is None or stored.below_floor_ms is None or place.gone:
+        return []
+    first, last = stored.below_floor
+    late = place.seconds_since(stored.below_floor_ms) > TOPIC_GONE_SECONDS
+    if kafka is None or kafka.log_start is None or kafka.log_start > last or not late:
+        return []
+    said = f"offsets {max(first, kafka.log_start)} to {last} are tiered, and the table has no row of them"
+    return [place.finding(CauseCode.ROWS_BELOW_FLOOR, Level.PERSON, said, stored.below_floor_ms)]
 
 
 def _gaps(place: Place) -> list[Finding]:

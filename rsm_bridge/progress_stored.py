@@ -75,9 +75,18 @@ def stored_partitions(
             gaps = gaps_between(group, floor) if complete else ()
             cut = None if planned else _cut_start(live)
             covered = covered_from(group, floor) if complete else None
+            below = [
+                known for known in live if known.key.last < floor and known.segment is not None and known.segment.files
+            ]
             found[number] = replace(
                 _partition(live, state, reached, conflict, gaps), cut_start=cut, covered_from=covered
             )
+            if below and isinstance(policy or Follow(), Follow):
+                found[number] = replace(
+                    found[number],
+                    below_floor=(min(known.key.base for known in below), max(known.key.last for known in below)),
+                    below_floor_ms=max(known.listed.modified_ms for known in below),
+                )
     return found
 
 

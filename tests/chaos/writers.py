@@ -162,13 +162,15 @@ class LibrdkafkaWriter(Writer):
         digests = [content.digest for content in contents]
         self.ledger.sent(kind, digests, repeatable=self.kind == "plain")
         noted = _Noted(self.ledger, target, kind, transaction)
-        for content, digest in zip(contents, digests, strict=True):
-            if not self._produce(producer, target, content, noted.callback(content, digest)):
-                break
-        if producer.flush(limits.FLUSH_S):
-            producer.purge()
-            producer.flush(5)
-        noted.settle()
+        try:
+            for content, digest in zip(contents, digests, strict=True):
+                if not self._produce(producer, target, content, noted.callback(content, digest)):
+                    break
+            if producer.flush(limits.FLUSH_S):
+                producer.purge()
+                producer.flush(5)
+        finally:  # a producer that was fenced raises, and what was acknowledged before counts
+            noted.settle()
         for error in noted.errors:
             self.note(error)
         return not noted.errors and not noted.waiting

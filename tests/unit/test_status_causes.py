@@ -248,6 +248,11 @@ CASES: dict[CauseCode, Case] = {
     ),
     C.PUBLISH_STUCK: Case(facts(unpublished(90)), Level.PERSON, "offsets 80 to 99 wait for a commit 1 min 30 s"),
     C.COLUMNS_WAIT: Case(facts(unpublished(90, pending="no registry")), Level.WAITS, "of their values: no registry"),
+    C.ROWS_BELOW_FLOOR: Case(
+        facts(stored(stored_partition(below_floor=(0, 9), below_floor_ms=NOW - HOUR)), kafka=kafka(kafka_topic())),
+        Level.PERSON,
+        "offsets 0 to 9 are tiered, and the table has no row of them",
+    ),
     C.GAP_UNEXPLAINED: Case(
         facts(stored(stored_partition(gaps=(Gap(10, 19, explained=False),)))), Level.PERSON, "offsets 10 to 19"
     ),
