@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.manifest import DataFile
 
 from converter.columns import ERROR, RAW_VALUE, VALUE, VALUE_SIZE
 from converter.values.model import error_codes
 from converter.values.rows import as_written_now, made_in_pieces
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import LiveFile
+from iceberg_catalog.value_counts import values_by_file
 from rsm_bridge.derived import ObjectFile
 from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.planned_files import TableChangedError
@@ -145,32 +145,14 @@ def files_with_errors(store: ObjectStore, head: Head) -> list[LiveFile]:
     Raises:
         What the table's storage and the store raise.
     """
-    number = next((item.field_id for item in head.table.schema().fields if item.name == ERROR), None)
-    if number is None:
-        return []
     found: list[LiveFile] = []
-    for content in head.manifests:
-        ours = {file.path: file for file in content.files}
-        entries = content.manifest.fetch_manifest_entry(head.table.io) if ours else []
-        for entry in (item.data_file for item in entries):
-            file = ours.get(entry.file_path)
-            if file is None:
-                continue
-            errors = _errors(entry, number)
-            if errors is None:
-                key = stored_key(store, file.path)
-                errors = 0 if key is None else sum(rows.num_rows for rows in _dead_rows(store, key))
-            if errors:
-                found.append(file)
+    for file, errors in values_by_file(head, ERROR):
+        if errors is None:
+            key = stored_key(store, file.path)
+            errors = 0 if key is None else sum(rows.num_rows for rows in _dead_rows(store, key))
+        if errors:
+            found.append(file)
     return sorted(found, key=lambda file: (file.partition, file.first))
-
-
-def _errors(entry: DataFile, number: int) -> int | None:
-    """How many rows of a file have an error; None: its entry does not say."""
-    if entry.column_sizes and number not in entry.column_sizes:
-        return 0  # written before the table had the column
-    values, nulls = (entry.value_counts or {}).get(number), (entry.null_value_counts or {}).get(number)
-    return None if values is None or nulls is None else values - nulls
 
 
 def _dead_rows(store: ObjectStore, key: str) -> Iterator[pa.RecordBatch]:

@@ -262,6 +262,8 @@ def _of_table(stored: StoredTopic, values: str | None) -> Iterator[Finding]:
         said.append((CauseCode.DATA_INSIDE_TABLE, f"data files of {table.name} lie under its own location"))
     if values not in (None, table.values) and stored.partitions:
         said.append((CauseCode.VALUES_DIFFER, f"the rule says {values}, {table.name} was made for {table.values}"))
+    if table.dead_letters:
+        said.append((CauseCode.DEAD_LETTERS, f"{table.dead_letters:,} of {table.rows:,} rows of {table.name}"))
     for code, what in said:
         yield Finding(code, CAUSES[code].level, what, stored.topic)
 

@@ -56,6 +56,7 @@ class CauseCode(StrEnum):
     FOREIGN_FILES = "foreign_files"
     FOREIGN_COMMITS = "foreign_commits"
     VALUES_DIFFER = "values_differ"
+    DEAD_LETTERS = "dead_letters"
     QUARANTINED = "quarantined"
     STORED_VERBATIM = "stored_verbatim"
     FILES_LEFT_OUT = "files_left_out"
@@ -292,6 +293,12 @@ CAUSES: dict[CauseCode, Cause] = {
         _NOTE,
         "the topic's rule was changed to or from `string`; the table stays as it was made, and new rows come that way",
         "Nothing is lost. Change the rule back, or have a new table made by it: see `Another name or namespace` below.",
+    ),
+    _C.DEAD_LETTERS: Cause(
+        _NOTE,
+        "rows whose value or key did not decode: their bytes are in the table, their columns are empty",
+        "`_kafka_error` of each row says why: see `Dead letters` below. Once that is mended, `tierberg "
+        "replay-dead-letters --topic TOPIC`.",
     ),
     _C.QUARANTINED: Cause(
         _PERSON,

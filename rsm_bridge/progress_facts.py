@@ -82,7 +82,7 @@ class TableFacts:
 
     `foreign`: files that others added; `foreign_commits`: what others did, also where no file of theirs is left.
     `values`: what it was made for, `raw` or `string`. `data_inside`: data files lie under the table's own location,
-    where engines look for orphans.
+    where engines look for orphans. `dead_letters`: rows with an error, of `rows`.
     """
 
     name: str
@@ -92,6 +92,8 @@ class TableFacts:
     foreign_commits: ForeignCommits | None = None
     data_inside: bool = False
     values: str = "raw"
+    rows: int = 0
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

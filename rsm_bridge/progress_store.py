@@ -14,6 +14,7 @@ from typing import Literal
 
 from pyiceberg.catalog import Catalog
 
+from converter.columns import ERROR
 from converter.errors import SegmentError
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.file_epochs import no_look
@@ -21,7 +22,8 @@ from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.names import Owner, PlainName, table_name
 from iceberg_catalog.plan_types import Batches, PartState, SegmentState
 from iceberg_catalog.state import decode_state
-from iceberg_catalog.tables import find_table
+from iceberg_catalog.tables import find_table, rows_in
+from iceberg_catalog.value_counts import values_by_file
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import KnownSegment, read_known, segments_by_partition
 from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
@@ -237,11 +239,17 @@ def _table(
         if head is None:
             return None, None if lost else {}, None, None
         states = recorded(store, head)
-        return head, states, table_facts(head, states), None
+        return head, states, _with_rows(table_facts(head, states), head), None
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
         return head, None, None, problem_of(error)
+
+
+def _with_rows(facts: TableFacts, head: Head) -> TableFacts:
+    """With how many rows it has, and how many of them have no columns."""
+    dead = sum(errors or 0 for _, errors in values_by_file(head, ERROR))
+    return replace(facts, rows=rows_in(head.table), dead_letters=dead)
 
 
 def _others(recorded_tables: Iterable[TableRecord], head: Head | None) -> tuple[tuple[str, str], ...]:

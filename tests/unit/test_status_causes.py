@@ -248,6 +248,9 @@ CASES: dict[CauseCode, Case] = {
     ),
     C.PUBLISH_STUCK: Case(facts(unpublished(90)), Level.PERSON, "offsets 80 to 99 wait for a commit 1 min 30 s"),
     C.COLUMNS_WAIT: Case(facts(unpublished(90, pending="no registry")), Level.WAITS, "of their values: no registry"),
+    C.DEAD_LETTERS: Case(
+        facts(stored(table=table(rows=2000, dead_letters=30))), Level.NOTE, "30 of 2,000 rows of kafka.orders"
+    ),
     C.ROWS_BELOW_FLOOR: Case(
         facts(stored(stored_partition(below_floor=(0, 9), below_floor_ms=NOW - HOUR)), kafka=kafka(kafka_topic())),
         Level.PERSON,

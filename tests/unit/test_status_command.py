@@ -297,6 +297,18 @@ def test_a_mass_delete_is_shown_while_it_can_be_undone(tmp_path: Path) -> None:
     assert "tierberg undelete TOPIC" in finding["advice"]
 
 
+def test_dead_letters_are_counted(tmp_path: Path) -> None:
+    rules = [{"pattern": "orders", "value_format": "json"}]
+    with bridge_thread(test_settings(tmp_path, topics=rules)) as running:
+        log = LogBuilder()
+        log.batch([b'{"a": 1}'] * 5 + [b"no json"] * 3)
+        copy(running, segment_of(log, topic="orders"))
+        found = until(tmp_path, "dead_letters")
+    assert not found["needs_person"]
+    (finding,) = [item for item in found["topics"][0]["findings"] if item["code"] == "dead_letters"]
+    assert finding["said"] == "3 of 8 rows of kafka.orders"
+
+
 def test_segments_nobody_publishes(tmp_path: Path) -> None:
     with bridge_thread(test_settings(tmp_path, publish_interval="1h")) as running:
         copy(running, segment_of(LogBuilder().fill(batches=3)))
