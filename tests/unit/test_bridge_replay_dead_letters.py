@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 
 from converter.columns import ERROR
 from converter.values.model import ValueProblem, error_codes
-from iceberg_catalog import failpoints
+from iceberg_catalog import failpoints, value_counts
 from iceberg_catalog.livefiles import LiveFiles
-from rsm_bridge import dead_letters, replay_command, requeue_command
+from rsm_bridge import replay_command, requeue_command
 from rsm_bridge.cli import app
 from rsm_bridge.dead_letters import files_with_errors
 from rsm_bridge.errors import BridgeError
@@ -450,7 +450,7 @@ def test_files_without_counts_are_looked_into(
     head = LiveFiles().read(place.catalog.load_table(("kafka", "counted")))
     found = files_with_errors(place.store, head)
     assert [file.first for file in found] == [0]
-    monkeypatch.setattr(dead_letters, "_errors", lambda *_: None)
+    monkeypatch.setattr(value_counts, "_values", lambda *_: None)
     assert files_with_errors(place.store, head) == found
 
 
