@@ -234,7 +234,7 @@ class Acts:
         try:
             self.servers.admin.set_topic_config(topic.name, {"retention.bytes": str(size)})
             self._wait(fault.lasts_s)
-        except KafkaException as error:
+        except (KafkaException, TimeoutError) as error:
             raise NotNow from error
         finally:
             self._until_done(lambda: self.servers.admin.set_topic_config(topic.name, {"retention.bytes": "-1"}))
@@ -301,14 +301,14 @@ class Acts:
         while True:
             try:
                 call()
-            except (KafkaException, StackError) as error:
+            except (KafkaException, StackError, TimeoutError) as error:  # the last: no answer to a future in time
                 if isinstance(error, KafkaException) and error.args[0].name() in (
                     "UNKNOWN_TOPIC_OR_PART",
                     "TOPIC_ALREADY_EXISTS",
                 ):
                     return
                 if time.monotonic() > deadline:
-                    raise StackError(str(error)) from error
+                    raise StackError(str(error) or type(error).__name__) from error
                 time.sleep(0.5)
             else:
                 return
