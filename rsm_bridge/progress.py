@@ -182,7 +182,7 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
             f"{plural(len(stored.damaged), 'index', 'indexes')} cannot be read, newest {key}: {first.message}",
             stored.damaged_ms,
         )
-    asked = facts.kafka is not None
+    asked = facts.kafka is not None and name not in facts.kafka.hidden
     found.extend(held_delete(held, kafka, name, facts.now_ms, asked=asked) for held in stored.held)
     found.extend(_of_table(stored, facts.values.get(name)))
     if stored.quarantined:

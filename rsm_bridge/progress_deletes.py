@@ -58,11 +58,11 @@ def _usual(part: HeldPart, kafka: KafkaTopic) -> bool:
     if not left or not size.isdigit():
         return not left
     old = sum(item.bytes for item in left if item.old)
-    # Kafka's size counts what is not tiered too; offsets are a rough measure of it.
-    there: float = part.live_bytes + 2 * part.largest_bytes
     told = kafka.partitions.get(part.partition)
-    if told is not None and told.end is not None and told.log_start is not None:
-        there = 2 * (told.end - told.log_start) * part.bytes_per_offset
+    if told is None or told.end is None or told.log_start is None:
+        there: float = part.left_bytes + 2 * part.largest_bytes
+    else:  # Kafka's size counts what is not tiered too; offsets are a rough measure of it
+        there = max(part.left_bytes, 2 * (told.end - told.log_start) * part.bytes_per_offset)
     return old <= int(size) + part.largest_bytes and there >= int(size)
 
 

@@ -124,11 +124,14 @@ class HeldSegment:
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """What a mass delete took of one partition, the log bytes of what is live of it now, and of its largest segment."""
+    """What a mass delete took of one partition, the log bytes that it left, and those of the largest segment.
+
+    left_bytes: of what is live now, or was deleted later.
+    """
 
     partition: int
     segments: tuple[HeldSegment, ...]
-    live_bytes: int
+    left_bytes: int
     largest_bytes: int
     bytes_per_offset: float
 

@@ -292,12 +292,18 @@ def _held(read: ReadTopic, settings: Settings) -> tuple[HeldDelete, ...]:
         for number, group in groups.items():
             gone = [item for item in group if item.listed.key in mass.keys]
             if gone:
-                parts.append(_part(number, gone, [item for item in group if item.live], mass.first_ms))
+                left = [item for item in group if item.live or _deleted_after(item, mass.last_ms)]
+                parts.append(_part(number, gone, left, mass.first_ms))
         made.append(HeldDelete(len(mass.keys), mass.rows, mass.table_rows, mass.last_ms, mass.due_ms, tuple(parts)))
     return tuple(made)
 
 
-def _part(number: int, gone: Sequence[KnownSegment], live: Sequence[KnownSegment], first_ms: int) -> HeldPart:
+def _deleted_after(item: KnownSegment, at_ms: int) -> bool:
+    deletion = item.deletion
+    return deletion is not None and deletion.kind is SegmentState.DELETED and deletion.time_ms > at_ms
+
+
+def _part(number: int, gone: Sequence[KnownSegment], left: Sequence[KnownSegment], first_ms: int) -> HeldPart:
     """What a mass delete that began at `first_ms` took of one partition."""
     before_ms = first_ms - int(MASS_DELETE_WINDOW_SECONDS * 1000)
     went: list[HeldSegment] = []
@@ -308,8 +314,8 @@ def _part(number: int, gone: Sequence[KnownSegment], live: Sequence[KnownSegment
             went.append(
                 HeldSegment(counts.source_bytes, age_ms, at - counts.copied_ms, old=counts.copied_ms <= before_ms)
             )
-    sizes = [0 if item.counts is None else item.counts.source_bytes for item in (*gone, *live)]
-    offsets = sum(item.key.last - item.key.base + 1 for item in (*gone, *live))
+    sizes = [0 if item.counts is None else item.counts.source_bytes for item in (*gone, *left)]
+    offsets = sum(item.key.last - item.key.base + 1 for item in (*gone, *left))
     return HeldPart(
         number,
         tuple(went),

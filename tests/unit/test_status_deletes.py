@@ -27,7 +27,8 @@ class Gone:
     """Segments of one partition that went at once.
 
     ages: of each one's newest record. tiered: for how long each had been; None: as long. config: of the topic, with _
-    for dots; None: Kafka was not asked. untiered: bytes of what lies on the broker alone.
+    for dots; None: Kafka was not asked. untiered: bytes of what lies on the broker alone. offsets: that
+    Kafka has; None: as many as of such segments.
     """
 
     ages: Sequence[int | None]
@@ -36,6 +37,7 @@ class Gone:
     size: int = 100 * MIB
     live: int = 0
     untiered: int = 0
+    offsets: int | None = None
     partitions: int = 1
     deleted: bool = False
 
@@ -50,7 +52,7 @@ class Gone:
         held = HeldDelete(len(went), 900, 1000, NOW - HOUR, NOW + 23 * HOUR, parts)
         asked = self.config is not None
         settings = {name.replace("_", "."): str(value) for name, value in (self.config or {}).items()}
-        end = 1000 + (self.live + self.untiered) * 100 // self.size
+        end = 1000 + (self.offsets or (self.live + self.untiered) * 100 // self.size)
         there = {n: KafkaPartition(has_leader=True, log_start=1000, end=end) for n in range(self.partitions)}
         topic = KafkaTopic("t", "ab" * 16, internal=False, config=settings, partitions=there)
         kafka = topic if asked and not self.deleted else None
@@ -83,6 +85,9 @@ USUAL = {
     ),
     "by size, while a long backlog is not tiered yet": Gone(
         [DAY, 2 * DAY, 3 * DAY], {"retention_bytes": 300 * MIB, "retention_ms": WEEK}, untiered=10 * GIB
+    ),
+    "by size, of records that grew": Gone(
+        [DAY, 2 * DAY], {"retention_bytes": 200 * MIB, "retention_ms": WEEK}, live=200 * MIB, offsets=2
     ),
     "some by time, some by size": Gone(
         [DAY, WEEK + HOUR, WEEK + HOUR], {"retention_bytes": 150 * MIB, "retention_ms": WEEK}, live=150 * MIB
