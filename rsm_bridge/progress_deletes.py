@@ -5,9 +5,10 @@ is a few segments: each goes when its time is over, or when as much has come. No
 could have gone one after the other: a retention that was set too low by mistake, `deleteRecords`, a deleted topic.
 
 * By time: no record was younger than `retention.ms`, and none could have gone much earlier. Kafka deletes only what is
-  tiered, so a segment that rolled late, with the next batch of a nightly job say, goes late.
-* By size: what went of a partition is no more than it may have, and as much as it may have is there still, tiered or
-  not: Kafka leaves that much.
+  tiered, from the lowest offset on: a segment that rolled late, with the next batch of a nightly job say, goes late,
+  and so does one behind another. While broker or bridge are away nothing is tiered or deleted; the longest pause
+  between two copies is allowed for that.
+* By size: what went of a partition is no more than it may have, and as much as it may have was left, tiered or not.
 
 What goes by time leaves less for size to explain. Where Kafka does not answer, the youngest that went stands for
 `retention.ms`, and the only old segment of a partition is taken for retention: what is not known is no alarm.
@@ -54,30 +55,30 @@ def _settings(kafka: KafkaTopic) -> str:
 def _usual(part: HeldPart, kafka: KafkaTopic) -> bool:
     """Whether the topic's retention explains what went of a partition."""
     retention, size = (kafka.config.get(name, "") for name in ("retention.ms", "retention.bytes"))
-    left = [item for item in part.segments if not retention.isdigit() or not _in_time(item, int(retention))]
+    left = [item for item in part.segments if not retention.isdigit() or not _in_time(item, int(retention), part)]
     if not left or not size.isdigit():
         return not left
-    old = sum(item.bytes for item in left if item.old)
+    old, there = sum(item.bytes for item in left if item.old), float(part.left_bytes + part.largest_bytes)
     told = kafka.partitions.get(part.partition)
-    if told is None or told.end is None or told.log_start is None:
-        there: float = part.left_bytes + 2 * part.largest_bytes
-    else:  # Kafka's size counts what is not tiered too; offsets are a rough measure of it
-        there = max(part.left_bytes, 2 * (told.end - told.log_start) * part.bytes_per_offset)
+    if told is not None and told.end is not None and told.log_start is not None:
+        if told.end == told.log_start:
+            return False  # Kafka's retention never takes all
+        there += max(0, told.end - part.tiered_end) * part.bytes_per_offset
     return old <= int(size) + part.largest_bytes and there >= int(size)
 
 
-def _in_time(item: HeldSegment, retention_ms: int) -> bool:
+def _in_time(item: HeldSegment, retention_ms: int, part: HeldPart) -> bool:
     """Whether its time was over, and Kafka could not have deleted it much earlier."""
     if item.age_ms is None or item.age_ms < retention_ms - 1000 * CLOCK_SKEW_SECONDS_MAX:
         return False
     late_ms = min(item.age_ms - retention_ms, item.tiered_ms)
-    return late_ms <= max(1000 * RETENTION_LATE_SECONDS, retention_ms / 2)
+    return late_ms <= max(1000 * RETENTION_LATE_SECONDS, retention_ms / 2, part.pause_ms)
 
 
 def _like_retention(held: HeldDelete) -> bool:
     """Whether each went when its time was over, if that of the youngest was, or was the only old one of a partition."""
     if held.parts and all(sum(item.old for item in part.segments) <= 1 for part in held.parts):
         return True
-    gone = [item for part in held.parts for item in part.segments]
-    ages = [item.age_ms for item in gone if item.age_ms is not None]
-    return len(ages) == len(gone) > 0 and all(_in_time(item, min(ages)) for item in gone)
+    gone = [(item, part) for part in held.parts for item in part.segments]
+    ages = [item.age_ms for item, _ in gone if item.age_ms is not None]
+    return len(ages) == len(gone) > 0 and all(_in_time(item, min(ages), part) for item, part in gone)

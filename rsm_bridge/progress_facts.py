@@ -110,7 +110,7 @@ class HeldSegment:
 
     Attributes:
         bytes: of its log, at the broker.
-        age_ms: of its newest record; None: its records have no time.
+        age_ms: of the newest record of it and of those below that went with it; None: its records have no time.
         tiered_ms: since its copy began, by the broker's clock.
         old: it had been tiered for ten minutes or more when the first of all was deleted. What came and went meanwhile
             is traffic.
@@ -124,16 +124,23 @@ class HeldSegment:
 
 @dataclass(frozen=True, slots=True)
 class HeldPart:
-    """What a mass delete took of one partition, the log bytes that it left, and those of the largest segment.
+    """What a mass delete took of one partition, in log bytes at the broker.
 
-    left_bytes: of what is live now, or was deleted later.
+    Attributes:
+        left_bytes: of what was left, and is tiered by now: it is live, or went later.
+        largest_bytes: of the largest segment.
+        tiered_end: the end of what is tiered now.
+        bytes_per_offset: of all these segments.
+        pause_ms: the longest between two copies, or the last one and the delete, by the broker's clock.
     """
 
     partition: int
     segments: tuple[HeldSegment, ...]
     left_bytes: int
     largest_bytes: int
+    tiered_end: int
     bytes_per_offset: float
+    pause_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
 from pyiceberg.catalog import Catalog
@@ -29,7 +30,7 @@ from rsm_bridge.known_segments import KnownSegment, read_known, segments_by_part
 from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import MASS_DELETE_WINDOW_SECONDS, STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
-from rsm_bridge.mass_delete import mass_deletes
+from rsm_bridge.mass_delete import MassDelete, mass_deletes
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
 from rsm_bridge.progress_facts import CopyFacts, HeldDelete, HeldPart, HeldSegment, Problem, StoredTopic, TableFacts
 from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, unindexed, withheld
@@ -293,7 +294,7 @@ def _held(read: ReadTopic, settings: Settings) -> tuple[HeldDelete, ...]:
             gone = [item for item in group if item.listed.key in mass.keys]
             if gone:
                 left = [item for item in group if item.live or _deleted_after(item, mass.last_ms)]
-                parts.append(_part(number, gone, left, mass.first_ms))
+                parts.append(_part(number, gone, left, mass))
         made.append(HeldDelete(len(mass.keys), mass.rows, mass.table_rows, mass.last_ms, mass.due_ms, tuple(parts)))
     return tuple(made)
 
@@ -303,25 +304,31 @@ def _deleted_after(item: KnownSegment, at_ms: int) -> bool:
     return deletion is not None and deletion.kind is SegmentState.DELETED and deletion.time_ms > at_ms
 
 
-def _part(number: int, gone: Sequence[KnownSegment], left: Sequence[KnownSegment], first_ms: int) -> HeldPart:
-    """What a mass delete that began at `first_ms` took of one partition."""
-    before_ms = first_ms - int(MASS_DELETE_WINDOW_SECONDS * 1000)
+def _part(number: int, gone: Sequence[KnownSegment], left: Sequence[KnownSegment], mass: MassDelete) -> HeldPart:
+    """What a mass delete took of one partition; `left`: what is live now, or was deleted later."""
+    before_ms = mass.first_ms - int(MASS_DELETE_WINDOW_SECONDS * 1000)
     went: list[HeldSegment] = []
-    for item in gone:
+    newest_ms: int | None = 0
+    for item in sorted(gone, key=lambda item: item.key.base):
         if item.deletion is not None and item.counts is not None:
             at, counts = item.deletion.time_ms, item.counts
-            age_ms = None if counts.record_ms < 0 else at - counts.record_ms
+            newest_ms = None if newest_ms is None or counts.record_ms < 0 else max(newest_ms, counts.record_ms)
+            age_ms = None if newest_ms is None else at - newest_ms
             went.append(
                 HeldSegment(counts.source_bytes, age_ms, at - counts.copied_ms, old=counts.copied_ms <= before_ms)
             )
-    sizes = [0 if item.counts is None else item.counts.source_bytes for item in (*gone, *left)]
-    offsets = sum(item.key.last - item.key.base + 1 for item in (*gone, *left))
+    told = [(item, item.counts) for item in (*gone, *left) if item.counts is not None]
+    sizes = [counts.source_bytes for _, counts in told]
+    copied = sorted(counts.copied_ms for _, counts in told if counts.copied_ms <= mass.first_ms)
     return HeldPart(
         number,
         tuple(went),
-        sum(sizes[len(gone) :]),
-        max(sizes),
-        sum(sizes) / offsets,
+        # What was produced later was not there.
+        sum(item.counts.source_bytes for item in left if item.counts and item.counts.record_ms <= mass.last_ms),
+        max(sizes, default=0),
+        max(item.key.last for item in (*gone, *left)) + 1,
+        sum(sizes) / sum(item.key.last - item.key.base + 1 for item in (*gone, *left)),
+        max((later - earlier for earlier, later in pairwise([*copied, mass.first_ms])), default=0),
     )
 
 

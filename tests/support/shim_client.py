@@ -39,6 +39,7 @@ class Segment:
     later: tuple[tuple[int, bytes], ...] = ()  # transaction indexes of later segments, by base offset
     later_complete: bool = False  # they are all there are
     max_timestamp_ms: int = 1_700_000_000_000
+    event_timestamp_ms: int = 1_700_000_000_000
 
     def message(self) -> rsm_pb2.SegmentMetadata:
         return rsm_pb2.SegmentMetadata(
@@ -51,7 +52,7 @@ class Segment:
             end_offset=self.end_offset,
             max_timestamp_ms=self.max_timestamp_ms,
             broker_id=1,
-            event_timestamp_ms=1_700_000_000_000,
+            event_timestamp_ms=self.event_timestamp_ms,
             segment_size_bytes=len(self.data),
             leader_epochs=[rsm_pb2.LeaderEpoch(epoch=epoch, start_offset=start) for epoch, start in self.epochs],
             custom_metadata=self.custom_metadata,

@@ -282,18 +282,21 @@ def test_a_table_of_another_namespace_is_named_until_it_is_dropped(tmp_path: Pat
 
 def test_a_mass_delete_is_shown_while_it_can_be_undone(tmp_path: Path) -> None:
     with bridge_thread(test_settings(tmp_path, mass_delete_grace="1h")) as running, ShimClient(running.address) as shim:
-        # Of years ago and of today: no retention takes both at once.
+        # One a day, and all of them go at once, the youngest too: no retention does that.
         named: dict[str, Any] = {"topic": "orders", "topic_id": b"o" * 16}
-        old = segment_of(LogBuilder().fill(batches=3), **named)
-        young = segment_of(LogBuilder(30).fill(batches=1), **named, max_timestamp_ms=int(time.time() * 1000))
-        copied = [shim.copied(segment) for segment in (old, young)]
+        now_ms = int(time.time() * 1000)
+        copied: list[Segment] = []
+        for number in range(4):
+            at_ms = now_ms - (3 - number) * 24 * 3_600_000
+            log = LogBuilder(10 * number).fill(batches=1)
+            copied.append(shim.copied(segment_of(log, **named, max_timestamp_ms=at_ms, event_timestamp_ms=at_ms)))
         until(tmp_path, "published")
         for known in copied:
             shim.delete(known)
         found = until(tmp_path, "mass_delete")
     assert found["needs_person"]
     (finding,) = [item for item in found["topics"][0]["findings"] if item["code"] == "mass_delete"]
-    assert "40 of 40 rows in 2 segments were deleted" in finding["said"]
+    assert "40 of 40 rows in 4 segments were deleted" in finding["said"]
     assert "tierberg undelete TOPIC" in finding["advice"]
 
 

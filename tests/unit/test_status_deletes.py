@@ -27,8 +27,8 @@ class Gone:
     """Segments of one partition that went at once.
 
     ages: of each one's newest record. tiered: for how long each had been; None: as long. config: of the topic, with _
-    for dots; None: Kafka was not asked. untiered: bytes of what lies on the broker alone. offsets: that
-    Kafka has; None: as many as of such segments.
+    for dots; None: Kafka was not asked. untiered: bytes of what lies on the broker alone. pause: the
+    longest between two copies.
     """
 
     ages: Sequence[int | None]
@@ -37,7 +37,7 @@ class Gone:
     size: int = 100 * MIB
     live: int = 0
     untiered: int = 0
-    offsets: int | None = None
+    pause: int = 0
     partitions: int = 1
     deleted: bool = False
 
@@ -48,12 +48,18 @@ class Gone:
             HeldSegment(self.size, age, since, old=since >= 10 * MINUTE)
             for age, since in zip(self.ages, tiered, strict=True)
         )
-        parts = tuple(HeldPart(n, went, self.live, self.size, self.size / 100) for n in range(self.partitions))
+        per_offset = self.size / 100
+        parts = tuple(
+            HeldPart(n, went, self.live, self.size, 2000, per_offset, self.pause) for n in range(self.partitions)
+        )
         held = HeldDelete(len(went), 900, 1000, NOW - HOUR, NOW + 23 * HOUR, parts)
         asked = self.config is not None
         settings = {name.replace("_", "."): str(value) for name, value in (self.config or {}).items()}
-        end = 1000 + (self.offsets or (self.live + self.untiered) * 100 // self.size)
-        there = {n: KafkaPartition(has_leader=True, log_start=1000, end=end) for n in range(self.partitions)}
+        end = 2000 + int(self.untiered / per_offset)
+        there = {
+            n: KafkaPartition(has_leader=True, log_start=2000 - bool(self.live), end=end)
+            for n in range(self.partitions)
+        }
         topic = KafkaTopic("t", "ab" * 16, internal=False, config=settings, partitions=there)
         kafka = topic if asked and not self.deleted else None
         return held_delete(held, kafka, "t", NOW, asked=asked).level
@@ -67,7 +73,10 @@ USUAL = {
     "two clocks": Gone([WEEK - 5 * MINUTE] * 3, {"retention_ms": WEEK}),
     "after two days of a broker that was away": Gone([WEEK, WEEK + DAY, WEEK + 2 * DAY], {"retention_ms": WEEK}),
     "the same, and Kafka is not asked as well": Gone([WEEK, WEEK + DAY, WEEK + 2 * DAY], None),
-    "an hour may stay, and the bridge was away for a night": Gone([HOUR, 6 * HOUR, 14 * HOUR], {"retention_ms": HOUR}),
+    "an hour may stay, and the bridge was away for a weekend": Gone(
+        [HOUR, 6 * HOUR, 60 * HOUR], {"retention_ms": HOUR}, pause=60 * HOUR
+    ),
+    "the same, and nobody asked Kafka": Gone([HOUR, 6 * HOUR, 60 * HOUR], None, pause=60 * HOUR),
     "a weekly batch that may stay for three days, tiered with the next": Gone(
         [WEEK] * 4, {"retention_ms": 3 * DAY}, tiered=[MINUTE] * 4
     ),
@@ -86,9 +95,6 @@ USUAL = {
     "by size, while a long backlog is not tiered yet": Gone(
         [DAY, 2 * DAY, 3 * DAY], {"retention_bytes": 300 * MIB, "retention_ms": WEEK}, untiered=10 * GIB
     ),
-    "by size, of records that grew": Gone(
-        [DAY, 2 * DAY], {"retention_bytes": 200 * MIB, "retention_ms": WEEK}, live=200 * MIB, offsets=2
-    ),
     "some by time, some by size": Gone(
         [DAY, WEEK + HOUR, WEEK + HOUR], {"retention_bytes": 150 * MIB, "retention_ms": WEEK}, live=150 * MIB
     ),
@@ -97,6 +103,7 @@ MISTAKES = {
     "retention lowered to an hour": Gone([2 * HOUR, DAY, 3 * DAY, WEEK], {"retention_ms": HOUR}),
     "the same, and Kafka is not asked": Gone([2 * HOUR, DAY, 3 * DAY, WEEK], None),
     "retention lowered to a second": Gone([HOUR, 2 * DAY], {"retention_ms": SECOND}),
+    "the same, of half a day of segments": Gone([HOUR, 12 * HOUR], {"retention_ms": SECOND}, pause=HOUR),
     "retention lowered to a GiB": Gone(
         [HOUR] * 50 + [WEEK] * 49, {"retention_bytes": GIB, "retention_ms": 2 * WEEK}, size=GIB, live=GIB
     ),
