@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import zlib
+from typing import Final, Literal
+
+from pyiceberg.exceptions import ValidationError
 
 CatalogErrorKind = Literal[
     "owner_mismatch",  # the table belongs to another cluster, topic or topic id: never write it
@@ -17,6 +20,15 @@ CatalogErrorKind = Literal[
     "older_generation",  # the table follows newer rules: leave its columns alone until this bridge has them too
     "unavailable",  # catalog or its storage did not answer: try again later
 ]
+
+
+#: What reading metadata raises that is there and is not what was written: JSON, Avro, compressed, or of other fields.
+DAMAGE: Final = (EOFError, ValueError, LookupError, TypeError, ArithmeticError, zlib.error, ValidationError)
+
+
+def damage_of(error: BaseException) -> str:
+    """One line."""
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
 class CatalogError(Exception):

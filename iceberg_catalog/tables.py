@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import cast
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchNamespaceError,
@@ -31,7 +32,7 @@ from pyiceberg.table import Table
 from converter.types import ValueFormat
 from iceberg_catalog import failpoints
 from iceberg_catalog import schema as layout
-from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.errors import DAMAGE, CatalogError, damage_of
 from iceberg_catalog.limits import CREATE_ATTEMPTS_MAX
 from iceberg_catalog.names import Owner, PlainName, fallback_name, table_name
 
@@ -186,6 +187,10 @@ def _load(catalog: Catalog, identifier: tuple[str, ...]) -> Table | None:
         return None
     except FileNotFoundError as error:
         raise _unreadable(identifier, str(error)) from error
+    except DAMAGE as error:
+        if isinstance(catalog, RestCatalog):  # its answer, which a proxy may have written
+            raise
+        raise _unreadable(identifier, f"its metadata is damaged: {damage_of(error)}") from error
     except ServerError as error:
         name = ".".join(identifier)
         raise CatalogError("unavailable", f"the catalog fails to load table {name}: {error}") from error

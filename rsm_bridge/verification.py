@@ -194,7 +194,12 @@ def _verify_known(
         rows = rows_in(table)
         if owner.topic_id in topics or any(True for _ in store.list_after(index_prefix(owner.topic_id))):
             continue
-        if rows and not _all_deleted(store, table):
+        try:
+            lost = rows > 0 and not _all_deleted(store, table)
+        except CatalogError as error:
+            report.failed(f"table {'.'.join(table.name())}", error)
+            continue
+        if lost:
             report.damages.append(
                 f"table {'.'.join(table.name())}: {rows} rows, and the store has nothing of topic id "
                 f"{owner.topic_id.hex()}: is it the bridge's store?"

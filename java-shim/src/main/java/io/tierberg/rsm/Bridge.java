@@ -30,7 +30,7 @@ final class Bridge {
     private final String name;
     private final long nameHash;
     private final int connectTimeoutMs;
-    private final String security;
+    private final Supplier<String> security;
     private final ManagedChannel copy;
     private final ManagedChannel fetch;
     private final ManagedChannel control;
@@ -44,10 +44,10 @@ final class Bridge {
      * Opens nothing yet.
      *
      * @param name its address, by which segments are spread: the same on every broker
-     * @param security what to say of TLS when it cannot be reached; null: there is none
+     * @param security says how TLS is set up now; null: there is none
      * @param channels makes one channel to it
      */
-    Bridge(String name, int connectTimeoutMs, String security, Supplier<ManagedChannel> channels) {
+    Bridge(String name, int connectTimeoutMs, Supplier<String> security, Supplier<ManagedChannel> channels) {
         this.name = name;
         this.connectTimeoutMs = connectTimeoutMs;
         this.security = security;
@@ -253,8 +253,10 @@ final class Bridge {
 
     /** A bridge that refuses a certificate closes the connection, and gRPC only knows that it is closed. */
     private String doubt(BridgeCall.Failure failure) {
-        return security == null || failure.code() != Status.Code.UNAVAILABLE ? ""
-            : ". The connection is " + security + ": a bridge that does not accept this certificate closes it, "
+        String said = failure.getMessage();
+        boolean known = said.contains("refused") || said.contains("PKIX") || said.contains("SSLHandshake");
+        return security == null || known || failure.code() != Status.Code.UNAVAILABLE ? ""
+            : ". The connection is " + security.get() + ": a bridge that does not accept this certificate closes it, "
                 + "and says why in its own log";
     }
 

@@ -34,6 +34,7 @@ import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Supplier;
 
 /**
  * All bridges, and which of them a call goes to. One event-loop thread, one buffer pool and one thread for name
@@ -62,6 +63,7 @@ final class Bridges implements AutoCloseable {
     private final ShimConfig config;
     private final Lookup lookup;
     private final SslContext tls;
+    private final PemTls pem;
     private final String security;
     private final EventLoop eventLoop;
     private final ScheduledExecutorService lookups;
@@ -92,7 +94,7 @@ final class Bridges implements AutoCloseable {
     Bridges(ShimConfig config, Lookup lookup) throws IOException, GeneralSecurityException {
         this.config = config;
         this.lookup = lookup;
-        PemTls pem = config.tls() == null ? null : new PemTls(config.tls());
+        pem = config.tls() == null ? null : new PemTls(config.tls());
         tls = pem == null ? null : pem.context();
         security = pem == null ? "plaintext, no TLS" : pem.describe();
         // A loop without a group: a group reports its end on a global thread that idles for a second after it.
@@ -109,8 +111,15 @@ final class Bridges implements AutoCloseable {
         }
     }
 
-    private String doubt() {
-        return tls == null ? null : security;
+    /** How connections are secured now: certificates may have been renewed. */
+    private Supplier<String> doubt() {
+        return pem == null ? null : () -> {
+            try {
+                return pem.describe();
+            } catch (IOException | GeneralSecurityException e) {
+                return security;
+            }
+        };
     }
 
     private Thread thread(String name, Runnable task) {
