@@ -256,11 +256,10 @@ def gaps_between(group: Iterable[KnownSegment], floor: int = 0) -> tuple[Gap, ..
         key=lambda segment: segment.base,
     )
     found: list[Gap] = []
-    reach: int | None = None
+    reach, told = None, max(floor, log_start_told(covers))
     for segment in covers:
         if reach is not None and segment.base > reach and segment.base > lowest:
-            explained = segment.base <= floor or log_start_told(covers) >= segment.base
-            found.append(Gap(reach, segment.base - 1, explained))
+            found.append(Gap(reach, segment.base - 1, explained=segment.base <= told))
         reach = max(segment.end + 1, reach or 0)
     return tuple(found)
 
@@ -275,8 +274,8 @@ def covered_from(group: Iterable[KnownSegment], floor: int = 0) -> int:
     for known in sorted(group, key=lambda item: item.key.last, reverse=True):
         if _counts_as_cover(known) and known.key.last >= start - 1:
             start = min(start, known.key.base)
-    told = (known.segment for known in group if known.segment is not None)
-    return 0 if start <= floor or log_start_told(told) >= start else start
+    told = log_start_told(known.segment for known in group if known.segment is not None)
+    return 0 if start <= max(floor, told) else start
 
 
 def unindexed(
