@@ -118,7 +118,7 @@ class LiveFiles:
             else:
                 with _sound(table, path):
                     entries = manifest.fetch_manifest_entry(table.io)
-                    found[path] = content_of(table, manifest, [entry.data_file for entry in entries])
+                found[path] = content_of(table, manifest, [entry.data_file for entry in entries])
         self._seen = found
         files = tuple(item for content in found.values() for item in content.files)
         foreign = tuple(path for content in found.values() for path in content.foreign)
