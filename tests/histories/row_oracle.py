@@ -47,6 +47,7 @@ class RowOracle:
     written: set[Batch] = field(default_factory=set)
     uploads: dict[int, Upload] = field(default_factory=dict)
     deleted_below: dict[int, int] = field(default_factory=dict)
+    for_old_epochs: list[tuple[int, int]] = field(default_factory=list)
     deleted_end: int = 0
     gone_end: int = 0
     disputed_from: int = 1 << 60
@@ -146,6 +147,9 @@ class RowOracle:
             return
         for batch in upload.batches:
             self.deleted_below[batch.epoch] = max(self.deleted_below.get(batch.epoch, 0), batch.last + 1)
+        if not retention:
+            # Nothing in the store shows who deleted it; Kafka's own loop takes what is older and lower first.
+            self.for_old_epochs.append((copied.epochs[-1][0], copied.end + 1))
 
     def _shown_to_lose(self, copied: Copied) -> bool:
         """Whether a copy shows that a leader's log had newer epochs at the same offsets: its log start says nothing."""
@@ -193,6 +197,7 @@ class RowOracle:
                 continue
             for offset in range(batch.base, batch.last + 1):
                 alive = offset >= low and offset >= self.deleted_below.get(batch.epoch, 0)
+                alive &= not any(batch.epoch <= newest and offset < end for newest, end in self.for_old_epochs)
                 young = horizon_ms is not None and batch.time_ms >= horizon_ms
                 if not alive and not (archive and (keeps or young)):
                     JUDGED["excused: deleted"] += 1

@@ -76,3 +76,25 @@ def test_what_a_leader_that_lost_deleted_is_a_gap_that_is_real() -> None:
     )
     error, _, trace = replay(Setup(False, "follow-kafka", epochs_recorded=3), steps)
     assert not error, trace
+
+
+def test_a_deletion_for_old_epochs_by_a_leader_that_nothing_shows_is_taken_for_retention() -> None:
+    # It leads without the log, copies nothing, deletes the newest copy and loses. `tierberg status` says that rows are
+    # missing which Kafka has (rows_below_floor), and `tierberg undelete` brings them back.
+    steps: tuple[Step, ...] = (
+        ("write", (0, 0, 1), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("elect", (0, 0), ()),
+        ("write", (0, 0, 0), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("elect", (0, 1), ()),
+        ("end", (0, 0, 0), ()),
+        ("delete", (0, 1, 0, 0), ()),
+        ("elect", (0, 0), ()),
+        ("settle", (), ()),
+    )
+    error, done, trace = replay(Setup(False, "follow-kafka", epochs_recorded=24), steps)
+    assert not error, trace
+    assert len(done) == len(steps)
