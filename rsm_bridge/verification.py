@@ -247,7 +247,8 @@ def _verify_table(
 
     Bridges go on meanwhile: what was published after `segments` were listed, or reclaimed after the table was loaded,
     looks like damage. So what is found is looked for again, the table loaded first and the segments listed after it,
-    until each time something else is missing, or nothing has changed in between, VERIFY_LOOKS_MAX times at most.
+    until nothing is left or nothing has changed in between, VERIFY_LOOKS_MAX times at most. Said is what was found
+    every time.
 
     Raises:
         CatalogError, BridgeError, SegmentError: the table cannot be read.
