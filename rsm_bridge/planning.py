@@ -96,7 +96,7 @@ class Planning:
         state = self.states.get(number, PartState())
         hold = hold_of(self.copies, number, None, self.now_ms)
         inputs = self._inputs(found[number])
-        made = plan_ahead(inputs, lambda: self._of(number), state, self.policy, hold, self.head.look)
+        made = plan_ahead(inputs, state, self.policy, hold)
         if made is None:
             found[number], known = self._settled(self.listing.of(number), lambda: self.listing.partition(number))
             made = self._one(number, found[number], known, relisted=True)

@@ -55,6 +55,29 @@ def test_a_deletion_for_old_epochs_is_judged_by_all_of_the_partition() -> None:
     assert len(done) == len(steps)
 
 
+def test_a_deletion_is_judged_by_all_of_the_partition_where_the_record_does_not_know_the_newer_epoch() -> None:
+    # As above, but the row of the leader that came back is not published yet when the deletion is told.
+    steps: tuple[Step, ...] = (
+        ("elect", (0, 1), ()),
+        ("write", (0, 0, 1), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("publish", (0, 0, 0, 0, 0, 0, 0), ()),
+        ("elect", (0, 0), ()),
+        ("write", (0, 0, 0), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("delete", (0, 0, 1, 0), ()),
+        ("elect", (0, 1), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("publish", (1, 0, 0, 0, 0, 0, 0), ()),
+        ("settle", (), ()),
+    )
+    error, done, trace = replay(Setup(False, "follow-kafka", epochs_recorded=6), steps)
+    assert not error, trace
+    assert len(done) == len(steps)
+
+
 def test_what_a_leader_that_lost_deleted_is_a_gap_that_is_real() -> None:
     steps: tuple[Step, ...] = (
         ("transaction", (0, 0, 0), ()),

@@ -70,8 +70,7 @@ class Table(Model):
         return made
 
     def plan_ahead(self, segments: list[Segment]) -> Plan | None:
-        files = [item for item, _ in self.files.values()]
-        return plan_ahead(segments, lambda: files, self.state, self.policy, self.hold)
+        return plan_ahead(segments, self.state, self.policy, self.hold)
 
 
 def part(name: str, tail: bool) -> str:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from iceberg_catalog.lineage import Lineage
-from iceberg_catalog.plan_ahead import plan_ahead
 from iceberg_catalog.plan_hold import NO_HOLD, Deletion, Hold, Reader, ReadTo, first_unread, waiting
 from iceberg_catalog.plan_types import FileRef, KeepUntil, PartState, Policy, Segment, UseMain
 from rsm_bridge.reclaim_rules import Verdict, verdict
@@ -113,17 +112,6 @@ def test_what_no_deletion_tells_of_does_not_wait() -> None:
     model.policy, model.hold = FOLLOW, held(a)
     model.publish(gone(a))
     assert model.offsets == list(range(5))
-
-
-def test_where_deletions_are_not_known_all_that_is_not_read_waits() -> None:
-    """A run from the frontier on lists no tombstones below it."""
-    model, a, b = begun()
-    hold = Hold((Reader(ReadTo(5), LIMIT),), None, NOW + 10 * LIMIT)
-    files = [item for item, _ in model.files.values()]
-    made = plan_ahead([gone(a), gone(b)], lambda: files, model.state, FOLLOW, hold)
-    assert made is not None
-    assert (len(made.remove), made.state.floor) == (1, 10)
-    assert made.remove == tuple(file.path for file in files if file.last == 4)
 
 
 def test_what_was_deleted_before_it_was_published_comes_while_a_copy_waits() -> None:
