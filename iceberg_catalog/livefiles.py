@@ -10,21 +10,21 @@ reported, never touched. The state is then the one recorded by the newest ancest
 
 from __future__ import annotations
 
-import contextlib
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile, read_manifest_list
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from converter.columns import OFFSET, TIMESTAMP
-from iceberg_catalog.errors import DAMAGE, CatalogError, damage_of
+from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.file_epochs import FileEpochs, Look, no_look
 from iceberg_catalog.plan_types import LiveFile
+from iceberg_catalog.sound import entries_of, manifests_of
 from iceberg_catalog.state import StateRef
 
 STATE_KEY = "tierberg.state"
@@ -107,33 +107,18 @@ class LiveFiles:
         """What the snapshot's manifest list names, which never changes."""
         ours = {item.manifest.manifest_path: item for item in written}
         found: dict[str, ManifestFiles] = {}
-        with _sound(table, snapshot.manifest_list):
-            manifests = list(read_manifest_list(table.io.new_input(snapshot.manifest_list)))
-        for manifest in manifests:
+        for manifest in manifests_of(table, snapshot):
             path = manifest.manifest_path
             if path in self._seen:
                 found[path] = self._seen[path]
             elif path in ours:
                 found[path] = replace(ours[path], manifest=manifest)
             else:
-                with _sound(table, path):
-                    entries = manifest.fetch_manifest_entry(table.io)
-                found[path] = content_of(table, manifest, [entry.data_file for entry in entries])
+                found[path] = content_of(table, manifest, [entry.data_file for entry in entries_of(table, manifest)])
         self._seen = found
         files = tuple(item for content in found.values() for item in content.files)
         foreign = tuple(path for content in found.values() for path in content.foreign)
         return Head(table, snapshot.snapshot_id, files, foreign, manifests=tuple(found.values()), look=self._epochs.of)
-
-
-@contextlib.contextmanager
-def _sound(table: Table, path: str) -> Iterator[None]:
-    """Raises CatalogError `table_unreadable` for a metadata file that is there and damaged."""
-    try:
-        yield
-    except DAMAGE as error:
-        raise CatalogError(
-            "table_unreadable", f"table {'.'.join(table.name())}: {path} is damaged: {damage_of(error)}"
-        ) from error
 
 
 def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:

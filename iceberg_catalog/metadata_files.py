@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from pyarrow import fs
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
 from iceberg_catalog.livefiles import normal_path
+from iceberg_catalog.sound import kept_sound, manifests_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ def unnamed_metadata(table: Table, before_ms: int) -> list[MetadataFile]:
             current snapshot.
 
     Raises:
-        What the table's storage raises passes through: nothing may be removed then.
+        KeptSnapshotError: a snapshot cannot be read. What the table's storage raises passes through. Nothing may be
+        removed then.
     """
     old = [item for item in list_metadata(table) if item.modified_ms < before_ms]
     if not old:
@@ -57,7 +58,8 @@ def named_metadata(table: Table) -> set[str]:
     named |= {item.statistics_path for item in (*metadata.statistics, *metadata.partition_statistics)}
     for snapshot in metadata.snapshots:
         named.add(snapshot.manifest_list)
-        named |= {item.manifest_path for item in read_manifest_list(table.io.new_input(snapshot.manifest_list))}
+        with kept_sound(table, snapshot):
+            named |= {item.manifest_path for item in manifests_of(table, snapshot)}
     return {normal_path(path) for path in named}
 
 

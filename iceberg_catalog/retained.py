@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
 
 from iceberg_catalog.livefiles import Head, named_state, normal_path
+from iceberg_catalog.sound import entries_of, kept_sound, manifests_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,11 +66,12 @@ class RetainedFiles:
         """What the table's snapshots name, as `head.table` was loaded.
 
         Raises:
-            What the table's storage raises passes through: nothing may be removed then.
+            KeptSnapshotError: an older snapshot cannot be read. CatalogError: `table_unreadable`, the head. What the
+            table's storage raises passes through. Nothing may be removed then.
         """
         table = head.table
         ordered = sorted(table.metadata.snapshots, key=lambda item: (item.sequence_number or 0, item.timestamp_ms))
-        fixed = _fixed(table)
+        fixed = fixed_snapshots(table)
         manifests: dict[str, frozenset[str]] = {
             content.manifest.manifest_path: self._manifests.get(content.manifest.manifest_path)
             or frozenset(map(normal_path, content.paths))
@@ -80,13 +82,8 @@ class RetainedFiles:
         for number, snapshot in enumerate(ordered):
             known = self._lists.get(snapshot.snapshot_id)
             if known is None:
-                found = list(read_manifest_list(table.io.new_input(snapshot.manifest_list)))
-                for manifest in found:
-                    path = manifest.manifest_path
-                    if path not in manifests and path not in self._manifests:
-                        entries = manifest.fetch_manifest_entry(table.io)
-                        manifests[path] = frozenset(normal_path(entry.data_file.file_path) for entry in entries)
-                known = tuple(manifest.manifest_path for manifest in found)
+                with kept_sound(table, snapshot):
+                    known = self._listed(table, snapshot, manifests)
             lists[snapshot.snapshot_id] = known
             for path in known:
                 if path not in manifests:
@@ -100,8 +97,17 @@ class RetainedFiles:
         oldest = min((item.timestamp_ms for item in ordered), default=None)
         return Retained(tuple(kept), current, oldest)
 
+    def _listed(self, table: Table, snapshot: Snapshot, manifests: dict[str, frozenset[str]]) -> tuple[str, ...]:
+        found = manifests_of(table, snapshot)
+        for manifest in found:
+            path = manifest.manifest_path
+            if path not in manifests and path not in self._manifests:
+                entries = entries_of(table, manifest)
+                manifests[path] = frozenset(normal_path(entry.data_file.file_path) for entry in entries)
+        return tuple(manifest.manifest_path for manifest in found)
 
-def _fixed(table: Table) -> set[int]:
+
+def fixed_snapshots(table: Table) -> set[int]:
     """Snapshots that may not be expired."""
     fixed = {ref.snapshot_id for ref in table.metadata.refs.values()}
     current = table.current_snapshot()

@@ -8,6 +8,7 @@ from pyiceberg.manifest import DataFile
 
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import LiveFile
+from iceberg_catalog.sound import entries_of
 
 
 def values_by_file(head: Head, column: str) -> Iterator[tuple[LiveFile, int | None]]:
@@ -20,7 +21,7 @@ def values_by_file(head: Head, column: str) -> Iterator[tuple[LiveFile, int | No
         return
     for content in head.manifests:
         ours = {file.path: file for file in content.files}
-        entries = content.manifest.fetch_manifest_entry(head.table.io) if ours else []
+        entries = entries_of(head.table, content.manifest) if ours else []
         for entry in (item.data_file for item in entries):
             if (file := ours.get(entry.file_path)) is not None:
                 yield file, _values(entry, number)

@@ -35,7 +35,7 @@ from converter.types import (
 )
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs, Segment, SegmentState
-from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.index_at import directory_under
 from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
@@ -147,7 +147,11 @@ def read_known(store: ObjectStore, key: IndexKey, listed: ListedObject) -> Known
     if bytes(head[: len(TOMBSTONE_MAGIC)]) == TOMBSTONE_MAGIC:
         # Tombstones that replaced no index are small and many: one for each copy of a removed topic that failed.
         whole = bytes(head) if len(head) < INDEX_HEAD_BYTES else store.read(listed.key).data
-        return _from_tombstone(key, listed, decode_tombstone(whole))
+        try:
+            stone = decode_tombstone(whole)
+        except BridgeError as error:
+            raise BridgeError(error.kind, f"{listed.key}: {error}") from error
+        return _from_tombstone(key, listed, stone)
 
     def read(start: int, length: int) -> bytes | memoryview:
         if start + length <= len(head):

@@ -16,7 +16,7 @@ from iceberg_catalog.expire import expire, fence, foldable
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.metadata_files import delete_metadata
 from iceberg_catalog.names import Owner, PlainName, table_name
-from iceberg_catalog.retained import RetainedFiles
+from iceberg_catalog.retained import RetainedFiles, fixed_snapshots
 from iceberg_catalog.tables import find_table, owned_tables
 from rsm_bridge.copy_hold import WaitingCopies, no_copies
 from rsm_bridge.known_segments import read_segments
@@ -120,6 +120,15 @@ class TableMaintenance:
             return None
         table = find_table(self.catalog, self.owner, namespace=self.namespace, plain=self.plain)
         return None if table is None else self._live.read(table)
+
+    def expire_unreadable(self, snapshot_id: int, tally: Tally) -> bool:
+        """Expires an older snapshot that nobody can read; False while it is held, or where a commit came between."""
+        head = self.head()
+        if head is None or snapshot_id in fixed_snapshots(head.table):
+            return False
+        before = tally.objects["snapshot"]
+        self._expire(head, [snapshot_id], tally, dry_run=False)
+        return tally.objects["snapshot"] > before
 
     def _old(self, head: Head) -> list[int]:
         """Snapshots that were replaced long ago."""

@@ -16,6 +16,7 @@ from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.names import Owner
 from iceberg_catalog.redaction import remember_settings
+from iceberg_catalog.sound import KeptSnapshotError
 from iceberg_catalog.tables import find_table, names_of
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.drop_other import drop_other, table_uuid_of
@@ -123,6 +124,23 @@ def maintain(place: Place, table: str | None, *, dry_run: bool, say: Callable[[s
 
 
 def _maintain_one(place: Place, topic_id: bytes, typed: TypedTopics, tally: Tally, *, dry_run: bool) -> None:
+    """One pass, begun again without each older snapshot that it finds unreadable."""
+    expired: set[int] = set()
+    while True:
+        try:
+            _pass(place, topic_id, typed, tally, dry_run=dry_run)
+        except KeptSnapshotError as error:
+            clock_ms = StoreClock(place.store).now_ms
+            maintenance = open_maintenance(place.settings, place.store, place.catalog, topic_id, clock_ms=clock_ms)
+            again = error.snapshot_id in expired
+            if dry_run or again or not maintenance.expire_unreadable(error.snapshot_id, tally):
+                raise
+            expired.add(error.snapshot_id)
+        else:
+            return
+
+
+def _pass(place: Place, topic_id: bytes, typed: TypedTopics, tally: Tally, *, dry_run: bool) -> None:
     graces = Graces(place.settings.reclaim_grace, place.settings.mass_delete_grace)
     clock_ms = local_ms if dry_run else StoreClock(place.store).now_ms
     reclaimer = Reclaimer(place.store, place.catalog, graces, RunningCopies(), dry_run=dry_run, clock_ms=clock_ms)

@@ -31,13 +31,12 @@ from rsm_bridge.metrics import Metrics
 class MassDelete:
     """One mass delete whose objects are still in the store. Times in milliseconds since the epoch.
 
-    keys: index keys of its tombstones. rows: rows of their data files; table_rows: rows the table had when it began.
-    due_ms: when it may be reclaimed.
+    keys: index keys of its tombstones. rows: rows of their data files. due_ms: when it may be
+    reclaimed.
     """
 
     keys: frozenset[str]
     rows: int
-    table_rows: int
     first_ms: int
     last_ms: int
     due_ms: int
@@ -67,7 +66,7 @@ def mass_deletes(segments: Sequence[KnownSegment], grace: float) -> tuple[MassDe
             groups[-1] = (groups[-1][0], end)
         else:
             groups.append((number, end))
-    return tuple(_mass(deleted[first:end], gone[-1] - gone[first], live, grace) for first, end in groups)
+    return tuple(_mass(deleted[first:end], grace) for first, end in groups)
 
 
 class _Live:
@@ -82,12 +81,11 @@ class _Live:
         return self._rows[bisect_left(self._times, time_ms)]
 
 
-def _mass(members: Sequence[KnownSegment], left: int, live: _Live, grace: float) -> MassDelete:
+def _mass(members: Sequence[KnownSegment], grace: float) -> MassDelete:
     first, last = _time(members[0]), _time(members[-1])
     return MassDelete(
         keys=frozenset(known.listed.key for known in members),
         rows=sum(map(_rows, members)),
-        table_rows=left + live.rows_before(last + 1),
         first_ms=first,
         last_ms=last,
         due_ms=last + int(grace * 1000),

@@ -218,11 +218,12 @@ def _losses(kafka: KafkaTopic | None, stored: StoredTopic) -> Iterator[tuple[Cau
 
 
 def _left(kafka: KafkaTopic, stored: StoredTopic) -> int:
-    """Live segments of partitions of which all that is tiered lies below the log start."""
+    """Live segments of partitions of which all that is tiered lies below the log start; none that an undelete made."""
     found = 0
     for number, part in stored.partitions.items():
         log_start = kafka.partitions[number].log_start if number in kafka.partitions else None
-        found += part.segments if log_start is not None and part.tiered_end <= log_start else 0
+        live = part.segments - stored.restored.get(number, 0)
+        found += live if log_start is not None and part.tiered_end <= log_start else 0
     return found
 
 

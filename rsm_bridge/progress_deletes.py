@@ -9,6 +9,8 @@ could have gone one after the other: a retention that was set too low by mistake
   and so does one behind another. While broker or bridge are away nothing is tiered or deleted; the longest pause
   between two copies is allowed for that.
 * By size: what went of a partition is no more than it may have, and as much as it may have was left, tiered or not.
+  What was left may have gone since, by its time or as more came.
+* Neither lets the log start rise beyond what is tiered; `deleteRecords` does.
 
 What goes by time leaves less for size to explain. Where Kafka does not answer, the youngest that went stands for
 `retention.ms`, and the only old segment of a partition is taken for retention: what is not known is no alarm.
@@ -33,15 +35,15 @@ def held_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: 
         now_ms: when the report was gathered.
         asked: Kafka answered.
     """
-    said = f"{held.rows:,} of {held.table_rows:,} rows in {plural(held.segments, 'segment')}"
-    said = f"{said} were deleted up to {moment(held.last_ms, now_ms)}"
+    said = f"{held.rows:,} rows in {plural(held.segments, 'segment')}, over half of the table's"
+    said = f"{said}, were deleted up to {moment(held.last_ms, now_ms)}"
     if now_ms >= held.due_ms:
         said = f"{said}; mass_delete_grace is over: their objects go as soon as nothing else needs them"
         return Finding(CauseCode.MASS_DELETE, Level.NOTE, said, topic, since_ms=held.last_ms)
     said = f"{said}, kept {age((held.due_ms - now_ms) / 1000)} more"
     level = CAUSES[CauseCode.MASS_DELETE].level
     if kafka is not None and held.parts and all(_usual(part, kafka) for part in held.parts):
-        level, said = Level.NOTE, f"{said}; the topic's {_settings(kafka)} takes them"
+        level, said = Level.NOTE, f"{said}; the topic's {_settings(kafka)} would take as much"
     elif kafka is None and not asked and _like_retention(held):
         level, said = Level.NOTE, f"{said}; they went as retention takes them, and Kafka was not asked"
     return Finding(CauseCode.MASS_DELETE, level, said, topic, since_ms=held.last_ms)
@@ -61,8 +63,8 @@ def _usual(part: HeldPart, kafka: KafkaTopic) -> bool:
     old, there = sum(item.bytes for item in left if item.old), float(part.left_bytes + part.largest_bytes)
     told = kafka.partitions.get(part.partition)
     if told is not None and told.end is not None and told.log_start is not None:
-        if told.end == told.log_start:
-            return False  # Kafka's retention never takes all
+        if told.log_start > part.tiered_end:
+            return False
         there += max(0, told.end - part.tiered_end) * part.bytes_per_offset
     return old <= int(size) + part.largest_bytes and there >= int(size)
 

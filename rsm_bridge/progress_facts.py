@@ -127,9 +127,10 @@ class HeldPart:
     """What a mass delete took of one partition, in log bytes at the broker.
 
     Attributes:
-        left_bytes: of what was left, and is tiered by now: it is live, or went later.
+        left_bytes: of what was left, and is tiered by now: it is live, or went later; what is reclaimed by now is
+            estimated, and may have come later.
         largest_bytes: of the largest segment.
-        tiered_end: the end of what is tiered now.
+        tiered_end: the end of what was ever tiered.
         bytes_per_offset: of all these segments.
         pause_ms: the longest between two copies, or the last one and the delete, by the broker's clock.
     """
@@ -147,12 +148,11 @@ class HeldPart:
 class HeldDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
-    `table_rows`: how many rows the table had when it began. `parts`: one for each partition.
+    `parts`: one for each partition.
     """
 
     segments: int
     rows: int
-    table_rows: int
     last_ms: int
     due_ms: int
     parts: tuple[HeldPart, ...] = ()
@@ -211,7 +211,8 @@ class StoredTopic:
             `damaged_ms`: when the newest of these objects was written.
         table: None when there is none, or `table_problem` says why it could not be read.
         copies: declared ones, where the table and all indexes could be read.
-        left: live segments, without those that an undelete brought back. deleted_ms: when Kafka last deleted one.
+        left: live segments, without those that an undelete brought back; restored: these, by partition.
+        deleted_ms: when Kafka last deleted one.
         left_out: index keys of live segments stored without their producer snapshot, which was too large, newest first.
         left_withdrawn: copies that Kafka withdrew with rows in the table that no deletion has reached.
         others: (uuid, name) of other tables that the store has records of; none while nobody knows the topic's own.
@@ -236,6 +237,7 @@ class StoredTopic:
     table_problem: Problem | None = None
     copies: tuple[CopyFacts, ...] = ()
     left: int = 0
+    restored: Mapping[int, int] = field(default_factory=dict)
     left_withdrawn: int = 0
     left_out: tuple[str, ...] = ()
     deleted_ms: int | None = None

@@ -7,10 +7,10 @@ publishing is known even when time runs out before years of history are counted.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Literal
 
 from pyiceberg.catalog import Catalog
@@ -26,13 +26,13 @@ from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import find_table, rows_in
 from iceberg_catalog.value_counts import values_by_file
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.known_segments import KnownSegment, read_known, segments_by_partition
+from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
-from rsm_bridge.limits import MASS_DELETE_WINDOW_SECONDS, STATUS_LOOKS_MAX, STATUS_READERS
+from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
-from rsm_bridge.mass_delete import MassDelete, mass_deletes
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
-from rsm_bridge.progress_facts import CopyFacts, HeldDelete, HeldPart, HeldSegment, Problem, StoredTopic, TableFacts
+from rsm_bridge.progress_facts import CopyFacts, Problem, StoredTopic, TableFacts
+from rsm_bridge.progress_held import held_deletes
 from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, unindexed, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
@@ -190,7 +190,10 @@ def _look(
         problem = problem_of(error)
         partitions = stored_partitions(read.segments, None, complete=complete)
     missing = withheld(read.segments)
+    # Where rows stay by a rule of the table's own, none has left for Kafka's delete.
+    followed = settings.rule(read.topic).table_retention == "follow-kafka"
     restored = _restored(store, read.topic_id)
+    by_kafka = [known for known in read.segments if known.live or known.listed.key not in restored]
     found = StoredTopic(
         topic=read.topic,
         topic_id=read.topic_id.hex(),
@@ -199,14 +202,15 @@ def _look(
         quarantined_key=missing.quarantined_key,
         verbatim=missing.verbatim,
         verbatim_key=missing.verbatim_key,
-        held=_held(read, settings) if complete else (),
+        held=held_deletes(by_kafka, states or {}, settings.mass_delete_grace) if complete and followed else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
         damaged=tuple(damaged),
         table=facts,
         table_problem=problem,
         copies=copies,
-        left=len({known.listed.key for known in read.segments if known.live} - restored),
+        left=sum(known.live and known.listed.key not in restored for known in read.segments),
+        restored=Counter(known.key.partition for known in read.segments if known.live and known.listed.key in restored),
         left_out=left_out(read.segments),
         others=others if head is not None else (),
         lost_table=others[0] if others and head is None and problem is None and read.segments else None,
@@ -280,56 +284,6 @@ def _restored(store: ObjectStore, topic_id: bytes) -> frozenset[str]:
         raise
     except BridgeError:
         return frozenset()  # damaged: `tierberg undelete` says so
-
-
-def _held(read: ReadTopic, settings: Settings) -> tuple[HeldDelete, ...]:
-    found = mass_deletes(read.segments, settings.mass_delete_grace)
-    if not found or settings.rule(read.topic).table_retention == "keep":  # then no row has left
-        return ()
-    groups = segments_by_partition(read.segments)
-    made: list[HeldDelete] = []
-    for mass in found:
-        parts: list[HeldPart] = []
-        for number, group in groups.items():
-            gone = [item for item in group if item.listed.key in mass.keys]
-            if gone:
-                left = [item for item in group if item.live or _deleted_after(item, mass.last_ms)]
-                parts.append(_part(number, gone, left, mass))
-        made.append(HeldDelete(len(mass.keys), mass.rows, mass.table_rows, mass.last_ms, mass.due_ms, tuple(parts)))
-    return tuple(made)
-
-
-def _deleted_after(item: KnownSegment, at_ms: int) -> bool:
-    deletion = item.deletion
-    return deletion is not None and deletion.kind is SegmentState.DELETED and deletion.time_ms > at_ms
-
-
-def _part(number: int, gone: Sequence[KnownSegment], left: Sequence[KnownSegment], mass: MassDelete) -> HeldPart:
-    """What a mass delete took of one partition; `left`: what is live now, or was deleted later."""
-    before_ms = mass.first_ms - int(MASS_DELETE_WINDOW_SECONDS * 1000)
-    went: list[HeldSegment] = []
-    newest_ms: int | None = 0
-    for item in sorted(gone, key=lambda item: item.key.base):
-        if item.deletion is not None and item.counts is not None:
-            at, counts = item.deletion.time_ms, item.counts
-            newest_ms = None if newest_ms is None or counts.record_ms < 0 else max(newest_ms, counts.record_ms)
-            age_ms = None if newest_ms is None else at - newest_ms
-            went.append(
-                HeldSegment(counts.source_bytes, age_ms, at - counts.copied_ms, old=counts.copied_ms <= before_ms)
-            )
-    told = [(item, item.counts) for item in (*gone, *left) if item.counts is not None]
-    sizes = [counts.source_bytes for _, counts in told]
-    copied = sorted(counts.copied_ms for _, counts in told if counts.copied_ms <= mass.first_ms)
-    return HeldPart(
-        number,
-        tuple(went),
-        # What was produced later was not there.
-        sum(item.counts.source_bytes for item in left if item.counts and item.counts.record_ms <= mass.last_ms),
-        max(sizes, default=0),
-        max(item.key.last for item in (*gone, *left)) + 1,
-        sum(sizes) / sum(item.key.last - item.key.base + 1 for item in (*gone, *left)),
-        max((later - earlier for earlier, later in pairwise([*copied, mass.first_ms])), default=0),
-    )
 
 
 def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> Callable[[KnownSegment], Head | None]:

@@ -29,6 +29,7 @@ from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.foreign import foreign_commits
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.rest_sessions import Timeouts
+from iceberg_catalog.sound import KeptSnapshotError
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.layout import INDEX_ROOT, IndexKey
 from rsm_bridge.limits import (
@@ -71,7 +72,7 @@ class _Topic:
     """When a topic id is due; seconds of the monotonic clock.
 
     waiting_since: its oldest unserved notice. began: the latest run. whole_due: the next whole listing. keys, look:
-    what was noticed since.
+    what was noticed since. unreadable: the older snapshot for whose sake nothing is reclaimed.
     """
 
     due: float
@@ -84,6 +85,7 @@ class _Topic:
     failures: int = 0
     run: TableRun | None = None
     reclaimer: Reclaimer | None = None
+    unreadable: int | None = None
 
     @property
     def noticed(self) -> bool:
@@ -289,7 +291,7 @@ class Publisher:
             return due if deleted or topic.whole_due <= now else None
         if topic.reclaimer is None:
             topic.reclaimer = self._reclaimer(topic_id)
-        waits = self._reclaim(topic.reclaimer, result)
+        waits = self._reclaim(topic_id, topic, topic.reclaimer, result)
         # Tombstones come due one by one while a topic is removed: each run takes what came due since the last.
         again = None if waits is None else max(waits, spaced)
         topic.whole_due = now + min(WHOLE_LISTING_SECONDS, again or WHOLE_LISTING_SECONDS)
@@ -300,10 +302,18 @@ class Publisher:
         held = partial(self._held.note, topic_id)
         return Reclaimer(self.store, self.open_catalog(), graces, self.copies, held, clock_ms=self._clock.now_ms)
 
-    def _reclaim(self, reclaimer: Reclaimer, result: RunResult) -> float | None:
+    def _reclaim(self, topic_id: bytes, topic: _Topic, reclaimer: Reclaimer, result: RunResult) -> float | None:
         tally = Tally()
         try:
-            return reclaimer.reclaim(result, tally)
+            waits = reclaimer.reclaim(result, tally)
+        except KeptSnapshotError as error:  # the next whole listing looks again
+            if topic.unreadable != error.snapshot_id:
+                self.log.warning("nothing is reclaimed", topic_id=topic_id.hex(), error=first_line(error))
+            topic.unreadable = error.snapshot_id
+            return None
+        else:
+            topic.unreadable = None
+            return waits
         finally:
             self.metrics.reclaimed(tally)
 

@@ -23,6 +23,8 @@ from iceberg_catalog.file_epochs import FileEpochs, Look
 from iceberg_catalog.livefiles import Head, LiveFiles, by_partition
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_types import Follow, LiveFile, PartState, UseMain
+from iceberg_catalog.retained import RetainedFiles
+from iceberg_catalog.sound import KeptSnapshotError
 from rsm_bridge.derived import ObjectFile
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, log_start_told
@@ -52,6 +54,10 @@ def check_table(store: ObjectStore, table: Table, segments: Sequence[KnownSegmen
         checked, found = _check_partition(store, files[partition], mine, state, look)
         rows += checked
         damages.extend(f"partition {partition}: {damage}" for damage in found)
+    try:
+        RetainedFiles().read(head)
+    except KeptSnapshotError as error:
+        damages.append(str(error))
     return rows, damages
 
 

@@ -29,7 +29,7 @@ class Undeleted:
     """The record.
 
     lowest: by partition, the lowest offset of an undelete whose rows are not in the table yet; empty: none is open.
-    restored: keys of indexes that were tombstones.
+    restored: keys of indexes that were tombstones, and may be again, until they are gone.
     """
 
     lowest: Mapping[int, int]
@@ -39,6 +39,11 @@ class Undeleted:
         """The object's bytes."""
         lowest = {str(partition): offset for partition, offset in self.lowest.items()}
         return json.dumps({"lowest": lowest, "restored": sorted(self.restored)}, sort_keys=True).encode()
+
+
+def undelete_key(topic_id: bytes) -> str:
+    """Of the record of a topic id."""
+    return f"{UNDELETE_ROOT}{topic_id.hex()}.json"
 
 
 def decode(data: bytes, topic_id: bytes) -> Undeleted:
@@ -56,7 +61,8 @@ def decode(data: bytes, topic_id: bytes) -> Undeleted:
             frozenset(_index_of(name, topic_id) for name in restored),
         )
     except ValueError as error:
-        raise BridgeError("corrupt_object", f"the record of an undelete does not parse: {error}") from error
+        name = undelete_key(topic_id)
+        raise BridgeError("corrupt_object", f"{name}, the record of an undelete, does not parse: {error}") from error
 
 
 def _index_of(name: object, topic_id: bytes) -> str:
@@ -76,7 +82,7 @@ class UndeleteRecord:
     @property
     def key(self) -> str:
         """Of the object."""
-        return f"{UNDELETE_ROOT}{self.topic_id.hex()}.json"
+        return undelete_key(self.topic_id)
 
     def read(self) -> Undeleted:
         """What is recorded; empty without an object.
@@ -106,7 +112,7 @@ class UndeleteRecord:
         self._update(lambda old: replace(old, lowest={}))
 
     def forget(self, keys: frozenset[str]) -> None:
-        """These are tombstones again."""
+        """These are gone."""
         self._update(lambda old: replace(old, restored=old.restored - keys))
 
     def _update(self, change: Callable[[Undeleted], Undeleted]) -> Undeleted:
@@ -157,17 +163,17 @@ def take_back(store: ObjectStore, topic_id: bytes) -> int:
 
 
 def _delete(store: ObjectStore, topic_id: bytes, keys: frozenset[str]) -> int:
-    deleted = sum(_bury(store, key) for key in sorted(keys))
-    if keys:
-        UndeleteRecord(store, topic_id).forget(keys)
-    return deleted
+    buried = {key: _bury(store, key) for key in sorted(keys)}
+    if gone := frozenset(key for key, found in buried.items() if found is None):
+        UndeleteRecord(store, topic_id).forget(gone)
+    return sum(found is True for found in buried.values())
 
 
-def _bury(store: ObjectStore, index: str) -> bool:
-    """Puts a tombstone over an index; False when there is one, or nothing."""
+def _bury(store: ObjectStore, index: str) -> bool | None:
+    """Puts a tombstone over an index; False when there is one, None when there is nothing."""
     key = parse_index_key(index)
     if key is None:
-        return False
+        return None
     try:
         current = store.read(index)
         if is_tombstone(current.data):
@@ -175,7 +181,7 @@ def _bury(store: ObjectStore, index: str) -> bool:
         owner = read_known(store, key, ListedObject(index, len(current.data), 0)).owner
     except ObjectNotFoundError:
         confirm_gone(store, [index])
-        return False
+        return None
     failpoints.hit("undelete-undo", index)
     stone = Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster, current.data)
     if not store.replace(index, stone.encode(), current.version):

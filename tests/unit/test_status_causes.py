@@ -202,9 +202,9 @@ CASES: dict[CauseCode, Case] = {
         "lakehouse.orders, uuid 6f1c, and 1 more",
     ),
     C.MASS_DELETE: Case(
-        facts(stored(held=(HeldDelete(3, 900, 1000, NOW - HOUR, NOW + 23 * HOUR),))),
+        facts(stored(held=(HeldDelete(3, 900, NOW - HOUR, NOW + 23 * HOUR),))),
         Level.PERSON,
-        "900 of 1,000 rows in 3 segments were deleted up to 21:13:20 UTC, kept 23 h more",
+        "900 rows in 3 segments, over half of the table's, were deleted up to 21:13:20 UTC, kept 23 h more",
     ),
     C.FOREIGN_FILES: Case(
         facts(stored(table=table(foreign=("s3://b/x.parquet", "s3://b/y.parquet")))), Level.PERSON, "2 files"
@@ -445,11 +445,16 @@ def test_after_retention_nobody_says_that_nothing_was_ever_copied() -> None:
     )
 
 
+def test_what_an_undelete_brought_back_is_not_left_behind() -> None:
+    off = kafka(kafka_topic(kafka_partition(log_start=100), config={"remote.storage.enable": "false"}))
+    (left,) = found(assess(facts(stored(restored={0: 1}), kafka=off)), CauseCode.SEGMENTS_LEFT)
+    assert left.said == "1 segment of it"
+    assert not found(assess(facts(stored(restored={0: 2}), kafka=off)), CauseCode.SEGMENTS_LEFT)
+
+
 def test_a_mass_delete_whose_time_is_over_calls_nobody() -> None:
     def said(due_ms: int) -> tuple[Level, str]:
-        (finding,) = found(
-            assess(facts(stored(held=(HeldDelete(1, 900, 1000, NOW - HOUR, due_ms),)))), CauseCode.MASS_DELETE
-        )
+        (finding,) = found(assess(facts(stored(held=(HeldDelete(1, 900, NOW - HOUR, due_ms),)))), CauseCode.MASS_DELETE)
         return finding.level, finding.said
 
     assert said(NOW + 60_000)[0] is Level.PERSON

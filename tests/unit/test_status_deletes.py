@@ -52,7 +52,7 @@ class Gone:
         parts = tuple(
             HeldPart(n, went, self.live, self.size, 2000, per_offset, self.pause) for n in range(self.partitions)
         )
-        held = HeldDelete(len(went), 900, 1000, NOW - HOUR, NOW + 23 * HOUR, parts)
+        held = HeldDelete(len(went), 900, NOW - HOUR, NOW + 23 * HOUR, parts)
         asked = self.config is not None
         settings = {name.replace("_", "."): str(value) for name, value in (self.config or {}).items()}
         end = 2000 + int(self.untiered / per_offset)

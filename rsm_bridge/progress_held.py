@@ -1,0 +1,85 @@
+"""What the mass deletes of a topic took of each partition, and what they left, from what the store and table have now.
+
+What was left goes on its way, and is reclaimed long before the mass delete is: only the offsets still tell of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from iceberg_catalog.plan_types import PartState, SegmentState
+from rsm_bridge.known_segments import KnownSegment, segments_by_partition
+from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, MASS_DELETE_WINDOW_SECONDS
+from rsm_bridge.mass_delete import MassDelete, mass_deletes
+from rsm_bridge.progress_facts import HeldDelete, HeldPart, HeldSegment
+
+
+def held_deletes(
+    segments: Sequence[KnownSegment], states: Mapping[int, PartState], grace: float
+) -> tuple[HeldDelete, ...]:
+    """The mass deletes whose objects are still there, oldest first.
+
+    Args:
+        segments: all of the topic id, live and tombstoned.
+        states: recorded with the table; empty when they cannot be read.
+        grace: `mass_delete_grace`, seconds.
+    """
+    groups = segments_by_partition(segments)
+    made: list[HeldDelete] = []
+    for mass in mass_deletes(segments, grace):
+        parts: list[HeldPart] = []
+        for number, group in groups.items():
+            gone = [item for item in group if item.listed.key in mass.keys]
+            if gone:
+                left = [item for item in group if item.live or _deleted_after(item, mass.last_ms)]
+                parts.append(_part(number, gone, left, mass, states.get(number, PartState()).known_end))
+        made.append(HeldDelete(len(mass.keys), mass.rows, mass.last_ms, mass.due_ms, tuple(parts)))
+    return tuple(made)
+
+
+def _deleted_after(item: KnownSegment, at_ms: int) -> bool:
+    deletion = item.deletion
+    return deletion is not None and deletion.kind is SegmentState.DELETED and deletion.time_ms > at_ms
+
+
+def _part(
+    number: int, gone: Sequence[KnownSegment], left: Sequence[KnownSegment], mass: MassDelete, known_end: int
+) -> HeldPart:
+    """`left`: what is live now, or was deleted later and is there still. `known_end`: of all that was published."""
+    told = [(item, item.counts) for item in (*gone, *left) if item.counts is not None]
+    sizes = [counts.source_bytes for _, counts in told]
+    per_offset = sum(sizes) / sum(item.key.last - item.key.base + 1 for item in (*gone, *left))
+    tiered_end = max(known_end, *(item.key.last + 1 for item in (*gone, *left)))
+    # What was produced later was not there.
+    until_ms = mass.last_ms + int(1000 * CLOCK_SKEW_SECONDS_MAX)
+    there = sum(item.counts.source_bytes for item in left if item.counts and item.counts.record_ms <= until_ms)
+    start = max(item.key.last for item in gone) + 1
+    offsets = sum(item.key.last - max(item.key.base, start) + 1 for item in left if item.key.last >= start)
+    reclaimed = max(0, tiered_end - start - offsets) * per_offset
+    copied = sorted(counts.copied_ms for _, counts in told if counts.copied_ms <= mass.first_ms)
+    return HeldPart(
+        number,
+        _went(gone, mass),
+        there + int(reclaimed),
+        max(sizes, default=0),
+        tiered_end,
+        per_offset,
+        max((later - earlier for earlier, later in pairwise([*copied, mass.first_ms])), default=0),
+    )
+
+
+def _went(gone: Sequence[KnownSegment], mass: MassDelete) -> tuple[HeldSegment, ...]:
+    """Each with the age of the newest record up to it: Kafka deletes from the lowest offset on."""
+    before_ms = mass.first_ms - int(MASS_DELETE_WINDOW_SECONDS * 1000)
+    went: list[HeldSegment] = []
+    newest_ms: int | None = 0
+    for item in sorted(gone, key=lambda item: item.key.base):
+        if item.deletion is not None and item.counts is not None:
+            at, counts = item.deletion.time_ms, item.counts
+            newest_ms = None if newest_ms is None or counts.record_ms < 0 else max(newest_ms, counts.record_ms)
+            age_ms = None if newest_ms is None else at - newest_ms
+            went.append(
+                HeldSegment(counts.source_bytes, age_ms, at - counts.copied_ms, old=counts.copied_ms <= before_ms)
+            )
+    return tuple(went)
