@@ -86,7 +86,7 @@ def completed(newer: Lineage, older: Lineage) -> Lineage:
     kept = tuple(entry for entry in older.entries if entry[1] < first and entry[0] <= epoch)
     if not kept:
         return newer
-    dropped = [entry[1] for entry in older.entries if entry not in kept]
+    dropped = (entry[1] for entry in older.entries if entry[1] >= first or entry[0] > epoch)
     reach = min([older.end, *dropped])
     if reach < first and kept[-1][0] not in (epoch, UNKNOWN):
         kept = (*(entry for entry in kept if entry[1] < reach), (UNKNOWN, reach))
