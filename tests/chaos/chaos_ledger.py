@@ -42,7 +42,7 @@ class ChaosLedger:
     uncertain: dict[str, Counter[bytes]] = field(default_factory=lambda: defaultdict(Counter))
     repeatable: set[bytes] = field(default_factory=set)
     ends: dict[int, End] = field(default_factory=dict)
-    conflicts: list[str] = field(default_factory=list)
+    conflicts: list[tuple[Place, int]] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     produced: Counter[str] = field(default_factory=Counter)
     _transactions: int = 0
@@ -62,7 +62,7 @@ class ChaosLedger:
             self.counts[kind] += 1
             held = self.acked[place]
             if offset in held:
-                self.conflicts.append(f"{place} offset {offset} was acknowledged twice")
+                self.conflicts.append((place, offset))
             held[offset] = record
 
     def acknowledge_somewhere(self, place: Place, digest: bytes, kind: str) -> None:

@@ -223,7 +223,7 @@ class Acts:
             with self._broker:
                 admin.delete_records(topic.name, partition, before)
                 time.sleep(limits.START_CHECKPOINT_S)
-        except (KafkaException, StackError) as error:
+        except (KafkaException, StackError, TimeoutError) as error:  # the last: no answer to a future in time
             raise NotNow from error
         return f"{topic.name}-{partition} below {before} of {start} to {end}"
 

@@ -65,8 +65,8 @@ class Faulting:
             self.passed_over[fault.name] += 1
             return
         except Exception as error:  # noqa: BLE001 - a lane goes on; the report has it
-            self.broken.append(f"{fault.name}: {error}")
-            self._say(f"fault {fault.name} broke: {error}")
+            self.broken.append(f"{fault.name}: {error!r}")
+            self._say(f"fault {fault.name} broke: {error!r}")
             self._write(lane, fault, begun, traceback.format_exc())
             return
         self.done[fault.name] += 1

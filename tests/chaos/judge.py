@@ -50,10 +50,8 @@ class Judge:
             for former in topic.former:
                 self._former(topic, former)
         self.found.append(verdicts.atomic(self._transactions))
-        conflicts = Verdict("one acknowledgement for each offset", "all topics", self.ledger.total())
-        for conflict in self.ledger.conflicts:
-            conflicts.add("conflict", conflict)
-        self.found.append(conflicts)
+        losing = {name for topic in topics if topic.shape.unclean for name in (topic.topic_id, *topic.former)}
+        self.found.append(verdicts.acknowledged_once(self.ledger.conflicts, self.ledger.total(), losing))
         return self.found
 
     def _log(self, topic_id: str, partition: int) -> TrueLog:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import verdicts
-from tests.chaos.chaos_ledger import Acked
+from tests.chaos.chaos_ledger import Acked, ChaosLedger
 from tests.chaos.contents import digest
 from tests.chaos.hard_links import HardLinks
 from tests.chaos.plan import faults, known, lanes
@@ -82,6 +82,14 @@ def test_the_ledger_finds_what_was_told_and_is_not_so() -> None:
     assert verdicts.ledger("t", aborted, RECORDS, {1: "aborted"}, 0).passed
     assert verdicts.ledger("t", aborted, RECORDS, {1: "unknown"}, 0).passed
     assert kinds(verdicts.ledger("t", aborted, RECORDS, {1: "committed"}, 0)) == {"ended otherwise"}
+
+
+def test_only_an_election_that_may_lose_gives_an_offset_twice() -> None:
+    ledger = ChaosLedger()
+    for _ in range(2):
+        ledger.acknowledge(("id", 0), 5, Acked(WHEN, b"", 0), "plain")
+    assert kinds(verdicts.acknowledged_once(ledger.conflicts, 2, ())) == {"conflict"}
+    assert verdicts.acknowledged_once(ledger.conflicts, 2, {"id"}).passed
 
 
 def test_a_record_nobody_sent_is_found() -> None:

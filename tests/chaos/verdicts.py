@@ -6,11 +6,11 @@ Rows are (timestamp in milliseconds, digest) by offset. Nothing here reads a ser
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from tests.chaos.chaos_ledger import Acked, End
+from tests.chaos.chaos_ledger import Acked, End, Place
 from tests.chaos.limits import EXAMPLES
 from tests.chaos.true_log import True_
 
@@ -148,6 +148,15 @@ def atomic(transactions: Mapping[int, Iterable[str]]) -> Verdict:
         seen = set(states)
         if len(seen) > 1:
             verdict.add("torn", f"transaction {number}: {sorted(seen)}")
+    return verdict
+
+
+def acknowledged_once(conflicts: Iterable[tuple[Place, int]], looked_at: int, losing: Collection[str]) -> Verdict:
+    """No offset twice, but in topics (by id) whose elections may lose what was acknowledged."""
+    verdict = Verdict("one acknowledgement for each offset", "all topics", looked_at)
+    for (topic_id, partition), offset in conflicts:
+        if topic_id not in losing:
+            verdict.add("conflict", f"{topic_id}-{partition} offset {offset} was acknowledged twice")
     return verdict
 
 
