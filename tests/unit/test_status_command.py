@@ -300,32 +300,28 @@ def test_a_mass_delete_is_shown_while_it_can_be_undone(tmp_path: Path) -> None:
     assert "tierberg undelete TOPIC" in finding["advice"]
 
 
+def copied_and_deleted(running: Running, folder: Path) -> None:
+    """Three segments of one topic, published and then deleted at once."""
+    logs = [LogBuilder(10 * number).fill(batches=1) for number in range(3)]
+    known = copy(running, *(segment_of(log, topic="orders", topic_id=b"o" * 16) for log in logs))
+    until(folder, "published")
+    with ShimClient(running.address) as shim:
+        for segment in known:
+            shim.delete(segment)
+
+
 def test_deletes_that_take_no_row_of_the_table_are_no_mass_delete(tmp_path: Path) -> None:
     rules = [{"pattern": "orders", "table_retention": "90d"}]
     (tmp_path / "bridge.yaml").write_text(f"data_dir: {tmp_path}\ntopics: {json.dumps(rules)}\n")
     with bridge_thread(test_settings(tmp_path, topics=rules, mass_delete_grace="1h")) as running:
-        known = copy(
-            running,
-            *(segment_of(LogBuilder(10 * n).fill(batches=1), topic="orders", topic_id=b"o" * 16) for n in range(3)),
-        )
-        until(tmp_path, "published")
-        with ShimClient(running.address) as shim:
-            for segment in known:
-                shim.delete(segment)
+        copied_and_deleted(running, tmp_path)
         assert "mass_delete" in codes(report(tmp_path))
         assert "mass_delete" not in codes(report(tmp_path, config=tmp_path / "bridge.yaml"))
 
 
 def test_what_goes_after_an_undelete_by_us_is_no_mass_delete_of_kafka(tmp_path: Path) -> None:
     with bridge_thread(test_settings(tmp_path, mass_delete_grace="1h")) as running:
-        known = copy(
-            running,
-            *(segment_of(LogBuilder(10 * n).fill(batches=1), topic="orders", topic_id=b"o" * 16) for n in range(3)),
-        )
-        until(tmp_path, "published")
-        with ShimClient(running.address) as shim:
-            for segment in known:
-                shim.delete(segment)
+        copied_and_deleted(running, tmp_path)
         until(tmp_path, "mass_delete")
         for said in (["undelete", "orders"], ["undelete", "orders", "--undo"]):
             done = RUNNER.invoke(app, [*said, "--data-dir", str(tmp_path)])
