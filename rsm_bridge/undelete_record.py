@@ -21,7 +21,7 @@ from rsm_bridge.layout import UNDELETE_ROOT, parse_index_key
 from rsm_bridge.limits import TOMBSTONE_SWAPS_MAX
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.store import ListedObject, ObjectStore
-from rsm_bridge.tombstone import Tombstone, is_tombstone
+from rsm_bridge.tombstone import MAGIC, Tombstone, is_tombstone
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +175,8 @@ def _bury(store: ObjectStore, index: str) -> bool | None:
     if key is None:
         return None
     try:
+        if is_tombstone(store.head_bytes(index, len(MAGIC))):  # most often: until it is reclaimed, at each pass
+            return False
         current = store.read(index)
         if is_tombstone(current.data):
             return False
