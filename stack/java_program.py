@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from stack.errors import StackError
-from stack.limits import ANSWER_S, KILL_S
+from stack.limits import ANSWER_S, KILL_S, STOP_S
 
 #: Java compiles the program first.
 _START_S = 60.0
@@ -83,7 +83,7 @@ class JavaProgram:
             if self._process.stdin is not None:
                 self._process.stdin.close()
         try:
-            self._process.wait(KILL_S)
+            self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait(KILL_S)

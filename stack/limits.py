@@ -38,8 +38,8 @@ BROKER_START_S: Final = 120.0
 BRIDGE_START_S: Final = 360.0
 #: From SIGTERM to exit, before SIGKILL.
 STOP_S: Final = 30.0
-#: From SIGKILL to exit.
-KILL_S: Final = 10.0
+#: From SIGKILL to exit; to give back the memory of a broker took over ten seconds on a busy machine.
+KILL_S: Final = 60.0
 #: One administrative request to a broker.
 ADMIN_S: Final = 60.0
 #: One scrape of a metrics page.

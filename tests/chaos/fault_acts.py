@@ -41,8 +41,15 @@ class Acts:
     _bridge: Lock = field(default_factory=Lock)
 
     def act(self, fault: Fault) -> str:
-        """Does it. Raises NotNow, or StackError when a server does not come back."""
-        return self._table()[fault.name](fault)
+        """Does it. Raises NotNow, or what broke it; brokers and bridges that it had ended run again all the same."""
+        try:
+            return self._table()[fault.name](fault)
+        except NotNow:
+            raise
+        except Exception:
+            with self._broker, self._bridge:
+                self.servers.start_ended()
+            raise
 
     def _table(self) -> Mapping[str, Callable[[Fault], str]]:
         store, catalog = self.servers.store, self.servers.catalog
@@ -101,9 +108,11 @@ class Acts:
 
     @staticmethod
     def _restart_process(process: ServerProcess, start: Callable[[], None], fault: Fault) -> str:
-        process.kill()
-        time.sleep(fault.lasts_s)
-        start()
+        try:
+            process.kill()
+            time.sleep(fault.lasts_s)
+        finally:
+            start()
         return process.name
 
     def _freeze(self, process: ServerProcess, fault: Fault) -> str:

@@ -123,12 +123,15 @@ class Servers:
             self.lake.catalog.start()
         for bridge in self.bridges:
             set_clock(bridge, 0)
-            if not bridge.process.alive:
-                bridge.start()
-        for broker in self.kafka.brokers.values():
-            if not broker.process.alive:
-                broker.start()
+        self.start_ended()
         self.wait_in_sync()
+
+    def start_ended(self) -> None:
+        """Bridges and brokers that do not run."""
+        servers: list[Bridge | KafkaBroker] = [*self.bridges, *self.kafka.brokers.values()]
+        for server in servers:
+            if not server.process.alive:
+                server.start()
 
     def wait_in_sync(self) -> None:
         wait_for("all replicas to be in sync", lambda: not self.admin.under_replicated(), IN_SYNC_S, 0.5)

@@ -5,16 +5,22 @@ from __future__ import annotations
 import itertools
 import shutil
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from stack.bridge import Bridge
+from stack.errors import StackError
+from stack.kafka import KafkaBroker
 from tests.chaos import verdicts
 from tests.chaos.chaos_ledger import Acked, ChaosLedger
 from tests.chaos.contents import digest
+from tests.chaos.fault_acts import Acts
 from tests.chaos.hard_links import HardLinks
-from tests.chaos.plan import faults, known, lanes
+from tests.chaos.plan import Fault, faults, known, lanes
 from tests.chaos.record_batches import batches
 from tests.chaos.served_bytes import served_bytes
+from tests.chaos.servers import Servers
 from tests.chaos.topics import Gate
 from tests.chaos.true_log import True_, TrueLog
 from tests.support.kafka_log import LogBuilder, Record, control_batch, encode_batch
@@ -182,6 +188,23 @@ def test_the_seed_repeats_the_plan() -> None:
             assert {fault.name for fault in first} == set(have)
             assert first != list(itertools.islice(faults(8, lane, have), 200))
     assert lanes(1, ["bridge-kill", "unclean"]).keys() == {"bridge"}
+
+
+@pytest.mark.parametrize("name", ["broker-kill", "broker-and-bridges-kill", "bridges-away"])
+def test_a_fault_that_breaks_leaves_no_server_ended(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(_: object) -> None:
+        raise StackError("survived")
+
+    servers = Servers.make(tmp_path, brokers=1, bridges=2, shim={})
+    started: list[object] = []
+    for kind in (Bridge, KafkaBroker):
+        monkeypatch.setattr(kind, "kill", breaks)
+        monkeypatch.setattr(kind, "start", lambda server: started.append(server))  # noqa: PLW0108 - a method
+    acts = Acts(servers, [], Event())
+    acts.ended.set()
+    with pytest.raises(StackError, match="survived"):
+        acts.act(Fault(0, name, 0, (0.0, 0.0, 0.0)))
+    assert started == [*servers.bridges, *servers.kafka.brokers.values()]
 
 
 def test_links_outlive_the_brokers_files_and_tell_a_topic_from_its_successor(tmp_path: Path) -> None:
