@@ -15,7 +15,6 @@ from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import META_SCHEMA, AvroFileHeader
 from pyiceberg.avro.reader import Reader, StructReader
 from pyiceberg.avro.resolver import construct_reader
-from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntryStatus, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
@@ -48,18 +47,17 @@ class EntryReader:
         self._avro_schema = avro_schema(schema)
         self._fields = _readers(_readers(construct_reader(schema))[_DATA_FILE])
 
-    def live(self, io: FileIO, manifest: ManifestFile) -> list[EncodedEntry] | None:
+    def live(self, data: bytes, manifest: ManifestFile) -> list[EncodedEntry] | None:
         """Entries of a manifest that are not deleted; None when they are not written in this schema.
 
         Args:
-            io: reads the table's metadata files.
+            data: the file.
             manifest: as its manifest list names it.
 
         Raises:
-            ValueError: the file is damaged. What the storage raises passes through.
+            ValueError: the file is damaged.
         """
-        with io.new_input(manifest.manifest_path).open() as stream:
-            decoder = new_decoder(stream.read())
+        decoder = new_decoder(data)
         header: AvroFileHeader = _HEADER.read(decoder)
         if header.meta["avro.schema"] != self._avro_schema:
             return None
@@ -69,6 +67,12 @@ class EntryReader:
             found = (_entry(content, block, self._fields, manifest) for _ in range(count))
             entries.extend(entry for entry in found if entry.status is not ManifestEntryStatus.DELETED)
         return entries
+
+
+def avro_meta(data: bytes) -> dict[str, str]:
+    """What an Avro file's header says. Raises ValueError, or what else is in DAMAGE, for what is none."""
+    header: AvroFileHeader = _HEADER.read(new_decoder(data))
+    return header.meta
 
 
 def avro_schema(schema: Schema) -> str:

@@ -38,7 +38,7 @@ from iceberg_catalog.livefiles import Head, ManifestFiles, content_of
 from iceberg_catalog.manifest_entries import EncodedEntry, EntryReader
 from iceberg_catalog.manifest_files import BlockManifestWriter, entry_schema
 from iceberg_catalog.plan_types import LiveFile
-from iceberg_catalog.sound import entries_of, sound
+from iceberg_catalog.sound import MANIFESTS, entries_of, manifest_bytes, require_entries, sound
 
 _CODEC: Final = "deflate"
 _FORMAT: Final = 2
@@ -109,7 +109,7 @@ class SnapshotChain:
                 "parent-snapshot-id": parent.snapshot_id if parent is not None else None,
                 "manifest-list": path,
                 "sequence-number": sequence_number,
-                "summary": self._summary(step, gone, parent, summary),
+                "summary": self._summary(step, gone, parent, summary | {MANIFESTS: str(len(kept))}),
                 "schema-id": metadata.current_schema_id,
             }
         )
@@ -158,24 +158,22 @@ class SnapshotChain:
         table = self.head.table
         reader = EntryReader(entry_schema(table.spec(), table.schema()))
         for item in small:
-            entries += self._moved(reader, item.manifest, len(item.paths), snapshot_id)
+            entries += self._moved(reader, item.manifest, snapshot_id)
         return rest + self._write(
             snapshot_id, entries, known={file.path: file for item in small for file in item.files}
         )
 
     def _moved(
-        self, reader: EntryReader, manifest: ManifestFile, live: int, snapshot_id: int
+        self, reader: EntryReader, manifest: ManifestFile, snapshot_id: int
     ) -> Sequence[ManifestEntry | EncodedEntry]:
-        """The `live` entries of a manifest, for another one of the table's current partition spec."""
-        io = self.head.table.io
-        with sound(self.head.table, manifest.manifest_path):
-            encoded = reader.live(io, manifest)
-            # One that is cut between two Avro blocks reads well, and the new one would lack files of the table.
-            if encoded is not None and len(encoded) < live:
-                raise ValueError(f"it has {len(encoded)} live entries, {live} were there")
-        if encoded is not None:
-            return encoded
-        return [_moved(entry, snapshot_id, dead=False) for entry in entries_of(self.head.table, manifest)]
+        """The live entries of a manifest, for another one of the table's current partition spec."""
+        table = self.head.table
+        with sound(table, manifest.manifest_path):
+            encoded = reader.live(manifest_bytes(table, manifest), manifest)
+            if encoded is not None:
+                require_entries(manifest, encoded)
+                return encoded
+        return [_moved(entry, snapshot_id, dead=False) for entry in entries_of(table, manifest)]
 
     def _write(
         self,

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator
+from typing import Final, NoReturn
 
-from pyiceberg.manifest import ManifestEntry, ManifestFile, read_manifest_list
+from pyiceberg.io import FileIO, InputFile, InputStream
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile, read_manifest_list
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from iceberg_catalog.errors import DAMAGE, CatalogError, damage_of
+from iceberg_catalog.manifest_entries import EncodedEntry, avro_meta
+
+#: In a snapshot's summary: how many manifests its list names. A list that is cut between two blocks reads well.
+MANIFESTS: Final = "tierberg.manifests"
 
 
 def manifests_of(table: Table, snapshot: Snapshot) -> list[ManifestFile]:
@@ -19,11 +26,21 @@ def manifests_of(table: Table, snapshot: Snapshot) -> list[ManifestFile]:
         CatalogError: `table_unreadable`: the list is damaged. FileNotFoundError: it is not there. What else the table's
             storage raises passes through.
     """
-    with sound(table, snapshot.manifest_list):
-        found = list(read_manifest_list(table.io.new_input(snapshot.manifest_list)))
-        for manifest in found:
-            if not manifest.manifest_path.strip("/"):
-                raise ValueError("it names a manifest without a path")
+    path = snapshot.manifest_list
+    with sound(table, path):
+        data = _bytes_of(table, path)
+        found = list(read_manifest_list(_InMemory(path, data)))
+        written_for = avro_meta(data).get("snapshot-id", "")
+        if written_for.isdecimal() and int(written_for) != snapshot.snapshot_id:
+            raise ValueError(f"it is of snapshot {written_for}, not of {snapshot.snapshot_id}")
+        count = None if snapshot.summary is None else snapshot.summary.additional_properties.get(MANIFESTS)
+        if count is not None and int(count) != len(found):
+            raise ValueError(f"it names {len(found)} manifests, {count} were written")
+        paths = {manifest.manifest_path for manifest in found}
+        if len(paths) < len(found):
+            raise ValueError("it names a manifest twice")
+        if not all(path.strip("/") for path in paths):
+            raise ValueError("it names a manifest without a path")
     return found
 
 
@@ -31,18 +48,79 @@ def entries_of(table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
     """The live entries of a manifest.
 
     Raises:
-        CatalogError: `table_unreadable`: it is damaged, or ends early. FileNotFoundError: it is not there. What else
-            the table's storage raises passes through.
+        CatalogError: `table_unreadable`: it is damaged, cut, or another file. FileNotFoundError: it is not there. What
+            else the table's storage raises passes through.
     """
     path = manifest.manifest_path
     with sound(table, path):
-        entries = manifest.fetch_manifest_entry(table.io)
-        counts = manifest.added_files_count, manifest.existing_files_count
-        wanted = None if None in counts else sum(count or 0 for count in counts)
-        # One that is cut between two Avro blocks reads well.
-        if wanted is not None and len(entries) < wanted:
-            raise ValueError(f"it has {len(entries)} live entries, the manifest list says {wanted}")
+        entries = manifest.fetch_manifest_entry(_InMemoryIO(_InMemory(path, manifest_bytes(table, manifest))))
+        require_entries(manifest, entries)
     return entries
+
+
+def manifest_bytes(table: Table, manifest: ManifestFile) -> bytes:
+    """A manifest, whole.
+
+    Raises:
+        ValueError: it has not the length that its manifest list says. What the table's storage raises passes through.
+    """
+    data = _bytes_of(table, manifest.manifest_path)
+    if len(data) != manifest.manifest_length:
+        raise ValueError(f"it has {len(data)} bytes, the manifest list says {manifest.manifest_length}")
+    return data
+
+
+def require_entries(manifest: ManifestFile, live: list[ManifestEntry] | list[EncodedEntry]) -> None:
+    """Raises ValueError where live entries that were read from a manifest are not those that its list speaks of.
+
+    Another manifest's bytes may be as long: what it added, another snapshot has added.
+    """
+    counts = manifest.added_files_count, manifest.existing_files_count
+    wanted = None if None in counts else sum(count or 0 for count in counts)
+    if wanted is not None and len(live) < wanted:
+        raise ValueError(f"it has {len(live)} live entries, the manifest list says {wanted}")
+    for entry in live:
+        if entry.status is ManifestEntryStatus.ADDED and entry.snapshot_id != manifest.added_snapshot_id:
+            raise ValueError(f"it is of snapshot {entry.snapshot_id}, not of {manifest.added_snapshot_id}")
+
+
+def _bytes_of(table: Table, path: str) -> bytes:
+    with table.io.new_input(path).open() as stream:
+        return stream.read()
+
+
+class _InMemory(InputFile):
+    """A file that was read."""
+
+    def __init__(self, location: str, data: bytes) -> None:
+        super().__init__(location)
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def exists(self) -> bool:
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: ARG002 - the base's
+        return io.BytesIO(self._data)
+
+
+class _InMemoryIO(FileIO):
+    """Gives one file that was read."""
+
+    def __init__(self, file: InputFile) -> None:
+        super().__init__()
+        self._file = file
+
+    def new_input(self, location: str) -> InputFile:  # noqa: ARG002
+        return self._file
+
+    def new_output(self, location: str) -> NoReturn:
+        raise NotImplementedError(location)
+
+    def delete(self, location: object) -> NoReturn:
+        raise NotImplementedError(location)
 
 
 @contextlib.contextmanager

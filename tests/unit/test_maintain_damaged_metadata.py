@@ -27,12 +27,23 @@ BENT: dict[str, Callable[[bytes], bytes]] = {
     "zeros": lambda data: data[: len(data) // 2] + bytes(64) + data[len(data) // 2 + 64 :],
     "garbage": lambda data: b"<html>not here</html>",
 }
+#: These read well.
+READABLE: dict[str, Callable[[bytes, bytes], bytes]] = {
+    "no block": lambda data, other: data[: header_size(data)],
+    "blocks twice": lambda data, other: data + data[header_size(data) :],
+    "another's": lambda data, other: other,
+}
 #: Of the head.
 FILES: dict[str, Callable[[Table], str]] = {
     "metadata": lambda table: table.metadata_location,
     "manifest list": lambda table: head_of(table).manifest_list,
     "manifest": lambda table: head_of(table).manifests(table.io)[0].manifest_path,
 }
+
+
+def header_size(data: bytes) -> int:
+    """Of an Avro file: it ends with its first sync marker, which also ends the file."""
+    return data.index(data[-16:]) + 16
 
 
 def head_of(table: Table) -> Snapshot:
@@ -44,6 +55,17 @@ def head_of(table: Table) -> Snapshot:
 @pytest.mark.parametrize("bent", BENT)
 @pytest.mark.parametrize("file", FILES)
 def test_one_table_whose_metadata_is_damaged(tmp_path: Path, file: str, bent: str) -> None:
+    check_damage(tmp_path, file, lambda data, _: BENT[bent](data))
+
+
+@pytest.mark.parametrize("bent", READABLE)
+@pytest.mark.parametrize("file", ["manifest list", "manifest"])
+def test_metadata_that_reads_well_and_is_not_what_was_written(tmp_path: Path, file: str, bent: str) -> None:
+    check_damage(tmp_path, file, READABLE[bent])
+
+
+def check_damage(tmp_path: Path, file: str, bent: Callable[[bytes, bytes], bytes]) -> None:
+    """Of two tables one is damaged: it is named, the other one is maintained, and it can be made anew."""
     logs = {name: LogBuilder().fill(batches=2) for name in ("one", "two")}
     with bridge_thread(test_settings(tmp_path)) as bridge, ShimClient(bridge.address) as shim:
         catalog = open_catalog(embedded_settings(tmp_path))
@@ -51,8 +73,9 @@ def test_one_table_whose_metadata_is_damaged(tmp_path: Path, file: str, bent: st
             shim.copied(segment_of(log, topic=name, topic_id=name.encode() * 5 + b"."))
         eventually(lambda: all(rows_of(catalog, name) == expected_rows(log) for name, log in logs.items()))
     table = catalog.load_table("kafka.one")
-    damaged = Path(FILES[file](table).removeprefix("file://"))
-    damaged.write_bytes(BENT[bent](damaged.read_bytes()))
+    damaged = local(FILES[file](table))
+    other = local(FILES[file](catalog.load_table("kafka.two")))
+    damaged.write_bytes(bent(damaged.read_bytes(), other.read_bytes()))
 
     report = verify_store(None, tmp_path, None)
     assert report.tables == 1
@@ -68,6 +91,10 @@ def test_one_table_whose_metadata_is_damaged(tmp_path: Path, file: str, bent: st
         again = open_catalog(embedded_settings(tmp_path))
         eventually(lambda: again.table_exists("kafka.one"))
         eventually(lambda: rows_of(again, "one") == expected_rows(logs["one"]))
+
+
+def local(uri: str) -> Path:
+    return Path(uri.removeprefix("file://"))
 
 
 OLDER: dict[str, Callable[[Table], str]] = {
@@ -106,7 +133,7 @@ def test_an_older_snapshot_that_cannot_be_read_keeps_what_it_may_hold_until_it_i
     oldest = oldest_of(table)
     path = OLDER[file](table)
     assert path not in {item.manifest_path for item in head_of(table).manifests(table.io)}
-    damaged = Path(path.removeprefix("file://"))
+    damaged = local(path)
     whole = damaged.read_bytes()
     damaged.unlink() if bent == "gone" else damaged.write_bytes(BENT[bent](whole))
 
@@ -144,7 +171,7 @@ def test_an_older_snapshot_that_a_tag_holds_is_restored_by_a_person(tmp_path: Pa
     table = catalog.load_table("kafka.one")
     oldest = oldest_of(table)
     table.manage_snapshots().create_tag(oldest.snapshot_id, "report").commit()
-    damaged = Path(oldest.manifest_list.removeprefix("file://"))
+    damaged = local(oldest.manifest_list)
     whole = damaged.read_bytes()
     damaged.unlink()
     with pytest.raises(CatalogError, match=r"Restore the file"):
