@@ -26,6 +26,7 @@ from converter.parquet_writer import RowFile
 from converter.types import Int64Array, LargeWork, LeaderEpoch, PageTable, ValueFormat
 from converter.values.rows import TABLE, as_written_now, made_in_pieces
 from iceberg_catalog import failpoints
+from rsm_bridge.intact import named
 from rsm_bridge.layout import derived_key
 from rsm_bridge.restored_values import RestoredValues
 from rsm_bridge.store import ObjectStore
@@ -173,6 +174,10 @@ def copy_rows(
     The leader-epoch runs of its rows are those that the sources' footers tell.
 
     offsets: receives those of the rows, in their order.
+
+    Raises:
+        BridgeError: `corrupt_object` with the key of a source that is no Parquet file. What else the store raises, and
+            `shape`, passes through.
     """
     total = 0
     runs: tuple[LeaderEpoch, ...] = ()
@@ -180,7 +185,8 @@ def copy_rows(
         file = RowFile(shape.schema, cast(BinaryIO, upload), shape.value_format, proven=shape.proven)
         try:
             for cut in cuts:
-                source = pq.ParquetFile(ObjectFile(store, cut.data_key))
+                with named(cut.data_key):
+                    source = pq.ParquetFile(ObjectFile(store, cut.data_key))
                 total += source.metadata.num_rows
                 runs = joined(runs, clipped(runs_of_footer(source.metadata), cut.first, cut.last))
                 pending = cut.pending or of_another(source.metadata, shape.schema)
@@ -218,14 +224,16 @@ def _shaped(shape: Shape, pending: bool, rows: pa.RecordBatch, cells_max: int) -
 def _rows(source: pq.ParquetFile, cut: Cut, values: RestoredValues | None) -> Iterator[pa.RecordBatch]:
     """The cut's rows, one row group in memory at a time; groups outside the offsets are not read."""
     first_row = cut.first_row
-    column = [source.schema.column(leaf).path for leaf in range(source.metadata.num_columns)].index(OFFSET)
+    with named(cut.data_key):
+        column = [source.schema.column(leaf).path for leaf in range(source.metadata.num_columns)].index(OFFSET)
     for number in range(source.num_row_groups):
         group = source.metadata.row_group(number)
         start, first_row = first_row, first_row + group.num_rows
         statistics = group.column(column).statistics
         if statistics is not None and (statistics.max < cut.first or statistics.min > cut.last):
             continue
-        table = source.read_row_group(number)
+        with named(cut.data_key):
+            table = source.read_row_group(number)
         offsets = table.column(OFFSET)
         wanted = pc.and_(pc.greater_equal(offsets, cut.first), pc.less_equal(offsets, cut.last))
         rows = table.filter(wanted).combine_chunks()

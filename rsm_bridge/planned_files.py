@@ -20,6 +20,7 @@ from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import Derive, LiveFile, UseMain
 from rsm_bridge.derived import Cut, ObjectFile, Shape, of_another, write_derived
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.intact import named, require_intact
 from rsm_bridge.known_segments import KnownSegment, read_footer, read_index
 from rsm_bridge.restored_values import restored_values
 from rsm_bridge.store import ObjectStore
@@ -62,6 +63,7 @@ class PlannedFiles:
     _columns: TableColumns = field(init=False)
     _ids: frozenset[int] = field(init=False)
     _merged: dict[str, pq.FileMetaData] = field(default_factory=dict)
+    _intact: set[str] = field(default_factory=set)
     _made: dict[tuple[int, UseMain | Derive], list[DataFile]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -141,6 +143,10 @@ class PlannedFiles:
         return self._write(partition, cuts, pending) if cuts else []
 
     def _cut(self, known: KnownSegment, stored: StoredObject, first: int, last: int, *, pending: bool) -> Cut:
+        # Nothing proves a derived file afterwards: other bytes, or another file's, would stay in the table.
+        if stored.key not in self._intact:
+            require_intact(self.store, stored)
+            self._intact.add(stored.key)
         values = restored_values(read_index(self.store, known)) if pending and known.proven else None
         main = None if known.segment is None else known.segment.main
         before = main.rows if main is not None and stored == known.tail else 0
@@ -157,7 +163,8 @@ class PlannedFiles:
     def _merged_footer(self, key: str) -> pq.FileMetaData:
         """Of a file that many segments share; none of their indexes has it."""
         if key not in self._merged:
-            self._merged[key] = pq.read_metadata(ObjectFile(self.store, key))
+            with named(key):
+                self._merged[key] = pq.read_metadata(ObjectFile(self.store, key))
         return self._merged[key]
 
     def _write(self, partition: int, cuts: list[Cut], pending: str | None) -> list[DataFile]:

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import crc32c
 from pyiceberg.table import Table
 
 from converter.errors import SegmentError
-from converter.index_model import Directory, StoredObject
+from converter.index_model import Directory
 from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.livefiles import LiveFiles
@@ -26,9 +25,10 @@ from iceberg_catalog.tables import find_table, owned_tables, rows_in
 from rsm_bridge.chunks import cut
 from rsm_bridge.cli_exit import FAILURE, exit_code
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.intact import require_intact
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, index_prefix, parse_index_key
-from rsm_bridge.limits import UPLOAD_PART_BYTES, VERIFY_LOOKS_MAX
+from rsm_bridge.limits import VERIFY_LOOKS_MAX
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.open_store import open_made_store
 from rsm_bridge.publisher import catalog_properties
@@ -132,7 +132,7 @@ def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) 
         directory = reader.directory_at(known.listed.key, known.listed.size)
         for stored in (*directory.data_files, directory.kept):
             if stored is not None:
-                _verify_object(reader.store, stored)
+                require_intact(reader.store, stored)
         for kind in directory.files:
             reader.check_file(directory, kind)
         report.bytes += _replay(reader, directory)
@@ -152,18 +152,6 @@ def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) 
             report.segments -= 1  # and its objects may go at any moment
         else:
             report.failed(known.listed.key, error)
-
-
-def _verify_object(store: ObjectStore, stored: StoredObject) -> None:
-    size = store.size(stored.key)
-    if size != stored.size:
-        raise BridgeError("corrupt_object", f"{stored.key} has {size} bytes, {stored.size} were written")
-    checksum = 0
-    for start in range(0, size, UPLOAD_PART_BYTES):
-        part = store.get_range(stored.key, start, min(UPLOAD_PART_BYTES, size - start))
-        checksum = crc32c.crc32c(part, checksum)
-    if checksum != stored.crc32c:
-        raise BridgeError("corrupt_object", f"{stored.key} fails its checksum")
 
 
 def _replay(reader: SegmentReader, directory: Directory) -> int:
