@@ -17,15 +17,19 @@ metadata, for `catalog.layout: inside` gives both one folder. Indexes are read b
 
 Each only while no kept snapshot names it, and a file that was in the table only `reclaim_grace` after it left it. While
 the table is not found, which may be a wrong setting, data files stay. So do those with offsets of a file that the head
-names and the store has no more (missing_files.py): they may be all that is left of its rows.
+names and the store has no more (missing_files.py): they may be all that is left of its rows. And so do data files and
+kept bytes of offsets that no index covers though others lie below and above: an index was lost there, and whoever
+restores it needs them. What a crashed copy left lies where the next copy's index does, or above all.
 Unfinished multipart uploads cannot be seen here; a rule of the bucket ends them.
 """  # noqa: E501
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from iceberg_catalog.livefiles import Head, recorded_states
 from iceberg_catalog.metadata_files import MetadataFile, unnamed_metadata
@@ -117,6 +121,7 @@ class Sweeper:
         own = None if head is None else head.table.metadata.table_uuid
         others = other_tables(self.store, self.topic_id, own)  # after the indexes: see table_records.py
         merged = self._merged_ranges(in_table)
+        holes = self._holes()
         unnamed = [item for item in stored if item.key not in in_table and item.key not in by_index]
         lacking = _lacking(self.store, stored, head)
         objects: list[tuple[Kind, ListedObject]] = []
@@ -124,7 +129,7 @@ class Sweeper:
         before, self._left_ms = self._left_ms, {}
         for listed in unnamed:
             due_ms = None if _may_be_named(listed.key, own, others) else self._due_ms(listed, head, retained, before)
-            held = stored_range(listed.key) in merged or _meets(listed.key, lacking)
+            held = stored_range(listed.key) in merged or _meets(listed.key, lacking) or _in_hole(listed.key, holes)
             if due_ms is not None and due_ms <= now_ms and not held:
                 objects.append((_kind(listed.key), listed))
             else:
@@ -200,6 +205,21 @@ class Sweeper:
                 found |= {own for name in named if name not in in_table and stored_range(name) != own}
         return found
 
+    def _holes(self) -> dict[int, list[tuple[int, int]]]:
+        """By partition the first and last offsets, ascending, that lie between two indexes and in none."""
+        covered: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for listed in self._indexes:
+            key = parse_index_key(listed.key)
+            if key is not None:
+                covered[key.partition].append((key.base, key.last))
+        found: dict[int, list[tuple[int, int]]] = {}
+        for partition, ranges in covered.items():
+            ranges.sort()
+            reached = accumulate((last for _, last in ranges), max)
+            pairs = zip(reached, (base for base, _ in ranges[1:]), strict=False)
+            found[partition] = [(last + 1, base - 1) for last, base in pairs if base > last + 1]
+        return found
+
     def _states(self, head: Head, before_ms: int) -> list[ListedObject]:
         named = {reference.key for reference in recorded_states(head.table)}
         prefix = state_prefix(head.table.metadata.table_uuid)
@@ -245,6 +265,15 @@ def _meets(key: str, lacking: Mapping[int, tuple[int, int]]) -> bool:
         return False
     first, last = lacking[named[0]]
     return named[1] <= last and named[2] >= first
+
+
+def _in_hole(key: str, holes: Mapping[int, Sequence[tuple[int, int]]]) -> bool:
+    """Whether it is of offsets of which some are in no index; not a derived file, which no index names."""
+    named = stored_range(key)
+    if named is None or derived_head(key) is not None:
+        return False
+    partition, first, last = named
+    return any(start <= last and first <= end for start, end in holes.get(partition, ()))
 
 
 def _kind(key: str) -> Kind:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from converter.types import Mode
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.livefiles import normal_path
 from iceberg_catalog.metadata_files import list_metadata, named_metadata
 from iceberg_catalog.plan_types import PartState
-from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT
+from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, index_key
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
@@ -59,6 +60,25 @@ def test_what_a_crashed_copy_left_goes_after_its_deadline(world: World) -> None:
     assert world.maintain().objects["data"] == 1
     assert set(world.stored("data", "kept")) == named
     world.check()
+
+
+@pytest.mark.parametrize("mode", ["table", "verbatim"])
+def test_what_a_lost_index_named_stays_until_somebody_has_restored_it(world: World, mode: Mode) -> None:
+    """Also where the table has none of its rows: those above it are published without it."""
+    world.copy(3)
+    world.log().write(3)
+    index = str(index_key(world.copy_range(3, 5, mode=mode)))
+    world.copy(3)
+    whole = world.store.read(index).data
+    world.store.delete_many([index])
+    world.publish()
+    had = set(world.stored("data", "kept"))
+    age(world, 2 * COPY_IS_OVER_SECONDS, *had)
+    world.later(2 * COPY_IS_OVER_SECONDS)
+    world.maintain()
+    assert set(world.stored("data", "kept")) == had
+    assert world.store.put_if_absent(index, whole)
+    assert world.served(index)
 
 
 def test_what_a_tombstone_leads_to_is_left_to_the_reclaimer(world: World) -> None:
