@@ -42,7 +42,11 @@ def held_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: 
         return Finding(CauseCode.MASS_DELETE, Level.NOTE, said, topic, since_ms=held.last_ms)
     said = f"{said}, kept {age((held.due_ms - now_ms) / 1000)} more"
     level = CAUSES[CauseCode.MASS_DELETE].level
-    if kafka is not None and held.parts and all(_usual(part, kafka) for part in held.parts):
+    if held.restored:
+        said = f"{said}; {held.restored} of the segments had been undeleted, and leave with what is deleted above them"
+    if held.restored and not held.parts:
+        level = Level.NOTE
+    elif kafka is not None and held.parts and all(_usual(part, kafka) for part in held.parts):
         level, said = Level.NOTE, f"{said}; the topic's {_settings(kafka)} would take as much"
     elif kafka is None and not asked and _like_retention(held):
         level, said = Level.NOTE, f"{said}; they went as retention takes them, and Kafka was not asked"

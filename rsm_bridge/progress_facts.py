@@ -148,7 +148,7 @@ class HeldPart:
 class HeldDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
-    `parts`: one for each partition.
+    `parts`: what Kafka deleted, one for each partition. `restored`: how many segments an undelete had brought back.
     """
 
     segments: int
@@ -156,6 +156,7 @@ class HeldDelete:
     last_ms: int
     due_ms: int
     parts: tuple[HeldPart, ...] = ()
+    restored: int = 0
 
 
 @dataclass(frozen=True, slots=True)

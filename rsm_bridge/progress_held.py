@@ -6,7 +6,10 @@ What was left goes on its way, and is reclaimed long before the mass delete is: 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import pairwise
+from statistics import median
 
 from iceberg_catalog.plan_types import PartState, SegmentState
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
@@ -16,7 +19,12 @@ from rsm_bridge.progress_facts import HeldDelete, HeldPart, HeldSegment
 
 
 def held_deletes(
-    segments: Sequence[KnownSegment], states: Mapping[int, PartState], grace: float
+    segments: Sequence[KnownSegment],
+    states: Mapping[int, PartState],
+    grace: float,
+    *,
+    restored: AbstractSet[str] = frozenset(),
+    stays_ms: int = 0,
 ) -> tuple[HeldDelete, ...]:
     """The mass deletes whose objects are still there, oldest first.
 
@@ -24,18 +32,38 @@ def held_deletes(
         segments: all of the topic id, live and tombstoned.
         states: recorded with the table; empty when they cannot be read.
         grace: `mass_delete_grace`, seconds.
+        restored: index keys of what undeletes brought back: Kafka has not got it, and it leaves again with what Kafka
+            deletes above it, or by `undelete --undo`.
+        stays_ms: `table_retention`: rows that were younger when Kafka deleted them are in the table still.
     """
-    groups = segments_by_partition(segments)
+    groups = segments_by_partition([item for item in segments if item.listed.key not in restored])
     made: list[HeldDelete] = []
-    for mass in mass_deletes(segments, grace):
+    for mass in _masses(segments, grace, restored, stays_ms):
         parts: list[HeldPart] = []
         for number, group in groups.items():
             gone = [item for item in group if item.listed.key in mass.keys]
             if gone:
                 left = [item for item in group if item.live or _deleted_after(item, mass.last_ms)]
                 parts.append(_part(number, gone, left, mass, states.get(number, PartState()).known_end))
-        made.append(HeldDelete(len(mass.keys), mass.rows, mass.last_ms, mass.due_ms, tuple(parts)))
+        again = len(mass.keys & restored)
+        made.append(HeldDelete(len(mass.keys), mass.rows, mass.last_ms, mass.due_ms, tuple(parts), again))
     return tuple(made)
+
+
+def _masses(
+    segments: Sequence[KnownSegment], grace: float, restored: AbstractSet[str], stays_ms: int
+) -> Sequence[MassDelete]:
+    rows = [replace(item, deletion=None) if _stays(item, stays_ms) else item for item in segments]
+    found = mass_deletes([item for item in rows if item.live or item.listed.key not in restored], grace)
+    told = {key for mass in found for key in mass.keys}
+    again = [mass for mass in mass_deletes(rows, grace) if mass.keys & restored and not mass.keys & told]
+    return sorted([*found, *again], key=lambda mass: mass.last_ms)
+
+
+def _stays(item: KnownSegment, stays_ms: int) -> bool:
+    if item.deletion is None or item.counts is None or not stays_ms:
+        return False
+    return item.counts.record_ms + stays_ms > item.deletion.time_ms
 
 
 def _deleted_after(item: KnownSegment, at_ms: int) -> bool:
@@ -51,9 +79,13 @@ def _part(
     sizes = [counts.source_bytes for _, counts in told]
     per_offset = sum(sizes) / sum(item.key.last - item.key.base + 1 for item in (*gone, *left))
     tiered_end = max(known_end, *(item.key.last + 1 for item in (*gone, *left)))
-    # What was produced later was not there.
-    until_ms = mass.last_ms + int(1000 * CLOCK_SKEW_SECONDS_MAX)
-    there = sum(item.counts.source_bytes for item in left if item.counts and item.counts.record_ms <= until_ms)
+    # What was produced later was not there. Producers' clocks may be ahead: records are then newer than their copies.
+    ahead_ms = max(0, int(median(counts.record_ms - counts.copied_ms for _, counts in told))) if told else 0
+    until_ms = mass.last_ms + int(1000 * CLOCK_SKEW_SECONDS_MAX) + ahead_ms
+    held = [item.counts for item in left if item.counts is not None]
+    there = sum(
+        counts.source_bytes for counts in held if counts.record_ms <= until_ms or counts.copied_ms <= mass.last_ms
+    )
     start = max(item.key.last for item in gone) + 1
     offsets = sum(item.key.last - max(item.key.base, start) + 1 for item in left if item.key.last >= start)
     reclaimed = max(0, tiered_end - start - offsets) * per_offset

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -31,7 +31,7 @@ from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_ke
 from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
-from rsm_bridge.progress_facts import CopyFacts, Problem, StoredTopic, TableFacts
+from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredTopic, TableFacts
 from rsm_bridge.progress_held import held_deletes
 from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, unindexed, withheld
 from rsm_bridge.retention import policy_at
@@ -190,10 +190,7 @@ def _look(
         problem = problem_of(error)
         partitions = stored_partitions(read.segments, None, complete=complete)
     missing = withheld(read.segments)
-    # Where rows stay by a rule of the table's own, none has left for Kafka's delete.
-    followed = settings.rule(read.topic).table_retention == "follow-kafka"
     restored = _restored(store, read.topic_id)
-    by_kafka = [known for known in read.segments if known.live or known.listed.key not in restored]
     found = StoredTopic(
         topic=read.topic,
         topic_id=read.topic_id.hex(),
@@ -202,7 +199,7 @@ def _look(
         quarantined_key=missing.quarantined_key,
         verbatim=missing.verbatim,
         verbatim_key=missing.verbatim_key,
-        held=held_deletes(by_kafka, states or {}, settings.mass_delete_grace) if complete and followed else (),
+        held=_held(read.segments, states or {}, settings, read.topic, restored) if complete else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
         damaged=tuple(damaged),
@@ -274,6 +271,20 @@ def _deleted_ms(segments: Iterable[KnownSegment]) -> int | None:
     """When Kafka last deleted a segment; it withdraws failed copies all the time."""
     deletions = [known.deletion for known in segments if known.deletion is not None]
     return max((item.time_ms for item in deletions if item.kind is SegmentState.DELETED), default=None)
+
+
+def _held(
+    segments: Sequence[KnownSegment],
+    states: Mapping[int, PartState],
+    settings: Settings,
+    topic: str,
+    restored: frozenset[str],
+) -> tuple[HeldDelete, ...]:
+    stays = settings.rule(topic).table_retention
+    if stays == "keep":
+        return ()  # no row has left for Kafka's delete
+    stays_ms = 0 if isinstance(stays, str) else int(stays * 1000)
+    return held_deletes(segments, states, settings.mass_delete_grace, restored=restored, stays_ms=stays_ms)
 
 
 def _restored(store: ObjectStore, topic_id: bytes) -> frozenset[str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import FileRef, PartState, SegmentState
 from rsm_bridge.known_segments import Deletion, KnownSegment, SegmentCounts
@@ -24,7 +26,10 @@ SIZE = 100 * MIB
 
 @dataclass
 class Life:
-    """One partition: segments of 100 offsets and 100 MiB. `untiered`: offsets on the broker alone."""
+    """One partition: segments of 100 offsets and 100 MiB.
+
+    untiered: offsets on the broker alone. restored: index keys of what was undeleted. stays_ms: `table_retention`.
+    """
 
     config: dict[str, int]
     now_ms: int = START
@@ -33,6 +38,8 @@ class Life:
     log_start: int = 0
     untiered: int = 0
     held_ms: int = 0
+    restored: set[str] = field(default_factory=set)
+    stays_ms: int = 0
 
     def pass_by(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
@@ -63,16 +70,16 @@ class Life:
         self.held_ms = self.now_ms
         self.delete(count)
 
-    def level(self) -> Level:
-        """Of the worst of what is said."""
+    def level(self) -> Level | None:
+        """Of the worst of what is said; None: nothing is."""
         states = {0: PartState(frontier=100 * self.tiered, known_end=100 * self.tiered)}
         config = {name.replace("_", "."): str(value) for name, value in self.config.items()}
         end = max(100 * self.tiered, self.log_start) + self.untiered
         there = {0: KafkaPartition(has_leader=True, log_start=self.log_start, end=end)}
         topic = KafkaTopic("t", TOPIC.hex(), internal=False, config=config, partitions=there)
-        found = held_deletes(self.segments, states, 86_400)
+        found = held_deletes(self.segments, states, 86_400, restored=self.restored, stays_ms=self.stays_ms)
         levels = {held_delete(held, topic, "t", self.now_ms, asked=True).level for held in found}
-        return Level.PERSON if Level.PERSON in levels else Level.NOTE
+        return Level.PERSON if Level.PERSON in levels else Level.NOTE if levels else None
 
 
 def test_what_size_has_taken_is_usual_while_what_it_left_goes_and_is_reclaimed() -> None:
@@ -132,4 +139,45 @@ def test_records_deleted_by_hand_stay_a_mistake_until_as_much_has_come_as_may_st
     assert life.level() is Level.PERSON
     life.pass_by(HOUR)
     life.copy(3)
+    assert life.level() is Level.PERSON
+
+
+@pytest.mark.parametrize("ahead_ms", [0, HOUR // 4, HOUR, 24 * HOUR])
+def test_what_size_has_taken_of_producers_whose_clocks_are_ahead(ahead_ms: int) -> None:
+    life = Life({"retention_ms": 168 * HOUR, "retention_bytes": 2 * SIZE})
+    for _ in range(6):
+        life.pass_by(HOUR // 60)
+        life.copy(record_ms=life.now_ms - HOUR // 12 + ahead_ms)
+    life.mass(4)
+    assert life.level() is Level.NOTE
+    for _ in range(20):
+        life.pass_by(HOUR)
+        life.copy(record_ms=life.now_ms - HOUR // 12 + ahead_ms)
+        life.delete()
+        life.reclaim()
+        assert life.level() is Level.NOTE
+
+
+def test_a_table_retention_of_days_loses_what_is_older_when_kafka_deletes_it() -> None:
+    life = Life({"retention_ms": 30 * 24 * HOUR}, stays_ms=3 * 24 * HOUR)
+    for _ in range(10):
+        life.copy()
+        life.pass_by(24 * HOUR)
+    life.mass(10)
+    assert life.level() is Level.PERSON
+    life.stays_ms = 90 * 24 * HOUR
+    assert life.level() is None
+
+
+def test_undeleted_rows_that_leave_again() -> None:
+    """With a mistake they are a matter for a person, by themselves (`--undo`) a note."""
+    life = Life({"retention_ms": 168 * HOUR})
+    life.copy(10)
+    life.restored = {item.listed.key for item in life.segments}
+    life.pass_by(48 * HOUR)
+    life.copy(3)
+    assert life.level() is None
+    life.mass(10)
+    assert life.level() is Level.NOTE
+    life.delete()
     assert life.level() is Level.PERSON
