@@ -17,10 +17,12 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, Man
 
 from iceberg_catalog import manifest_files
 from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import MANIFESTS_SMALL_MAX
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.manifest_entries import EncodedEntry, EntryReader
 from iceberg_catalog.manifest_files import BlockEncoder, BlockManifestWriter, entry_schema
+from iceberg_catalog.sound import entries_of
 from tests.unit.catalog_support import STATE, Place, make_place
 
 SNAPSHOT = 2**62 + 5
@@ -154,6 +156,19 @@ def test_a_damaged_manifest_is_an_error(place: Place) -> None:
         path.write_bytes(broken)
         with pytest.raises((ValueError, EOFError, zlib.error)):
             EntryReader(schema).live(contents(place, source), source)
+
+
+def test_what_another_snapshot_added_is_another_manifest(place: Place) -> None:
+    """However long it is."""
+    for snapshot in (SNAPSHOT, SNAPSHOT + 1):
+        new = entry(place.write(0, 4), ManifestEntryStatus.ADDED, snapshot, 1)
+        source = write(place, BlockManifestWriter, [new], f"of-{snapshot}")
+        source.sequence_number = 1
+        if snapshot == SNAPSHOT:
+            assert len(entries_of(place.table, source)) == 1
+            continue
+        with pytest.raises(CatalogError, match=f"of snapshot {snapshot}, not of {SNAPSHOT}"):
+            entries_of(place.table, source)
 
 
 @pytest.mark.parametrize("known", [True, False])
