@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from benchmarks.segments import BATCH_BYTES, Segment, build_segment
 from benchmarks.typed_payloads import Form, packed, schema_text, split_name
 from converter.columns import RAW_VALUE
 from converter.limits import STEP_BYTES
+from converter.values.allowance import Allowance
 from converter.values.avro import avro_decoder
 from converter.values.json_decode import json_decoder
 from converter.values.model import Decoder
@@ -74,6 +75,7 @@ class TypedColumns:
     routes: Routes
     is_protobuf: bool
     prover: ValueProver | None
+    allowance: Allowance = field(default_factory=Allowance)
 
     @property
     def proven(self) -> bool:
@@ -87,11 +89,11 @@ class TypedColumns:
 
     def rows(self, rows: pa.RecordBatch) -> Iterator[TypedPiece]:
         """See CopyColumns."""
-        yield from made_in_pieces(rows, self.routes.columns.rows, self._piece)
+        yield from made_in_pieces(rows, self.routes.columns.rows, self._piece, self.allowance)
 
-    def _piece(self, rows: pa.RecordBatch, cells_max: int) -> TypedPiece:
+    def _piece(self, rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> TypedPiece:
         values = parted_by_id(rows.column(RAW_VALUE), lambda _: self.is_protobuf)
-        made = self.routes.rows(rows, Given({"value": values}), cells_max)
+        made = self.routes.rows(rows, Given({"value": values}), cells_max, allowance)
         if self.prover is None:
             return TypedPiece(made)
         routes = {writer: route for (_, writer), route in self.routes.of.items()}

@@ -44,6 +44,16 @@ STEP_ROWS_BYTES: Final = 32 * MIB
 #: more has no columns; its row says so.
 VALUE_CELLS_MAX: Final = 4 * MIB
 
+#: Cells that each byte of a value pays for, and each of the RECORD_BYTES that a value counts beside: a list of numbers
+#: takes one a byte, objects of which most members are missing ten, what is decoded slowly seventeen.
+CELLS_PER_BYTE: Final = 32
+
+#: Cells that lists and maps of the values of one file (a copied segment, a derived or rewritten file) may take beyond
+#: those, and in all: about ten seconds of a processor, and five minutes. A value that would take more has no columns;
+#: its row says so.
+EXCESS_CELLS_MAX: Final = 64 * VALUE_CELLS_MAX
+FILE_CELLS_MAX: Final = 8 * 1024 * MIB
+
 #: Cells of rows that are decoded together, those of columns of the whole row included. A single row of more is *large*.
 PIECE_CELLS_MAX: Final = MIB
 
@@ -63,6 +73,10 @@ ROW_GROUP_BYTES: Final = 32 * MIB
 
 #: Rows after which a row group is closed whatever their size.
 ROW_GROUP_ROWS: Final = 1024 * 1024
+
+#: Columns of all row groups of a segment's data file, or its tail: each takes some KiB until the file is complete, and
+#: 130 bytes of the footer, or more by its name. A segment of more is stored as it is.
+COLUMN_CHUNKS_MAX: Final = 1024 * 1024
 
 #: Aimed-at uncompressed size of a page: what a random read decompresses too much.
 PAGE_BYTES: Final = 256 * KIB

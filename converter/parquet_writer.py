@@ -61,6 +61,7 @@ class RowFile:
         self._pending_bytes = 0
         self._pending_rows = 0
         self.rows = 0
+        self.row_groups = 0
         self.footer = b""
 
     @property
@@ -72,6 +73,12 @@ class RowFile:
     def crc32c(self) -> int:
         """CRC32C of the bytes written."""
         return self._sink.crc32c
+
+    @property
+    def column_chunks(self) -> int:
+        """Columns of all row groups written; each takes memory until :meth:`close`, and bytes of the footer."""
+        leaves = 0 if self._schema is None else sum(len(leaf_paths(field)) for field in self._schema)
+        return self.row_groups * leaves
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Append rows; closes the row group when it is full."""
@@ -126,6 +133,7 @@ class RowFile:
         ]
         self._writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=self._pending_rows)
         self.rows += self._pending_rows
+        self.row_groups += 1
         self._pending.clear()
         self._pending_bytes = self._pending_rows = 0
 

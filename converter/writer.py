@@ -9,7 +9,7 @@ Everything streams: rows are buffered up to one row group, batches up to one blo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -20,7 +20,7 @@ from crc32c import crc32c
 from converter.block_writer import BlockWriter
 from converter.index import encode_index
 from converter.index_model import Directory, OpenTransaction, StoredObject, StoredObjects, Summary
-from converter.limits import ROW_GROUP_BYTES
+from converter.limits import COLUMN_CHUNKS_MAX, FOOTER_BYTES_MAX, ROW_GROUP_BYTES
 from converter.pagetable import appended
 from converter.parquet_writer import RowFile
 from converter.position import PositionAssigner
@@ -32,6 +32,7 @@ from converter.types import (
     ConvertOptions,
     IndexType,
     Int64Array,
+    LeaderEpoch,
     PageTable,
     ParsedStep,
     SegmentMetadata,
@@ -57,6 +58,10 @@ class WrittenSegment:
     data_crc32c: int
     kept_size: int
     kept_crc32c: int
+
+
+class FooterTooLargeError(Exception):
+    """A data file would have a footer that is not read again: the segment is to be stored as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,7 @@ class SegmentWriter:
         Raises:
             SegmentError: `invalid_segment` when offsets or sizes contradict the metadata.
             ValueError: the step contradicts itself (rows, kept bytes or deltas missing).
+            FooterTooLargeError: the rows so far are in too many row groups for their columns.
         """
         batches = step.batches.copy()
         kept_bytes = sum(len(part) for part in step.kept)
@@ -158,11 +164,14 @@ class SegmentWriter:
             pending: why the rows lack value columns that the table has or is to have.
             proven: of the directory.
             left_out: of the directory.
+
+        Raises:
+            FooterTooLargeError: see :meth:`add`.
         """
         tail = None if self._target is self._file else self._target
         runs = self._summary.leader_epochs
-        pages = self._file.close(runs) if tail is None else self._data_pages
-        if tail is not None and pages is not None and (tail_pages := tail.close(runs)) is not None:
+        pages = _closed(self._file, runs) if tail is None else self._data_pages
+        if tail is not None and pages is not None and (tail_pages := _closed(tail, runs)) is not None:
             pages = appended(pages, tail_pages, rows=self._file.rows, size=self._file.size)
         table, blocks = self._blocks.finish(pages)
         directory = Directory(
@@ -216,7 +225,7 @@ class SegmentWriter:
             self._put(rows.slice(0, before))
         if before < rows.num_rows:
             if self._tail is not None and self._rows + before > 0:
-                self._data_pages = self._file.close(self._summary.leader_epochs)
+                self._data_pages = _closed(self._file, self._summary.leader_epochs)
                 self._target = self._tail
             else:
                 self._tail = None  # nothing lies before: the data file is the tail
@@ -228,6 +237,8 @@ class SegmentWriter:
     def _put(self, rows: pa.RecordBatch) -> None:
         for piece in (TypedPiece(rows),) if self._columns is None else self._columns(rows):
             self._target.add(piece.rows)
+            if self._target.column_chunks > COLUMN_CHUNKS_MAX:
+                raise FooterTooLargeError(f"a data file of more than {COLUMN_CHUNKS_MAX} column chunks")
             self._step.append((piece.rows.num_rows, piece.encoders))
 
     def _encoders_of_step(self) -> Int64Array | None:
@@ -247,6 +258,14 @@ class SegmentWriter:
         verbatim = self._options.mode == "verbatim"
         waits = pending if self._rows else None
         return self._summary.build(opened if transactions.known else None, conflicts > 0, verbatim, waits)
+
+
+def _closed(file: RowFile, runs: Sequence[LeaderEpoch]) -> PageTable | None:
+    """Completes a file. Raises FooterTooLargeError."""
+    pages = file.close(runs)
+    if len(file.footer) > FOOTER_BYTES_MAX:
+        raise FooterTooLargeError(f"a data file whose footer has more than {FOOTER_BYTES_MAX} bytes")
+    return pages
 
 
 def _rows_before_undecided(batches: BatchTable) -> int:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from converter.columns import ERROR, RAW_VALUE, VALUE, VALUE_SIZE
+from converter.values.allowance import Allowance
 from converter.values.model import error_codes
 from converter.values.rows import as_written_now, made_in_pieces
 from iceberg_catalog.livefiles import Head
@@ -63,46 +64,48 @@ class Revision:
         """What would become of the dead letters of one data file. Raises what :meth:`rows` raises, and the store."""
         found = Look()
 
-        def again(rows: pa.RecordBatch, cells_max: int) -> None:
-            made, gained = self._again(rows, cells_max)
+        def again(rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> None:
+            made, gained = self._again(rows, cells_max, allowance)
             now, before = made.column(ERROR), rows.column(ERROR)
             errors = cast(pa.StringArray, pc.if_else(pa.array(gained), now, pc.coalesce(now, before)))
             found.gained += int(gained.sum())
             found.decoded += errors.null_count
             found.left += error_codes(errors)
 
+        allowance = Allowance()
         for rows in _dead_rows(store, key):
             schema = rows.schema if self.columns is None else self.columns.rows
-            for _ in made_in_pieces(rows, schema, again):
+            for _ in made_in_pieces(rows, schema, again, allowance):
                 pass
         return found
 
-    def rows(self, rows: pa.RecordBatch, cells_max: int) -> pa.RecordBatch:
+    def rows(self, rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> pa.RecordBatch:
         """Rows of the table's columns, with those that decode now in place of what they were; the others as they are.
 
         Raises:
             TableChangedError: the table has got other columns than `columns`.
             ColumnsWaitError: registry or catalog do not answer in time.
-            CellsExceededError: what decodes now takes more than `cells_max` cells.
+            CellsExceededError: what decodes now takes more than `cells_max` cells; `allowance`, of the file, is to be
+                given back.
         """
         dead = np.flatnonzero(_mask(rows.column(ERROR).is_valid()))
         if not len(dead):
             return rows
-        made, gained = self._again(rows.take(pa.array(dead)), cells_max)
+        made, gained = self._again(rows.take(pa.array(dead)), cells_max, allowance)
         order = np.arange(rows.num_rows)
         order[dead[gained]] = rows.num_rows + np.flatnonzero(gained)
         joined = pa.Table.from_batches([rows, made]).take(pa.array(order)).combine_chunks()
         (whole,) = joined.to_batches()
         return whole
 
-    def _again(self, dead: pa.RecordBatch, cells_max: int) -> tuple[pa.RecordBatch, np.ndarray]:
+    def _again(self, dead: pa.RecordBatch, cells_max: int, allowance: Allowance) -> tuple[pa.RecordBatch, np.ndarray]:
         """Dead letters decoded under the present rules, and for which rows this is better than what they were."""
         plain = as_written_now(dead, plain_rows(layout_of(dead.schema)))
         given = self.typed.given(plain)
         routes = self.typed.routes(given) if self.columns is None else self.typed.routes_into(self.columns, given)
         if routes is None:
             raise TableChangedError
-        made = routes.rows(plain, given, cells_max)
+        made = routes.rows(plain, given, cells_max, allowance)
         before = as_written_now(dead, routes.columns.rows)
         names = {part: set(kind.names) for part, kind in routes.columns.types.items()}
         # A part that has no typed columns by the present rule was not decoded again.

@@ -24,6 +24,7 @@ from converter.epochs import clipped, joined, runs_of_footer
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
 from converter.types import Int64Array, LargeWork, LeaderEpoch, PageTable, ValueFormat
+from converter.values.allowance import Allowance
 from converter.values.rows import TABLE, as_written_now, made_in_pieces
 from iceberg_catalog import failpoints
 from rsm_bridge.intact import named
@@ -31,6 +32,9 @@ from rsm_bridge.layout import derived_key
 from rsm_bridge.restored_values import RestoredValues
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.value_layout import layout_of, relaid
+
+#: Given rows, the cells their values may take at once, and what those of the file may take.
+Decode = Callable[[pa.RecordBatch, int, Allowance], pa.RecordBatch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,8 @@ class Shape:
 
     schema: pa.Schema
     value_format: ValueFormat
-    typed: Callable[[pa.RecordBatch, int], pa.RecordBatch] | None = None
-    revised: Callable[[pa.RecordBatch, int], pa.RecordBatch] | None = None
+    typed: Decode | None = None
+    revised: Decode | None = None
     proven: bool = False
     large: LargeWork = nullcontext
 
@@ -180,6 +184,7 @@ def copy_rows(
             `shape`, passes through.
     """
     total = 0
+    allowance = Allowance()
     runs: tuple[LeaderEpoch, ...] = ()
     with store.open_upload(key) as upload:
         file = RowFile(shape.schema, cast(BinaryIO, upload), shape.value_format, proven=shape.proven)
@@ -193,7 +198,8 @@ def copy_rows(
                 other = layout_of(source.schema_arrow) != shape.value_format
                 for stored in _rows(source, cut, cut.values if pending else None):
                     batch = relaid(stored, shape.value_format) if other else stored
-                    for made in made_in_pieces(batch, shape.schema, partial(_shaped, shape, pending), shape.large):
+                    shaped = partial(_shaped, shape, pending)
+                    for made in made_in_pieces(batch, shape.schema, shaped, allowance, shape.large):
                         file.add(made)
                     if offsets is not None:
                         offsets.append(batch.column(OFFSET).to_numpy())
@@ -214,11 +220,11 @@ def of_another(file: pq.FileMetaData, schema: pa.Schema) -> bool:
     return table is not None and table != (schema.metadata or {}).get(TABLE)
 
 
-def _shaped(shape: Shape, pending: bool, rows: pa.RecordBatch, cells_max: int) -> pa.RecordBatch:
+def _shaped(shape: Shape, pending: bool, rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> pa.RecordBatch:
     if pending and shape.typed is not None:
-        return shape.typed(rows, cells_max)
+        return shape.typed(rows, cells_max, allowance)
     made = as_written_now(rows, shape.schema)
-    return made if shape.revised is None else shape.revised(made, cells_max)
+    return made if shape.revised is None else shape.revised(made, cells_max, allowance)
 
 
 def _rows(source: pq.ParquetFile, cut: Cut, values: RestoredValues | None) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile
 
 from converter.index_model import StoredObject
+from converter.values.allowance import Allowance
 from converter.values.rows import TABLE
 from iceberg_catalog.datafile import data_file, leaf_ids
 from iceberg_catalog.evolve_table import stamped_generation
@@ -196,8 +197,8 @@ class PlannedFiles:
         if not pending or typed is None:
             return Shape(columns.rows, columns.value_format)
 
-        def decoded(rows: pa.RecordBatch, cells_max: int) -> pa.RecordBatch:
-            made = derived_rows(typed, columns, rows, cells_max)
+        def decoded(rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> pa.RecordBatch:
+            made = derived_rows(typed, columns, rows, cells_max, allowance)
             if made is None:
                 raise TableChangedError
             return made

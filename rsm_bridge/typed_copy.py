@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from converter.columns import ERROR
 from converter.types import LargeWork
+from converter.values.allowance import Allowance
 from converter.values.model import error_codes
 from converter.values.prover import ValueProver
 from converter.values.rows import as_written_now, made_in_pieces, typed_rows
@@ -41,6 +42,7 @@ class TypedCopy:
         prover: takes the bytes from values that their columns give back; None: all keep them.
         large: entered while a single row is decoded that takes more memory than a piece of rows may.
         failed: rows that did not decode, by code.
+        allowance: of data file and tail together.
     """
 
     table: TypedTable
@@ -49,6 +51,7 @@ class TypedCopy:
     large: LargeWork = field(default=nullcontext)
     pending: str | None = None
     failed: Counter[str] = field(default_factory=Counter)
+    allowance: Allowance = field(default_factory=Allowance)
     _columns: TableColumns | None = None
     _begun: bool = False
 
@@ -73,11 +76,11 @@ class TypedCopy:
             self._spend(self._begin, rows)
         schema = plain_rows(self.table.value_format) if self._columns is None else self._columns.rows
 
-        def made(piece: pa.RecordBatch, cells_max: int) -> TypedPiece:
-            typed = self._spend(lambda rows: self._with_columns(rows, cells_max), piece)
+        def made(piece: pa.RecordBatch, cells_max: int, allowance: Allowance) -> TypedPiece:
+            typed = self._spend(lambda rows: self._with_columns(rows, cells_max, allowance), piece)
             return TypedPiece(typed_rows(piece, schema, {}, None)) if typed is None else typed
 
-        yield from made_in_pieces(rows, schema, made, self.large)
+        yield from made_in_pieces(rows, schema, made, self.allowance, self.large)
 
     def _spend(self, work: Callable[[pa.RecordBatch], T], rows: pa.RecordBatch) -> T | None:
         """What the work gives; None where the copy is pending, or becomes so."""
@@ -103,7 +106,7 @@ class TypedCopy:
             raise ColumnsWaitError(_OTHER_LAYOUT)
         self._columns = columns
 
-    def _with_columns(self, rows: pa.RecordBatch, cells_max: int) -> TypedPiece | None:
+    def _with_columns(self, rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> TypedPiece | None:
         given = self.table.applying(self.table.given(rows))
         if self._columns is None:
             if given.parts:
@@ -113,7 +116,7 @@ class TypedCopy:
         if routes is None:
             self.pending = _NEW_COLUMNS
             return None
-        made = routes.rows(rows, given, cells_max)
+        made = routes.rows(rows, given, cells_max, allowance)
         self.failed += error_codes(made.column(ERROR))
         if self.prover is None or "value" not in given.parts:
             return TypedPiece(made)
@@ -122,12 +125,12 @@ class TypedCopy:
 
 
 def derived_rows(
-    table: TypedTable, columns: TableColumns, rows: pa.RecordBatch, cells_max: int
+    table: TypedTable, columns: TableColumns, rows: pa.RecordBatch, cells_max: int, allowance: Allowance
 ) -> pa.RecordBatch | None:
     """Rows of a pending file with their columns; None: the table has got other columns meanwhile.
 
     Raises:
-        CellsExceededError: they take more than `cells_max` cells.
+        CellsExceededError: they take more than `cells_max` cells; `allowance`, of their file, is to be given back.
         ColumnsWaitError: schema or table cannot be had now.
     """
     plain = as_written_now(rows, plain_rows(columns.value_format))
@@ -135,4 +138,4 @@ def derived_rows(
     if not given.parts:
         return typed_rows(plain, columns.rows, {}, None)
     routes = table.routes_into(columns, given)
-    return None if routes is None else routes.rows(plain, given, cells_max)
+    return None if routes is None else routes.rows(plain, given, cells_max, allowance)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from converter.values.allowance import Allowance
 from converter.values.model import CELLS_UNLIMITED, Decoded, Decoder, Encoding
 from converter.values.rows import by_name
 from iceberg_catalog.evolution import key_writer
@@ -22,9 +23,11 @@ class KeyDecoder:
         """Its only field is `_key`."""
         return key_writer(self.inner.type)
 
-    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+    def decode(
+        self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED, allowance: Allowance | None = None
+    ) -> Decoded:
         """See converter.values.model.Decoder."""
-        made, kind = self.inner.decode(values, cells_max), self.type
+        made, kind = self.inner.decode(values, cells_max, allowance), self.type
         bare = kind.field(0).type != self.inner.type
         key = next(iter(by_name(made.columns).values())) if bare else made.columns
         columns = pa.StructArray.from_arrays([key], fields=list(kind), mask=made.columns.is_null())

@@ -23,6 +23,7 @@ from pyiceberg.table import Table
 
 from converter.columns import ERROR, KEY, RAW_VALUE, VALUE
 from converter.types import LargeWork, ValueFormat
+from converter.values.allowance import Allowance
 from converter.values.model import Bound, Decoder, ValueProblem, error_text
 from converter.values.rows import TABLE, by_name, typed_rows
 from converter.values.typed import Parted, Route, Writer, columns_of
@@ -133,17 +134,17 @@ class Routes:
     columns: TableColumns
     of: Mapping[tuple[Part, Writer], Route | str]
 
-    def rows(self, plain: pa.RecordBatch, given: Given, cells_max: int) -> pa.RecordBatch:
+    def rows(self, plain: pa.RecordBatch, given: Given, cells_max: int, allowance: Allowance) -> pa.RecordBatch:
         """Rows in the schema of plain_rows() with their typed columns.
 
         Raises:
-            CellsExceededError: they take more than `cells_max` cells.
+            CellsExceededError: they take more than `cells_max` cells; `allowance`, of their file, is to be given back.
         """
         typed: dict[str, pa.Array] = {}
         errors: dict[Part, pa.StringArray] = {}
         for part, parted in given.parts.items():
             mine = {writer: route for (whose, writer), route in self.of.items() if whose == part}
-            decoded = columns_of(parted, mine, self.columns.types[part], cells_max)
+            decoded = columns_of(parted, mine, self.columns.types[part], cells_max, allowance)
             cells_max -= decoded.cells
             typed |= by_name(decoded.columns)
             errors[part] = decoded.errors

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from converter.kernel import readonly
 from converter.types import UInt8Array
+from converter.values.allowance import Allowance, refused_by
 from converter.values.avro_columns import Assembly, arrays, counters
 from converter.values.avro_encode import avro_encoding
 from converter.values.avro_errors import errors
@@ -64,7 +65,9 @@ class AvroDecoder:
         """The columns: the schema's fields, or the single field BARE_VALUE for a schema that is no record."""
         return self._type
 
-    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+    def decode(
+        self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED, allowance: Allowance | None = None
+    ) -> Decoded:
         """See :class:`converter.values.model.Decoder`.
 
         Memory is a small multiple of the input's size, except for what cells take beside their contents.
@@ -74,12 +77,15 @@ class AvroDecoder:
         damage = np.zeros(rows, np.uint8)
         seen_at = np.zeros(rows, np.int64)
         stack = np.zeros((STACK_ROWS, _STACK_COLUMNS), np.int64)
+        taken = np.zeros(rows, np.int64)
         counted = counters(self._layout, rows)
-        cells, lost = run(self._layout.program, counted, stack, data, offsets, damage, seen_at, False)
-        if lost > LOST_CELLS_MAX:  # or what failed would be allocated, too
+        run(self._layout.program, counted, stack, data, offsets, damage, seen_at, taken, False)
+        sizes = offsets[1:].astype(np.int64) - offsets[:-1]
+        damage[refused_by(allowance, np.where(damage == 0, taken, 0), sizes)] = Damage.NO_ROOM
+        if int(taken[damage != 0].sum()) > LOST_CELLS_MAX:  # or what failed would be allocated, too
             counted = counters(self._layout, rows)
-            run(self._layout.program, counted, stack, data, offsets, damage, seen_at, False)
-        cells += rows * self._layout.cells
+            run(self._layout.program, counted, stack, data, offsets, damage, seen_at, taken, False)
+        cells = int(taken[damage == 0].sum()) + rows * self._layout.cells
         if cells > cells_max:
             raise CellsExceededError(cells)
         filled = self._fill(counted, data, offsets, damage, seen_at)
@@ -99,7 +105,7 @@ class AvroDecoder:
     ) -> Filled:
         filled = arrays(self._layout, counted)
         stack = np.zeros((STACK_ROWS, _STACK_COLUMNS), np.int64)
-        run(self._layout.program, filled, stack, data, offsets, damage, seen_at, True)
+        run(self._layout.program, filled, stack, data, offsets, damage, seen_at, np.zeros(len(damage), np.int64), True)
         return filled
 
 

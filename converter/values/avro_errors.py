@@ -10,7 +10,7 @@ import pyarrow as pa
 from converter.limits import VALUE_CELLS_MAX
 from converter.types import Int64Array, UInt8Array
 from converter.values.avro_ops import Damage
-from converter.values.model import ValueProblem, error_text
+from converter.values.model import FILE_CELLS_TEXT, ValueProblem, error_text
 
 _BAD = ValueProblem.UNDECODABLE
 _RANGE = ValueProblem.OUT_OF_RANGE
@@ -30,8 +30,12 @@ _TEXTS: Final = {
     Damage.TIMESTAMP: (_RANGE, "a timestamp beyond 64 bits of microseconds"),
     Damage.DECIMAL: (_RANGE, "a decimal with more digits than its type"),
     Damage.CELLS: (_RANGE, f"takes more than {VALUE_CELLS_MAX} cells"),
+    Damage.NO_ROOM: (_RANGE, FILE_CELLS_TEXT),
     Damage.EMPTY_ITEMS: (_RANGE, "more items that take no bytes than the value has bytes"),
 }
+
+#: What is of the whole value, wherever it was noticed.
+_WHOLE: Final = (Damage.TWICE, Damage.NO_ROOM)
 
 
 def errors(damage: UInt8Array, seen_at: Int64Array, places: tuple[str, ...]) -> pa.StringArray:
@@ -53,5 +57,5 @@ def _text(damage: Damage, place: str) -> str | None:
     if damage is Damage.OK:
         return None
     problem, text = _TEXTS[damage]
-    at = f", at {place}" if place and damage is not Damage.TWICE else ""
+    at = f", at {place}" if place and damage not in _WHOLE else ""
     return error_text(problem, text + at)

@@ -268,28 +268,21 @@ def run(
     offsets: Int32Array,
     damage: UInt8Array,
     seen_at: Int64Array,
+    taken: Int64Array,
     fill: bool,
-) -> tuple[int, int]:
+) -> None:
     """Reads every row whose `damage` is 0. Without `fill` it sets `damage`, and `seen_at`: at which instruction.
 
-    TEXT_SIZE of the slots, and the groups' counts but the first, begin as zeros.
-
-    Returns:
-        Cells that the items of all rows take which were read, and those of rows that failed: what was counted of these
-        is counted until they are skipped.
+    TEXT_SIZE of the slots, and the groups' counts but the first, begin as zeros. `taken` gets the cells that the items
+    of each of these rows take, of rows that fail, too: what was counted of these is counted until they are skipped.
     """
-    cells, lost = i64(0), i64(0)
     code, targets, limits = program.code, program.targets, program.limits
     flags, ints, longs, texts, slots, counts = out.flags, out.ints, out.longs, out.texts, out.slots, out.counts
     for i in range(len(damage)):
         if damage[i] == 0:
             row = (i64(offsets[i]), i64(offsets[i + 1]))
             found, pc = _row(code, targets, limits, slots, flags, ints, longs, texts, counts, stack, data, i, row, fill)
-            if found == 0:
-                cells += stack[0, _CELLS]
-            else:
-                lost += stack[0, _CELLS]
+            taken[i] = stack[0, _CELLS]
             if not fill:
                 damage[i] = found
                 seen_at[i] = pc
-    return cells, lost

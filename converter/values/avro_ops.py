@@ -97,6 +97,7 @@ class Damage(IntEnum):
     EMPTY_ITEMS = 14
     TWICE = 15
     CELLS = 16
+    NO_ROOM = 17
 
 
 # Plain numbers: a kernel compiles them in.

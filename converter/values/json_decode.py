@@ -17,6 +17,7 @@ from converter.limits import VALUE_CELLS_MAX
 from converter.types import BoolArray, UInt8Array, VarBytes
 from converter.utf8 import valid_utf8
 from converter.values import json_nodes as nodes
+from converter.values.allowance import Allowance, refused_by
 from converter.values.json_columns import arrow_array
 from converter.values.json_document import BadValue, parsing_cells
 from converter.values.json_encode import KIND, SCHEMA, STYLE, VERSION
@@ -38,6 +39,7 @@ from converter.values.model import (
     Decoder,
     Encoding,
     error_text,
+    no_room_in_file,
     too_many_cells,
 )
 from converter.values.schema_size import check_levels
@@ -76,7 +78,9 @@ class _JsonDecoder:
     def type(self) -> pa.StructType:
         return self._type
 
-    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+    def decode(
+        self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED, allowance: Allowance | None = None
+    ) -> Decoded:
         cells = len(values) * self._cells
         if cells > cells_max:
             raise CellsExceededError(cells)
@@ -85,7 +89,7 @@ class _JsonDecoder:
         offsets, data = _buffers(values)
         pieces: list[Decoded] = []
         for first, behind in piece_bounds(offsets, _PIECE_BYTES):
-            pieces.append(self._piece(data, offsets[first : behind + 1], cells_max - cells))
+            pieces.append(self._piece(data, offsets[first : behind + 1], cells_max - cells, allowance))
             cells += pieces[-1].cells
         columns = pa.concat_arrays([piece.columns for piece in pieces])
         return Decoded(columns, pa.concat_arrays([piece.errors for piece in pieces]), cells)
@@ -95,19 +99,29 @@ class _JsonDecoder:
         style = style_text(sample_style(self._root, sample))
         return Encoding(KIND, VERSION, {SCHEMA: self._schema, STYLE: style})
 
-    def _piece(self, data: UInt8Array, offsets: np.ndarray, cells_max: int) -> Decoded:
+    def _piece(self, data: UInt8Array, offsets: np.ndarray, cells_max: int, allowance: Allowance | None) -> Decoded:
         """`cells_max`, and what is counted of the result: without those of the row's own columns."""
         rows = len(offsets) - 1
-        wanted = (offsets[1:] - offsets[:-1] <= nodes.VALUE_BYTES_MAX) & _utf8(data, offsets)
+        sizes = offsets[1:].astype(np.int64) - offsets[:-1]
+        wanted = (sizes <= nodes.VALUE_BYTES_MAX) & _utf8(data, offsets)
         plan = self._plan
-        tape, slots, good, taken = split(data, offsets, wanted, plan.nodes, plan.members, plan.names, cells_max)
-        over, cells = taken > VALUE_CELLS_MAX, int(taken[good].sum())
+        tape, slots, good, taken = split(data, offsets, wanted, plan.nodes, plan.members, plan.names)
+        over = taken > VALUE_CELLS_MAX
+        refused = refused_by(allowance, np.where(good, taken, 0), sizes)
+        cells = int(taken[good & ~refused].sum())
+        if cells > cells_max:
+            raise CellsExceededError(cells)
+        if refused.any():
+            tape, slots, good, _ = split(data, offsets, wanted & ~refused, plan.nodes, plan.members, plan.names)
         column = gather(data, tape, slots, plan, self._root, rows)
         good = proved(data, offsets, good, column)
-        for row in np.flatnonzero(wanted & ~good & ~over).tolist():
-            taken[row] = parsing_cells(data[offsets[row] : offsets[row + 1]], self._item_cells)
-            over[row] = taken[row] > VALUE_CELLS_MAX
-            cells += 0 if over[row] else int(taken[row])
+        slow = np.flatnonzero(wanted & ~good & ~over & ~refused)
+        spans = [data[offsets[row] : offsets[row + 1]] for row in slow.tolist()]
+        taken[slow] = [parsing_cells(span, self._item_cells) for span in spans]
+        over[slow] = taken[slow] > VALUE_CELLS_MAX
+        slow = slow[~over[slow]]
+        refused[slow] = refused_by(allowance, taken[slow], sizes[slow])
+        cells += int(taken[slow[~refused[slow]]].sum())
         if cells > cells_max:
             raise CellsExceededError(cells)
         try:
@@ -120,20 +134,26 @@ class _JsonDecoder:
             fast = pa.StructArray.from_arrays([fast], fields=list(self._type), mask=pa.array(~good))
         if good.all():
             return Decoded(fast, pa.nulls(rows, pa.string()), cells)
-        columns, errors = self._with_slow_rows(data, offsets, fast, good, over)
+        columns, errors = self._with_slow_rows(data, offsets, fast, good, over, refused)
         return Decoded(columns, errors, cells)
 
     def _with_slow_rows(
-        self, data: UInt8Array, offsets: np.ndarray, fast: pa.StructArray, good: BoolArray, over: BoolArray
+        self,
+        data: UInt8Array,
+        offsets: np.ndarray,
+        fast: pa.StructArray,
+        good: BoolArray,
+        over: BoolArray,
+        refused: BoolArray,
     ) -> tuple[pa.StructArray, pa.StringArray]:
-        """The rows that are not good, decoded one by one and put in place; those that are `over` get their error."""
+        """The rows that are not good, decoded one by one and put in place; those `over` or `refused` get an error."""
         slow: list[object] = []
         errors: list[str | None] = [None] * len(good)
         take = np.arange(len(good), dtype=np.int64)
         for row in np.flatnonzero(~good).tolist():
             take[row] = len(good) + len(slow)
-            if over[row]:
-                errors[row] = too_many_cells()
+            if over[row] or refused[row]:
+                errors[row] = too_many_cells() if over[row] else no_room_in_file()
                 slow.append(None)
                 continue
             value = data[offsets[row] : offsets[row + 1]].tobytes()

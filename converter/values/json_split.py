@@ -34,7 +34,6 @@ from converter.values.json_scan import (
     unescape,
     word_at,
 )
-from converter.values.model import CellsExceededError
 
 #: One entry: node, slot, first byte, bytes; for LIST and MAP the number of elements in place of bytes. `escaped`: a
 #: string with escapes in it.
@@ -68,8 +67,8 @@ _DEPTH_MAX = nodes.DEPTH_MAX
 _RAW_OBJECT, _RAW_ARRAY, _RAW = 20, 21, 22
 
 # Numbers of the state: entries on the tape, serial of the last object, names in the table, its generation; cells of the
-# row's lists and maps, and how many they may be.
-_ENTRIES, _SERIAL, _KEYS, _GENERATION, _CELLS, _CELLS_MAX, _CELLS_LEFT = 0, 1, 2, 3, 4, 5, 6
+# row's lists and maps.
+_ENTRIES, _SERIAL, _KEYS, _GENERATION, _CELLS = 0, 1, 2, 3, 4
 
 
 @borrowing
@@ -343,7 +342,7 @@ def _value(
         return False
     while True:
         p = skip_space(data, p, end)
-        if p >= end or state[_ENTRIES] > room or state[_CELLS] > state[_CELLS_MAX]:
+        if p >= end or state[_ENTRIES] > room or state[_CELLS] > VALUE_CELLS_MAX:
             return False
         kind = _RAW if node < 0 else i64(plan[node]["kind"])
         c = data[p]
@@ -404,7 +403,6 @@ def _split(
             continue
         state[_KEYS] = 0
         state[_CELLS] = 0
-        state[_CELLS_MAX] = min(VALUE_CELLS_MAX, state[_CELLS_LEFT])
         state[_GENERATION] = row + 1
         entries = state[_ENTRIES]
         for k in range(len(slots)):
@@ -414,15 +412,11 @@ def _split(
             data, p, end, row, plan, members, names, tape, state, slots, seen, table, generations, scratch, stack
         ):
             good[row] = True
-            cells[row] = state[_CELLS]
-            state[_CELLS_LEFT] -= state[_CELLS]
         else:
-            cells[row] = state[_CELLS]
-            if state[_CELLS_MAX] < state[_CELLS] <= VALUE_CELLS_MAX:
-                return BAD
             state[_ENTRIES] = entries
             for k in range(len(slots)):
                 slots[k] = before[k]
+        cells[row] = state[_CELLS]
     return i64(state[_ENTRIES])
 
 
@@ -433,7 +427,6 @@ def split(
     plan: Any,
     members: Any,
     names: UInt8Array,
-    cells_max: int,
 ) -> tuple[Any, Any, BoolArray, Int64Array]:
     """Splits the values offsets[i]:offsets[i + 1] of data, for each i that is wanted.
 
@@ -441,9 +434,6 @@ def split(
         The tape (TAPE_DTYPE), in the order of the bytes but for TEXT, which stands where it ends; the number of slots
         per LIST and MAP node, of their elements; which values are good; and cells that lists and maps of each take.
         A value that takes more than VALUE_CELLS_MAX is not good, and its count is beyond that.
-
-    Raises:
-        CellsExceededError: good values take more than `cells_max` together.
 
     Caller's promise: offsets rise within [0, len(data)], len(data) < 2**31; wanted values are UTF-8 and no larger than
     VALUE_BYTES_MAX; plan, members and names are those of one Plan.
@@ -463,7 +453,7 @@ def split(
         tape,
         slots,
         good,
-        np.array([0, 0, 0, 0, 0, 0, cells_max], dtype=np.int64),
+        np.zeros(5, dtype=np.int64),
         np.zeros(len(plan), dtype=np.int32),
         np.zeros(len(plan), dtype=np.int64),
         np.zeros(_TABLE_MASK + 1, dtype=np.uint64),
@@ -472,6 +462,4 @@ def split(
         np.zeros(nodes.DEPTH_MAX, dtype=_FRAME_DTYPE),
         cells,
     )
-    if entries == BAD:
-        raise CellsExceededError(2 * cells_max)
     return tape[:entries], slots, good, cells

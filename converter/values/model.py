@@ -23,8 +23,9 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from converter.limits import VALUE_CELLS_MAX
+from converter.limits import CELLS_PER_BYTE, EXCESS_CELLS_MAX, FILE_CELLS_MAX, VALUE_CELLS_MAX
 from converter.types import Int64Array, VarBytes
+from converter.values.allowance import Allowance
 
 #: Name of the only field of a schema that is no record: a bare string, number, array, map, …
 BARE_VALUE = "value"
@@ -86,14 +87,22 @@ class Decoder(Protocol):
         """The columns: source names, types of the module's list, ALIASES and DOC as field metadata."""
         ...
 
-    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+    def decode(
+        self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED, allowance: Allowance | None = None
+    ) -> Decoded:
         """Decodes values, none of them null, without wire-format header. Never raises for what they contain.
 
         What the columns take is counted before they are allocated. A value of more than limits.VALUE_CELLS_MAX has an
-        error.
+        error, and one that `allowance` has no room for.
+
+        Args:
+            values: of this decoder's schema.
+            cells_max: that may be allocated.
+            allowance: of the file they go to; None: they take what they take.
 
         Raises:
-            CellsExceededError: the others take more than `cells_max` together.
+            CellsExceededError: those without an error take more than `cells_max` together; `allowance` is then to be
+                given back.
         """
         ...
 
@@ -180,6 +189,18 @@ def is_unicode(text: str) -> bool:
 def too_many_cells() -> str:
     """The error of a value that takes more cells than one may."""
     return error_text(ValueProblem.OUT_OF_RANGE, f"takes more than {VALUE_CELLS_MAX} cells")
+
+
+#: What is said of a value that an Allowance refuses.
+FILE_CELLS_TEXT: Final = (
+    f"lists and maps of its file's values may take {EXCESS_CELLS_MAX} cells beyond {CELLS_PER_BYTE} for each byte, "
+    f"{FILE_CELLS_MAX} in all: no room for it"
+)
+
+
+def no_room_in_file() -> str:
+    """The error of a value that an Allowance refuses."""
+    return error_text(ValueProblem.OUT_OF_RANGE, FILE_CELLS_TEXT)
 
 
 def error_codes(errors: pa.StringArray) -> Counter[str]:

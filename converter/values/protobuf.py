@@ -20,7 +20,16 @@ from converter.kernel import kernel, readonly
 from converter.limits import VALUE_CELLS_MAX
 from converter.memory import same
 from converter.types import BoolArray, Int64Array, UInt8Array
-from converter.values.model import CELLS_UNLIMITED, CellsExceededError, Decoded, Decoder, Encoder, Encoding
+from converter.values.allowance import Allowance, refused_by
+from converter.values.model import (
+    CELLS_UNLIMITED,
+    CellsExceededError,
+    Decoded,
+    Decoder,
+    Encoder,
+    Encoding,
+    no_room_in_file,
+)
 from converter.values.protobuf_encode import protobuf_encoder, protobuf_encodings
 from converter.values.protobuf_lift import Findings, lift
 from converter.values.protobuf_lowered import lower
@@ -71,25 +80,31 @@ class _ProtobufDecoder:
         """The columns, with their field numbers as metadata."""
         return self._type
 
-    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+    def decode(
+        self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED, allowance: Allowance | None = None
+    ) -> Decoded:
         """See :class:`converter.values.model.Decoder`."""
         findings = Findings()
         offsets, data = _parts(values)
         statuses, taken = scan(self._table, offsets, data, cells_max=CELLS_MAX)
-        cells = len(values) * self._row_cells + int(taken.sum())
+        refused = refused_by(allowance, taken, np.diff(offsets))
+        cells = len(values) * self._row_cells + int(taken[~refused].sum())
         if cells > cells_max:
             raise CellsExceededError(cells)
-        slow, rows = self._quick(values, offsets, data, statuses != QUICK)
+        slow, rows = self._quick(values, offsets, data, (statuses != QUICK) | refused)
         quick = None if slow.all() else lift(self._root, rows, findings)
         slow[list(findings.unclear)] = True
         numbers = np.flatnonzero(slow)
         errors = {row: error for row, error in findings.errors.items() if not slow[row]}
-        most = most_cells(self._table, offsets, data, numbers, cells_max=CELLS_MAX)
-        most = SLOW_CELLS * (most + self._row_cells)
-        cells += int(most[most <= CELLS_MAX].sum())
+        inner = SLOW_CELLS * most_cells(self._table, offsets, data, numbers, cells_max=CELLS_MAX)
+        most = inner + SLOW_CELLS * self._row_cells
+        refused = refused[numbers]
+        fits = (most <= CELLS_MAX) & ~refused
+        refused[fits] = refused_by(allowance, inner[fits], np.diff(offsets)[numbers[fits]])
+        cells += int(most[fits & ~refused].sum())
         if cells > cells_max:
             raise CellsExceededError(cells)
-        slowly = self._slow(values, numbers, errors, most > CELLS_MAX)
+        slowly = self._slow(values, numbers, errors, most > CELLS_MAX, refused)
         columns = slowly if quick is None else _join(quick, slowly, numbers, errors)
         return Decoded(self._with_nulls(columns, errors), _error_array(len(values), errors), cells)
 
@@ -130,11 +145,16 @@ class _ProtobufDecoder:
         return slow, batch.to_struct_array()
 
     def _slow(
-        self, values: pa.BinaryArray, numbers: Int64Array, errors: dict[int, str], over: BoolArray
+        self, values: pa.BinaryArray, numbers: Int64Array, errors: dict[int, str], over: BoolArray, refused: BoolArray
     ) -> pa.StructArray:
-        """Columns of some rows, one after another; adds what is wrong with them to `errors`. `over`: not even read."""
-        content = values.take(pa.array(numbers, mask=over)).to_pylist()
+        """Columns of some rows, one after another; adds what is wrong with them to `errors`.
+
+        Those that are `over` the cells of a value, or `refused` by their file, are not even read.
+        """
+        content = values.take(pa.array(numbers, mask=over | refused)).to_pylist()
         rows, problems = self._reader.read(content)
+        for k in np.flatnonzero(refused).tolist():
+            problems[k] = no_room_in_file()
         findings = Findings()
         columns = lift(self._root, rows, findings)
         found = {k: error for k, error in enumerate(problems) if error is not None}

@@ -15,6 +15,7 @@ import pyarrow as pa
 from converter import columns
 from converter.limits import PIECE_CELLS_MAX
 from converter.types import LargeWork
+from converter.values.allowance import Allowance
 from converter.values.model import CELLS_UNLIMITED, Bound, CellsExceededError
 from converter.values.project import project
 
@@ -53,7 +54,8 @@ def pieces(rows: pa.RecordBatch, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 def made_in_pieces(
     rows: pa.RecordBatch,
     schema: pa.Schema,
-    make: Callable[[pa.RecordBatch, int], Made],
+    make: Callable[[pa.RecordBatch, int, Allowance], Made],
+    allowance: Allowance,
     large: LargeWork = nullcontext,
 ) -> Iterator[Made]:
     """What `make` makes of all rows, in pieces that take no more memory than a piece may.
@@ -62,27 +64,36 @@ def made_in_pieces(
         rows: of any size.
         schema: what they will have.
         make: given some rows and the cells their values may take; raises CellsExceededError where these are too few.
+            The allowance is what it takes from.
+        allowance: of the file all rows go to.
         large: entered while a single row is made that needs more, and until the next piece is asked for.
     """
     for piece in pieces(rows, schema):
-        yield from _in_parts(piece, make, large)
+        yield from _in_parts(piece, make, allowance, large)
 
 
-def _in_parts(rows: pa.RecordBatch, make: Callable[[pa.RecordBatch, int], Made], large: LargeWork) -> Iterator[Made]:
+def _in_parts(
+    rows: pa.RecordBatch,
+    make: Callable[[pa.RecordBatch, int, Allowance], Made],
+    allowance: Allowance,
+    large: LargeWork,
+) -> Iterator[Made]:
+    before = allowance.left
     try:
-        made = make(rows, PIECE_CELLS_MAX)
+        made = make(rows, PIECE_CELLS_MAX, allowance)
     except CellsExceededError as error:
+        allowance.back_to(before)
         parts = min(max(2, -(-error.cells // PIECE_CELLS_MAX)), rows.num_rows)
     else:
         yield made
         return
     if parts <= 1:
         with large():
-            yield make(rows, CELLS_UNLIMITED)
+            yield make(rows, CELLS_UNLIMITED, allowance)
         return
     step = -(-rows.num_rows // parts)
     for start in range(0, rows.num_rows, step):
-        yield from _in_parts(rows.slice(start, step), make, large)
+        yield from _in_parts(rows.slice(start, step), make, allowance, large)
 
 
 def by_name(struct: pa.StructArray) -> dict[str, pa.Array]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from converter.arrow_rows import var_bytes
 from converter.utf8 import valid_utf8
+from converter.values.allowance import Allowance
 from converter.values.model import BARE_VALUE, CELLS_UNLIMITED, Decoded, Encoding, ValueProblem, error_text
 
 _NO_TEXT = error_text(ValueProblem.INVALID_UTF8, "the bytes are no UTF-8")
@@ -23,7 +24,12 @@ class TextDecoder:
         """The single column `value`."""
         return pa.struct([pa.field(BARE_VALUE, pa.string())])
 
-    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:  # noqa: ARG002
+    def decode(
+        self,
+        values: pa.BinaryArray,
+        cells_max: int = CELLS_UNLIMITED,  # noqa: ARG002
+        allowance: Allowance | None = None,  # noqa: ARG002
+    ) -> Decoded:
         """See converter.values.model.Decoder. What is UTF-8 is taken byte for byte; a value is one cell at most."""
         ok = valid_utf8(var_bytes(values))
         bad = pa.array(~ok)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from converter.types import Int64Array
+from converter.values.allowance import Allowance
 from converter.values.model import (
     CELLS_UNLIMITED,
     Bound,
@@ -120,7 +121,11 @@ def parted_by_id(values: pa.BinaryArray, is_protobuf: Callable[[int], bool]) -> 
 
 
 def columns_of(
-    given: Parted, routes: Mapping[Writer, Route | str], target: pa.StructType, cells_max: int = CELLS_UNLIMITED
+    given: Parted,
+    routes: Mapping[Writer, Route | str],
+    target: pa.StructType,
+    cells_max: int = CELLS_UNLIMITED,
+    allowance: Allowance | None = None,
 ) -> Decoded:
     """The table's columns of all rows, in their order.
 
@@ -129,9 +134,10 @@ def columns_of(
         routes: of every writer that occurs; a text is why its values cannot become columns, as `_kafka_error` says it.
         target: the table's value columns; at least one.
         cells_max: that decoders may allocate.
+        allowance: of the file the rows go to.
 
     Raises:
-        CellsExceededError: the values take more cells than that.
+        CellsExceededError: the values take more cells than that; `allowance` is then to be given back.
         KeyError: a writer has no route.
     """
     columns: list[pa.StructArray] = [pa.nulls(1, target)]
@@ -144,7 +150,7 @@ def columns_of(
         if isinstance(route, str):
             decoded = _failed(len(part.rows), route, target)
         else:
-            decoded = _decoded(part, route, target, cells_max - cells)
+            decoded = _decoded(part, route, target, cells_max - cells, allowance)
         cells += decoded.cells
         if len(part.rows) == given.length:
             return decoded
@@ -162,10 +168,10 @@ def columns_of(
     return Decoded(pa.concat_arrays(columns).take(order), pa.concat_arrays(errors).take(order), cells)
 
 
-def _decoded(part: Part, route: Route, target: pa.StructType, cells_max: int) -> Decoded:
+def _decoded(part: Part, route: Route, target: pa.StructType, cells_max: int, allowance: Allowance | None) -> Decoded:
     """An error of ours must neither fail a copy nor hold up the table: it costs these rows their columns."""
     try:
-        made = route.decoder.decode(part.values, cells_max)
+        made = route.decoder.decode(part.values, cells_max, allowance)
         return Decoded(project(made.columns, route.bound, target), made.errors, made.cells)
     except CellsExceededError:
         raise

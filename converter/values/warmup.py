@@ -11,6 +11,7 @@ from google.protobuf import duration_pb2
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorSet
 
 from converter.types import VarBytes
+from converter.values.allowance import Allowance
 from converter.values.avro import avro_decoder
 from converter.values.encoders import encoder
 from converter.values.json_warmup import warm_json
@@ -41,7 +42,7 @@ def warm_values() -> None:
     avro = avro_decoder(json.dumps(_AVRO))
     value = b"\x02\x02\x02a\x04\x02k\x02\x02l\x04\x00\x02\x01"
     framed = parted_by_id(pa.array([_HEADER + value], pa.binary()), lambda _: False)
-    columns_of(framed, {Writer(1): Route(avro, ())}, pa.struct([]))
+    columns_of(framed, {Writer(1): Route(avro, ())}, pa.struct([]), allowance=Allowance())
     _encode_again(avro, value)
     warm_json()
     if find_spec("ptars") is None:

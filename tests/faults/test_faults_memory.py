@@ -111,12 +111,18 @@ KINDS: dict[str, Bomb] = {
         lambda: values(long(500_000) + b"\0" * 500_000 + b"\0", 50), 50, inline("avro", _AVRO), "out_of_range"
     ),
     "avro below the limit": Bomb(lambda: values(long(10_000) + b"\0" * 10_000 + b"\0", 30), 30, inline("avro", _AVRO)),
+    "avro many below the limit": Bomb(
+        lambda: values(long(10_000) + b"\0" * 10_000 + b"\0", 1000), 1000, inline("avro", _AVRO), "out_of_range"
+    ),
     "avro rows of nulls": Bomb(lambda: values(bytes(COLUMNS), 200_000), 200_000, inline("avro", _FLAT)),
     "avro trees": Bomb(lambda: values(long(400_000) + bytes(400_001), 20), 20, inline("avro", _TREE), "out_of_range"),
     "json beyond the limit": Bomb(
         lambda: values(b'{"l":[' + b"{}," * 170_000 + b"{}]}", 30), 30, inline("json", _JSON), "out_of_range"
     ),
     "json below the limit": Bomb(lambda: values(b'{"l":[' + b"{}," * 10_000 + b"{}]}", 30), 30, inline("json", _JSON)),
+    "json many below the limit": Bomb(
+        lambda: values(b'{"l":[' + b"{}," * 10_000 + b"{}]}", 1000), 1000, inline("json", _JSON), "out_of_range"
+    ),
     "json deep": Bomb(
         lambda: values(b'{"x":' + b"[" * 90 + b"1," * 300_000 + b"1" + b"]" * 90 + b',"x":1}', 20),
         20,
@@ -127,6 +133,9 @@ KINDS: dict[str, Bomb] = {
         lambda: values(b"\x0a\0" * 250_000, 30), 30, inline("protobuf", _PROTOBUF), "out_of_range"
     ),
     "protobuf below the limit": Bomb(lambda: values(b"\x0a\0" * 10_000, 30), 30, inline("protobuf", _PROTOBUF)),
+    "protobuf many below the limit": Bomb(
+        lambda: values(b"\x0a\0" * 10_000, 1000), 1000, inline("protobuf", _PROTOBUF), "out_of_range"
+    ),
 }
 #: In the fast suite; all of them in the slow one.
 SAMPLE = ("headers beyond the limit", "avro beyond the limit", "json beyond the limit")

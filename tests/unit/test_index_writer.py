@@ -14,6 +14,8 @@ from crc32c import crc32c
 
 import converter.block_writer
 import converter.parquet_writer
+import converter.writer
+from converter import limits
 from converter.columns import leaf_columns, row_schema
 from converter.errors import SegmentError
 from converter.index import decode_directory, footer_bytes, section_bytes
@@ -22,7 +24,7 @@ from converter.limits import SUMMARY_TRANSACTIONS_MAX
 from converter.pagetable import READ_LEAVES, footer_metadata, page_table
 from converter.transactions import Transactions
 from converter.types import BatchFlag, Cause, ConvertOptions, IndexType, LeaderEpoch
-from converter.writer import SegmentWriter
+from converter.writer import FooterTooLargeError, SegmentWriter
 from tests.unit.index_support import (
     FILES,
     OBJECTS,
@@ -244,6 +246,36 @@ def test_abort_leaves_no_readable_file(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(data.getvalue()) == written
     with pytest.raises(pa.ArrowInvalid):
         pq.read_table(io.BytesIO(data.getvalue()))
+
+
+@pytest.mark.parametrize("name", ["COLUMN_CHUNKS_MAX", "FOOTER_BYTES_MAX"])
+def test_a_footer_that_nothing_would_read_again_is_an_error_of_ours(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No SegmentError: such a segment is stored as it is, and not refused again and again."""
+
+    def write() -> SegmentWriter:
+        builder = StepBuilder()
+        writer = SegmentWriter(metadata(10**6), ConvertOptions(), builder.schema, io.BytesIO(), io.BytesIO())
+        for _ in range(3):
+            writer.add(builder.step(simple_batches(50)))
+        return writer
+
+    monkeypatch.setattr(converter.parquet_writer, "ROW_GROUP_BYTES", 1000)
+    file = write()._file
+    assert file.row_groups == 3
+    assert file.column_chunks == 3 * len(leaf_columns("raw"))
+    file.close(())
+    size = {"COLUMN_CHUNKS_MAX": file.column_chunks, "FOOTER_BYTES_MAX": len(file.footer)}[name]
+    assert size < getattr(limits, name)
+
+    def whole() -> None:
+        writer = write()
+        writer.finish(FILES, Transactions(), OBJECTS)
+
+    monkeypatch.setattr(converter.writer, name, 2 * size)
+    whole()
+    monkeypatch.setattr(converter.writer, name, size - 1)
+    with pytest.raises(FooterTooLargeError):
+        whole()
 
 
 def test_contradictory_steps_are_refused() -> None:

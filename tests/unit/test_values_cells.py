@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from converter.limits import PIECE_CELLS_MAX, VALUE_CELLS_MAX
+from converter.values.allowance import Allowance
 from converter.values.avro import avro_decoder
 from converter.values.json_decode import json_decoder
 from converter.values.model import CellsExceededError, Decoder
@@ -144,12 +145,12 @@ def test_rows_are_made_in_pieces_that_hold_what_they_take(name: str) -> None:
     rows = pa.record_batch([pa.array([form.value(count) for count in counts], pa.binary())], ["v"])
     taken: list[int] = []
 
-    def make(piece: pa.RecordBatch, cells_max: int) -> list[int]:
+    def make(piece: pa.RecordBatch, cells_max: int, _: Allowance) -> list[int]:
         made = decoder.decode(piece.column("v"), min(cells_max, PIECE_CELLS_MAX // 4))
         taken.append(made.cells)
         return [len(made.columns.field(0)[row]) for row in range(len(made.columns))]
 
-    assert [size for piece in made_in_pieces(rows, rows.schema, make) for size in piece] == counts
+    assert [size for piece in made_in_pieces(rows, rows.schema, make, Allowance()) for size in piece] == counts
     assert max(taken) <= PIECE_CELLS_MAX // 4
 
 
@@ -167,12 +168,12 @@ def test_a_single_row_that_takes_more_than_a_piece_is_large_work() -> None:
         def __exit__(self, *_: object) -> None:
             inside.append("end")
 
-    def make(piece: pa.RecordBatch, cells_max: int) -> int:
+    def make(piece: pa.RecordBatch, cells_max: int, _: Allowance) -> int:
         made = decoder.decode(piece.column("v"), cells_max)
         inside.append(f"{len(made.columns)}")
         return len(made.columns)
 
-    assert sum(made_in_pieces(rows, rows.schema, make, Turn)) == 3
+    assert sum(made_in_pieces(rows, rows.schema, make, Allowance(), Turn)) == 3
     assert inside == ["1", "begin", "1", "end", "1"]
 
 

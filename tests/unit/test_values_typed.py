@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from converter.values.allowance import Allowance
 from converter.values.model import CELLS_UNLIMITED, Bound, Decoded, Encoding, ValueProblem, error_text
 from converter.values.typed import SCHEMA_IDS_MAX, Route, Writer, columns_of, parted, parted_by_id
 
@@ -22,7 +23,9 @@ class _Digits:
     def type(self) -> pa.StructType:
         return pa.struct([pa.field(self.name, pa.int32())])
 
-    def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+    def decode(
+        self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED, allowance: Allowance | None = None
+    ) -> Decoded:
         texts = values.to_pylist()
         rows = [{self.name: int(text)} if text.isdigit() else None for text in texts]
         errors = [None if text.isdigit() else error_text(ValueProblem.UNDECODABLE, "no digits") for text in texts]
@@ -110,7 +113,9 @@ def test_many_writers_of_many_rows() -> None:
 def test_an_error_of_ours_costs_columns_and_no_more() -> None:
     @dataclass(frozen=True)
     class Broken(_Digits):
-        def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
+        def decode(
+            self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED, allowance: Allowance | None = None
+        ) -> Decoded:
             raise RuntimeError("lost\nits way")
 
     values = pa.array([framed(1, b"1"), framed(2, b"2")], pa.binary())

@@ -10,6 +10,7 @@ import pytest
 
 from converter.types import Int64Array, VarBytes
 from converter.values import warmup
+from converter.values.allowance import Allowance
 from converter.values.encoders import encoder
 from converter.values.model import CELLS_UNLIMITED, Decoded, Decoder, Encoder, Encoding
 
@@ -27,8 +28,13 @@ def test_every_decoder_decodes_its_value(monkeypatch: pytest.MonkeyPatch) -> Non
             class Noting:
                 type = decoder.type
 
-                def decode(self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED) -> Decoded:
-                    found = decoder.decode(values, cells_max)
+                def decode(
+                    self,
+                    values: pa.BinaryArray,
+                    cells_max: int = CELLS_UNLIMITED,
+                    allowance: Allowance | None = None,
+                ) -> Decoded:
+                    found = decoder.decode(values, cells_max, allowance)
                     seen.extend(found.errors.to_pylist())
                     return found
 
