@@ -19,6 +19,7 @@ from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import is_owner, owned_tables
 from repartition.errors import RepartitionError
 from rsm_bridge.maintain_command import Place
+from rsm_bridge.topic_segments import several
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,5 @@ def find_source(place: Place, topic: str, topic_id: str | None = None) -> Source
         said = f"topic {topic} has no table in {place.namespace}: nothing was tiered yet, or it was dropped"
         raise RepartitionError("no_source", said)
     if len(found) > 1:
-        ids = ", ".join(source.owner.topic_id.hex() for source in found)
-        raise RepartitionError("no_source", f"topic {topic} was created several times: choose one by --topic-id: {ids}")
+        raise RepartitionError("no_source", several(topic, [source.owner for source in found]))
     return found[0]

@@ -122,6 +122,14 @@ def topic_forget(
         str | None,
         typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
     ] = None,
+    cluster: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cluster",
+            help="The topic's cluster, by its `cluster.name`. Say it only if the Kafka that is asked is that cluster, "
+            "or if that one is gone for good. Repeatable: a cluster may have had several names.",
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, it only says what would go.")] = False,
 ) -> None:
     """Delete what a topic that Kafka has deleted left in the store, and its rows. Kafka is asked whether it is gone."""
@@ -131,4 +139,4 @@ def topic_forget(
     with failures():
         place = open_place(config, data_dir, made=True)
         ask = kafka_of(place.settings, bootstrap_server)
-        forget(place, Wish(topic, topic_id, yes), ask, typer.echo, time.sleep)
+        forget(place, Wish(topic, topic_id, yes, frozenset(cluster or ())), ask, typer.echo, time.sleep)

@@ -37,7 +37,7 @@ from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
 from rsm_bridge.store import ObjectStore, first_line
 from rsm_bridge.store_clock import StoreClock, local_ms
-from rsm_bridge.topic_segments import ids_of, topic_ids
+from rsm_bridge.topic_segments import owners_of, several, topic_ids
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.undelete import undelete
 from rsm_bridge.undelete_record import take_back
@@ -190,7 +190,7 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
     Args:
         place: where.
         topic: its name.
-        wanted: topic id as 32 hex digits, needed when a topic was created again; None: the only one.
+        wanted: topic id as 32 hex digits, needed when several topics have the name; None: the only one.
         undo: take an earlier undelete back.
 
     Raises:
@@ -198,21 +198,19 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
         BridgeError: `not_found`, `bad_request` when several topic ids have the name, and as undelete.undelete.
         RetryRunError: run it again.
     """
-    ids = ids_of(place.store, topic, wanted)
-    if len(ids) > 1:
-        several = ", ".join(item.hex() for item in ids)
-        raise BridgeError(
-            "bad_request", f"topic {topic} was created several times: choose one by --topic-id: {several}"
-        )
+    owners = owners_of(place.store, topic, wanted)
+    if len(owners) > 1:
+        raise BridgeError("bad_request", several(topic, owners))
+    topic_id = owners[0].topic_id
     if undo:
-        count = take_back(place.store, ids[0])
+        count = take_back(place.store, topic_id)
         return [
             f"{count} segments are deleted again; rows that table_retention does not keep leave with the next commit"
         ]
     done = undelete(
         place.store,
         place.catalog,
-        ids[0],
+        topic_id,
         place.namespace,
         lambda name: place.settings.rule(name).table_retention,
         place.settings.table_of,

@@ -5,9 +5,12 @@ Three places a cause can have: the servers (this file), a topic (this file), a p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from rsm_bridge.limits import STORE_FREE_BYTES_MIN, TOPIC_GONE_SECONDS
+from rsm_bridge.own_cluster import Asked, asked, doubt
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_report import copy_findings, copy_reports
 from rsm_bridge.progress_deletes import held_delete
@@ -31,7 +34,10 @@ _TABLE_CODES = {
 
 def assess(facts: Facts) -> Report:
     """The report; topics worst first. Kafka's internal topics are left out unless one was asked for."""
+    facts = replace(facts, kafka_clusters=facts.kafka_clusters | _clusters_in_kafka(facts))
     topics = [_topic(facts, kafka, stored) for kafka, stored in _pairs(facts) if _shown(facts, kafka, stored)]
+    names = Counter(topic.topic for topic in topics)
+    topics = [topic.told_apart() if names[topic.topic] > 1 else topic for topic in topics]
     findings = _servers(facts)
     if facts.wanted is not None and not topics and facts.store_problem is None and facts.kafka_problem is None:
         said = f"no topic {facts.wanted} is known"
@@ -98,6 +104,12 @@ def _pairs(facts: Facts) -> list[tuple[KafkaTopic | None, StoredTopic | None]]:
     return [(in_kafka.get(topic_id), facts.stored.get(topic_id)) for topic_id in ids]
 
 
+def _clusters_in_kafka(facts: Facts) -> frozenset[str]:
+    """Names of clusters on topics that Kafka has by id."""
+    known = (stored.clusters for kafka, stored in _pairs(facts) if kafka is not None and stored is not None)
+    return frozenset().union(*known)
+
+
 def _shown(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -> bool:
     name = kafka.topic if kafka is not None else stored.topic if stored is not None else ""
     if facts.wanted is not None:
@@ -135,6 +147,7 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
         partitions=tuple(_partitions(facts, name, kafka, stored, has_table=has_table, copies=copies)),
         copies=copy_reports(stored.copies if stored is not None else (), facts.now_ms),
         damaged=tuple(key for key, _ in stored.damaged) if stored is not None else (),
+        clusters=tuple(sorted(stored.clusters)) if stored is not None else (),
     )
 
 
@@ -182,8 +195,8 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
             f"{plural(len(stored.damaged), 'index', 'indexes')} cannot be read, newest {key}: {first.message}",
             stored.damaged_ms,
         )
-    asked = facts.kafka is not None and name not in facts.kafka.hidden
-    found.extend(held_delete(held, kafka, name, facts.now_ms, asked=asked) for held in stored.held)
+    told = _tells(facts, kafka, stored)
+    found.extend(held_delete(held, kafka, name, facts.now_ms, asked=told) for held in stored.held)
     found.extend(_of_table(stored, facts.values.get(name)))
     if stored.quarantined:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(stored.quarantined.items()))
@@ -228,22 +241,29 @@ def _left(kafka: KafkaTopic, stored: StoredTopic) -> int:
 
 
 def _gone(facts: Facts, kafka: KafkaFacts, stored: StoredTopic) -> Finding:
-    """A topic id that Kafka did not name: being deleted, deleted, deleted in part and left, or not shown."""
+    """A topic id that Kafka did not name: another cluster's, being deleted, deleted, left in part, or not shown."""
     code, said = CauseCode.TOPIC_GONE, f"Kafka has no topic {stored.topic} with id {stored.topic_id}"
     if stored.topic in kafka.hidden:
         code, said = CauseCode.TOPIC_HIDDEN, f"it was asked for topic {stored.topic}"
-    elif stored.left or stored.left_withdrawn:
-        quiet = (facts.now_ms - (stored.deleted_ms or 0)) / 1000
+    else:
         if stored.left:
             said = f"{said}; {plural(stored.left, 'segment')} of it are live"
         if stored.left_withdrawn:
             copies = plural(stored.left_withdrawn, "withdrawn copy", "withdrawn copies")
             said = f"{said}; rows of {copies} are in the table"
-        if quiet > TOPIC_GONE_SECONDS:
+        quiet = (facts.now_ms - (stored.deleted_ms or 0)) / 1000
+        if asked(stored.clusters, facts.kafka_clusters) is not Asked.OWN:
+            code, said = CauseCode.OTHER_CLUSTER, f"{said}; {doubt(stored.clusters, facts.kafka_clusters)}"
+        elif (stored.left or stored.left_withdrawn) and quiet > TOPIC_GONE_SECONDS:
             code = CauseCode.TOPIC_LEFT
-            if facts.wanted is None and not facts.stored.keys() & {topic.topic_id for topic in kafka.topics.values()}:
-                said = f"{said}; the cluster has no topic of this store: is it the right one?"
     return Finding(code, CAUSES[code].level, said, stored.topic, since_ms=stored.deleted_ms)
+
+
+def _tells(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> bool:
+    """Whether Kafka's answer says something of the topic: it has it, or would if it were there."""
+    if facts.kafka is None or stored.topic in facts.kafka.hidden:
+        return False
+    return kafka is not None or asked(stored.clusters, facts.kafka_clusters) is not Asked.ANOTHER
 
 
 def _of_table(stored: StoredTopic, values: str | None) -> Iterator[Finding]:
@@ -298,7 +318,7 @@ def _partitions(
                 kafka=in_kafka.get(number),
                 stored=in_store.get(number),
                 published_end=None if frontiers is None else frontiers.get(number, -1),
-                gone=facts.kafka is not None and kafka is None and name not in facts.kafka.hidden,
+                gone=kafka is None and stored is not None and _tells(facts, kafka, stored),
                 store_read=facts.store_problem is None,
                 unindexed=None if stored is None else stored.unindexed.get(number),
             )

@@ -41,6 +41,7 @@ class CauseCode(StrEnum):
     VERBATIM_RULE = "verbatim_rule"
     TOPIC_LEFT = "topic_left"
     TOPIC_HIDDEN = "topic_hidden"
+    OTHER_CLUSTER = "other_cluster"
     TOPIC_GONE = "topic_gone"
     STATE_MISSING = "state_missing"
     STATE_DAMAGED = "state_damaged"
@@ -173,8 +174,8 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.REMOTE_STORAGE_OFF: Cause(
         _NOTE,
         "not tiered: remote.storage.enable is false on the topic",
-        "To tier it: `kafka-configs.sh --alter --entity-type topics --entity-name TOPIC --add-config "
-        "remote.storage.enable=true`. What was tiered before stays as it is.",
+        "To tier it: `kafka-configs.sh --bootstrap-server SERVERS --alter --entity-type topics --entity-name TOPIC "
+        "--add-config remote.storage.enable=true`. What was tiered before stays as it is.",
     ),
     _C.COMPACTED: Cause(
         _NOTE,
@@ -203,6 +204,12 @@ CAUSES: dict[CauseCode, Cause] = {
         _NOTE,
         "Kafka does not show this topic to the client that asks: whether it still is there is not known",
         "Give the user of `kafka.properties` the right to describe topics.",
+    ),
+    _C.OTHER_CLUSTER: Cause(
+        _NOTE,
+        "Kafka has no topic of this id, and is not known to be the topic's own cluster: not judged by what it has",
+        "Ask the topic's own cluster, by `--bootstrap-server`. Is it the one that was asked, with none of its topics "
+        "left, or gone for good: see `Several clusters in one store` below.",
     ),
     _C.TOPIC_GONE: Cause(
         _NOTE,
@@ -368,7 +375,7 @@ CAUSES: dict[CauseCode, Cause] = {
         _NOTE,
         "not all indexes could be read, for want of time or because the store lists one and denies it; counts are of "
         "those that were",
-        "`--deadline` gives more time; naming one TOPIC reads less.",
+        "`--deadline` gives more time; `tierberg status TOPIC` reads less.",
     ),
     _C.UNSETTLED: Cause(
         _NOTE,
@@ -390,8 +397,8 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.EPOCHS_CUT: Cause(
         _PERSON,
         "history that is tiered cannot be read: the leader's epochs begin above it, and it answers OFFSET_OUT_OF_RANGE",
-        "Stop that broker now: with a newer first epoch Kafka deletes older history. `tierberg leader-epochs` prints "
-        "the file that mends it: see `History that nobody can read` below.",
+        "Stop that broker now: with a newer first epoch Kafka deletes older history. `tierberg leader-epochs TOPIC "
+        "PARTITION` prints the file that mends it: see `History that nobody can read` below.",
     ),
     _C.HISTORY_UNREAD: Cause(
         _PERSON,

@@ -202,6 +202,7 @@ class StoredTopic:
 
     Attributes:
         topic_id: 32 hex digits.
+        clusters: names that its segments have, of those that were read.
         partitions: those with live segments or published rows.
         quarantined: batches of live segments whose records are withheld, by cause; `quarantined_key` has some.
         verbatim: live segments stored as they are because their conversion failed; `verbatim_key` is one.
@@ -226,6 +227,7 @@ class StoredTopic:
     topic: str
     topic_id: str
     partitions: Mapping[int, StoredPartition]
+    clusters: frozenset[str] = frozenset()
     quarantined: Mapping[str, int] = field(default_factory=dict)
     quarantined_key: str | None = None
     verbatim: int = 0
@@ -324,6 +326,7 @@ class Facts:
         store_free_bytes: what the store's disk still takes; None: it does not say.
         store_refusal: why the store, which answers, takes no copies of the bridge; None: it does, or nobody says.
         kafka: None when it was not asked or did not answer.
+        kafka_clusters: names of clusters on topics beside `stored` that Kafka has by id.
     """
 
     now_ms: int
@@ -341,3 +344,4 @@ class Facts:
     store_free_bytes: int | None = None
     store_refusal: str | None = None
     kafka: KafkaFacts | None = None
+    kafka_clusters: frozenset[str] = frozenset()

@@ -40,6 +40,7 @@ from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import Settings, parse_listen
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_writes import HEALTH_SERVICE, WHY_TRAILER
+from rsm_bridge.topic_segments import stored_clusters, topic_ids
 
 T = TypeVar("T")
 FindHead = Callable[[KnownSegment], Head | None]
@@ -107,6 +108,7 @@ def gather(settings: Settings, wanted: Wanted) -> Facts:
     facts, stored = _store(settings, find, wanted, facts)
     facts = replace(facts, stored=stored)
     facts = _kafka(settings, facts)
+    facts = replace(facts, kafka_clusters=_beside(settings, facts))
     facts = replace(facts, lost=_lost(catalog, settings, facts))
     bridge_problem, store_refusal = _bridge(wanted.bridge, settings)
     facts = replace(facts, bridge_problem=bridge_problem, store_refusal=store_refusal)
@@ -181,12 +183,39 @@ def _existing_store(settings: Settings) -> ObjectStore:
     return open_store(patient(settings))
 
 
-def _kafka(settings: Settings, facts: Facts) -> Facts:
+def _source(settings: Settings) -> KafkaSource | None:
     servers = settings.kafka.bootstrap_servers
     if servers is None:
-        return facts
+        return None
     properties = {name: secret.get_secret_value() for name, secret in settings.kafka.properties.items()}
-    source = KafkaSource({**properties, "bootstrap.servers": servers}, time.monotonic() + STATUS_KAFKA_SECONDS)
+    return KafkaSource({**properties, "bootstrap.servers": servers}, time.monotonic() + STATUS_KAFKA_SECONDS)
+
+
+def _beside(settings: Settings, facts: Facts) -> frozenset[str]:
+    """`Facts.kafka_clusters`, where one topic was asked for and Kafka has no such id; none where nobody can know."""
+    if facts.wanted is None or facts.kafka is None:
+        return frozenset()
+    named = {topic.topic_id for topic in facts.kafka.topics.values()}
+    source = _source(settings)
+    if source is None or facts.stored.keys() <= named:
+        return frozenset()
+
+    def read() -> frozenset[str]:
+        """Of every topic that both have."""
+        store, there = _existing_store(settings), {topic.topic_id for topic in source.describe().topics.values()}
+        both = (topic_id for topic_id in topic_ids(store) if topic_id.hex() in there)
+        return frozenset().union(*(stored_clusters(store, topic_id) for topic_id in both))
+
+    try:
+        return within(STATUS_KAFKA_SECONDS, "brokers or store", read)
+    except Exception:  # noqa: BLE001 - both answered a moment ago; without it the topic is not judged
+        return frozenset()
+
+
+def _kafka(settings: Settings, facts: Facts) -> Facts:
+    source = _source(settings)
+    if source is None:
+        return facts
 
     def ask() -> KafkaFacts:
         """All of Kafka, in one go on one thread."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_print import COPY_HEAD, copy_document, copy_rows
+from rsm_bridge.progress_cures import PLAINLY, Called, advice, commands, filled
 from rsm_bridge.progress_report import NOTHING_ACCEPTED, Accepted, Finding, PartitionReport, Report, TopicReport
 from rsm_bridge.progress_words import age, plural
 
@@ -22,14 +23,22 @@ _MARKS = {Level.PERSON: "!!", Level.WAITS: "..", Level.NOTE: " i", Level.OK: "ok
 _LOCAL = frozenset({CauseCode.REMOTE_STORAGE_OFF, CauseCode.COMPACTED, CauseCode.INTERNAL_TOPIC})
 _PLACES_SHOWN = 3
 _PARTITIONS_SHOWN = 5
+#: Of a topic id, in a column.
+_ID_DIGITS = 8
 
 
 def as_text(
-    report: Report, accepted: Accepted = NOTHING_ACCEPTED, *, every_partition: bool = False, every_place: bool = False
+    report: Report,
+    accepted: Accepted = NOTHING_ACCEPTED,
+    *,
+    every_partition: bool = False,
+    every_place: bool = False,
+    called: Called = PLAINLY,
 ) -> str:
     """The report for a terminal, without escapes.
 
     every_partition: not only the worst ones of each topic. every_place: those, and not only the newest of each cause.
+    called: how, for the commands in it.
     """
     every_partition = every_partition or every_place
     causes: list[str] = []
@@ -37,9 +46,9 @@ def as_text(
         findings = list(group)
         if findings[0].level is not Level.OK and findings[0].code not in _LOCAL:
             known = [item for item in findings if accepted.has(item)]
-            causes.extend(_cause_lines([item for item in findings if item not in known], every=every_place))
-            causes.extend(_cause_lines(known, accepted=True, every=every_place))
-    causes.extend(_local_lines(report))
+            causes.extend(_cause_lines([item for item in findings if item not in known], called, every=every_place))
+            causes.extend(_cause_lines(known, called, accepted=True, every=every_place))
+    causes.extend(_local_lines(report, called))
     rows = [row for topic in report.topics for row in _rows(report, topic, every=every_partition)]
     copies = [row for topic in report.topics for row in copy_rows(topic, report.at_ms)]
     tables = [_table(head, lines) for head, lines in ((_HEAD, rows), (COPY_HEAD, copies)) if lines]
@@ -47,7 +56,7 @@ def as_text(
     return "\n\n".join("\n".join(section) for section in sections if section)
 
 
-def as_json(report: Report, accepted: Accepted = NOTHING_ACCEPTED) -> str:
+def as_json(report: Report, accepted: Accepted = NOTHING_ACCEPTED, called: Called = PLAINLY) -> str:
     """The report for programs: one object, see `docs/status.schema.json`."""
     level = report.level(accepted)
     document = {
@@ -56,28 +65,29 @@ def as_json(report: Report, accepted: Accepted = NOTHING_ACCEPTED) -> str:
         "level": level.name.lower(),
         "needs_person": level is Level.PERSON,
         "freshness_target_s": report.freshness_target,
-        "findings": [_finding(finding) for finding in report.findings],
-        "topics": [_topic(topic) for topic in report.topics],
+        "findings": [_finding(finding, called) for finding in report.findings],
+        "topics": [_topic(topic, called) for topic in report.topics],
     }
     return json.dumps(document, indent=2, sort_keys=True)
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding, called: Called) -> dict[str, Any]:
     return {
         "code": str(finding.code),
         "level": finding.level.name.lower(),
         "topic": finding.topic,
         "partition": finding.partition,
-        "said": finding.said,
+        "said": filled(finding.said, finding, called),
         "since_ms": finding.since_ms,
-        "advice": finding.advice,
+        "advice": advice(finding, called),
     }
 
 
-def _topic(topic: TopicReport) -> dict[str, Any]:
+def _topic(topic: TopicReport, called: Called) -> dict[str, Any]:
     return {
         "topic": topic.topic,
         "topic_id": topic.topic_id,
+        "clusters": list(topic.clusters),
         "table": topic.table,
         "committed_ms": topic.committed_ms,
         "tiered": topic.tiered,
@@ -85,13 +95,13 @@ def _topic(topic: TopicReport) -> dict[str, Any]:
         "foreign_files": topic.foreign_files,
         "quarantined_batches": topic.quarantined,
         "damaged_indexes": list(topic.damaged),
-        "findings": [_finding(finding) for finding in topic.findings],
-        "partitions": [_partition(partition) for partition in topic.partitions],
+        "findings": [_finding(finding, called) for finding in topic.findings],
+        "partitions": [_partition(partition, called) for partition in topic.partitions],
         "copies": [copy_document(copy) for copy in topic.copies],
     }
 
 
-def _partition(partition: PartitionReport) -> dict[str, Any]:
+def _partition(partition: PartitionReport, called: Called) -> dict[str, Any]:
     waiting = partition.waiting
     return {
         "partition": partition.partition,
@@ -116,7 +126,7 @@ def _partition(partition: PartitionReport) -> dict[str, Any]:
             "since_ms": waiting.since_ms,
         },
         "gaps": [{"first": gap.first, "last": gap.last, "explained": gap.explained} for gap in partition.gaps],
-        "findings": [_finding(finding) for finding in partition.findings],
+        "findings": [_finding(finding, called) for finding in partition.findings],
     }
 
 
@@ -130,7 +140,7 @@ def _headline(report: Report, accepted: Accepted) -> str:
     return f"somebody is needed: {plural(len(urgent), 'finding')} in {where}"
 
 
-def _cause_lines(findings: Sequence[Finding], *, accepted: bool = False, every: bool) -> list[str]:
+def _cause_lines(findings: Sequence[Finding], called: Called, *, accepted: bool = False, every: bool) -> list[str]:
     """One cause: its code, the places it was found at, newest first, and once what to do. Nothing of no place."""
     if not findings:
         return []
@@ -138,11 +148,14 @@ def _cause_lines(findings: Sequence[Finding], *, accepted: bool = False, every: 
     mark = _MARKS[first.level] + (" (accepted)" if accepted else "")
     lines = [f"{mark} {first.code}: {CAUSES[first.code].meaning}"]
     shown = findings if every else findings[:_PLACES_SHOWN]
-    lines.extend(f"     {_where(item)}{item.said}" for item in shown)
+    lines.extend(f"     {_where(item)}{filled(item.said, item, called)}" for item in shown)
     if len(findings) > len(shown):
         lines.append(f"     and at {plural(len(findings) - len(shown), 'place')} more, older ones: --all shows them")
     if first.advice != "Nothing.":
-        lines.append(f"     -> {first.advice}")
+        lines.append(f"     -> {advice(first, called)}")
+        done = set(commands(first, called))
+        others = dict.fromkeys(text for item in shown for text in commands(item, called))
+        lines.extend(f"        and: `{text}`" for text in others if text not in done)
     return lines
 
 
@@ -150,19 +163,19 @@ def _where(finding: Finding) -> str:
     if finding.topic is None:
         return ""
     place = finding.topic if finding.partition is None else f"{finding.topic}-{finding.partition}"
-    return f"{place}: "
+    return f"{place}: " if finding.topic_id is None else f"{place} (id {finding.topic_id}): "
 
 
-def _local_lines(report: Report) -> list[str]:
+def _local_lines(report: Report, called: Called) -> list[str]:
     """Topics that are not tiered by their own settings: a line for each reason, with all their names."""
     lines: list[str] = []
     for code in CauseCode:
-        names = [finding.topic or "" for finding in report.all_findings() if finding.code is code]
-        if names and code in _LOCAL:
+        found = [finding for finding in report.all_findings() if finding.code is code]
+        if found and code in _LOCAL:
             lines.append(f"{_MARKS[Level.NOTE]} {code}: {CAUSES[code].meaning}")
-            lines.append(f"     {', '.join(names)}")
+            lines.append(f"     {', '.join(item.topic or '' for item in found)}")
             if len(report.topics) == 1:
-                lines.append(f"     -> {CAUSES[code].advice}")
+                lines.append(f"     -> {advice(found[0], called)}")
     return lines
 
 
@@ -172,9 +185,10 @@ _HEAD = ("PARTITION", "PRODUCED", "CLOSED", "TIERED", "(AGE)", "PUBLISHED", "BEH
 def _rows(report: Report, topic: TopicReport, *, every: bool) -> list[tuple[str, ...]]:
     ordered = sorted(topic.partitions, key=lambda item: (-item.level, -item.lag_s, item.partition))
     shown = ordered if every else ordered[:_PARTITIONS_SHOWN]
+    which = f" ({topic.topic_id[:_ID_DIGITS]})" if topic.namesakes else ""
     rows: list[tuple[str, ...]] = [
         (
-            f"{_MARKS[item.level]} {topic.topic}-{item.partition}",
+            f"{_MARKS[item.level]} {topic.topic}-{item.partition}{which}",
             _offset(item.produced_end),
             _offset(item.closed_end),
             _offset(item.tiered_end),
@@ -188,7 +202,7 @@ def _rows(report: Report, topic: TopicReport, *, every: bool) -> list[tuple[str,
     if len(ordered) > len(shown):
         rest = ordered[len(shown) :]
         worst = rest[0].level.name.lower()
-        rows.append((f"   {topic.topic}: {len(rest)} more, none worse than `{worst}`", *[""] * (len(_HEAD) - 1)))
+        rows.append((f"   {topic.topic}{which}: {len(rest)} more, none worse than `{worst}`", *[""] * (len(_HEAD) - 1)))
     return rows
 
 

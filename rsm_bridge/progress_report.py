@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rsm_bridge.copy_progress import CopyFailure, CopySize
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
@@ -15,7 +15,8 @@ class Finding:
     """One cause at one place. `partition` is None for a whole topic, `topic` None for servers.
 
     `said` is one sentence with the figures; `level` can be higher than the cause's usual one. `since_ms`: when it began
-    or was last met, as far as somebody said; None: nobody did.
+    or was last met, as far as somebody said; None: nobody did. `topic_id`: 32 hex digits, where the report has several
+    topics of the name.
     """
 
     code: CauseCode
@@ -24,10 +25,11 @@ class Finding:
     topic: str | None = None
     partition: int | None = None
     since_ms: int | None = None
+    topic_id: str | None = None
 
     @property
     def advice(self) -> str:
-        """What to do about it."""
+        """What to do about it, wherever it is: progress_cures.py has it for this place."""
         return CAUSES[self.code].advice
 
 
@@ -132,7 +134,8 @@ class CopyReport:
 class TopicReport:
     """One topic id. `tiered` is False when the topic's own settings keep it local and nothing of it is in the store.
 
-    `damaged`: keys of all indexes that cannot be read.
+    `damaged`: keys of all indexes that cannot be read. `clusters`: names that its segments have. `namesakes`: other
+    topics of the report have the name.
     """
 
     topic: str
@@ -146,6 +149,17 @@ class TopicReport:
     partitions: tuple[PartitionReport, ...]
     copies: tuple[CopyReport, ...] = ()
     damaged: tuple[str, ...] = ()
+    clusters: tuple[str, ...] = ()
+    namesakes: bool = False
+
+    def told_apart(self) -> TopicReport:
+        """The same with its id at every finding, for a report where others have its name."""
+
+        def named(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+            return tuple(replace(finding, topic_id=self.topic_id) for finding in findings)
+
+        parts = tuple(replace(part, findings=named(part.findings)) for part in self.partitions)
+        return replace(self, findings=named(self.findings), partitions=parts, namesakes=True)
 
     @property
     def level(self) -> Level:

@@ -38,6 +38,7 @@ from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
 from rsm_bridge.table_records import TableRecord, read_records
+from rsm_bridge.topic_segments import clusters_of
 from rsm_bridge.undelete_record import UndeleteRecord
 from rsm_bridge.withdrawn_rows import with_rows
 
@@ -194,6 +195,7 @@ def _look(
     found = StoredTopic(
         topic=read.topic,
         topic_id=read.topic_id.hex(),
+        clusters=clusters_of(read.segments),
         partitions=partitions,
         quarantined=missing.batches,
         quarantined_key=missing.quarantined_key,

@@ -12,6 +12,7 @@ from rsm_bridge.limits import STATUS_ANSWER_SECONDS, STATUS_COPY_WATCH_SECONDS
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CauseCode, Level
 from rsm_bridge.progress_confirm import SERVERS, confirmed, watch
+from rsm_bridge.progress_cures import Called
 from rsm_bridge.progress_gather import Wanted, bridge_address, gather
 from rsm_bridge.progress_print import as_json, as_text
 from rsm_bridge.progress_report import Accepted, Report
@@ -54,9 +55,11 @@ def status(options: StatusOptions, say: Callable[[str], None] = lambda _: None) 
     wanted = Wanted(options.topic, None if bridge == NO_BRIDGE else bridge, options.deadline)
     report = _looked(settings, wanted, options.patience, accepted, say)
     needed = report.level(accepted) is Level.PERSON
+    called = Called(options.config, options.data_dir, options.bootstrap_server, settings.kafka.bootstrap_servers)
     if options.json:
-        return as_json(report, accepted), needed
-    return as_text(report, accepted, every_partition=options.topic is not None, every_place=options.every), needed
+        return as_json(report, accepted, called), needed
+    every = options.topic is not None
+    return as_text(report, accepted, every_partition=every, every_place=options.every, called=called), needed
 
 
 def _looked(

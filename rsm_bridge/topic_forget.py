@@ -5,11 +5,13 @@ for again. So the same tombstones are put here, and a run of the publisher takes
 `mass_delete_grace`, within which `tierberg undelete` brings the rows back. A crash is repaired by running it again.
 
 Only Kafka knows whether a topic is gone, so it must say so itself, by name and id, twice; silence, a client that may
-not see the topic, or a cluster that has none of this store's topics are no such word.
+not see the topic, or a Kafka that is not known to be the topic's own cluster (own_cluster.py) are no such word. Where
+it cannot be known, a person names the cluster.
 """
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -20,15 +22,17 @@ from rsm_bridge.errors import BridgeError, SettingsError
 from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
 from rsm_bridge.limits import FORGET_KAFKA_SECONDS, FORGET_WATCH_SECONDS
 from rsm_bridge.maintain_command import Place
+from rsm_bridge.own_cluster import Asked, asked, clusters, doubt
 from rsm_bridge.progress import why_nothing
 from rsm_bridge.progress_facts import KafkaFacts
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource
 from rsm_bridge.progress_words import plural
 from rsm_bridge.publish_table import TableRun
 from rsm_bridge.settings import Settings
+from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.tombstone import Tombstone
-from rsm_bridge.topic_segments import ids_of, topic_ids
+from rsm_bridge.topic_segments import clusters_of, owners_of, stored_clusters, topic_ids
 from rsm_bridge.typed_topics import opened_typed_topics
 from rsm_bridge.undelete_record import UndeleteRecord
 from rsm_bridge.withdrawn_rows import with_rows
@@ -39,11 +43,16 @@ AskKafka = Callable[[str], KafkaFacts]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be forgotten. `topic_id`: 32 hex digits, None: every one of the name that is gone."""
+    """What is to be forgotten.
+
+    `topic_id`: 32 hex digits, None: every one of the name that is gone. `clusters`: names of which a person says that
+    they are the asked Kafka's, or of a cluster that is gone for good; with any, nothing goes of other clusters.
+    """
 
     topic: str
     topic_id: str | None
     yes: bool
+    clusters: frozenset[str] = frozenset()
 
 
 def kafka_of(settings: Settings, servers: str | None) -> AskKafka:
@@ -74,29 +83,78 @@ def kafka_of(settings: Settings, servers: str | None) -> AskKafka:
     return ask
 
 
-def refusal(topic: str, topic_id: str, kafka: KafkaFacts, others: Collection[str], *, named: bool) -> str | None:
+def refusal(
+    topic: str,
+    topic_id: str,
+    kafka: KafkaFacts,
+    of_topic: Collection[str],
+    of_kafka: Collection[str],
+    said: Collection[str] = (),
+) -> str | None:
     """Why what Kafka says does not prove that a topic id is gone; None when it does.
 
     Args:
         topic: its name.
         topic_id: 32 hex digits.
         kafka: what it says.
-        others: all other topic ids of the store.
-        named: a person has named this very id.
+        of_topic: cluster names of its segments.
+        of_kafka: those of the store's topics that Kafka has by id.
+        said: cluster names that a person vouches for, as Wish has them.
     """
-    there = {item.topic_id for item in kafka.topics.values()}
-    if topic_id in there:
+    if topic_id in {item.topic_id for item in kafka.topics.values()}:
         return f"Kafka still has topic {topic} with id {topic_id}"
     if topic in kafka.hidden:
         return f"Kafka does not say that topic {topic} is unknown: may this client see it?"
     if (wrong := why_nothing(kafka.broker_config)) is not None:
         return f"this cluster does not tier to Tierberg ({wrong[1]}): is it the right one?"
-    if not named and not there & set(others):
-        return (
-            f"this cluster has no other topic of the store: is it the right one? If it is: --topic-id {topic_id} "
-            "says that this very topic is meant"
-        )
-    return None
+    whose = asked(of_topic, of_kafka)
+    if whose is Asked.OWN or (of_topic and set(of_topic) <= set(said)):
+        return None
+    own = clusters(of_topic)
+    options = " ".join(f"--cluster {shlex.quote(name)}" for name in sorted(of_topic))
+    or_this = "is this one, or " if whose is Asked.UNSURE else ""
+    return (
+        f"that Kafka has no topic {topic} with id {topic_id} proves nothing: {doubt(of_topic, of_kafka)}. Ask {own} "
+        f"itself: --bootstrap-server, or kafka.bootstrap_servers. Only if {own} {or_this}is gone for good: {options}"
+    )
+
+
+@dataclass(slots=True)
+class _Question:
+    """What the store has under the name, and whether Kafka proves that it is gone.
+
+    `ids`: by topic id in hex, of all of the store. `found`: segments of those that were chosen. `names`: cluster names
+    of those that were looked at.
+    """
+
+    store: ObjectStore
+    wish: Wish
+    ids: dict[str, bytes]
+    found: dict[str, list[KnownSegment]]
+    names: dict[str, frozenset[str]]
+
+    def refusals(self, kafka: KafkaFacts) -> dict[str, str | None]:
+        """By chosen topic id."""
+        for key in {item.topic_id for item in kafka.topics.values()} & self.ids.keys() - self.names.keys():
+            self.names[key] = stored_clusters(self.store, self.ids[key])
+        there = {item.topic_id for item in kafka.topics.values()} & self.names.keys()
+        of_kafka = frozenset[str]().union(*(self.names[key] for key in there))
+        return {
+            key: refusal(self.wish.topic, key, kafka, self.names[key], of_kafka, self.wish.clusters)
+            for key in self.found
+        }
+
+
+def _question(place: Place, wish: Wish) -> _Question:
+    owners = owners_of(place.store, wish.topic, wish.topic_id)
+    found = {owner.topic_id.hex(): read_segments(place.store, owner.topic_id) for owner in owners}
+    names = {key: clusters_of(segments) for key, segments in found.items()}
+    if wish.clusters:
+        found = {key: segments for key, segments in found.items() if names[key] & wish.clusters}
+    if not found:
+        known = clusters(frozenset[str]().union(*names.values()))
+        raise BridgeError("not_found", f"{clusters(wish.clusters)}: what the store has of {wish.topic} is of {known}")
+    return _Question(place.store, wish, {item.hex(): item for item in topic_ids(place.store)}, found, names)
 
 
 def forget(place: Place, wish: Wish, ask: AskKafka, say: Callable[[str], None], wait: Callable[[float], None]) -> None:
@@ -111,44 +169,36 @@ def forget(place: Place, wish: Wish, ask: AskKafka, say: Callable[[str], None], 
 
     Raises:
         BridgeError: `not_found` when the store has nothing of the topic, `bad_request` when Kafka does not say twice
-            that it is gone.
+            that it is gone, or is not known to be its cluster.
         SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
     """
-    everything = {item.hex(): item for item in topic_ids(place.store)}
-    chosen = [item.hex() for item in ids_of(place.store, wish.topic, wish.topic_id)]
-    found = {key: read_segments(place.store, everything[key]) for key in chosen}
-
-    def gone() -> list[str]:
-        """Those of them that Kafka says to have no more; refuses when there is none."""
-        kafka = ask(wish.topic)
-        why = {
-            key: refusal(wish.topic, key, kafka, everything.keys() - {key}, named=wish.topic_id == key)
-            for key in chosen
-        }
-        proven = [key for key in chosen if why[key] is None]
-        if not proven:
-            raise BridgeError("bad_request", "; ".join(str(text) for text in why.values()))
-        return proven
-
-    proven = gone()
-    for key in proven:
-        say(_described(wish.topic, key, found[key]))
+    question = _question(place, wish)
+    refusals = question.refusals(ask(wish.topic))
+    if None not in refusals.values():
+        raise BridgeError("bad_request", "; ".join(str(why) for why in refusals.values()))
+    for key, why in refusals.items():
+        mine = question.found[key]
+        say(_described(wish.topic, key, mine) if why is None else f"{wish.topic} ({key}) is not touched: {why}")
     if not wish.yes:
         say("nothing was changed: --yes deletes it")
         return
     wait(FORGET_WATCH_SECONDS)
-    again = set(gone())
+    again = question.refusals(ask(wish.topic))
+    proven = [key for key, why in refusals.items() if why is None]
+    if not any(again[key] is None for key in proven):
+        raise BridgeError("bad_request", "; ".join(str(again[key]) for key in proven))
     for key in proven:
-        if key in again:
-            _forget_one(place, everything[key], found[key], say)
+        if again[key] is None:
+            _forget_one(place, question.ids[key], question.found[key], say)
 
 
 def _described(topic: str, topic_id: str, segments: list[KnownSegment]) -> str:
     live = [known for known in segments if known.live]
     partitions = len({known.key.partition for known in live})
     return (
-        f"{topic} ({topic_id}): {len(live)} segments of {partitions} partitions with {sum(item.rows for item in live)} "
-        f"rows are left, and what the table has of copies that Kafka withdrew; Kafka has no such topic"
+        f"{topic} ({topic_id}) of {clusters(clusters_of(segments))}: {len(live)} segments of {partitions} partitions "
+        f"with {sum(item.rows for item in live)} rows are left, and what the table has of copies that Kafka withdrew; "
+        "Kafka has no such topic"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from converter.errors import SegmentError
@@ -13,7 +14,7 @@ from rsm_bridge.layout import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, pa
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.open_store import open_made_store
 from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.store import ListedObject, ObjectStore
 
 
 def topic_ids(store: ObjectStore) -> list[bytes]:
@@ -31,7 +32,26 @@ def stored_owner(store: ObjectStore, topic_id: bytes) -> Owner | None:
 
     A topic id has one name and one cluster for good, so no more of it is read. Raises what the store raises.
     """
-    for listed in store.list_after(index_prefix(topic_id)):
+    return _first_owner(store, store.list_after(index_prefix(topic_id)))
+
+
+def stored_clusters(store: ObjectStore, topic_id: bytes) -> frozenset[str]:
+    """The cluster names of the oldest and of the newest object that tell: two where brokers got another name.
+
+    Empty where none tells. Raises what the store raises.
+    """
+    listed = sorted(store.list_after(index_prefix(topic_id)), key=lambda item: item.modified_ms)
+    ends = (_first_owner(store, listed), _first_owner(store, reversed(listed)))
+    return frozenset(owner.cluster for owner in ends if owner is not None)
+
+
+def clusters_of(segments: Iterable[KnownSegment]) -> frozenset[str]:
+    """All cluster names of segments."""
+    return frozenset(known.owner.cluster for known in segments)
+
+
+def _first_owner(store: ObjectStore, objects: Iterable[ListedObject]) -> Owner | None:
+    for listed in objects:
         key = parse_index_key(listed.key)
         if key is not None:
             try:
@@ -52,7 +72,7 @@ def stored_owners(store: ObjectStore, wanted: str | None = None) -> list[Owner]:
     return [owner for owner in owners if owner is not None]
 
 
-def ids_of(store: ObjectStore, topic: str, wanted: str | None) -> list[bytes]:
+def owners_of(store: ObjectStore, topic: str, wanted: str | None) -> list[Owner]:
     """The topic ids of which segments are stored under this name, ascending; at least one.
 
     Args:
@@ -66,11 +86,17 @@ def ids_of(store: ObjectStore, topic: str, wanted: str | None) -> list[bytes]:
     """
     if wanted is not None and re.fullmatch("[0-9a-f]{32}", wanted) is None:
         raise SettingsError(f"topic id {wanted!r}: 32 hex digits, as `tierberg status --json` shows them")
-    found = [owner.topic_id for owner in stored_owners(store, wanted) if owner.topic == topic]
+    found = [owner for owner in stored_owners(store, wanted) if owner.topic == topic]
     if not found:
         which = "" if wanted is None else f" with id {wanted}"
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}{which}")
     return found
+
+
+def several(topic: str, owners: Sequence[Owner]) -> str:
+    """That a name alone does not say which topic is meant: it was created again, or another cluster has one."""
+    ids = ", ".join(f"{owner.topic_id.hex()} (cluster {owner.cluster})" for owner in owners)
+    return f"several topics have, or had, the name {topic}: choose one by --topic-id: {ids}"
 
 
 def segments_of(config: Path | None, data_dir: Path | None, topic: str, topic_id: str | None) -> list[KnownSegment]:
@@ -87,9 +113,8 @@ def segments_of(config: Path | None, data_dir: Path | None, topic: str, topic_id
         SegmentError, SettingsError: an index, or the configuration, cannot be used.
     """
     store = open_made_store(load_settings(config, {"data_dir": data_dir}))
-    found = {item.hex(): read_segments(store, item) for item in ids_of(store, topic, topic_id)}
-    living = {name: known for name, known in found.items() if any(item.live for item in known)} or found
+    found = {owner: read_segments(store, owner.topic_id) for owner in owners_of(store, topic, topic_id)}
+    living = {owner: known for owner, known in found.items() if any(item.live for item in known)} or found
     if len(living) > 1:
-        several = ", ".join(sorted(living))
-        raise BridgeError("bad_request", f"several topics had the name {topic}: choose one by --topic-id: {several}")
+        raise BridgeError("bad_request", several(topic, list(living)))
     return next(iter(living.values()))

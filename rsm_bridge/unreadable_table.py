@@ -111,8 +111,9 @@ def _refuse_archive(store: ObjectStore, name: str, owner: Owner, retention: Call
         raise BridgeError(
             "bad_request",
             f"Kafka has deleted every segment of topic {owner.topic}, and its rule keeps their rows (table_retention): "
-            f"without table {name} they would be reclaimed. First `tierberg undelete {owner.topic}`: it brings the "
-            "segments back, though it ends by saying that the table cannot be read",
+            f"without table {name} they would be reclaimed. First `tierberg undelete {owner.topic} --topic-id "
+            f"{owner.topic_id.hex()}`: it brings the segments back, though it ends by saying that the table cannot be "
+            "read",
         )
 
 

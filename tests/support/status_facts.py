@@ -18,6 +18,9 @@ from rsm_bridge.progress_facts import (
 NOW = 1_700_000_000_000
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 TOPIC_ID = "ab" * 16
+OTHER_ID = "ef" * 16
+#: The only name that segments have.
+CLUSTER = frozenset({"production"})
 CONFIG = {
     "cleanup.policy": "delete",
     "remote.storage.enable": "true",
@@ -53,8 +56,14 @@ def table(**changes: Any) -> TableFacts:
 
 def stored(partition: StoredPartition | None = None, **changes: Any) -> StoredTopic:
     partitions = {0: partition or stored_partition()}
-    base = StoredTopic("orders", TOPIC_ID, partitions, indexes=2, indexes_read=2, table=table())
+    base = StoredTopic("orders", TOPIC_ID, partitions, CLUSTER, indexes=2, indexes_read=2, table=table())
     return replace(base, **changes)
+
+
+def beside(**changes: Any) -> tuple[StoredTopic, KafkaTopic]:
+    """Another topic, which store and Kafka have: it tells that this Kafka is the store's cluster."""
+    named = {"topic": "other", "topic_id": OTHER_ID}
+    return stored(**{**named, **changes}), kafka_topic(topic="other", topic_id=OTHER_ID)
 
 
 def kafka_partition(**changes: Any) -> KafkaPartition:

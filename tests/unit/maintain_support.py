@@ -124,6 +124,9 @@ class World:
     cluster: str = "test"
 
     def __post_init__(self) -> None:
+        self.owner = Owner(
+            self.cluster, self.topic, self.topic_id
+        )  # of the table, whatever the cluster is called later
         self.publisher = TableRun(self.store, self.catalog, self.topic_id, self.namespace, clock_ms=self.now_ms)
         self.reclaimer = self.new_reclaimer()
         self.maintenance = TableMaintenance(
@@ -227,7 +230,7 @@ class World:
             )
 
     def table(self) -> Table | None:
-        return find_table(self.catalog, Owner("test", self.topic, self.topic_id), namespace=self.namespace)
+        return find_table(self.catalog, self.owner, namespace=self.namespace)
 
     def loaded(self) -> Table:
         table = self.table()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +33,7 @@ from tests.support.status_facts import (
     HOUR,
     MINUTE,
     NOW,
+    beside,
     facts,
     kafka,
     kafka_partition,
@@ -46,7 +48,7 @@ OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 AWAY = Problem("unavailable", "no route to host")
 WAITING = OpenTransaction(first_offset=90, producer_id=7, since_ms=NOW - 30_000)
 
-OTHER_TOPIC = kafka_topic(topic="other", topic_id="cd" * 16)
+OTHER_TOPIC, BESIDE = kafka_topic(topic="other", topic_id="cd" * 16), beside()
 
 
 @dataclass(frozen=True)
@@ -160,9 +162,15 @@ CASES: dict[CauseCode, Case] = {
         "mode: verbatim",
     ),
     C.TOPIC_LEFT: Case(
-        facts(stored(left=2, deleted_ms=NOW - 11 * MINUTE), kafka=kafka(kafka_topic(topic_id="cd" * 16))),
+        facts(stored(left=2, deleted_ms=NOW - 11 * MINUTE), BESIDE[0], kafka=kafka(BESIDE[1])),
         Level.PERSON,
-        "2 segments of it are live; the cluster has no topic of this store",
+        "2 segments of it are live",
+    ),
+    C.OTHER_CLUSTER: Case(
+        facts(stored(left=2), beside(clusters=frozenset({"test"}))[0], kafka=kafka(BESIDE[1])),
+        Level.NOTE,
+        "2 segments of it are live; its segments are of cluster production, and topics of this store that Kafka has "
+        "are of cluster test",
     ),
     C.TOPIC_HIDDEN: Case(
         facts(
@@ -172,7 +180,7 @@ CASES: dict[CauseCode, Case] = {
         Level.NOTE,
         "asked for topic orders",
     ),
-    C.TOPIC_GONE: Case(facts(kafka=kafka(kafka_topic(topic_id="cd" * 16))), Level.NOTE, "ab" * 16),
+    C.TOPIC_GONE: Case(facts(stored(), BESIDE[0], kafka=kafka(BESIDE[1])), Level.NOTE, "ab" * 16),
     C.STATE_MISSING: Case(facts(without_table("state_missing")), Level.PERSON, "what it said"),
     C.STATE_DAMAGED: Case(facts(without_table("corrupt_state")), Level.PERSON, "what it said"),
     C.TABLE_MISMATCH: Case(facts(without_table("owner_mismatch")), Level.PERSON, "what it said"),
@@ -392,20 +400,20 @@ def test_without_anything_tiered_size_is_judged_with_care() -> None:
 
 def test_a_topic_that_is_being_deleted_calls_nobody() -> None:
     """Kafka deletes one segment after another; what an undelete brought back is not counted."""
-    again = kafka(kafka_topic(topic_id="cd" * 16))
-    assert found(assess(facts(stored(left=2), kafka=again)), C.TOPIC_LEFT)
+
+    def judged(**changes: Any) -> Report:
+        topic, there = beside()
+        return assess(facts(stored(**changes), topic, kafka=kafka(there, kafka_topic(topic_id="cd" * 16))))
+
+    assert found(judged(left=2), C.TOPIC_LEFT)
     gone_ms = NOW - int(TOPIC_GONE_SECONDS * 1000)
-    assert found(assess(facts(stored(left=2, deleted_ms=gone_ms - 1), kafka=again)), C.TOPIC_LEFT)
-    for going in (stored(left=2, deleted_ms=gone_ms), stored(left=0)):
-        report = assess(facts(going, kafka=again))
+    assert found(judged(left=2, deleted_ms=gone_ms - 1), C.TOPIC_LEFT)
+    for report in (judged(left=2, deleted_ms=gone_ms), judged(left=0)):
         assert not found(report, C.TOPIC_LEFT)
         assert found(report, C.TOPIC_GONE)
-    assert not found(assess(facts(stored(left_withdrawn=1, deleted_ms=NOW - 9 * MINUTE), kafka=again)), C.TOPIC_LEFT)
-    (finding,) = found(assess(facts(stored(left_withdrawn=1), kafka=again)), C.TOPIC_LEFT)
+    assert not found(judged(left_withdrawn=1, deleted_ms=NOW - 9 * MINUTE), C.TOPIC_LEFT)
+    (finding,) = found(judged(left_withdrawn=1), C.TOPIC_LEFT)
     assert "rows of 1 withdrawn copy are in the table" in finding.said
-    beside = stored(topic="other", topic_id="cd" * 16)
-    (finding,) = found(assess(facts(stored(left=2), beside, kafka=again)), C.TOPIC_LEFT)
-    assert "right one" not in finding.said
 
 
 def test_a_disk_must_take_one_more_segment() -> None:
@@ -500,9 +508,9 @@ def test_internal_topics_are_shown_when_asked_for() -> None:
 
 
 def test_a_topic_created_again_is_two() -> None:
-    report = assess(facts(kafka=kafka(kafka_topic(topic_id="cd" * 16))))
+    report = assess(facts(stored(), BESIDE[0], kafka=kafka(kafka_topic(topic_id="cd" * 16), BESIDE[1])))
     found_by_id = {topic.topic_id: topic for topic in report.topics}
-    assert {topic.topic for topic in report.topics} == {"orders"}
+    assert {topic.topic for topic in report.topics} == {"orders", "other"}
     assert [finding.code for finding in found_by_id["ab" * 16].findings] == [CauseCode.TOPIC_GONE]
     assert found_by_id["cd" * 16].findings == ()
 

@@ -297,7 +297,7 @@ def test_a_mass_delete_is_shown_while_it_can_be_undone(tmp_path: Path) -> None:
     assert found["needs_person"]
     (finding,) = [item for item in found["topics"][0]["findings"] if item["code"] == "mass_delete"]
     assert "40 rows in 4 segments, over half of the table's, were deleted" in finding["said"]
-    assert "tierberg undelete TOPIC" in finding["advice"]
+    assert f"`tierberg undelete orders --data-dir {tmp_path}`" in finding["advice"]
 
 
 def copied_and_deleted(running: Running, folder: Path) -> None:

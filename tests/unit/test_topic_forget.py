@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from rsm_bridge.limits import FORGET_WATCH_SECONDS
 from rsm_bridge.maintain_command import open_place
 from rsm_bridge.progress_facts import KafkaFacts
 from rsm_bridge.progress_store import head_of, read_topics, stored_topic
-from rsm_bridge.topic_forget import AskKafka, Wish, forget, refusal
+from rsm_bridge.topic_forget import AskKafka, Wish, forget
 from tests.support.killed import KilledError, die_at
 from tests.support.status_facts import BROKER, kafka, kafka_topic
 from tests.unit.maintain_support import World, make_world, published
@@ -58,13 +58,14 @@ def run(
     *,
     topic: str = "orders",
     topic_id: str | None = None,
+    clusters: Collection[str] = (),
     yes: bool = True,
     wait: Callable[[float], None] = lambda _: None,
 ) -> str:
     """The command; `ask`: what Kafka says, or how it is asked."""
     said: list[str] = []
     asked: AskKafka = (lambda _: ask) if isinstance(ask, KafkaFacts) else ask
-    forget(open_place(None, folder), Wish(topic, topic_id, yes), asked, said.append, wait)
+    forget(open_place(None, folder), Wish(topic, topic_id, yes, frozenset(clusters)), asked, said.append, wait)
     return "\n".join(said)
 
 
@@ -193,8 +194,8 @@ def test_kafka_must_say_it_twice(world: World, tmp_path: Path) -> None:
     ("facts", "words"),
     [
         (says(("other", OTHER), hidden=frozenset({"orders"})), "may this client see it"),
-        (says(("stranger", "ef" * 16)), "no other topic of the store"),
-        (KafkaFacts({}, BROKER), "no other topic of the store"),
+        (says(("stranger", "ef" * 16)), "no topic of this store that would tell"),
+        (KafkaFacts({}, BROKER), "no topic of this store that would tell"),
         (says(("other", OTHER), broker_config={"remote.log.storage.system.enable": "false"}), "does not tier"),
         (says(("other", OTHER), broker_config={"remote.log.storage.manager.class.name": "x.Y"}), "does not tier"),
     ],
@@ -205,10 +206,19 @@ def test_what_is_no_proof_is_refused(world: World, tmp_path: Path, facts: KafkaF
     assert live(world) == 5
 
 
-def test_the_only_topic_of_a_store_is_named_by_its_id() -> None:
+def test_the_last_topics_of_a_cluster_go_when_a_person_names_it(world: World, tmp_path: Path) -> None:
+    """Kafka has nothing that says which cluster it is. The topic's id, which names no cluster, is no word for it."""
     empty = KafkaFacts({}, BROKER)
-    assert "--topic-id" in str(refusal("orders", "ab" * 16, empty, (), named=False))
-    assert refusal("orders", "ab" * 16, empty, (), named=True) is None
+    for named in (None, world.topic_id.hex()):
+        with pytest.raises(
+            BridgeError, match=r"Only if cluster test is this one, or is gone for good: --cluster test$"
+        ):
+            run(tmp_path, empty, topic_id=named)
+    with pytest.raises(BridgeError, match="cluster west: what the store has of orders is of cluster test"):
+        run(tmp_path, empty, clusters=["west"])
+    assert live(world) == 5
+    assert "5 segments deleted" in run(tmp_path, empty, clusters=["test"])
+    assert live(world) == 0
 
 
 def test_damage_of_another_topic_stops_nothing(world: World, tmp_path: Path) -> None:
@@ -217,7 +227,9 @@ def test_damage_of_another_topic_stops_nothing(world: World, tmp_path: Path) -> 
         path.write_bytes(b"damaged")
     epochs = CliRunner().invoke(app, ["leader-epochs", "orders", "1", "--data-dir", str(tmp_path)])
     assert epochs.exit_code == 0, epochs.output
-    assert "5 segments deleted" in run(tmp_path)
+    with pytest.raises(BridgeError, match="would tell which cluster it is"):
+        run(tmp_path)  # the only topic that says whose this Kafka is
+    assert "5 segments deleted" in run(tmp_path, clusters=["test"])
     assert live(world) == 0
 
 
