@@ -83,7 +83,7 @@ class LocalObjectStore(ObjectStore):
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
         client = LocalStore(self._folder, mkdir=True)
-        super().__init__(client, ReadClients(client), self._folder.as_uri())
+        super().__init__(client, ReadClients(client), f"file://{self._folder}")  # as it is: no engine decodes a path
         # Not the device: a disk that comes back may be another one by its number.
         self._inode = self._folder.stat().st_ino
         self._lock = threading.Lock()

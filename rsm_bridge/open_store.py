@@ -80,6 +80,8 @@ def store_missing(settings: Settings) -> str | None:
 
 def _folder(settings: Settings, folder: Path) -> LocalObjectStore:
     """Makes the folder, but not where a catalog has tables already: each has objects, which are elsewhere then."""
+    if found := sorted(set("#?%") & set(str(folder.resolve()))):
+        raise SettingsError(f"store: {folder}: no {found[0]} may be in the path: engines read something else in it")
     try:
         empty = not folder.is_dir() or next(folder.iterdir(), None) is None
         if empty and embedded_has_tables(settings.data_dir):

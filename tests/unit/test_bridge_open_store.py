@@ -17,6 +17,7 @@ from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ObjectStore
 from tests.support.answering_server import AnsweringServer, Request, answering
+from tests.unit.maintain_support import make_world
 
 
 @pytest.fixture
@@ -129,6 +130,22 @@ def test_files_go_where_the_url_says(tmp_path: Path) -> None:
     assert isinstance(store, LocalObjectStore)
     assert store.put_if_absent("a/b", b"bytes")
     assert (tmp_path / "with blank" / "a" / "b").read_bytes() == b"bytes"
+
+
+def test_a_folder_with_a_blank_and_an_umlaut_holds_tables_that_engines_read(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "my däta")
+    world.copy(3)
+    world.publish()
+    assert world.offsets() == [0, 1, 2]
+    world.check()
+
+
+@pytest.mark.parametrize("mark", ["%", "#", "?"])
+def test_what_engines_read_something_else_in_is_refused(tmp_path: Path, mark: str) -> None:
+    folder = tmp_path / f"a{mark}20b"
+    with pytest.raises(SettingsError, match=f"no [{mark}] may be in the path"):
+        open_store(load_settings(None, {"data_dir": folder}))
+    assert not folder.exists()
 
 
 def silent(server: AnsweringServer, **settings: str) -> ObjectStore:
