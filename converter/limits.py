@@ -49,8 +49,8 @@ VALUE_CELLS_MAX: Final = 4 * MIB
 CELLS_PER_BYTE: Final = 32
 
 #: Cells that lists and maps of the values of one file (a copied segment, a derived or rewritten file) may take beyond
-#: those, and in all: about ten seconds of a processor, and five minutes. A value that would take more has no columns;
-#: its row says so.
+#: those, and in all: ten to thirty seconds of a processor, and some minutes. A value that would take more has no
+#: columns; its row says so.
 EXCESS_CELLS_MAX: Final = 64 * VALUE_CELLS_MAX
 FILE_CELLS_MAX: Final = 8 * 1024 * MIB
 
