@@ -17,6 +17,7 @@ from tests.fuzz.watch import Plan, fuzz
 INPUTS = {"command-line": 15, "grpc-streams": 25, "registry-answers": 25}
 
 
+@pytest.mark.timeout(400)  # the first one compiles kernels
 @pytest.mark.parametrize("name", targets())
 def test_a_few_inputs(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)  # the command line leaves files where it is called
