@@ -117,10 +117,10 @@ class _InMemoryIO(FileIO):
         return self._file
 
     def new_output(self, location: str) -> NoReturn:
-        raise NotImplementedError(location)
+        raise io.UnsupportedOperation(f"{location}: read only")
 
     def delete(self, location: object) -> NoReturn:
-        raise NotImplementedError(location)
+        raise io.UnsupportedOperation(f"{location}: read only")
 
 
 @contextlib.contextmanager
