@@ -62,6 +62,7 @@ class RowFile:
         self._pending_rows = 0
         self.rows = 0
         self.row_groups = 0
+        self._leaves = 0
         self.footer = b""
 
     @property
@@ -77,8 +78,7 @@ class RowFile:
     @property
     def column_chunks(self) -> int:
         """Columns of all row groups written; each takes memory until :meth:`close`, and bytes of the footer."""
-        leaves = 0 if self._schema is None else sum(len(leaf_paths(field)) for field in self._schema)
-        return self.row_groups * leaves
+        return self.row_groups * self._leaves
 
     def add(self, rows: pa.RecordBatch) -> None:
         """Append rows; closes the row group when it is full."""
@@ -119,6 +119,7 @@ class RowFile:
         schema = self._schema = self._pending[0].schema if self._schema is None else self._schema
         if self._writer is None:
             self._writer = _open(schema, self._sink, self._format, proven=self._proven)
+            self._leaves = sum(len(leaf_paths(field)) for field in schema)
         chunks = [part for batch in self._pending for part in (_even_chunks(batch) if self._proven else [batch])]
         columns = [
             pa.chunked_array(

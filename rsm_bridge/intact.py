@@ -39,9 +39,7 @@ def named(key: str) -> Iterator[None]:
     """
     try:
         yield
-    except (pa.ArrowException, ValueError, LookupError) as error:
-        raise BridgeError("corrupt_object", f"{key} is damaged: {first_line(error)}") from error
-    except OSError as error:
-        if error.errno is not None:
+    except (pa.ArrowException, ValueError, LookupError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
             raise
         raise BridgeError("corrupt_object", f"{key} is damaged: {first_line(error)}") from error
