@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+import converter.writer
 from converter.types import IndexType
 from iceberg_catalog import failpoints
 from rsm_bridge.proto import rsm_pb2
@@ -81,6 +82,19 @@ def test_an_error_of_ours_stores_the_segment_verbatim(shim: ShimClient, bridge: 
         assert shim.fetch_index(segment, kind) == data
     assert [key for key in stored(bridge, segment) if key.startswith("data/")] == []
     assert bridge.metrics.verbatim_segments.labels("internal")._value.get() == 1
+
+
+@pytest.mark.parametrize(("limit", "size"), [("COLUMN_CHUNKS_MAX", -1), ("FOOTER_BYTES_MAX", 0)])
+def test_a_segment_of_too_large_a_footer_is_stored_verbatim(
+    limit: str, size: int, shim: ShimClient, bridge: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(converter.writer, limit, size)
+    sent = segment_of(LogBuilder().fill(batches=40, size=10_000))
+    answer = shim.copy(sent)
+    assert "FooterTooLargeError" in answer.restarts[0]
+    segment = sent.finished(answer.custom_metadata)
+    assert shim.fetch(segment) == sent.data
+    assert [key for key in stored(bridge, segment) if key.startswith("data/")] == []
 
 
 def test_a_converter_that_always_raises_still_tiers(shim: ShimClient) -> None:
