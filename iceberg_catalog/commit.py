@@ -20,7 +20,8 @@ and is planned again.
 
 One commit makes up to three snapshots, in this order, so that incremental readers, who take appends only, stay right:
 `overwrite` (cut and superseded files), `delete` (retention), `append` (new rows). A change of state alone is an append
-without files.
+without files. Only the last records the new state, those before it the one that the commit began with: a table that is
+rolled back to one of them is planned on from there.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ from iceberg_catalog.foreign import FOREIGN_SINCE, ForeignCommits, foreign_commi
 from iceberg_catalog.lent import renewed
 from iceberg_catalog.limits import RELOAD_ATTEMPTS_MAX, RELOAD_PAUSE_MS, SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.livefiles import STATE_KEY, STATE_SHA256, Head, ManifestFiles
+from iceberg_catalog.named_snapshots import unnamed_now
 from iceberg_catalog.snapshots import SnapshotChain, Step
 from iceberg_catalog.state import StateRef
 
@@ -139,15 +141,17 @@ def commit(
     foreign = foreign_commits(head.table)
     properties = {
         COMMIT_ID: commit_id,
-        STATE_KEY: state.key,
-        STATE_SHA256: state.sha256,
-        AS_OF: str(as_of_ms),
         **({FOREIGN_SINCE: str(foreign.since)} if foreign is not None else {}),
         **(summary or {}),
     }
+    after = _recorded(state, as_of_ms)
+    # Whoever rolls back to a snapshot in between lacks what the later ones bring: the state before tells the next plan.
+    before = after if head.state is None else _recorded(head.state, recorded_as_of(head))
+    *between, last = change.steps()
     try:
-        for step in change.steps():
-            chain.add(step, properties)
+        for step in between:
+            chain.add(step, properties | before)
+        chain.add(last, properties | after)
     except Exception:
         _discard(head.table, chain.written)
         raise
@@ -156,8 +160,10 @@ def commit(
         AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head.snapshot_id}),
     )
     failpoints.hit("before-swap", ".".join(head.table.name()))
+    expired = unnamed_now(catalog, head.table, _expired(head, len(chain.snapshots), foreign))
+    updates = _updates(head, chain.snapshots, foreign, expired)
     try:
-        response = catalog.commit_table(head.table, requirements, _updates(head, chain.snapshots, foreign))
+        response = catalog.commit_table(head.table, requirements, updates)
     except Exception as error:  # noqa: BLE001 any answer, or none: only the table itself knows
         return _settle(catalog, head, chain, error)
     failpoints.hit("after-swap", ".".join(head.table.name()))
@@ -167,7 +173,14 @@ def commit(
     return Outcome("committed", table, chain.snapshots[-1].snapshot_id, manifests=chain.contents())
 
 
-def _updates(head: Head, snapshots: list[Snapshot], foreign: ForeignCommits | None) -> tuple[TableUpdate, ...]:
+def _recorded(state: StateRef, as_of_ms: int) -> dict[str, str]:
+    """What a snapshot says of the state that goes with it."""
+    return {STATE_KEY: state.key, STATE_SHA256: state.sha256, AS_OF: str(as_of_ms)}
+
+
+def _updates(
+    head: Head, snapshots: list[Snapshot], foreign: ForeignCommits | None, expired: list[int]
+) -> tuple[TableUpdate, ...]:
     updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots]
     updates.append(
         SetSnapshotRefUpdate.model_validate(
@@ -175,7 +188,7 @@ def _updates(head: Head, snapshots: list[Snapshot], foreign: ForeignCommits | No
         )
     )
     updates.extend(tag_updates(head.table, foreign))
-    if expired := _expired(head, len(snapshots), foreign):
+    if expired:
         updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired}))
     return tuple(updates)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from typing import Final, Literal
 
-from pyiceberg.exceptions import ValidationError
+from pyiceberg.exceptions import ResolveError, ValidationError
 
 CatalogErrorKind = Literal[
     "owner_mismatch",  # the table belongs to another cluster, topic or topic id: never write it
@@ -23,7 +23,19 @@ CatalogErrorKind = Literal[
 
 
 #: What reading metadata raises that is there and is not what was written: JSON, Avro, compressed, or of other fields.
-DAMAGE: Final = (EOFError, ValueError, LookupError, TypeError, ArithmeticError, zlib.error, ValidationError)
+#: The last three are what PyIceberg's Avro reader makes of lengths and types that nobody wrote.
+DAMAGE: Final = (
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    zlib.error,
+    ValidationError,
+    ResolveError,
+    SystemError,
+    MemoryError,
+)
 
 
 def damage_of(error: BaseException) -> str:

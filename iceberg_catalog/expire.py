@@ -17,6 +17,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.limits import MANIFESTS_FOLDED_MIN
 from iceberg_catalog.livefiles import Head
+from iceberg_catalog.named_snapshots import unnamed_now
 from iceberg_catalog.snapshots import is_small
 from iceberg_catalog.state import StateRef
 
@@ -36,6 +37,8 @@ def expire(catalog: Catalog, head: Head, snapshot_ids: Collection[int]) -> Table
     )
     update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(snapshot_ids)})
     failpoints.hit("before-expire", ".".join(table.name()))
+    if len(unnamed_now(catalog, table, snapshot_ids)) < len(snapshot_ids):
+        return None
     with suppress(Exception):  # only the table itself says how it ended
         catalog.commit_table(table, requirements, (update,))
     failpoints.hit("after-expire", ".".join(table.name()))

@@ -41,18 +41,17 @@ class ForeignCommits:
 
 def foreign_commits(table: Table) -> ForeignCommits | None:
     """What of others is in the table's head; None: nothing, as far as kept snapshots say. No requests."""
-    tagged = TAG in table.metadata.refs
+    tag = table.metadata.refs.get(TAG)
     since: int | None = None
     operations: list[str] = []
     current = table.current_snapshot()
     while current is not None:
         said = _properties(current)
         if named_state(current) is not None:
-            marked = said.get(FOREIGN_SINCE) if tagged else None
-            if marked is None:
+            if tag is None or FOREIGN_SINCE not in said:
                 since = current.snapshot_id if since is None and operations else since
                 break
-            since = int(marked)
+            since = tag.snapshot_id  # not the one in the summary, which is gone if somebody has moved the tag
         elif any(said.get(name, "0") != "0" for name in _CHANGES):
             operations.append(said.get("operation", "unknown"))
         parent = current.parent_snapshot_id

@@ -33,6 +33,7 @@ from pyiceberg.table.snapshots import (
     update_snapshot_summaries,
 )
 
+from iceberg_catalog.checked_names import Gathered, checked_name
 from iceberg_catalog.limits import MANIFEST_ENTRIES_MAX, MANIFEST_SMALL_ENTRIES, MANIFESTS_SMALL_MAX
 from iceberg_catalog.livefiles import Head, ManifestFiles, content_of
 from iceberg_catalog.manifest_entries import EncodedEntry, EntryReader
@@ -90,16 +91,17 @@ class SnapshotChain:
             kept = self._append(kept, step.added, snapshot_id, 2 if step.fold else MANIFESTS_SMALL_MAX)
         else:
             kept += self._write(snapshot_id, [_added(item, snapshot_id) for item in step.added])
-        path = self._path(f"snap-{snapshot_id}-0-{self._name}.avro")
+        output = Gathered()
         with write_manifest_list(
             format_version=_FORMAT,
-            output_file=self.head.table.io.new_output(path),
+            output_file=output,
             snapshot_id=snapshot_id,
             parent_snapshot_id=parent.snapshot_id if parent is not None else None,
             sequence_number=sequence_number,
             avro_compression=_CODEC,
         ) as writer:
             writer.add_manifests([item.manifest for item in kept])
+        path = self._store(f"snap-{snapshot_id}-0-{self._name}", output.data)
         for item in kept:
             _assign_sequence(item.manifest, sequence_number)
         self._manifests = kept
@@ -189,13 +191,14 @@ class SnapshotChain:
         manifests: list[ManifestFiles] = []
         for start in range(0, len(entries), MANIFEST_ENTRIES_MAX):
             chunk = entries[start : start + MANIFEST_ENTRIES_MAX]
-            output = self.head.table.io.new_output(self._path(f"{self._name}-m{len(self.written)}.avro"))
+            output = Gathered()
             with BlockManifestWriter(spec, metadata.schema(), output, snapshot_id, _CODEC) as writer:
                 for entry in chunk:
                     if isinstance(entry, EncodedEntry):
                         writer.add_existing(entry)
                     else:
                         writer.add_entry(entry)
+            output.lie_at(self._store(f"{self._name}-m{len(self.written)}", output.data))
             manifests.append(self._content(writer.to_manifest_file(), chunk, known))
         return manifests
 
@@ -210,9 +213,13 @@ class SnapshotChain:
         foreign = tuple(path for path in moved if path not in known)
         return ManifestFiles(manifest, content.files + files, content.foreign + foreign, content.paths.union(moved))
 
-    def _path(self, name: str) -> str:
-        path = self.head.table.location_provider().new_metadata_location(name)
+    def _store(self, name: str, data: bytes) -> str:
+        """Writes a metadata file and returns its path."""
+        table = self.head.table
+        path = table.location_provider().new_metadata_location(checked_name(name, data))
         self.written.append(path)
+        with table.io.new_output(path).create(overwrite=True) as stream:
+            stream.write(data)
         return path
 
     @staticmethod

@@ -12,6 +12,7 @@ from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile,
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from iceberg_catalog.checked_names import require_named
 from iceberg_catalog.errors import DAMAGE, CatalogError, damage_of
 from iceberg_catalog.manifest_entries import EncodedEntry, avro_meta
 
@@ -62,7 +63,8 @@ def manifest_bytes(table: Table, manifest: ManifestFile) -> bytes:
     """A manifest, whole.
 
     Raises:
-        ValueError: it has not the length that its manifest list says. What the table's storage raises passes through.
+        ValueError: it has not the bytes that its name, or the length that its manifest list tells of. What the table's
+            storage raises passes through.
     """
     data = _bytes_of(table, manifest.manifest_path)
     if len(data) != manifest.manifest_length:
@@ -85,8 +87,11 @@ def require_entries(manifest: ManifestFile, live: list[ManifestEntry] | list[Enc
 
 
 def _bytes_of(table: Table, path: str) -> bytes:
+    """Raises ValueError where they are not those that its name tells of."""
     with table.io.new_input(path).open() as stream:
-        return stream.read()
+        data = stream.read()
+    require_named(path, data)
+    return data
 
 
 class _InMemory(InputFile):

@@ -19,10 +19,14 @@ from contextlib import suppress
 from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import StagedTable, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
 from sqlalchemy import ExceptionContext, event
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
 from iceberg_catalog.limits import SQLITE_BUSY_TIMEOUT_MS
+from iceberg_catalog.named_snapshots import require_unnamed
 from iceberg_catalog.rest_sessions import Timeouts
 
 
@@ -48,6 +52,17 @@ class TimedSqlCatalog(SqlCatalog):
                 super()._init_catalog()
                 return
         super()._init_catalog()
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        if current_table is not None:
+            require_unnamed(current_table.metadata, updates)
+        return super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
 
     def _limit_postgres(self, _dialect: object, _record: object, _arguments: Any, parameters: dict[str, Any]) -> None:
         connect_s, read_s = self._timeouts.seconds()

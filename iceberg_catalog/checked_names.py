@@ -1,0 +1,71 @@
+"""Names of metadata files that tell their bytes: they end in `-crc32c-0a1b2c3d.avro`, the CRC32C in hexadecimal.
+
+Avro has no checksum, and a reader written in C may do anything with bytes that nobody wrote. So a file of ours is
+compared with its name before it is decoded. Names survive what other engines do: their manifest lists repeat the
+paths of our manifests.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Final, NoReturn
+
+from crc32c import crc32c
+from pyiceberg.io import InputFile, OutputFile
+
+_NAME: Final = re.compile(r"-crc32c-([0-9a-f]{8})\.avro\Z")
+
+
+def checked_name(name: str, data: bytes) -> str:
+    """The name of a file with these bytes; `name` without ending."""
+    return f"{name}-crc32c-{crc32c(data):08x}.avro"
+
+
+def require_named(path: str, data: bytes) -> None:
+    """Raises ValueError where the path's name tells of other bytes; one that tells nothing passes."""
+    told = _NAME.search(path)
+    if told is not None and int(told[1], 16) != (found := crc32c(data)):
+        raise ValueError(f"its {len(data)} bytes have the CRC32C {found:08x}")
+
+
+class Gathered(OutputFile):
+    """What a writer writes stays in memory, in `data` once it has closed the file: its name is known only then."""
+
+    def __init__(self) -> None:
+        super().__init__("")
+        self.data = b""
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def lie_at(self, location: str) -> None:
+        """Says where the data were stored."""
+        self._location = location
+
+    def exists(self) -> bool:
+        """No."""
+        return False
+
+    def create(self, overwrite: bool = False) -> io.BytesIO:  # noqa: ARG002 - the base's
+        """The stream that it is written to."""
+        return _Stream(self)
+
+    def to_input_file(self) -> InputFile:
+        """Not readable as a file."""
+        return _unreadable()
+
+
+class _Stream(io.BytesIO):
+    def __init__(self, target: Gathered) -> None:
+        super().__init__()
+        self._target = target
+
+    def close(self) -> None:
+        if not self.closed:
+            self._target.data = self.getvalue()
+        super().close()
+
+
+def _unreadable() -> NoReturn:
+    raise io.UnsupportedOperation("written only")
