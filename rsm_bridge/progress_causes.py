@@ -262,7 +262,8 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.OBJECTS_LOST: Cause(
         _PERSON,
-        "data files or kept bytes that live segments need are not in the store: fetches fail there, and scans",
+        "data files or kept bytes that live segments need are not in the store, or not whole: fetches fail there, and "
+        "scans",
         "Restore the named objects; `tierberg verify --topic TOPIC` names all: see `Segments that the store has lost` "
         "below.",
     ),

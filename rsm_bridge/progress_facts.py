@@ -219,7 +219,8 @@ class StoredTopic:
         left_withdrawn: copies that Kafka withdrew with rows in the table that no deletion has reached.
         others: (uuid, name) of other tables that the store has records of; none while nobody knows the topic's own.
         lost_table: (uuid, name) of the one it has a record of, where the catalog has no table of the topic.
-        lost: keys of objects that live segments need and the store does not have; known where all indexes were read.
+        lost: keys of objects that live segments need and the store does not have, of one that it has cut with its size;
+            known where all indexes were read.
         unindexed: by partition, published offsets of which the store has no index, live or deleted, up to the frontier.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
     """

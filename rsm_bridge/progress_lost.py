@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pyiceberg.catalog import Catalog
 
 from converter.errors import SegmentError
+from converter.index_model import StoredObject
 from iceberg_catalog.tables import load_existing, rows_in, stamped_owner
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import KnownSegment, read_known
@@ -21,37 +22,42 @@ from rsm_bridge.store import ObjectStore
 
 
 def lost_objects(store: ObjectStore, topic_id: bytes, segments: Iterable[KnownSegment]) -> tuple[str, ...]:
-    """Keys of data files and kept bytes that live indexes name and the store does not have.
+    """Data files and kept bytes that live indexes name and the store does not have, or not whole.
 
-    Deletes and merges go on meanwhile: of each of the first STATUS_LOST_OBJECTS_MAX the index is read again, and the
-    object asked for.
+    Each is a key; with sizes where the object is there and has not the one that was written. Deletes and merges go on
+    meanwhile: of each of the first STATUS_LOST_OBJECTS_MAX the index is read again, and the object asked for.
 
     Raises:
         StoreError: the store does not answer.
     """
-    needed = {key: known for known in segments if known.live for key in known.objects()}
+    needed = {item.key: (item.size, known) for known in segments if known.live for item in _objects(known)}
     if not needed:
         return ()
     roots = (f"{root}{topic_id.hex()}/" for root in (DATA_ROOT, KEPT_ROOT))
-    missing = sorted(needed.keys() - {item.key for root in roots for item in store.list_after(root)})
+    there = {item.key: item.size for root in roots for item in store.list_after(root)}
+    missing = sorted(key for key, (size, _) in needed.items() if there.get(key) != size)
     looked = missing[:STATUS_LOST_OBJECTS_MAX]
-    lost = [key for key in looked if _is_lost(store, key, needed[key])]
-    return tuple(lost if len(lost) < len(looked) else missing)
+    lost = [said for key in looked if (said := _lost(store, key, needed[key][1])) is not None]
+    return tuple(lost if len(lost) < len(looked) else (*lost, *missing[len(looked) :]))
 
 
-def _is_lost(store: ObjectStore, key: str, known: KnownSegment) -> bool:
+def _objects(known: KnownSegment) -> list[StoredObject]:
+    return [*known.data_files(), *([] if known.kept is None else [known.kept])]
+
+
+def _lost(store: ObjectStore, key: str, known: KnownSegment) -> str | None:
+    """What is said of an object that the index still names and that is gone, or has another size; None: it is whole."""
     try:
         now = read_known(store, known.key, store.stat(known.listed.key))
-        if not now.live or key not in now.objects():
-            return False
-        store.size(key)
+        named = next((item for item in _objects(now) if item.key == key), None) if now.live else None
+        size = None if named is None else store.size(key)
     except StoreError:
         raise
     except ObjectNotFoundError as error:
-        return error.key == key
+        return key if error.key == key else None
     except (BridgeError, SegmentError):
-        return False  # a damaged index is reported as such
-    return False
+        return None  # a damaged index is reported as such
+    return None if named is None or size == named.size else f"{key}, {size:,} of {named.size:,} bytes"
 
 
 def lost_tables(catalog: Catalog, settings: Settings, topics: Iterable[KafkaTopic]) -> dict[str, tuple[str, int]]:

@@ -208,7 +208,8 @@ def _gaps(place: Place) -> list[Finding]:
     if place.kafka is not None and place.stored is not None and place.stored.covered_from is not None:
         # Kafka moves the log start before it deletes: what it has above must be in the store.
         below = place.stored.covered_from
-        gaps = (Gap(log_start, below - 1, explained=False), *gaps) if log_start < below else gaps
+        if log_start < below:
+            gaps = (Gap(log_start, below - 1, explained=False), *(gap for gap in gaps if gap.last >= below))
     if place.unindexed is not None:
         gaps = (*gaps, place.unindexed)
     # Where the topic is gone, Kafka deletes its segments in an order of its own.

@@ -6,8 +6,9 @@ Used twice: by `tierberg status`, which read the segments itself, and by the pub
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,12 +20,13 @@ from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.livefiles import Head, by_partition, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import Hold
-from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy
+from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
 from iceberg_catalog.tables import stamped_format
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
 from rsm_bridge.known_segments import KnownSegment, log_start_told, segments_by_partition
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
 from rsm_bridge.store import ListedObject
+from rsm_bridge.table_check import rows_without_index
 
 
 def stored_partitions(
@@ -73,6 +75,8 @@ def stored_partitions(
                 reached, conflict = _publishable(group, state, of_partition[number], policy or Follow(), hold, look)
             floor = 0 if states is None else states.get(number, PartState()).floor
             gaps = gaps_between(group, floor) if complete else ()
+            if complete and state is not None and not planned:
+                gaps = (*rows_below(group, state, of_partition[number]), *gaps)
             cut = None if planned else _cut_start(live)
             covered = covered_from(group, floor) if complete else None
             below = [
@@ -264,6 +268,37 @@ def gaps_between(group: Iterable[KnownSegment], floor: int = 0) -> tuple[Gap, ..
     return tuple(found)
 
 
+def rows_below(group: Sequence[KnownSegment], state: PartState, files: Iterable[LiveFile]) -> tuple[Gap, ...]:
+    """Offsets below the lowest live segment where the table has rows that Kafka may ask for, and no index covers them.
+
+    Without an answer of Kafka's that is what tells a lost index from one that retention deleted: rows of that leave
+    before its tombstone does. What a copy that was withdrawn covers has not been made again yet.
+
+    Args:
+        group: all of the partition, at least one of them live.
+        state: recorded with the table's head.
+        files: live files of the head in this partition. Of a file that has not a row at every offset only the first
+            and the last row's are known.
+    """
+    lowest = min(known.key.base for known in group if known.live)
+    low = max(state.floor, log_start_told(_segments(group)))
+    edges = {low, *(known.key.last + 1 for known in group if low <= known.key.last + 1 < lowest)}
+    marks: set[int] = set()
+    for file in files:
+        if file.first < lowest and file.last >= low:
+            marks.update((file.first, file.last))
+            if file.rows == file.last - file.first + 1:
+                marks.update(offset for offset in edges if file.first <= offset <= file.last)
+    offsets = np.array(sorted(offset for offset in marks if offset < lowest), dtype=np.int64)
+    if not len(offsets):
+        return ()
+    bases = sorted({known.key.base for known in group})
+    found: dict[int, int] = {}
+    for offset in rows_without_index(offsets, state, group).tolist():
+        found.setdefault(bases[bisect_right(bases, offset)] - 1, offset)
+    return tuple(Gap(first, last, explained=False) for last, first in found.items())
+
+
 def covered_from(group: Iterable[KnownSegment], floor: int = 0) -> int:
     """Down to which offset it is explained that nothing is live below the lowest live segment.
 
@@ -274,7 +309,7 @@ def covered_from(group: Iterable[KnownSegment], floor: int = 0) -> int:
     for known in sorted(group, key=lambda item: item.key.last, reverse=True):
         if _counts_as_cover(known) and known.key.last >= start - 1:
             start = min(start, known.key.base)
-    told = log_start_told(known.segment for known in group if known.segment is not None)
+    told = log_start_told(_segments(group))
     return 0 if start <= max(floor, told) else start
 
 
@@ -298,6 +333,10 @@ def unindexed(
         if any(file.last >= first for file in of_partition[number]):
             found[number] = Gap(first, state.frontier - 1, explained=False)
     return found
+
+
+def _segments(group: Iterable[KnownSegment]) -> Iterator[Segment]:
+    return (known.segment for known in group if known.segment is not None)
 
 
 def _counts_as_cover(known: KnownSegment) -> bool:

@@ -15,7 +15,7 @@ from iceberg_catalog.plan_types import Keep, LiveFile, PartState, Runs, Segment,
 from rsm_bridge.known_segments import Deletion, KnownSegment, SegmentCounts
 from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition
-from rsm_bridge.progress_stored import Withheld, gaps_between, stored_partitions, withheld
+from rsm_bridge.progress_stored import Withheld, gaps_between, rows_below, stored_partitions, withheld
 from rsm_bridge.store import ListedObject
 from tests.unit.plan_support import B, abort, commit, plain, txn
 from tests.unit.plan_support import seg as segment_of
@@ -188,6 +188,29 @@ def test_below_the_lowest_live_segment_and_the_floor_nothing_is_missing() -> Non
     left = [known(seg("a", plain(0, 9))), known(seg("c", plain(20, 29)))]
     assert gaps_between(left, 20) == (Gap(10, 19, explained=True),)
     assert gaps_between(left, 19) == (Gap(10, 19, explained=False),)
+
+
+def test_rows_below_the_lowest_live_segment() -> None:
+    """A lost index and one that retention took differ by the floor, by told log starts, and by what is left of it."""
+    live, files = known(seg("c", plain(20, 29))), [LiveFile("f", 0, 19, None, 0, rows=20)]
+    lost = (Gap(0, 19, explained=False),)
+    state = published_to(30)
+    assert rows_below([live], state, files) == lost
+    assert only([live], state, files=files).gaps == lost
+    assert rows_below([live], replace(state, floor=20), files) == (), "an archive's"
+    told = known(seg("c", plain(20, 29), checkpoint=((0, 20),)))
+    assert rows_below([told], state, files) == (), "Kafka's log began there"
+    for kind in (SegmentState.DELETED, SegmentState.WITHDRAWN):
+        assert rows_below([live, known(seg("a", plain(0, 19), state=kind))], state, files) == ()
+    assert rows_below([live], state, [LiveFile("f", 20, 29, None, 0, rows=10)]) == ()
+
+
+def test_rows_inside_of_a_merged_file_are_known_where_every_offset_has_one() -> None:
+    live, gone = known(seg("c", plain(20, 29))), known(seg("a", plain(0, 9), state=SegmentState.DELETED))
+    merged = LiveFile("f", 0, 29, None, 0, rows=30)
+    assert rows_below([gone, live], published_to(30), [merged]) == (Gap(10, 19, explained=False),)
+    assert rows_below([live], replace(published_to(30), floor=10), [merged]) == (Gap(10, 19, explained=False),)
+    assert rows_below([gone, live], published_to(30), [replace(merged, rows=29)]) == (), "perhaps none is there"
 
 
 def test_gaps_are_not_looked_for_in_half_a_listing() -> None:
