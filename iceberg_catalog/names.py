@@ -17,6 +17,7 @@ same table without asking another.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from iceberg_catalog.limits import TABLE_NAME_CHARS_MAX
 
 _FOLD = str.maketrans({".": "_", "-": "_"})
 _SUFFIX_DIGITS = 8
+_SUFFIX = re.compile(rf"_[0-9a-f]{{{_SUFFIX_DIGITS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +50,9 @@ def fallback_name(owner: Owner, plain: PlainName = table_name) -> str:
     """The name for an owner whose plain name belongs to somebody else."""
     identity = b"\0".join((owner.cluster.encode(), owner.topic.encode(), owner.topic_id))
     return f"{plain(owner.topic)}_{hashlib.sha256(identity).hexdigest()[:_SUFFIX_DIGITS]}"
+
+
+def is_name_of(name: str, topic: str, plain: PlainName = table_name) -> bool:
+    """Whether a table of the topic may have this name, whatever its cluster and topic id."""
+    bases = (plain(topic), table_name(topic))
+    return any(name.startswith(base) and (name == base or _SUFFIX.fullmatch(name[len(base) :])) for base in bases)

@@ -14,7 +14,7 @@ from rsm_bridge.own_cluster import Asked, asked, doubt
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_report import copy_findings, copy_reports
 from rsm_bridge.progress_deletes import held_delete
-from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaTopic, Problem, StoredTopic
+from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaTopic, LostTopic, Problem, StoredTopic
 from rsm_bridge.progress_partition import Place, judge
 from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
 from rsm_bridge.progress_words import plural, size
@@ -36,6 +36,7 @@ def assess(facts: Facts) -> Report:
     """The report; topics worst first. Kafka's internal topics are left out unless one was asked for."""
     facts = replace(facts, kafka_clusters=facts.kafka_clusters | _clusters_in_kafka(facts))
     topics = [_topic(facts, kafka, stored) for kafka, stored in _pairs(facts) if _shown(facts, kafka, stored)]
+    topics.extend(_lost_topics(facts))
     names = Counter(topic.topic for topic in topics)
     topics = [topic.told_apart() if names[topic.topic] > 1 else topic for topic in topics]
     findings = _servers(facts)
@@ -65,6 +66,8 @@ def _servers(facts: Facts) -> list[Finding]:
     found.extend(full)
     if facts.store_refusal is not None and facts.store_problem is None and not full:
         found.append(_server(CauseCode.STORE_REFUSES, f"its answer to the last copy: {facts.store_refusal}"))
+    if facts.tables_unread is not None:
+        found.append(_server(CauseCode.PARTLY_READ, facts.tables_unread))
     local = why_nothing(facts.kafka.broker_config) if facts.kafka is not None else None
     if local is not None:
         found.append(_server(*local))
@@ -129,8 +132,7 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
     if stored is not None:
         findings.extend(_stored(facts, kafka, stored))
     elif kafka is not None and (lost := facts.lost.get(kafka.topic_id)) is not None:
-        said = f"{lost[0]} has {plural(lost[1], 'row')}, and the store has no index of topic id {kafka.topic_id}"
-        findings.append(Finding(CauseCode.STORE_LACKS, CAUSES[CauseCode.STORE_LACKS].level, said, name))
+        findings.append(_lacks(lost, kafka.topic_id))
     has_table = name not in facts.verbatim_topics
     if not has_table and (local is None or stored is not None):
         findings.append(_note(CauseCode.VERBATIM_RULE, name))
@@ -149,6 +151,19 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
         damaged=tuple(key for key, _ in stored.damaged) if stored is not None else (),
         clusters=tuple(sorted(stored.clusters)) if stored is not None else (),
     )
+
+
+def _lost_topics(facts: Facts) -> Iterator[TopicReport]:
+    """Those that only the catalog tells of, because Kafka was not asked, or has none of this id."""
+    in_kafka = {topic.topic_id for topic in facts.kafka.topics.values()} if facts.kafka is not None else set()
+    for topic_id, lost in facts.lost.items():
+        if topic_id not in in_kafka and facts.wanted in (None, lost.topic):
+            yield TopicReport(lost.topic, topic_id, lost.table, None, True, 0, 0, (_lacks(lost, topic_id),), ())
+
+
+def _lacks(lost: LostTopic, topic_id: str) -> Finding:
+    said = f"{lost.table} has {plural(lost.rows, 'row')}, and the store has no index of topic id {topic_id}"
+    return Finding(CauseCode.STORE_LACKS, CAUSES[CauseCode.STORE_LACKS].level, said, lost.topic)
 
 
 def _note(code: CauseCode, topic: str) -> Finding:

@@ -168,7 +168,7 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.NO_SUCH_TOPIC: Cause(
         _PERSON,
         "no source knows a topic of this name",
-        "Check the name; with Kafka not asked only topics with a tiered segment are known.",
+        "Check the name; with Kafka not asked only topics with a tiered segment, or rows in a table, are known.",
     ),
     # Topics.
     _C.REMOTE_STORAGE_OFF: Cause(
@@ -250,7 +250,8 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.STORE_LACKS: Cause(
         _PERSON,
         "the topic's table has rows, and the store has nothing of the topic",
-        "Is it the bridges' store, with its disk mounted? See `Segments that the store has lost` below.",
+        "Is it the bridges' store, with its disk mounted? Else all index objects of the topic were lost: see `Segments "
+        "that the store has lost` below.",
     ),
     _C.ANOTHER_TABLE: Cause(
         _PERSON,
@@ -374,9 +375,10 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.PARTLY_READ: Cause(
         _NOTE,
-        "not all indexes could be read, for want of time or because the store lists one and denies it; counts are of "
-        "those that were",
-        "`--deadline` gives more time; `tierberg status TOPIC` reads less.",
+        "not all indexes, or tables of the catalog, could be read, for want of time or because one is listed and "
+        "denied; counts are of those that were",
+        "`--deadline` gives more time for indexes; `tierberg status TOPIC` reads less; `tierberg verify` looks at "
+        "every table.",
     ),
     _C.UNSETTLED: Cause(
         _NOTE,

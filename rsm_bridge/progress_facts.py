@@ -310,6 +310,15 @@ class KafkaFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class LostTopic:
+    """A topic of which the store has nothing; `table` is its name, namespaces first, and has `rows`."""
+
+    topic: str
+    table: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Facts:
     """Everything one report is made from.
 
@@ -320,7 +329,8 @@ class Facts:
         wanted: only this topic; None: all.
         stored: by topic id.
         verbatim_topics: topics whose rule says `mode: verbatim`.
-        lost: by topic id, (name, rows) of the table of a topic that Kafka has and the store has nothing of.
+        lost: by topic id, topics that the store has nothing of and whose table has rows.
+        tables_unread: why not every table of the catalog was looked at for such topics; None: all were.
         values: by topic, what its rule would have a new table made for.
         store_problem, catalog_problem, kafka_problem, bridge_problem: the source did not answer. A Kafka problem of
             kind `kafka_client_missing` means that nobody could ask.
@@ -337,7 +347,8 @@ class Facts:
     stored: Mapping[str, StoredTopic] = field(default_factory=dict)
     verbatim_topics: frozenset[str] = frozenset()
     values: Mapping[str, str] = field(default_factory=dict)
-    lost: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    lost: Mapping[str, LostTopic] = field(default_factory=dict)
+    tables_unread: str | None = None
     store_problem: Problem | None = None
     catalog_problem: Problem | None = None
     kafka_problem: Problem | None = None

@@ -27,15 +27,14 @@ from rsm_bridge.limits import (
     STATUS_CATALOG_SECONDS,
     STATUS_FETCH_SECONDS,
     STATUS_KAFKA_SECONDS,
-    STATUS_LOST_TABLES_MAX,
 )
 from rsm_bridge.open_store import open_store, store_missing
-from rsm_bridge.progress import why_local
 from rsm_bridge.progress_causes import CauseCode
 from rsm_bridge.progress_facts import Facts, KafkaFacts, Problem, StoredTopic, Unread
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource, Where
-from rsm_bridge.progress_lost import lost_objects, lost_tables
+from rsm_bridge.progress_lost import lost_objects
 from rsm_bridge.progress_store import head_of, problem_of, read_topics, stored_topic
+from rsm_bridge.progress_tables import FoundTables, look_at_tables
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import Settings, parse_listen
 from rsm_bridge.store import ObjectStore
@@ -108,11 +107,13 @@ def gather(settings: Settings, wanted: Wanted) -> Facts:
     facts, stored = _store(settings, find, wanted, facts)
     facts = replace(facts, stored=stored)
     facts = _kafka(settings, facts)
+    if facts.kafka is not None:
+        facts = _named(facts, {topic.topic_id: topic.topic for topic in facts.kafka.topics.values()})
     facts = replace(facts, kafka_clusters=_beside(settings, facts))
-    facts = replace(facts, lost=_lost(catalog, settings, facts))
+    facts = _tables(catalog, settings, facts)
     bridge_problem, store_refusal = _bridge(wanted.bridge, settings)
     facts = replace(facts, bridge_problem=bridge_problem, store_refusal=store_refusal)
-    names = {topic.topic for topic in stored.values()}
+    names = {topic.topic for topic in facts.stored.values()} | {topic.topic for topic in facts.lost.values()}
     names |= set(facts.kafka.topics) if facts.kafka is not None else set()
     verbatim = frozenset(name for name in names if settings.rule(name).mode == "verbatim")
     values = {name: settings.values_of(name) for name in names}
@@ -164,16 +165,30 @@ def _catalog(settings: Settings) -> Catalog | None:
     return catalog
 
 
-def _lost(catalog: Catalog | None, settings: Settings, facts: Facts) -> dict[str, tuple[str, int]]:
-    """`Facts.lost`, where Kafka, store and catalog answered."""
-    if facts.kafka is None or facts.store_problem is not None or catalog is None:
-        return {}
-    topics = [item for item in facts.kafka.topics.values() if item.topic_id not in facts.stored]
-    topics = [item for item in topics if why_local(item) is None][:STATUS_LOST_TABLES_MAX]
+def _tables(catalog: Catalog | None, settings: Settings, facts: Facts) -> Facts:
+    """With what tables tell, where store and catalog answered: topics that are lost, and names of those without one."""
+    if facts.store_problem is not None or catalog is None:
+        return facts
+    ends_at = time.monotonic() + STATUS_CATALOG_SECONDS
+
+    def look() -> FoundTables:
+        """On one thread with its requests to the store."""
+        return look_at_tables(catalog, _existing_store(settings), settings, facts, ends_at)
+
     try:
-        return within(STATUS_CATALOG_SECONDS, "catalog", lambda: lost_tables(catalog, settings, topics))
-    except Exception:  # noqa: BLE001 - one that was there a moment ago, or an entry that others report
-        return {}
+        found = within(STATUS_CATALOG_SECONDS + 1, "catalog", look)
+    except Exception as error:  # noqa: BLE001 - both answered a moment ago
+        return replace(facts, tables_unread=problem_of(error).message)
+    return replace(_named(facts, found.names), lost=found.lost, tables_unread=found.unread)
+
+
+def _named(facts: Facts, names: Mapping[str, str]) -> Facts:
+    """With names for topics of which no index could be read: until then their ids stand for them."""
+    stored = {
+        topic_id: replace(topic, topic=names.get(topic_id, topic.topic)) if topic.topic == topic_id else topic
+        for topic_id, topic in facts.stored.items()
+    }
+    return replace(facts, stored=stored)
 
 
 def _existing_store(settings: Settings) -> ObjectStore:

@@ -1,4 +1,4 @@
-"""What should be there and is not: objects that live segments need, and everything of a topic whose table has rows.
+"""What should be there and is not: objects that live segments need.
 
 Two listings of a topic, and a closer look at what they lack.
 """
@@ -7,17 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pyiceberg.catalog import Catalog
-
 from converter.errors import SegmentError
 from converter.index_model import StoredObject
-from iceberg_catalog.tables import load_existing, rows_in, stamped_owner
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT
 from rsm_bridge.limits import STATUS_LOST_OBJECTS_MAX
-from rsm_bridge.progress_facts import KafkaTopic
-from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
 
 
@@ -58,24 +53,3 @@ def _lost(store: ObjectStore, key: str, known: KnownSegment) -> str | None:
     except (BridgeError, SegmentError):
         return None  # a damaged index is reported as such
     return None if named is None or size == named.size else f"{key}, {size:,} of {named.size:,} bytes"
-
-
-def lost_tables(catalog: Catalog, settings: Settings, topics: Iterable[KafkaTopic]) -> dict[str, tuple[str, int]]:
-    """By topic id, name and rows of the tables that topics have under their plain names; one request for each.
-
-    Args:
-        catalog: of the tables.
-        settings: have the namespace and the names.
-        topics: of which the store has nothing.
-
-    Raises:
-        CatalogError: an entry cannot be read. What else the catalog raises passes through.
-    """
-    levels = tuple(settings.catalog.namespace.split("."))
-    found: dict[str, tuple[str, int]] = {}
-    for topic in topics:
-        table = load_existing(catalog, (*levels, settings.table_of(topic.topic)))
-        owner = None if table is None else stamped_owner(table)
-        if table is not None and owner is not None and owner.topic_id.hex() == topic.topic_id and rows_in(table):
-            found[topic.topic_id] = ".".join(table.name()), rows_in(table)
-    return found

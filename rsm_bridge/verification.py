@@ -19,9 +19,8 @@ from converter.errors import SegmentError
 from converter.index_model import Directory
 from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.names import Owner
-from iceberg_catalog.tables import find_table, owned_tables, rows_in
+from iceberg_catalog.tables import find_table, owned_tables
 from rsm_bridge.chunks import cut
 from rsm_bridge.cli_exit import FAILURE, exit_code
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
@@ -30,11 +29,11 @@ from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, index_prefix, parse_index_key
 from rsm_bridge.limits import VERIFY_LOOKS_MAX
 from rsm_bridge.listed_keys import confirm_gone
+from rsm_bridge.lost_rows import lost_rows
 from rsm_bridge.open_store import open_made_store
 from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.settings import Settings, load_settings
-from rsm_bridge.state_objects import recorded_parts
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.table_check import check_table
 from rsm_bridge.table_records import read_records
@@ -81,8 +80,8 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
 
     Raises:
         SettingsError: the configuration cannot be used.
-        BridgeError: `store_unavailable`: the store cannot be listed; `not_found`: it has nothing of the topic, and
-            nothing that could not be read either.
+        BridgeError: `store_unavailable`: the store cannot be listed; `not_found`: it has nothing of the topic, no
+            table has rows of it, and nothing could not be read either.
     """
     settings = load_settings(config, {"data_dir": data_dir})
     store = open_made_store(settings)
@@ -98,9 +97,9 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
                 _verify_segment(reader, known, report)
             else:
                 report.tombstones += 1
+    _verify_tables(settings, store, topics, report, topic)
     if topic is not None and not topics and not report.damages and not report.unread:
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
-    _verify_tables(settings, store, topics, report, all_topics=topic is None)
     return report
 
 
@@ -179,34 +178,24 @@ def _verify_known(
     topics: listed before the tables were; what was copied meanwhile is listed again.
     """
     for table, owner in tables:
-        rows = rows_in(table)
-        if owner.topic_id in topics or any(True for _ in store.list_after(index_prefix(owner.topic_id))):
+        if owner.topic_id in topics:
             continue
         try:
-            lost = rows > 0 and not _all_deleted(store, table)
+            rows = lost_rows(store, table, owner)
         except CatalogError as error:
             report.failed(f"table {'.'.join(table.name())}", error)
             continue
-        if lost:
+        if rows:
             report.damages.append(
                 f"table {'.'.join(table.name())}: {rows} rows, and the store has nothing of topic id "
                 f"{owner.topic_id.hex()}: is it the bridge's store?"
             )
 
 
-def _all_deleted(store: ObjectStore, table: Table) -> bool:
-    """Whether the recorded state, which is in the table's own store, says that Kafka deleted all rows of it."""
-    head = LiveFiles().read(table)
-    try:
-        states = recorded_parts(store, head)
-    except ObjectNotFoundError:
-        return False
-    return all(file.partition in states and file.last < states[file.partition].floor for file in head.files)
-
-
 def _verify_tables(
-    settings: Settings, store: ObjectStore, topics: dict[bytes, list[KnownSegment]], report: Report, *, all_topics: bool
+    settings: Settings, store: ObjectStore, topics: dict[bytes, list[KnownSegment]], report: Report, topic: str | None
 ) -> None:
+    """`topic`: the one that was asked for; of one that the store has nothing of, its tables are looked for."""
     try:
         catalog = open_catalog(catalog_properties(settings))
     except CatalogError as error:
@@ -221,9 +210,10 @@ def _verify_tables(
             report.failed(f"table of topic {owner.topic}", error)
             if exit_code(error) == FAILURE:
                 return  # store or catalog are away; each table more would wait for them
-    if all_topics:
+    if topic is None or not topics:
         try:
-            _verify_known(store, owned_tables(catalog, namespace=settings.catalog.namespace), topics, report)
+            owned = owned_tables(catalog, namespace=settings.catalog.namespace)
+            _verify_known(store, [item for item in owned if topic in (None, item[1].topic)], topics, report)
         except (CatalogError, BridgeError) as error:
             report.failed("tables", error)
 

@@ -20,6 +20,7 @@ from rsm_bridge.progress_facts import (
     Gap,
     HeldDelete,
     HeldRows,
+    LostTopic,
     OpenTransaction,
     Problem,
     StoredTopic,
@@ -202,7 +203,9 @@ CASES: dict[CauseCode, Case] = {
         "kafka.orders, uuid 0e",
     ),
     C.STORE_LACKS: Case(
-        facts(stored={}, lost={"ab" * 16: ("kafka.orders", 810)}), Level.PERSON, "kafka.orders has 810 rows"
+        facts(stored={}, lost={"ab" * 16: LostTopic("orders", "kafka.orders", 810)}),
+        Level.PERSON,
+        "kafka.orders has 810 rows",
     ),
     C.ANOTHER_TABLE: Case(
         facts(stored(others=(("6f1c", "lakehouse.orders"), ("7a", "x.orders")))),

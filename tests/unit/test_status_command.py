@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +22,6 @@ from converter.types import IndexType
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from rsm_bridge.cli import app
 from rsm_bridge.progress_gather import beyond_tiered, bridge_address, within
-from rsm_bridge.progress_lost import lost_tables
 from rsm_bridge.service import Running
 from rsm_bridge.settings import load_settings
 from rsm_bridge.status_command import StatusOptions, status
@@ -456,16 +454,3 @@ def test_a_catalog_that_is_gone_is_named(tmp_path: Path) -> None:
     found = report(tmp_path)
     assert {"table_lost"} == codes(found) - {"kafka_not_asked", "tiered"}
     assert found["needs_person"]
-
-
-def test_a_table_whose_topic_the_store_has_nothing_of_is_found(tmp_path: Path) -> None:
-    settings = test_settings(tmp_path)
-    with bridge_thread(settings) as running:
-        copy(running, segment_of(LogBuilder().fill(batches=3)))
-        until(tmp_path, "published")
-    with closing(open_catalog(embedded_settings(tmp_path))) as catalog:
-        ((name,),) = (item[1:] for item in catalog.list_tables("kafka"))
-        table = catalog.load_table(("kafka", name))
-        topic = kafka_topic(topic=table.properties["tierberg.topic"], topic_id=table.properties["tierberg.topic-id"])
-        found = lost_tables(catalog, settings, [topic, replace(topic, topic_id="0f" * 16), replace(topic, topic="no")])
-    assert found == {topic.topic_id: (f"kafka.{name}", 30)}
