@@ -15,7 +15,7 @@ import numpy as np
 
 from iceberg_catalog.plan_types import SegmentState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
-from rsm_bridge.progress_stored import covered_from, gaps_between, unindexed
+from rsm_bridge.progress_stored import covered_from, gaps_between, rows_below, unindexed
 from rsm_bridge.retention import policy_at
 from rsm_bridge.segment_listing import Notices
 from rsm_bridge.table_check import rows_without_index
@@ -297,6 +297,8 @@ class World(KafkaSteps):
         if any(item.live for item in known):
             begins = covered_from(known, head.states[number].floor)
             assert begins <= log_start, f"nothing is tiered below {begins}, and Kafka's log begins at {log_start}"
+            files = [file for file in head.as_read().files if file.partition == number]
+            assert not (below := rows_below(known, head.states[number], files)), f"rows below all indexes: {below}"
             # A leader that lost may have deleted what the one that came back never copies again: that gap is real.
             real = 0 if self.setup.clean else self.parts[number].oracle.deleted_end
             gaps = gaps_between(known, head.states[number].floor)
