@@ -318,6 +318,7 @@ def _partitions(
     in_kafka = kafka.partitions if kafka is not None else {}
     in_store = stored.partitions if stored is not None else {}
     frontiers = _frontiers(facts, stored)
+    damaged = stored.damaged_offsets if stored is not None else {}
     config: Mapping[str, str] = kafka.config if kafka is not None else {}
     return [
         judge(
@@ -336,9 +337,13 @@ def _partitions(
                 gone=kafka is None and stored is not None and _tells(facts, kafka, stored),
                 store_read=facts.store_problem is None,
                 unindexed=None if stored is None else stored.unindexed.get(number),
+                damaged=damaged.get(number, ()),
+                stopped=stored is not None and bool(stored.damaged),
             )
         )
-        for number in sorted(in_kafka.keys() | in_store.keys() | (stored.unindexed.keys() if stored else set()))
+        for number in sorted(
+            in_kafka.keys() | in_store.keys() | damaged.keys() | (stored.unindexed.keys() if stored else set())
+        )
     ]
 
 

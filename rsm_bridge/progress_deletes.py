@@ -46,6 +46,8 @@ def held_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: 
         said = f"{said}; {held.restored} of the segments had been undeleted, and leave with what is deleted above them"
     if held.restored and not held.parts:
         level = Level.NOTE
+    elif held.unsure:
+        level, said = Level.NOTE, f"{said}; or under half: an index that cannot be read may have as many"
     elif kafka is not None and held.parts and all(_usual(part, kafka) for part in held.parts):
         level, said = Level.NOTE, f"{said}; the topic's {_settings(kafka)} would take as much"
     elif kafka is None and not asked and _like_retention(held):

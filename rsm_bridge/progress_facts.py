@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from iceberg_catalog.foreign import ForeignCommits
 from rsm_bridge.copy_progress import CopyProgress
+from rsm_bridge.layout import parse_index_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,7 @@ class HeldDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
     `parts`: what Kafka deleted, one for each partition. `restored`: how many segments an undelete had brought back.
+    `unsure`: indexes that cannot be read may have so many rows that it is none.
     """
 
     segments: int
@@ -157,6 +159,7 @@ class HeldDelete:
     due_ms: int
     parts: tuple[HeldPart, ...] = ()
     restored: int = 0
+    unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,7 @@ class StoredTopic:
         damaged: (key, problem) of indexes that cannot be read, each found so twice in the same content, newest first;
             `damaged_ms`: when the newest of these objects was written.
         table: None when there is none, or `table_problem` says why it could not be read.
-        copies: declared ones, where the table and all indexes could be read.
+        copies: declared ones, where the table could be read and all indexes were looked at.
         left: live segments, without those that an undelete brought back; restored: these, by partition.
         deleted_ms: when Kafka last deleted one.
         left_out: index keys of live segments stored without their producer snapshot, which was too large, newest first.
@@ -220,7 +223,7 @@ class StoredTopic:
         others: (uuid, name) of other tables that the store has records of; none while nobody knows the topic's own.
         lost_table: (uuid, name) of the one it has a record of, where the catalog has no table of the topic.
         lost: keys of objects that live segments need and the store does not have, of one that it has cut with its size;
-            known where all indexes were read.
+            known where all were looked at.
         unindexed: by partition, published offsets of which the store has no index, live or deleted, up to the frontier.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
     """
@@ -252,6 +255,15 @@ class StoredTopic:
     lost: tuple[str, ...] = ()
     withheld_ms: int | None = None
     damaged_ms: int | None = None
+
+    @property
+    def damaged_offsets(self) -> dict[int, list[tuple[int, int]]]:
+        """By partition, first and last offset of the indexes that cannot be read: their keys say these."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for key in (parse_index_key(name) for name, _ in self.damaged):
+            if key is not None:
+                found.setdefault(key.partition, []).append((key.base, key.last))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def _store(
         found: dict[str, StoredTopic] = {}
         for topic in read_topics(store, wanted.topic, ends_at):
             stored = stored_topic(topic, find, store, settings)
-            lost = lost_objects(store, topic.topic_id, topic.segments) if topic.listed == len(topic.segments) else ()
+            lost = lost_objects(store, topic.topic_id, topic.segments) if topic.complete else ()
             found[topic.topic_id.hex()] = replace(stored, lost=lost)
         return found, free
 
@@ -258,7 +258,8 @@ def beyond_tiered(kafka: KafkaFacts, stored: Mapping[str, StoredTopic]) -> dict[
             if partition.end is None or partition.log_start is None:
                 continue
             tiered = ours.partitions.get(number) if ours is not None else None
-            reached = max(partition.log_start, tiered.tiered_end if tiered else 0, frontiers.get(number, 0))
+            ends = [last + 1 for _, last in ours.damaged_offsets.get(number, ())] if ours is not None else []
+            reached = max(partition.log_start, tiered.tiered_end if tiered else 0, frontiers.get(number, 0), *ends)
             if reached < partition.end:
                 found[name, number] = reached
     return found

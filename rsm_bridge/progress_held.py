@@ -11,11 +11,13 @@ from dataclasses import replace
 from itertools import pairwise
 from statistics import median
 
-from iceberg_catalog.plan_types import PartState, SegmentState
+from iceberg_catalog.plan_types import FileRef, PartState, SegmentState
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
+from rsm_bridge.layout import IndexKey
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, MASS_DELETE_WINDOW_SECONDS
 from rsm_bridge.mass_delete import MassDelete, mass_deletes
 from rsm_bridge.progress_facts import HeldDelete, HeldPart, HeldSegment
+from rsm_bridge.store import ListedObject
 
 
 def held_deletes(
@@ -25,6 +27,7 @@ def held_deletes(
     *,
     restored: AbstractSet[str] = frozenset(),
     stays_ms: int = 0,
+    unread: Sequence[IndexKey] = (),
 ) -> tuple[HeldDelete, ...]:
     """The mass deletes whose objects are still there, oldest first.
 
@@ -35,7 +38,11 @@ def held_deletes(
         restored: index keys of what undeletes brought back: Kafka has not got it, and it leaves again with what Kafka
             deletes above it, or by `undelete --undo`.
         stays_ms: `table_retention`: rows that were younger when Kafka deleted them are in the table still.
+        unread: indexes that cannot be read. What is over half of the table even if each is live, with a row at each of
+            its offsets, is a mass delete, whatever they say; of others that is not sure.
     """
+    living = _as_live(segments, unread)
+    sure = {key for mass in _masses([*segments, *living], grace, restored, stays_ms) for key in mass.keys}
     groups = segments_by_partition([item for item in segments if item.listed.key not in restored])
     made: list[HeldDelete] = []
     for mass in _masses(segments, grace, restored, stays_ms):
@@ -44,9 +51,12 @@ def held_deletes(
             gone = [item for item in group if item.listed.key in mass.keys]
             if gone:
                 left = [item for item in group if item.live or _deleted_after(item, mass.last_ms)]
-                parts.append(_part(number, gone, left, mass, states.get(number, PartState()).known_end))
+                known_end = states.get(number, PartState()).known_end
+                known_end = max([known_end, *(key.last + 1 for key in unread if key.partition == number)])
+                parts.append(_part(number, gone, left, mass, known_end))
         again = len(mass.keys & restored)
-        made.append(HeldDelete(len(mass.keys), mass.rows, mass.last_ms, mass.due_ms, tuple(parts), again))
+        held = HeldDelete(len(mass.keys), mass.rows, mass.last_ms, mass.due_ms, tuple(parts), again)
+        made.append(replace(held, unsure=not mass.keys & sure))
     return tuple(made)
 
 
@@ -58,6 +68,20 @@ def _masses(
     told = {key for mass in found for key in mass.keys}
     again = [mass for mass in mass_deletes(rows, grace) if mass.keys & restored and not mass.keys & told]
     return sorted([*found, *again], key=lambda mass: mass.last_ms)
+
+
+def _as_live(segments: Sequence[KnownSegment], unread: Sequence[IndexKey]) -> list[KnownSegment]:
+    """Stand-ins for what cannot be read: as old, and with as many rows, as can be."""
+    whole = next((item for item in segments if item.segment is not None), None)
+    if whole is None or whole.segment is None:
+        return []
+    made: list[KnownSegment] = []
+    for key in unread:
+        rows = FileRef(key.base, key.last, key.last - key.base + 1)
+        segment = replace(whole.segment, base=key.base, end=key.last, main=rows, tail=None)
+        listed = ListedObject(str(key), 0, 0)
+        made.append(replace(whole, key=key, listed=listed, segment=segment, deletion=None, counts=None))
+    return made
 
 
 def _stays(item: KnownSegment, stays_ms: int) -> bool:

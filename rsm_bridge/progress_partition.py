@@ -9,7 +9,7 @@ timestamps, and nobody says where that batch ends: by them alone nobody is calle
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, TOPIC_GONE_SECONDS
@@ -47,6 +47,8 @@ class Place:
     `copies`: Kafka is to copy its segments. `published_end`: the table's frontier, -1 before the first commit, None
     when the table could not be read. `gone`: Kafka was asked and has no topic of this id. `store_read`: False
     when the store did not answer, so that nobody knows what was copied. `unindexed`: as in StoredTopic.
+    `damaged`: first and last offsets of the partition's indexes that cannot be read. `stopped`: the topic has some, in
+    whatever partition, so that nothing of it is published.
     """
 
     topic: str
@@ -63,6 +65,8 @@ class Place:
     gone: bool = False
     store_read: bool = True
     unindexed: Gap | None = None
+    damaged: Sequence[tuple[int, int]] = ()
+    stopped: bool = False
 
     def finding(self, code: CauseCode, level: Level, said: str, since_ms: int | None = None) -> Finding:
         """A finding at this place."""
@@ -84,6 +88,7 @@ class Place:
             self.stored.tiered_end if self.stored is not None else None,
             self.published_end,
             self.kafka.log_start if self.kafka is not None else None,
+            *(last + 1 for _, last in self.damaged),
         ]
         return max((offset for offset in known if offset is not None), default=None)
 
@@ -97,7 +102,8 @@ class Place:
 
 def judge(place: Place) -> PartitionReport:
     """How far the partition has come and why no further."""
-    findings = [*_broker(place), *_publishing(place), *_below_floor(place), *_gaps(place), *_copying(place)]
+    findings = [*_broker(place), *_damaged(place), *_publishing(place), *_below_floor(place), *_gaps(place)]
+    findings += _copying(place)
     lag_s = _lag(place)
     findings = [_against_target(place, finding, lag_s) for finding in findings]
     if not any(item.level >= Level.WAITS for item in findings):
@@ -132,7 +138,19 @@ def _nothing_wrong(place: Place) -> Finding:
     if place.published_end is None or place.published_end < 0 or not place.has_table:
         end = place.stored.tiered_end if place.stored is not None else 0
         return place.finding(CauseCode.TIERED, Level.OK, f"tiered up to offset {end}")
+    if place.stopped:
+        said = f"published up to offset {place.published_end}, and no further while an index of the topic is damaged"
+        return place.finding(CauseCode.INDEX_DAMAGED, Level.NOTE, said)
     return place.finding(CauseCode.PUBLISHED, Level.OK, f"published up to offset {place.published_end}")
+
+
+def _damaged(place: Place) -> list[Finding]:
+    """Their keys say where indexes that cannot be read are; what they name, and what they explain, nobody knows."""
+    if not place.damaged:
+        return []
+    where = _ranges([Gap(first, last, explained=False) for first, last in sorted(place.damaged)])
+    said = f"{where} by their keys; what else is lost there is not known"
+    return [place.finding(CauseCode.INDEX_DAMAGED, Level.PERSON, said)]
 
 
 def _broker(place: Place) -> list[Finding]:
@@ -171,6 +189,7 @@ def _publishing(place: Place) -> list[Finding]:
         waits = place.seconds_since(stored.unpublished_ms)
         late = waits > max(PUBLISH_LATE_S_MIN, PUBLISH_LATE_INTERVALS * place.publish_interval)
         said = f"offsets {max(frontier, stored.start)} to {stored.publishable_end - 1} wait for a commit {age(waits)}"
+        said = f"{said}, and an index of the topic is damaged" if place.stopped else said
         code, level = (CauseCode.PUBLISH_STUCK, Level.PERSON) if late else (CauseCode.PUBLISHING, Level.WAITS)
         if stored.pending is not None:
             code, level = CauseCode.COLUMNS_WAIT, Level.PERSON if waits > COLUMNS_LATE_S else Level.WAITS
@@ -208,8 +227,9 @@ def _gaps(place: Place) -> list[Finding]:
     if place.kafka is not None and place.stored is not None and place.stored.covered_from is not None:
         # Kafka moves the log start before it deletes: what it has above must be in the store.
         below = place.stored.covered_from
-        if log_start < below:
-            gaps = (Gap(log_start, below - 1, explained=False), *(gap for gap in gaps if gap.last >= below))
+        first = max([log_start, *(last + 1 for _, last in place.damaged if last < below)])
+        if first < below:
+            gaps = (Gap(first, below - 1, explained=False), *(gap for gap in gaps if gap.last >= below))
     if place.unindexed is not None:
         gaps = (*gaps, place.unindexed)
     # Where the topic is gone, Kafka deletes its segments in an order of its own.

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from pyiceberg.catalog import Catalog
@@ -21,17 +22,18 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.file_epochs import no_look
 from iceberg_catalog.livefiles import Head, LiveFiles
 from iceberg_catalog.names import Owner, PlainName, table_name
-from iceberg_catalog.plan_types import Batches, PartState, SegmentState
+from iceberg_catalog.plan_types import Batches, PartState, Policy, SegmentState
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import find_table, rows_in
 from iceberg_catalog.value_counts import values_by_file
+from rsm_bridge.copy_hold import WaitingCopy
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
-from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredTopic, TableFacts
+from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredPartition, StoredTopic, TableFacts
 from rsm_bridge.progress_held import held_deletes
 from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, unindexed, withheld
 from rsm_bridge.retention import policy_at
@@ -56,7 +58,8 @@ def problem_of(error: BaseException) -> Problem:
 class ReadTopic:
     """What was read of one topic id. `segments` may be fewer than `listed` when time ran out, or the store denied some.
 
-    damaged: what cannot be read, newest first; damaged_ms: when the newest of that was written.
+    damaged: what cannot be read, newest first; damaged_ms: when the newest of that was written. denied: keys that the
+    store lists and denies.
     """
 
     topic_id: bytes
@@ -65,6 +68,23 @@ class ReadTopic:
     segments: list[KnownSegment] = field(default_factory=list)
     damaged: list[tuple[str, Problem]] = field(default_factory=list)
     damaged_ms: int | None = None
+    denied: list[str] = field(default_factory=list)
+
+    @property
+    def looked_at(self) -> int:
+        """How many indexes time has sufficed for."""
+        return len(self.segments) + len(self.damaged) + len(self.denied)
+
+    @property
+    def complete(self) -> bool:
+        """Whether time has sufficed for all."""
+        return self.looked_at == self.listed
+
+    @property
+    def unread(self) -> list[IndexKey]:
+        """Those that cannot be read."""
+        names = (*(name for name, _ in self.damaged), *self.denied)
+        return [key for key in map(parse_index_key, names) if key is not None]
 
     def note(self, item: ListedObject, result: _Found) -> None:
         """Takes what is at a key that was listed: nothing any more, damage, a segment, or what nobody knows."""
@@ -75,6 +95,8 @@ class ReadTopic:
             self.damaged_ms = max(self.damaged_ms or 0, item.modified_ms)
         elif isinstance(result, KnownSegment):
             self.segments.append(result)
+        else:
+            self.denied.append(item.key)
 
 
 def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Iterator[ReadTopic]:
@@ -169,27 +191,15 @@ def _look(
     recorded_tables = () if table is None else tuple(read_records(store, read.topic_id))
     head, states, facts, problem = _table(store, table, read.segments, lost=bool(recorded_tables))
     others = _others(recorded_tables, head)
-    complete = len(read.segments) == read.listed
     now_ms = int(time.time() * 1000)
     copies: tuple[CopyFacts, ...] = ()
-    if complete and head is not None and states is not None:
+    if read.complete and head is not None and states is not None:
         copies = copy_facts(settings, store, head, states, read.segments, now_ms)
-    damaged = list(read.damaged)
-    unread: KnownSegment | None = None
-    try:
-        policy = policy_at(settings.rule(read.topic).table_retention, now_ms)
-        files, look = ((), no_look) if head is None else (head.files, head.look)
-        named, held = [_named(known) for known in read.segments], waiting_copies(copies)
-        partitions = stored_partitions(named, states, files, policy, held, complete=complete, look=look)
-    except UnreadBatchesError as error:
-        unread = error.segment
-        damaged.insert(0, (unread.listed.key, error.problem))
-        partitions = stored_partitions(read.segments, None, complete=complete)
-    except StoreError:
-        raise
-    except Exception as error:  # noqa: BLE001 - a footer that nobody can read is this table's problem, not the store's
-        problem = problem_of(error)
-        partitions = stored_partitions(read.segments, None, complete=complete)
+    policy = policy_at(settings.rule(read.topic).table_retention, now_ms)
+    partitions, failed, footer = _partitions(read, head, states, policy, waiting_copies(copies))
+    problem = footer or problem
+    damaged = [*((item.segment.listed.key, item.problem) for item in failed), *read.damaged]
+    unread = failed[0].segment if failed else None
     missing = withheld(read.segments)
     restored = _restored(store, read.topic_id)
     found = StoredTopic(
@@ -201,7 +211,7 @@ def _look(
         quarantined_key=missing.quarantined_key,
         verbatim=missing.verbatim,
         verbatim_key=missing.verbatim_key,
-        held=_held(read.segments, states or {}, settings, read.topic, restored) if complete else (),
+        held=_held(read, states or {}, settings, restored) if read.complete else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
         damaged=tuple(damaged),
@@ -216,12 +226,45 @@ def _look(
         left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
         withheld_ms=missing.newest_ms,
-        unindexed=unindexed(read.segments, states, head.files) if complete and states and head else {},
-        damaged_ms=read.damaged_ms if unread is None else max(read.damaged_ms or 0, unread.listed.modified_ms),
+        unindexed=unindexed(read.segments, states, head.files, read.unread)
+        if read.complete and states and head
+        else {},
+        damaged_ms=max([*(item.segment.listed.modified_ms for item in failed), read.damaged_ms or 0]) or None,
     )
     if problem is None and unread is None:
         return found, None
     return found, _Trouble(None if problem is None else problem.kind, unread)
+
+
+def _partitions(
+    read: ReadTopic,
+    head: Head | None,
+    states: dict[int, PartState] | None,
+    policy: Policy,
+    copies: Sequence[WaitingCopy],
+) -> tuple[dict[int, StoredPartition], list[UnreadBatchesError], Problem | None]:
+    """Every partition, whose batches failed, and what is wrong with a footer.
+
+    Of a partition whose batches cannot be read nothing is said of publishing, of the others all.
+    """
+    failed: list[UnreadBatchesError] = []
+    files, look = ((), no_look) if head is None else (head.files, head.look)
+    named = [_named(known) for known in read.segments]
+
+    def made(states: dict[int, PartState] | None) -> dict[int, StoredPartition]:
+        blind = {item.segment.key.partition for item in failed}
+        read_of = partial(stored_partitions, complete=read.complete, look=look, unread=read.unread, blind=blind)
+        return read_of(named, states, files, policy, copies)
+
+    while True:
+        try:
+            return made(states), failed, None
+        except UnreadBatchesError as error:
+            failed.append(error)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a footer that nobody can read is this table's problem
+            return made(None), failed, problem_of(error)
 
 
 def _table(
@@ -276,17 +319,14 @@ def _deleted_ms(segments: Iterable[KnownSegment]) -> int | None:
 
 
 def _held(
-    segments: Sequence[KnownSegment],
-    states: Mapping[int, PartState],
-    settings: Settings,
-    topic: str,
-    restored: frozenset[str],
+    read: ReadTopic, states: Mapping[int, PartState], settings: Settings, restored: frozenset[str]
 ) -> tuple[HeldDelete, ...]:
-    stays = settings.rule(topic).table_retention
+    stays = settings.rule(read.topic).table_retention
     if stays == "keep":
         return ()  # no row has left for Kafka's delete
     stays_ms = 0 if isinstance(stays, str) else int(stays * 1000)
-    return held_deletes(segments, states, settings.mass_delete_grace, restored=restored, stays_ms=stays_ms)
+    grace = settings.mass_delete_grace
+    return held_deletes(read.segments, states, grace, restored=restored, stays_ms=stays_ms, unread=read.unread)
 
 
 def _restored(store: ObjectStore, topic_id: bytes) -> frozenset[str]:
@@ -353,9 +393,8 @@ def _renew(store: ObjectStore, read: ReadTopic) -> None:
     """Reads anew what has changed since it was read; what time had not sufficed for stays unread."""
     rows = _listed(store, read.topic_id)
     known = {item.listed.key: item for item in read.segments}
-    unread = read.listed - len(read.segments) - len(read.damaged)
-    newest = rows if not unread else rows[: len(read.segments) + len(read.damaged)]
-    read.listed, read.segments, read.damaged, read.damaged_ms = len(rows), [], [], None
+    newest = rows if read.complete else rows[: read.looked_at]
+    read.listed, read.segments, read.damaged, read.damaged_ms, read.denied = len(rows), [], [], None, []
     for key, item in newest:
         had = known.get(item.key)
         if had is not None and had.listed.same(item):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,6 +24,7 @@ from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, P
 from iceberg_catalog.tables import stamped_format
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
 from rsm_bridge.known_segments import KnownSegment, log_start_told, segments_by_partition
+from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
 from rsm_bridge.store import ListedObject
 from rsm_bridge.table_check import rows_without_index
@@ -39,6 +40,8 @@ def stored_partitions(
     complete: bool = True,
     planned: bool = False,
     look: Look = no_look,
+    unread: Sequence[IndexKey] = (),
+    blind: Collection[int] = (),
 ) -> dict[int, StoredPartition]:
     """Facts of every partition with a live segment.
 
@@ -49,9 +52,11 @@ def stored_partitions(
         files: live files of the head.
         policy: what the publisher does with rows that Kafka's retention deleted; None: it follows.
         copies: of the table, that those rows wait for.
-        complete: every index of the topic was read, else the newest ones; gaps are not looked for then.
+        complete: every index of the topic was looked at, else the newest ones; gaps are not looked for then.
         planned: the states are what a plan has just made of these segments; it is not made again.
         look: reads a file's leader epochs, for the plan of a partition whose new leader is not in the table yet.
+        unread: keys of indexes that cannot be read: what these may have explained is not said.
+        blind: partitions of which nothing is said of publishing.
 
     Raises:
         BridgeError, SegmentError: the batches of a waiting segment cannot be read. What `look` raises passes.
@@ -65,6 +70,9 @@ def stored_partitions(
         live = [known for known in group if known.live and known.segment is not None]
         if live:
             state = states.get(number, PartState()) if states is not None and has_rows else None
+            damaged = [key for key in unread if key.partition == number]
+            if state is not None and (number in blind or any(key.last >= state.frontier for key in damaged)):
+                state = None
             # Newest first: unless one at or below the frontier was reached, some ahead of it may be missing.
             if state is not None and not complete and not planned:
                 state = state if min(known.key.last for known in group) < state.frontier else None
@@ -74,11 +82,11 @@ def stored_partitions(
                 hold = hold_of(copies, number, group, int(time.time() * 1000))
                 reached, conflict = _publishable(group, state, of_partition[number], policy or Follow(), hold, look)
             floor = 0 if states is None else states.get(number, PartState()).floor
-            gaps = gaps_between(group, floor) if complete else ()
-            if complete and state is not None and not planned:
+            gaps = gaps_between(group, floor, damaged) if complete else ()
+            if complete and not damaged and state is not None and not planned:
                 gaps = (*rows_below(group, state, of_partition[number]), *gaps)
             cut = None if planned else _cut_start(live)
-            covered = covered_from(group, floor) if complete else None
+            covered = covered_from(group, floor, damaged) if complete else None
             below = [
                 known for known in live if known.key.last < floor and known.segment is not None and known.segment.files
             ]
@@ -248,23 +256,23 @@ def open_transaction(tail: Sequence[KnownSegment], end: int) -> OpenTransaction 
     return OpenTransaction(offset, int(producer[first]), since)
 
 
-def gaps_between(group: Iterable[KnownSegment], floor: int = 0) -> tuple[Gap, ...]:
+def gaps_between(group: Iterable[KnownSegment], floor: int = 0, unread: Iterable[IndexKey] = ()) -> tuple[Gap, ...]:
     """Offsets between the partition's live segments that no index covers, deleted ones included, withdrawn ones not.
 
     Below the lowest live one tombstones go in any order. floor: of the table's state; below it a deletion was seen.
+    unread: indexes that cannot be read count as covers. One that alone lies above a gap may have told why it is there.
     """
     group = list(group)
     lowest = min((known.key.base for known in group if known.live), default=0)
-    covers = sorted(
-        (known.segment for known in group if known.segment is not None and _counts_as_cover(known)),
-        key=lambda segment: segment.base,
-    )
+    read = [known.segment for known in group if known.segment is not None and _counts_as_cover(known)]
+    covers = sorted([*((item.base, item.end) for item in read), *((key.base, key.last) for key in unread)])
+    highest = max((segment.base for segment in read), default=0)
     found: list[Gap] = []
-    reach, told = None, max(floor, log_start_told(covers))
-    for segment in covers:
-        if reach is not None and segment.base > reach and segment.base > lowest:
-            found.append(Gap(reach, segment.base - 1, explained=segment.base <= told))
-        reach = max(segment.end + 1, reach or 0)
+    reach, told = None, max(floor, log_start_told(read))
+    for base, end in covers:
+        if reach is not None and reach < base <= highest and base > lowest:
+            found.append(Gap(reach, base - 1, explained=base <= told))
+        reach = max(end + 1, reach or 0)
     return tuple(found)
 
 
@@ -299,22 +307,27 @@ def rows_below(group: Sequence[KnownSegment], state: PartState, files: Iterable[
     return tuple(Gap(first, last, explained=False) for last, first in found.items())
 
 
-def covered_from(group: Iterable[KnownSegment], floor: int = 0) -> int:
+def covered_from(group: Iterable[KnownSegment], floor: int = 0, unread: Iterable[IndexKey] = ()) -> int:
     """Down to which offset it is explained that nothing is live below the lowest live segment.
 
     By deleted ones, by the floor, or by a copy from a log that began there: another leader's may begin below.
+    unread: indexes that cannot be read, which may be of deleted ones.
     """
     group = list(group)
     start = min(known.key.base for known in group if known.live)
-    for known in sorted(group, key=lambda item: item.key.last, reverse=True):
-        if _counts_as_cover(known) and known.key.last >= start - 1:
-            start = min(start, known.key.base)
+    covers = [*(known.key for known in group if _counts_as_cover(known)), *unread]
+    for key in sorted(covers, key=lambda item: item.last, reverse=True):
+        if key.last >= start - 1:
+            start = min(start, key.base)
     told = log_start_told(_segments(group))
     return 0 if start <= max(floor, told) else start
 
 
 def unindexed(
-    segments: Iterable[KnownSegment], states: Mapping[int, PartState], files: Iterable[LiveFile]
+    segments: Iterable[KnownSegment],
+    states: Mapping[int, PartState],
+    files: Iterable[LiveFile],
+    unread: Sequence[IndexKey] = (),
 ) -> dict[int, Gap]:
     """By partition, offsets from the end of every index, live or deleted, to the frontier, if the table has rows there.
 
@@ -324,11 +337,15 @@ def unindexed(
         segments: all of the topic id. A copy that Kafka withdrew counts: another will come.
         states: recorded with the table's head.
         files: live files of the head.
+        unread: indexes that are there and cannot be read.
     """
-    groups, of_partition = segments_by_partition(segments), by_partition(files)
+    of_partition = by_partition(files)
+    ends: Counter[int] = Counter()
+    for key in (*(known.key for known in segments), *unread):
+        ends[key.partition] = max(ends[key.partition], key.last + 1)
     found: dict[int, Gap] = {}
     for number, state in states.items():
-        known_end = max((known.key.last + 1 for known in groups.get(number, ())), default=0)
+        known_end = ends[number]
         first = max(known_end, state.floor)
         if any(file.last >= first for file in of_partition[number]):
             found[number] = Gap(first, state.frontier - 1, explained=False)

@@ -187,7 +187,7 @@ CASES: dict[CauseCode, Case] = {
     C.TABLE_MISMATCH: Case(facts(without_table("owner_mismatch")), Level.PERSON, "what it said"),
     C.TABLE_UNREADABLE: Case(facts(without_table("unavailable")), Level.PERSON, "what it said"),
     C.INDEX_DAMAGED: Case(
-        facts(stored(damaged=(("index/k", Problem("corrupt_object", "fails its checksum")),))),
+        facts(stored(table=None, damaged=(("index/k", Problem("corrupt_object", "fails its checksum")),))),
         Level.PERSON,
         "1 index cannot be read, newest index/k: fails its checksum",
     ),
@@ -592,11 +592,3 @@ def test_rows_that_are_held_do_not_hide_that_a_copy_is_long_behind() -> None:
     report = assess(copied(progress=OLD, held=held(6 * DAY)))
     assert [item.level for item in found(report, C.COPY_HOLDS_ROWS)] == [Level.WAITS]
     assert [item.level for item in found(report, C.COPY_BEHIND)] == [Level.PERSON]
-
-
-def test_a_read_that_fails_while_the_store_is_away_is_no_finding_of_its_own() -> None:
-    """It was called a cut history, whose advice is to stop the broker."""
-    asked = kafka(kafka_topic(kafka_partition(unread=Unread(60, "Unknown broker error"))))
-    report = assess(facts(stored={}, store_problem=AWAY, kafka=asked))
-    urgent = {item.code for item in report.all_findings() if item.level is Level.PERSON}
-    assert urgent == {CauseCode.STORE_AWAY}

@@ -16,8 +16,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec
 
-from rsm_bridge.progress_facts import KafkaFacts
+from rsm_bridge.progress import assess
+from rsm_bridge.progress_causes import CauseCode, Level
+from rsm_bridge.progress_facts import KafkaFacts, Problem, Unread
 from rsm_bridge.progress_kafka import KafkaSource
+from tests.support.status_facts import facts, kafka, kafka_partition, kafka_topic
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"
 
@@ -142,3 +145,11 @@ def test_one_broker_is_asked_for_its_settings(monkeypatch: pytest.MonkeyPatch) -
 
 def test_time_left_never_means_for_ever() -> None:
     assert KafkaSource({}, time.monotonic() - 5).left() == pytest.approx(0.1)
+
+
+def test_a_read_that_fails_while_the_store_is_away_is_no_finding_of_its_own() -> None:
+    """It was called a cut history, whose advice is to stop the broker."""
+    asked = kafka(kafka_topic(kafka_partition(unread=Unread(60, "Unknown broker error"))))
+    report = assess(facts(stored={}, store_problem=Problem("unavailable", "no route to host"), kafka=asked))
+    urgent = {item.code for item in report.all_findings() if item.level is Level.PERSON}
+    assert urgent == {CauseCode.STORE_AWAY}
