@@ -337,6 +337,7 @@ def _partitions(
                 gone=kafka is None and stored is not None and _tells(facts, kafka, stored),
                 store_read=facts.store_problem is None,
                 unindexed=None if stored is None else stored.unindexed.get(number),
+                withdrawn=None if stored is None else stored.withdrawn.get(number),
                 damaged=damaged.get(number, ()),
                 stopped=stored is not None and bool(stored.damaged),
             )

@@ -27,6 +27,14 @@ class Gap:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """Offsets from `first` on that only copies have which Kafka withdrew, the first of them at `since_ms`."""
+
+    first: int
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class OpenTransaction:
     """A transaction whose marker is in no tiered segment; `since_ms`: when its first row was tiered."""
 
@@ -226,6 +234,7 @@ class StoredTopic:
             known where all were looked at.
         unindexed: by partition, published offsets of which the store has no index, live or deleted, up to the frontier.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
+        withdrawn: by partition, what above all other copies Kafka has withdrawn and not copied again.
     """
 
     topic: str
@@ -255,6 +264,7 @@ class StoredTopic:
     lost: tuple[str, ...] = ()
     withheld_ms: int | None = None
     damaged_ms: int | None = None
+    withdrawn: Mapping[int, Withdrawn] = field(default_factory=dict)
 
     @property
     def damaged_offsets(self) -> dict[int, list[tuple[int, int]]]:

@@ -33,6 +33,7 @@ from rsm_bridge.progress_causes import CauseCode
 from rsm_bridge.progress_facts import Facts, KafkaFacts, Problem, StoredTopic, Unread
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource, Where
 from rsm_bridge.progress_lost import lost_objects
+from rsm_bridge.progress_partition import published_reach
 from rsm_bridge.progress_store import head_of, problem_of, read_topics, stored_topic
 from rsm_bridge.progress_tables import FoundTables, look_at_tables
 from rsm_bridge.publisher import catalog_properties
@@ -258,8 +259,9 @@ def beyond_tiered(kafka: KafkaFacts, stored: Mapping[str, StoredTopic]) -> dict[
             if partition.end is None or partition.log_start is None:
                 continue
             tiered = ours.partitions.get(number) if ours is not None else None
+            published = published_reach(frontiers.get(number, 0), ours.withdrawn.get(number) if ours else None) or 0
             ends = [last + 1 for _, last in ours.damaged_offsets.get(number, ())] if ours is not None else []
-            reached = max(partition.log_start, tiered.tiered_end if tiered else 0, frontiers.get(number, 0), *ends)
+            reached = max(partition.log_start, tiered.tiered_end if tiered else 0, published, *ends)
             if reached < partition.end:
                 found[name, number] = reached
     return found

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, TOPIC_GONE_SECONDS
 from rsm_bridge.progress_causes import CauseCode, Level
 from rsm_bridge.progress_copy_lag import CopyLag, copy_lag
-from rsm_bridge.progress_facts import Gap, KafkaPartition, StoredPartition
+from rsm_bridge.progress_facts import Gap, KafkaPartition, StoredPartition, Withdrawn
 from rsm_bridge.progress_report import Finding, PartitionReport, worst_first
 from rsm_bridge.progress_words import age, moment, plural
 
@@ -46,7 +46,7 @@ class Place:
     `config`: the topic's settings in Kafka, empty when not asked. `has_table`: rows of this topic go to a table.
     `copies`: Kafka is to copy its segments. `published_end`: the table's frontier, -1 before the first commit, None
     when the table could not be read. `gone`: Kafka was asked and has no topic of this id. `store_read`: False
-    when the store did not answer, so that nobody knows what was copied. `unindexed`: as in StoredTopic.
+    when the store did not answer, so that nobody knows what was copied. `unindexed`, `withdrawn`: as in StoredTopic.
     `damaged`: first and last offsets of the partition's indexes that cannot be read. `stopped`: the topic has some, in
     whatever partition, so that nothing of it is published.
     """
@@ -65,6 +65,7 @@ class Place:
     gone: bool = False
     store_read: bool = True
     unindexed: Gap | None = None
+    withdrawn: Withdrawn | None = None
     damaged: Sequence[tuple[int, int]] = ()
     stopped: bool = False
 
@@ -83,14 +84,21 @@ class Place:
 
     @property
     def reached(self) -> int | None:
-        """First offset that was never tiered, as far as anybody can say."""
+        """First offset that was never tiered, or is no longer, as far as anybody can say."""
         known = [
             self.stored.tiered_end if self.stored is not None else None,
-            self.published_end,
+            published_reach(self.published_end, self.withdrawn),
             self.kafka.log_start if self.kafka is not None else None,
             *(last + 1 for _, last in self.damaged),
         ]
         return max((offset for offset in known if offset is not None), default=None)
+
+    @property
+    def withdrawn_ms(self) -> int | None:
+        """When the first copy was withdrawn that has rows in the table, is needed, and was not made again."""
+        if self.withdrawn is None or self.reached is None or self.published_end is None:
+            return None
+        return self.withdrawn.since_ms if self.reached < self.published_end else None
 
     @property
     def pending(self) -> int:
@@ -98,6 +106,13 @@ class Place:
         if self.kafka is None or self.kafka.end is None or self.reached is None:
             return 0
         return max(0, self.kafka.end - self.reached)
+
+
+def published_reach(published_end: int | None, withdrawn: Withdrawn | None) -> int | None:
+    """How far a table's frontier proves that segments were tiered: rows of copies that Kafka withdrew may be in it."""
+    if published_end is None or withdrawn is None:
+        return published_end
+    return min(published_end, withdrawn.first)
 
 
 def judge(place: Place) -> PartitionReport:
@@ -264,12 +279,16 @@ def _copying(place: Place) -> list[Finding]:
     idle_s = _idle_closed_s(place, kafka)
     since = "" if kafka.pending_ms is None else f", the first from {moment(kafka.pending_ms, place.now_ms)}"
     left = f"{plural(place.pending, 'offset')} not tiered{since}"
-    if closed >= 1 or idle_s > 0:
+    again_s = 0.0
+    if place.withdrawn_ms is not None:
+        again_s = place.seconds_since(place.withdrawn_ms)
+        left = f"{left}, rows of which are in the table from copies that Kafka withdrew {age(again_s)} ago"
+    if closed >= 1 or idle_s > 0 or place.withdrawn_ms is not None:
         said = f"{left}; about {plural(max(1, int(closed)), 'segment')} closed by now, {_last_copy(place)}"
         if (held := _held_by_settings(place, kafka, closed)) is not None:
             said = f"{said}; each waits {held.said()}"
             return [*findings, place.finding(CauseCode.COPY_DELAYED, Level.WAITS, said, kafka.pending_ms)]
-        late = closed >= STUCK_SEGMENTS or idle_s > COPY_LATE_S
+        late = closed >= STUCK_SEGMENTS or max(idle_s, again_s) > COPY_LATE_S
         stuck = late and _quiet_s(place, kafka) > COPY_LATE_S
         code, level = (CauseCode.COPY_STUCK, Level.PERSON) if stuck else (CauseCode.COPYING, Level.WAITS)
         findings.append(place.finding(code, level, said, kafka.pending_ms))
@@ -294,14 +313,15 @@ def _held_by_settings(place: Place, kafka: KafkaPartition, closed: float) -> Cop
 def _quiet_s(place: Place, kafka: KafkaPartition) -> float:
     """Seconds without a copy: since the last one, or since there was something to copy, whichever is later.
 
+    A copy that was withdrawn is made again within moments, and is something to copy since then.
     A timestamp in the future says nothing. Where nothing else is known either, it may have been for ever: that there
     is no copy while the report looks twice must do.
     """
     pending_ms, tiered_ms = kafka.pending_ms, place.stored.tiered_ms if place.stored is not None else None
-    if pending_ms is not None and pending_ms > place.now_ms + _SKEW_MS:
-        return math.inf if tiered_ms is None else place.seconds_since(tiered_ms)
-    times = [time_ms for time_ms in (pending_ms, tiered_ms) if time_ms is not None]
-    return min(map(place.seconds_since, times), default=0.0)
+    future = pending_ms is not None and pending_ms > place.now_ms + _SKEW_MS
+    known = (None if future else pending_ms, tiered_ms, place.withdrawn_ms)
+    times = [time_ms for time_ms in known if time_ms is not None]
+    return min(map(place.seconds_since, times), default=math.inf if future else 0.0)
 
 
 def _last_copy(place: Place) -> str:
@@ -435,7 +455,8 @@ def _lag(place: Place) -> float:
     stored, kafka = place.stored, place.kafka
     if stored is not None and stored.unpublished_ms is not None and place.has_table:
         since.append(stored.unpublished_ms)
-    if kafka is not None and place.pending and kafka.pending_ms is not None:
+    # Rows of a copy that was withdrawn are in the table.
+    if kafka is not None and place.pending and kafka.pending_ms is not None and place.withdrawn_ms is None:
         since.append(kafka.pending_ms)
     return place.seconds_since(min(since)) if since else 0.0
 

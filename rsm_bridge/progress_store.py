@@ -35,7 +35,7 @@ from rsm_bridge.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.progress_copies import copy_facts, waiting_copies
 from rsm_bridge.progress_facts import CopyFacts, HeldDelete, Problem, StoredPartition, StoredTopic, TableFacts
 from rsm_bridge.progress_held import held_deletes
-from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, unindexed, withheld
+from rsm_bridge.progress_stored import left_out, stored_partitions, table_facts, unindexed, withdrawn, withheld
 from rsm_bridge.retention import policy_at
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ListedObject, ObjectStore, first_line
@@ -230,6 +230,7 @@ def _look(
         if read.complete and states and head
         else {},
         damaged_ms=max([*(item.segment.listed.modified_ms for item in failed), read.damaged_ms or 0]) or None,
+        withdrawn=withdrawn(read.segments, read.unread) if read.complete else {},
     )
     if problem is None and unread is None:
         return found, None

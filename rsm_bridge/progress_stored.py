@@ -20,12 +20,12 @@ from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.livefiles import Head, by_partition, normal_path
 from iceberg_catalog.plan import plan
 from iceberg_catalog.plan_hold import Hold
-from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment
+from iceberg_catalog.plan_types import BatchKind, Follow, LiveFile, PartState, Policy, Segment, SegmentState
 from iceberg_catalog.tables import stamped_format
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
 from rsm_bridge.known_segments import KnownSegment, log_start_told, segments_by_partition
 from rsm_bridge.layout import IndexKey
-from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts
+from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts, Withdrawn
 from rsm_bridge.store import ListedObject
 from rsm_bridge.table_check import rows_without_index
 
@@ -354,6 +354,29 @@ def unindexed(
 
 def _segments(group: Iterable[KnownSegment]) -> Iterator[Segment]:
     return (known.segment for known in group if known.segment is not None)
+
+
+def withdrawn(segments: Iterable[KnownSegment], unread: Sequence[IndexKey] = ()) -> dict[int, Withdrawn]:
+    """By partition, what above every other index only copies have that Kafka withdrew: it is no longer tiered.
+
+    Their rows may be in the table until Kafka has made the copy again. unread: indexes that cannot be read.
+    """
+    found: dict[int, Withdrawn] = {}
+    for number, group in segments_by_partition(segments).items():
+        ends = [known.key.last + 1 for known in group if _counts_as_cover(known)]
+        end = max([*ends, *(key.last + 1 for key in unread if key.partition == number)], default=0)
+        taken = [
+            (known.key.base, known.deletion.time_ms)
+            for known in group
+            if known.deletion is not None
+            and known.deletion.kind is SegmentState.WITHDRAWN
+            and known.segment is not None
+            and known.key.last >= end
+        ]
+        if taken:
+            first = max(end, min(base for base, _ in taken))
+            found[number] = Withdrawn(first, min(time_ms for _, time_ms in taken))
+    return found
 
 
 def _counts_as_cover(known: KnownSegment) -> bool:
