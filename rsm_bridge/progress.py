@@ -14,7 +14,7 @@ from rsm_bridge.own_cluster import Asked, asked, doubt
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_report import copy_findings, copy_reports
 from rsm_bridge.progress_deletes import held_delete
-from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaTopic, LostTopic, Problem, StoredTopic
+from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaTopic, LostTopic, Problem, StoredTopic, TableFacts
 from rsm_bridge.progress_partition import Place, judge
 from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
 from rsm_bridge.progress_words import plural, size
@@ -133,10 +133,10 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
         findings.extend(_stored(facts, kafka, stored))
     elif kafka is not None and (lost := facts.lost.get(kafka.topic_id)) is not None:
         findings.append(_lacks(lost, kafka.topic_id))
-    has_table = name not in facts.verbatim_topics
-    if not has_table and (local is None or stored is not None):
-        findings.append(_note(CauseCode.VERBATIM_RULE, name))
     table = stored.table if stored is not None else None
+    has_table = name not in facts.verbatim_topics or (stored is not None and _has_rows(stored))
+    if name in facts.verbatim_topics and (local is None or stored is not None):
+        findings.append(_verbatim(facts, name, table, has_rows=has_table))
     return TopicReport(
         topic=name,
         topic_id=kafka.topic_id if kafka is not None else stored.topic_id if stored is not None else "",
@@ -168,6 +168,22 @@ def _lacks(lost: LostTopic, topic_id: str) -> Finding:
 
 def _note(code: CauseCode, topic: str) -> Finding:
     return Finding(code, CAUSES[code].level, CAUSES[code].meaning, topic)
+
+
+def _verbatim(facts: Facts, topic: str, table: TableFacts | None, *, has_rows: bool) -> Finding:
+    said = "there is no table"
+    if table is not None:
+        said = f"{table.name} stays, with what was tiered before"
+    elif has_rows or facts.catalog_problem is not None:
+        said = "what was tiered before may have rows"
+    return Finding(CauseCode.VERBATIM_RULE, CAUSES[CauseCode.VERBATIM_RULE].level, said, topic)
+
+
+def _has_rows(stored: StoredTopic) -> bool:
+    """Whether rows of it are in a table, or go to one: of segments that were tiered under an earlier rule."""
+    if stored.table is not None or stored.table_problem is not None:
+        return True
+    return any(part.publishable_end is not None for part in stored.partitions.values())
 
 
 def why_local(kafka: KafkaTopic) -> CauseCode | None:

@@ -190,7 +190,7 @@ CAUSES: dict[CauseCode, Cause] = {
     ),
     _C.VERBATIM_RULE: Cause(
         _NOTE,
-        "the first matching rule of `topics` says `mode: verbatim`: tiered without rows, so there is no table",
+        "the first matching rule of `topics` says `mode: verbatim`: new segments are tiered without rows",
         "Nothing, or change the rule: segments tiered later have rows then, and `tierberg requeue TOPIC` gives them to "
         "earlier ones.",
     ),

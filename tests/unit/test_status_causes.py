@@ -160,7 +160,7 @@ CASES: dict[CauseCode, Case] = {
     C.VERBATIM_RULE: Case(
         facts(stored(stored_partition(publishable_end=None), table=None), verbatim_topics=frozenset({"orders"})),
         Level.NOTE,
-        "mode: verbatim",
+        "there is no table",
     ),
     C.TOPIC_LEFT: Case(
         facts(stored(left=2, deleted_ms=NOW - 11 * MINUTE), BESIDE[0], kafka=kafka(BESIDE[1])),
