@@ -252,12 +252,15 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
 
 
 def _losses(kafka: KafkaTopic | None, stored: StoredTopic) -> Iterator[tuple[CauseCode, str]]:
-    """What is not there and should be, and what is there and should not."""
+    """What is not there and should be, or cannot be read, and what is there and should not."""
+    if stored.undelete_problem is not None:
+        yield CauseCode.UNDELETE_DAMAGED, stored.undelete_problem.message
     if stored.lost_table is not None:
         yield CauseCode.TABLE_LOST, f"{stored.lost_table[1]}, uuid {stored.lost_table[0]}"
     if stored.lost:
         yield CauseCode.OBJECTS_LOST, f"{plural(len(stored.lost), 'object')}, first {stored.lost[0]}"
-    if kafka is not None and why_local(kafka) is CauseCode.REMOTE_STORAGE_OFF and (left := _left(kafka, stored)):
+    off = kafka is not None and why_local(kafka) is CauseCode.REMOTE_STORAGE_OFF
+    if kafka is not None and off and stored.undelete_problem is None and (left := _left(kafka, stored)):
         yield CauseCode.SEGMENTS_LEFT, f"{plural(left, 'segment')} of it"
 
 
@@ -285,6 +288,8 @@ def _gone(facts: Facts, kafka: KafkaFacts, stored: StoredTopic) -> Finding:
         quiet = (facts.now_ms - (stored.deleted_ms or 0)) / 1000
         if asked(stored.clusters, facts.kafka_clusters) is not Asked.OWN:
             code, said = CauseCode.OTHER_CLUSTER, f"{said}; {doubt(stored.clusters, facts.kafka_clusters)}"
+        elif stored.undelete_problem is not None:
+            said = f"{said}; what an undelete brought back is not told from what was left"
         elif (stored.left or stored.left_withdrawn) and quiet > TOPIC_GONE_SECONDS:
             code = CauseCode.TOPIC_LEFT
     return Finding(code, CAUSES[code].level, said, stored.topic, since_ms=stored.deleted_ms)

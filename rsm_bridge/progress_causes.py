@@ -51,6 +51,7 @@ class CauseCode(StrEnum):
     ANOTHER_TABLE = "another_table"
     STORE_LACKS = "store_lacks"
     INDEX_DAMAGED = "index_damaged"
+    UNDELETE_DAMAGED = "undelete_damaged"
     OBJECTS_LOST = "objects_lost"
     SEGMENTS_LEFT = "segments_left"
     MASS_DELETE = "mass_delete"
@@ -278,6 +279,12 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "segment indexes cannot be read; their topic is not published and these segments are not served",
         "`tierberg verify --topic TOPIC`, then restore the named objects. `unsupported_version`: upgrade this release.",
+    ),
+    _C.UNDELETE_DAMAGED: Cause(
+        _PERSON,
+        "the record of what `tierberg undelete` brought back cannot be read: its segments are not told from Kafka's",
+        "Restore the named object (bucket versioning, backup), or see `A damaged record of an undelete` above. Until "
+        "then `tierberg topic forget` refuses.",
     ),
     _C.MASS_DELETE: Cause(
         _PERSON,

@@ -235,6 +235,7 @@ class StoredTopic:
         unindexed: by partition, published offsets of which the store has no index, live or deleted, up to the frontier.
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
         withdrawn: by partition, what above all other copies Kafka has withdrawn and not copied again.
+        undelete_problem: why the record of what undeletes brought back cannot be read: it counts as none.
     """
 
     topic: str
@@ -265,6 +266,7 @@ class StoredTopic:
     withheld_ms: int | None = None
     damaged_ms: int | None = None
     withdrawn: Mapping[int, Withdrawn] = field(default_factory=dict)
+    undelete_problem: Problem | None = None
 
     @property
     def damaged_offsets(self) -> dict[int, list[tuple[int, int]]]:

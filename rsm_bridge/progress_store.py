@@ -201,7 +201,7 @@ def _look(
     damaged = [*((item.segment.listed.key, item.problem) for item in failed), *read.damaged]
     unread = failed[0].segment if failed else None
     missing = withheld(read.segments)
-    restored = _restored(store, read.topic_id)
+    restored, undelete_problem = _restored(store, read.topic_id)
     found = StoredTopic(
         topic=read.topic,
         topic_id=read.topic_id.hex(),
@@ -231,6 +231,7 @@ def _look(
         else {},
         damaged_ms=max([*(item.segment.listed.modified_ms for item in failed), read.damaged_ms or 0]) or None,
         withdrawn=withdrawn(read.segments, read.unread) if read.complete else {},
+        undelete_problem=undelete_problem,
     )
     if problem is None and unread is None:
         return found, None
@@ -330,14 +331,14 @@ def _held(
     return held_deletes(read.segments, states, grace, restored=restored, stays_ms=stays_ms, unread=read.unread)
 
 
-def _restored(store: ObjectStore, topic_id: bytes) -> frozenset[str]:
-    """Keys of what undeletes brought back, and Kafka does not know any more."""
+def _restored(store: ObjectStore, topic_id: bytes) -> tuple[frozenset[str], Problem | None]:
+    """Keys of what undeletes brought back, and Kafka does not know any more; or why their record cannot be read."""
     try:
-        return UndeleteRecord(store, topic_id).read().restored
+        return UndeleteRecord(store, topic_id).read().restored, None
     except StoreError:
         raise
-    except BridgeError:
-        return frozenset()  # damaged: `tierberg undelete` says so
+    except BridgeError as error:
+        return frozenset(), Problem(error.kind, str(error))
 
 
 def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> Callable[[KnownSegment], Head | None]:

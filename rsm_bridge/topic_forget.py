@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.deletes import Deleter
-from rsm_bridge.errors import BridgeError, SettingsError
+from rsm_bridge.errors import BridgeError, SettingsError, StoreError
 from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
 from rsm_bridge.limits import FORGET_KAFKA_SECONDS, FORGET_WATCH_SECONDS
 from rsm_bridge.maintain_command import Place
@@ -141,8 +141,19 @@ class _Question:
         of_kafka = frozenset[str]().union(*(self.names[key] for key in there))
         return {
             key: refusal(self.wish.topic, key, kafka, self.names[key], of_kafka, self.wish.clusters)
+            or self._unreadable(self.ids[key])
             for key in self.found
         }
+
+    def _unreadable(self, topic_id: bytes) -> str | None:
+        """Why nobody can tell what was left from what an undelete brought back, perhaps of this very topic."""
+        try:
+            UndeleteRecord(self.store, topic_id).read()
+        except StoreError:
+            raise
+        except BridgeError as error:
+            return f"{error}. Operations manual: `A damaged record of an undelete`"
+        return None
 
 
 def _question(place: Place, wish: Wish) -> _Question:
@@ -169,7 +180,7 @@ def forget(place: Place, wish: Wish, ask: AskKafka, say: Callable[[str], None], 
 
     Raises:
         BridgeError: `not_found` when the store has nothing of the topic, `bad_request` when Kafka does not say twice
-            that it is gone, or is not known to be its cluster.
+            that it is gone, or is not known to be its cluster, and while the record of an undelete cannot be read.
         SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
     """
     question = _question(place, wish)

@@ -191,6 +191,11 @@ CASES: dict[CauseCode, Case] = {
         Level.PERSON,
         "1 index cannot be read, newest index/k: fails its checksum",
     ),
+    C.UNDELETE_DAMAGED: Case(
+        facts(stored(undelete_problem=Problem("corrupt_object", "undelete/k does not parse"))),
+        Level.PERSON,
+        "undelete/k does not parse",
+    ),
     C.OBJECTS_LOST: Case(facts(stored(lost=("data/a", "kept/b"))), Level.PERSON, "2 objects, first data/a"),
     C.SEGMENTS_LEFT: Case(
         facts(kafka=kafka(kafka_topic(kafka_partition(log_start=100), config={"remote.storage.enable": "false"}))),
