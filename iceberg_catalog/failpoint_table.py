@@ -64,7 +64,7 @@ POINTS: Final[Mapping[str, Point]] = {
     "merge-pointed": Point("merge", "all indexes name the merged file, the table does not"),
     "lease-release": Point("maintain", "all is done, before the lease is let go"),
     "undelete-recorded": Point("undelete", "what is to be restored is written down, all tombstones are there"),
-    "undelete-turn": Point("undelete", "before each tombstone becomes an index again"),
+    "undelete-turn": Point("undelete", "before each tombstone becomes an index again, or is given up as lost"),
     "undelete-turned": Point("undelete", "all indexes are back, the rows are not"),
     "undelete-committed": Point("undelete", "the rows are back, the record is still open"),
     "undelete-undo": Point("undelete", "before each restored index becomes a tombstone again"),

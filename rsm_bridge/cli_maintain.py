@@ -50,12 +50,17 @@ def undelete(
         str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
     ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Delete again what earlier undeletes brought back.")] = False,
+    without_lost: Annotated[
+        bool,
+        typer.Option("--without-lost", help="Give up for good deleted segments whose data files are not in the store."),
+    ] = False,
 ) -> None:
     """Bring back the rows of everything Kafka deleted of a topic and that is still in the store."""
     from rsm_bridge.maintain_command import open_place, restore
 
     with failures():
-        for line in restore(open_place(config, data_dir, made=True), topic, topic_id, undo=undo):
+        place = open_place(config, data_dir, made=True)
+        for line in restore(place, topic, topic_id, undo=undo, without_lost=without_lost):
             typer.echo(line)
 
 

@@ -40,6 +40,7 @@ from rsm_bridge.store_clock import StoreClock, local_ms
 from rsm_bridge.topic_segments import owners_of, several, topic_ids
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.undelete import undelete
+from rsm_bridge.undelete_lost import given_up
 from rsm_bridge.undelete_record import take_back
 from rsm_bridge.unreadable_table import drop_unreadable
 
@@ -184,7 +185,7 @@ def _names(place: Place, topic_id: bytes) -> list[str]:
     return [*names, owner.topic, topic_id.hex()]
 
 
-def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list[str]:
+def restore(place: Place, topic: str, wanted: str | None, *, undo: bool, without_lost: bool = False) -> list[str]:
     """Brings back what Kafka deleted of a topic, or with `undo` deletes that again; returns what to say.
 
     Args:
@@ -192,6 +193,7 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
         topic: its name.
         wanted: topic id as 32 hex digits, needed when several topics have the name; None: the only one.
         undo: take an earlier undelete back.
+        without_lost: give up segments whose data files are lost.
 
     Raises:
         SettingsError: `wanted` is no topic id.
@@ -215,10 +217,11 @@ def restore(place: Place, topic: str, wanted: str | None, *, undo: bool) -> list
         lambda name: place.settings.rule(name).table_retention,
         place.settings.table_of,
         CopyReaders(place.settings, place.store).waiting,
+        without_lost=without_lost,
     )
     lines = [f"{done.segments} segments with {done.rows} rows are back"]
     lines += [f"  partition {number}: from offset {offset}" for number, offset in sorted(done.lowest.items())]
-    return lines
+    return lines + given_up(done.lost)
 
 
 def drop(place: Place, name: str, *, unreadable: bool = False) -> list[str]:

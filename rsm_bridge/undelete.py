@@ -1,5 +1,6 @@
 """`tierberg undelete`: brings back what Kafka deleted of a topic and what is still in the store.
 
+0. Segments whose objects are lost do not come back (undelete_lost.py): nothing does, unless they are given up.
 1. What is about to be restored is written down: per partition the lowest offset F. A crash later finds it.
 2. Every deletion's tombstone that is not being reclaimed becomes the index it holds again, by compare-and-swap.
 3. The rows return through the plan. R5 makes the floor final, so an undelete is a recorded *rewind*, as after an
@@ -38,6 +39,7 @@ from rsm_bridge.retention import follow_kafka
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.tombstone import decode_tombstone, is_tombstone
+from rsm_bridge.undelete_lost import Lost, give_up, lost_of, refusal
 from rsm_bridge.undelete_record import UndeleteRecord
 
 
@@ -46,11 +48,13 @@ class Restored:
     """What came back: tombstones turned, rows their data files hold, and by partition from which offset on.
 
     That offset is above what was asked for where a segment further up is being reclaimed: the floor stays over it.
+    lost: what did not, or not whole.
     """
 
     segments: int
     rows: int
     lowest: Mapping[int, int]
+    lost: Sequence[Lost] = ()
 
 
 def undelete(
@@ -61,23 +65,34 @@ def undelete(
     retention: Callable[[str], str | float] = follow_kafka,
     plain: PlainName = table_name,
     copies: WaitingCopies = no_copies,
+    *,
+    without_lost: bool = False,
 ) -> Restored:
     """Restores everything of one topic id that can be.
 
-    `retention`: `table_retention` of a topic name; `plain`: the name of its table; `copies`: that rows wait for.
+    `retention`: `table_retention` of a topic name; `plain`: the name of its table; `copies`: that rows wait for;
+    `without_lost`: give up segments whose data files are lost.
 
     Raises:
-        BridgeError: `not_found` when nothing can be brought back; `bad_request` when the table has rows that no segment
-            has any more (`keep`), which a rewind would lose; `store_unavailable`.
+        BridgeError: `not_found` when nothing can be brought back; `corrupt_object` when objects of deleted segments are
+            lost; `bad_request` when the table has rows that no segment has any more (`keep`), which a rewind would
+            lose; `store_unavailable`.
         RetryRunError: the indexes are back, the commit did not land in RUNS_TO_LAND_MAX tries: run it again.
         CatalogError, SegmentError: and what else catalog and storage raise: run it again.
     """
     deleted = [known for known in read_segments(store, topic_id) if _restorable(known)]
+    lost = lost_of(store, topic_id, [known for known in deleted if not _reclaiming(known)])
+    if lost and not without_lost:
+        raise refusal(lost)
+    hopeless = {item.known.listed.key: item.known for item in lost if not item.has_rows}
+    deleted = [known for known in deleted if known.listed.key not in hopeless]
     record = UndeleteRecord(store, topic_id)
     lowest = record.widen(_lowest(deleted), frozenset(known.listed.key for known in deleted)).lowest
     if not lowest:
         raise BridgeError("not_found", "no deleted segment of this topic is left in the store")
     failpoints.hit("undelete-recorded", topic_id.hex())
+    for known in hopeless.values():
+        give_up(store, known)
     back = [known for known in deleted if turn_back(store, known.listed.key)]
     failpoints.hit("undelete-turned", topic_id.hex())
     states = RestoringRun(store, catalog, topic_id, namespace, retention, plain, copies).restore(lowest).states
@@ -85,7 +100,7 @@ def undelete(
     record.finish()
     reached = {partition: max(offset, states.get(partition, PartState()).floor) for partition, offset in lowest.items()}
     rows = sum(file.rows for known in back if known.segment is not None for file in known.segment.files)
-    return Restored(len(back), rows, reached)
+    return Restored(len(back), rows, reached, lost)
 
 
 def turn_back(store: ObjectStore, key: str) -> bool:
@@ -112,6 +127,10 @@ def turn_back(store: ObjectStore, key: str) -> bool:
 def _restorable(known: KnownSegment) -> bool:
     deletion = known.deletion
     return deletion is not None and deletion.kind is SegmentState.DELETED and known.segment is not None
+
+
+def _reclaiming(known: KnownSegment) -> bool:
+    return known.deletion is not None and known.deletion.reclaiming
 
 
 def _lowest(segments: Iterable[KnownSegment]) -> dict[int, int]:
