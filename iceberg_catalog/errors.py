@@ -48,8 +48,10 @@ class CatalogError(Exception):
 
     Attributes:
         kind: stable word, see :data:`CatalogErrorKind`.
+        table: full name of the table it is about, where that is known.
     """
 
-    def __init__(self, kind: CatalogErrorKind, message: str) -> None:
+    def __init__(self, kind: CatalogErrorKind, message: str, table: str | None = None) -> None:
         super().__init__(message)
         self.kind: CatalogErrorKind = kind
+        self.table = table

@@ -92,15 +92,18 @@ class LiveFiles:
             try:
                 self._last = name, self._listed(table, snapshot, written)
             except FileNotFoundError as error:
+                full_name = ".".join(table.name())
                 raise CatalogError(
                     "table_unreadable",
-                    f"table {'.'.join(table.name())} names metadata that is not there: {error}. Is its storage there? "
-                    "A catalog restored from an old backup may name what was deleted since: `tierberg table drop` with "
-                    "--unreadable drops the entry, and the bridge makes the table anew from the store",
+                    f"table {full_name} names metadata that is not there: {error}. Is its storage there? "
+                    "A catalog restored from an old backup may name what was deleted since: `tierberg table drop "
+                    f"{full_name} --unreadable` drops the entry, and the bridge makes the table anew from the store",
+                    full_name,
                 ) from error
         head = replace(self._last[1], table=table, state=recorded_state(table, snapshot))
         if head.state is None and (head.files or head.foreign):
-            raise CatalogError("state_missing", f"table {'.'.join(table.name())} has files but no recorded state")
+            full_name = ".".join(table.name())
+            raise CatalogError("state_missing", f"table {full_name} has files but no recorded state", full_name)
         return head
 
     def _listed(self, table: Table, snapshot: Snapshot, written: Iterable[ManifestFiles]) -> Head:

@@ -152,7 +152,8 @@ class DamagedFileError(CatalogError):
     """A metadata file is there and is not what was written."""
 
     def __init__(self, table: Table, path: str, error: BaseException) -> None:
-        super().__init__("table_unreadable", f"table {'.'.join(table.name())}: {path} is damaged: {damage_of(error)}")
+        name = ".".join(table.name())
+        super().__init__("table_unreadable", f"table {name}: {path} is damaged: {damage_of(error)}", name)
         self.path = path
 
 

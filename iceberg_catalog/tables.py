@@ -220,6 +220,7 @@ def _unreadable(identifier: tuple[str, ...], said: str) -> CatalogError:
         f"the catalog has an entry for table {name}, and its metadata cannot be read: {said}. Is its storage there? A "
         f"catalog restored from an old backup may name what was deleted since; `tierberg table drop {name} "
         "--unreadable` drops the entry, and the bridge makes the table anew from the store",
+        name,
     )
 
 

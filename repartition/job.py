@@ -29,6 +29,7 @@ from repartition.target import Recorded, keep_frontier, load_copy, owner_stamp, 
 from repartition.writing import append, cut, upsert
 from rsm_bridge.copy_hold import DeclaredCopy
 from rsm_bridge.copy_rules import CopyRule
+from rsm_bridge.shell_words import command_line
 
 DEAD_LETTERS = "__dead_letters"
 LETTERS = "dead-letters"
@@ -288,5 +289,5 @@ def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> s
     where = ", ".join(f"partition {number} from offset {offset}" for number, offset in sorted(offsets.items()))
     return (
         f"copy {'.'.join(name)} has read records that the table of topic {topic} took back since, after an unclean "
-        f"election: {where}. `tierberg repartition {topic} --repair` reads them again"
+        f"election: {where}. `{command_line('tierberg repartition', [topic], ['--repair'])}` reads them again"
     )

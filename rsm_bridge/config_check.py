@@ -15,7 +15,9 @@ from rsm_bridge.config_report import ConfigReport, PartCheck, Remark, TopicCheck
 from rsm_bridge.config_schemas import SchemaChecks
 from rsm_bridge.progress import why_local, why_nothing
 from rsm_bridge.progress_causes import CAUSES, CauseCode
+from rsm_bridge.progress_cures import PLAINLY, Called, advice
 from rsm_bridge.progress_facts import KafkaFacts
+from rsm_bridge.progress_report import Finding
 from rsm_bridge.settings import Settings
 from rsm_bridge.topic_rules import TopicRule, matching
 
@@ -28,6 +30,7 @@ def check(
     names: Sequence[str],
     schemas: SchemaChecks,
     said: Iterable[Remark] = (),
+    called: Called = PLAINLY,
 ) -> ConfigReport:
     """The report.
 
@@ -37,6 +40,7 @@ def check(
         names: only these topics; none: all that Kafka has, without its internal ones.
         schemas: looks up subjects and reads files.
         said: remarks that begin the report.
+        called: how, for the commands in it.
     """
     remarks = list(said)
     nothing = None if kafka is None else why_nothing(kafka.broker_config)
@@ -44,7 +48,7 @@ def check(
         code, what = nothing
         remarks.append(Remark("error", f"{what}: {CAUSES[code].meaning}. {CAUSES[code].advice}"))
     wanted = sorted(set(names)) if names else _live(kafka)
-    topics = [_topic(settings, kafka, name, nothing, schemas) for name in wanted]
+    topics = [_topic(settings, kafka, name, nothing, schemas, called) for name in wanted]
     if kafka is not None and not names:
         remarks += _idle_rules(settings.topics, wanted)
     remarks += schemas.remarks
@@ -63,6 +67,7 @@ def _topic(
     name: str,
     nothing: tuple[CauseCode, str] | None,
     schemas: SchemaChecks,
+    called: Called,
 ) -> TopicCheck:
     remarks: list[Remark] = []
     cause: CauseCode | None = None
@@ -75,7 +80,8 @@ def _topic(
             cause = why_local(live) or (None if nothing is None else nothing[0])
             tiered = cause is None
             if cause is not None:
-                remarks.append(Remark("note", CAUSES[cause].advice))
+                found = Finding(cause, CAUSES[cause].level, "", name)
+                remarks.append(Remark("note", advice(found, called)))
     place = matching(settings.topics, name)
     rule = settings.rule(name)
     value, key = PartCheck(rule.value_format), PartCheck(rule.key_format)

@@ -13,6 +13,7 @@ from rsm_bridge.config_report import Remark
 from rsm_bridge.config_schemas import SchemaChecks
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import STATUS_KAFKA_SECONDS
+from rsm_bridge.progress_cures import Called
 from rsm_bridge.progress_facts import KafkaFacts
 from rsm_bridge.progress_gather import within
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource
@@ -56,7 +57,8 @@ def check_config(options: CheckOptions) -> tuple[str, bool]:
         if settings.tls is not None and settings.tls.everybody_may_write:
             text = "any certificate of client_ca_file may copy, read and delete every topic; name yours in tls.clients"
             said = [*said, Remark("warning", f"tls: {text}")]
-        report = check(settings, kafka, options.topics, SchemaChecks(registry), said)
+        called = Called(options.config, None, options.bootstrap_server, servers)
+        report = check(settings, kafka, options.topics, SchemaChecks(registry), said, called)
     return as_json(report) if options.json else as_text(report), report.wrong
 
 

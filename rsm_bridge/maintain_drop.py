@@ -170,7 +170,7 @@ def _refuse_beside_others(store: ObjectStore, table: Table, owner: Owner) -> Non
         raise BridgeError(
             "bad_request",
             f"topic {owner.topic} has another table too, {others[0]}: see `another_table` in `tierberg status`. "
-            "`tierberg table drop UUID` ends the one that is no longer wanted",
+            f"`tierberg table drop {others[0]}` ends that one, if it is no longer wanted",
         )
 
 

@@ -204,19 +204,20 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     name = stored.topic
     found: list[Finding] = []
 
-    def add(code: CauseCode, said: str, since_ms: int | None = None) -> None:
-        """One more finding, of the cause's usual level."""
-        found.append(Finding(code, CAUSES[code].level, said, name, since_ms=since_ms))
+    def add(code: CauseCode, said: str, since_ms: int | None = None, **named: str | None) -> None:
+        """One more finding, of the cause's usual level; `named`: what capitals of its advice stand for."""
+        known = tuple((word, value) for word, value in named.items() if value is not None)
+        found.append(Finding(code, CAUSES[code].level, said, name, since_ms=since_ms, named=known))
 
     if facts.kafka is not None and kafka is None:
         found.append(_gone(facts, facts.kafka, stored))
     if stored.table_problem is not None:
         problem: Problem = stored.table_problem
-        add(_TABLE_CODES.get(problem.kind, CauseCode.TABLE_UNREADABLE), problem.message)
+        add(_TABLE_CODES.get(problem.kind, CauseCode.TABLE_UNREADABLE), problem.message, NAME=problem.table)
     if stored.others:
         uuid, table = stored.others[0]
         more = f", and {len(stored.others) - 1} more" if len(stored.others) > 1 else ""
-        add(CauseCode.ANOTHER_TABLE, f"{table}, uuid {uuid}{more}")
+        add(CauseCode.ANOTHER_TABLE, f"{table}, uuid {uuid}{more}", UUID=uuid)
     for code, said in _losses(kafka, stored):
         add(code, said)
     if stored.damaged:
@@ -236,6 +237,7 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
             CauseCode.QUARANTINED,
             f"{batches} withheld from the table: {causes}; last {stored.quarantined_key}",
             stored.withheld_ms,
+            KEY=stored.quarantined_key,
         )
     if stored.verbatim:
         said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
@@ -292,7 +294,8 @@ def _gone(facts: Facts, kafka: KafkaFacts, stored: StoredTopic) -> Finding:
             said = f"{said}; what an undelete brought back is not told from what was left"
         elif (stored.left or stored.left_withdrawn) and quiet > TOPIC_GONE_SECONDS:
             code = CauseCode.TOPIC_LEFT
-    return Finding(code, CAUSES[code].level, said, stored.topic, since_ms=stored.deleted_ms)
+    named = () if stored.table is None else (("NAME", stored.table.name),)
+    return Finding(code, CAUSES[code].level, said, stored.topic, since_ms=stored.deleted_ms, named=named)
 
 
 def _tells(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> bool:

@@ -199,7 +199,7 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "Kafka has no topic of this id any more and has stopped deleting: what is left of it stays, rows too",
         "No bridge answered when the topic was deleted, and Kafka does not ask again. `tierberg topic forget TOPIC` "
-        "says what would go, `--yes` does it.",
+        "says what would go, `tierberg topic forget TOPIC --yes` does it.",
     ),
     _C.TOPIC_HIDDEN: Cause(
         _NOTE,
@@ -215,13 +215,15 @@ CAUSES: dict[CauseCode, Cause] = {
     _C.TOPIC_GONE: Cause(
         _NOTE,
         "Kafka has no topic of this id any more: it was deleted, perhaps created again; this is the old one's table",
-        "Nothing: Kafka deletes its segments, or has. An empty table stays until `tierberg table drop`.",
+        "Nothing: Kafka deletes its segments, or has. An empty table stays until `tierberg table drop NAME`.",
     ),
     _C.STATE_MISSING: Cause(
         _PERSON,
         "the table has files but no recorded state, so nobody may write it",
         "Somebody rolled the table back or rewrote its snapshots. Roll it forward to the newest snapshot with "
-        "`tierberg.state` in its summary; rows are safe in the store meanwhile.",
+        "`tierberg.state` in its summary; rows are safe in the store meanwhile. Where no snapshot has it any more: "
+        "`tierberg table drop NAME --unreadable`, and the bridge makes the table anew from the store, without what "
+        "other engines wrote: see `A table without recorded state` below.",
     ),
     _C.STATE_DAMAGED: Cause(
         _PERSON,
@@ -245,8 +247,8 @@ CAUSES: dict[CauseCode, Cause] = {
         "the store has a record of a table of the topic, and the catalog and namespace of these settings have none",
         "Are these the bridges' settings? After a change of them see `Another name or namespace` below. A "
         "`catalog.db` that is gone: stop the bridges and restore it. Without a backup they make the table anew from "
-        "what Kafka still has; rows that `table_retention` kept are lost to it, and `tierberg undelete` may bring some "
-        "back.",
+        "what Kafka still has; rows that `table_retention` kept are lost to it, and `tierberg undelete TOPIC` may "
+        "bring some back.",
     ),
     _C.STORE_LACKS: Cause(
         _PERSON,
@@ -290,7 +292,8 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "over half of the table's rows were deleted within ten minutes; their objects are kept for mass_delete_grace",
         "A mistake: `tierberg undelete TOPIC` brings the rows back. On purpose: nothing, or `--accept mass_delete` "
-        "until it is reclaimed. Where the topic's retention explains it, it is a note.",
+        "until it is reclaimed. Where the topic's retention explains it, it is a note; so is, where Kafka was not "
+        "asked, what looks like retention: set `kafka.bootstrap_servers`, or a mistake may pass unseen.",
     ),
     _C.FOREIGN_FILES: Cause(
         _PERSON,
@@ -444,8 +447,8 @@ CAUSES: dict[CauseCode, Cause] = {
         _WAITS,
         "rows of a typed topic were stored before their columns could be had: registry or catalog away, a schema in "
         "the middle of a segment, or `decode_budget` used up",
-        "They follow by themselves once what is named answers. After ten minutes: `tierberg config check` asks the "
-        "registry; the bridge's log says what it waits for. Kafka reads on.",
+        "They follow by themselves once what is named answers. After ten minutes: `tierberg config check TOPIC` asks "
+        "the registry; the bridge's log says what it waits for. Kafka reads on.",
     ),
     _C.ROWS_BELOW_FLOOR: Cause(
         _PERSON,

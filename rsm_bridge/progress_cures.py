@@ -6,15 +6,23 @@ Advice names what it is about by capital letters (`tierberg undelete TOPIC`), as
 from __future__ import annotations
 
 import re
-import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rsm_bridge.progress_report import Finding
+from rsm_bridge.shell_words import command_line, quoted
 
-_COMMAND = re.compile(r"`([^`]*\bTOPIC\b[^`]*)`")
+_COMMAND = re.compile(r"`((?:tierberg|kafka-configs\.sh) [^`]+)`")
 #: They act on one topic id, and refuse a name that several have. Others act on every topic of the name.
-_OF_ONE_ID = ("tierberg undelete ", "tierberg topic forget ", "tierberg repartition ", "tierberg leader-epochs ")
+_OF_ONE_ID = frozenset({"undelete", "topic forget", "repartition", "leader-epochs"})
+_OF_KAFKA = frozenset({"topic forget", "config check", "status"})
+_WITHOUT_DATA_DIR = frozenset({"config check"})
+#: What the advice only speaks of: by themselves they are no commands, or not those that are meant.
+_MENTIONED = frozenset({"tierberg repartition", "tierberg status"})
+_GROUPS = frozenset({"topic", "table", "config", "inspect"})
+#: What capitals of advice stand for beside the topic is named by the finding.
+_CAPITALS = re.compile(r"\b(?:TOPIC|PARTITION|SERVERS|UUID|NAME|KEY)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +37,14 @@ class Called:
     bootstrap_server: str | None = None
     servers: str | None = None
 
-    def options(self, command: str) -> str:
-        """What a command is to end with, with a blank before each."""
-        given: list[tuple[str, object]] = [("--config", self.config), ("--data-dir", self.data_dir)]
-        if command.startswith("tierberg topic forget "):
+    def options(self, command: str) -> Iterator[str]:
+        """Those of a command, `undelete` or `topic forget`, each with its value."""
+        given: list[tuple[str, object]] = [("--config", self.config)]
+        if command not in _WITHOUT_DATA_DIR:
+            given.append(("--data-dir", self.data_dir))
+        if command in _OF_KAFKA:
             given.append(("--bootstrap-server", self.bootstrap_server))
-        return "".join(f" {name} {shlex.quote(str(value))}" for name, value in given if value is not None)
+        return (f"{name} {quoted(value)}" for name, value in given if value is not None)
 
 
 PLAINLY = Called()
@@ -46,8 +56,9 @@ def advice(finding: Finding, called: Called = PLAINLY) -> str:
 
 
 def commands(finding: Finding, called: Called = PLAINLY) -> list[str]:
-    """Those of the advice that are about the finding's topic."""
-    return [_command(found[1], finding, called) for found in _COMMAND.finditer(finding.advice)]
+    """Those of the advice that are about the finding's topic, or something of it."""
+    found = (item[1] for item in _COMMAND.finditer(finding.advice))
+    return [_command(pattern, finding, called) for pattern in found if _CAPITALS.search(pattern)]
 
 
 def filled(text: str, finding: Finding, called: Called = PLAINLY) -> str:
@@ -56,15 +67,42 @@ def filled(text: str, finding: Finding, called: Called = PLAINLY) -> str:
 
 
 def _command(pattern: str, finding: Finding, called: Called) -> str:
-    if finding.topic is None:
+    if pattern in _MENTIONED or "'" in pattern:  # one that was made whole already
         return pattern
-    command = re.sub(r"\bTOPIC\b", finding.topic, pattern)
-    if finding.partition is not None:
-        command = re.sub(r"\bPARTITION\b", str(finding.partition), command)
-    if called.servers is not None:
-        command = re.sub(r"\bSERVERS\b", shlex.quote(called.servers), command)
-    if not command.startswith("tierberg "):
-        return command
-    if finding.topic_id is not None and command.startswith(_OF_ONE_ID):
-        command = f"{command} --topic-id {finding.topic_id}"
-    return command + called.options(command)
+    if finding.topic is None and "TOPIC" in pattern:
+        return pattern
+    names = _names(finding, called)
+    if not pattern.startswith("tierberg "):
+        return " ".join(_options(pattern.split(" "), names))
+    before, behind, after = pattern.partition(" -- ")
+    words = before.split(" ")[1:]
+    named = 2 if words[0] in _GROUPS else 1
+    command, rest = " ".join(words[:named]), words[named:]
+    split = next((number for number, word in enumerate(rest) if word.startswith("-")), len(rest))
+    given = rest[:split] if not behind else after.split(" ")
+    arguments = [names.get(word, word) for word in given]
+    options = _options(rest[split:], names)
+    if finding.topic_id is not None and command in _OF_ONE_ID and "--topic-id" not in words:
+        options.append(f"--topic-id {finding.topic_id}")
+    return command_line(f"tierberg {command}", arguments, [*options, *called.options(command)])
+
+
+def _options(words: list[str], names: dict[str, str]) -> list[str]:
+    """Words with their capitals filled in; a value that begins with a dash is tied to its option."""
+    found: list[str] = []
+    for word in words:
+        value = names.get(word)
+        if value is not None and value.startswith("-") and found:
+            found[-1] = f"{found[-1]}={quoted(value)}"
+        else:
+            found.append(word if value is None else quoted(value))
+    return found
+
+
+def _names(finding: Finding, called: Called) -> dict[str, str]:
+    """What the capitals stand for."""
+    names = dict(finding.named)
+    for capitals, value in (("TOPIC", finding.topic), ("PARTITION", finding.partition), ("SERVERS", called.servers)):
+        if value is not None:
+            names[capitals] = str(value)
+    return names

@@ -107,10 +107,11 @@ class TableFacts:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a source answered instead of facts: the stable kind of the error, and one sentence."""
+    """What a source answered instead of facts: the stable kind of the error, one sentence, the table's full name."""
 
     kind: str
     message: str
+    table: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, TOPIC_GONE_SECONDS
 from rsm_bridge.progress_causes import CauseCode, Level
@@ -212,7 +212,8 @@ def _publishing(place: Place) -> list[Finding]:
         findings.append(place.finding(code, level, said, stored.unpublished_ms))
     if stored.conflict is not None:
         said = f"publishing stops at offset {stored.publishable_end} before {stored.conflict}"
-        findings.append(place.finding(CauseCode.CONFLICTING_SEGMENT, Level.PERSON, said, stored.unpublished_ms))
+        finding = place.finding(CauseCode.CONFLICTING_SEGMENT, Level.PERSON, said, stored.unpublished_ms)
+        findings.append(replace(finding, named=(("KEY", stored.conflict),)))
     elif stored.open is not None:
         waits = place.seconds_since(stored.open.since_ms)
         said = (

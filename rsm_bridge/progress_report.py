@@ -16,7 +16,7 @@ class Finding:
 
     `said` is one sentence with the figures; `level` can be higher than the cause's usual one. `since_ms`: when it began
     or was last met, as far as somebody said; None: nobody did. `topic_id`: 32 hex digits, where the report has several
-    topics of the name.
+    topics of the name. `named`: what capitals of the advice beside those of the place stand for, as (`UUID`, value).
     """
 
     code: CauseCode
@@ -26,6 +26,7 @@ class Finding:
     partition: int | None = None
     since_ms: int | None = None
     topic_id: str | None = None
+    named: tuple[tuple[str, str], ...] = ()
 
     @property
     def advice(self) -> str:

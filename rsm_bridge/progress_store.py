@@ -49,9 +49,10 @@ _Found = KnownSegment | Problem | Literal["unread"] | None
 
 
 def problem_of(error: BaseException) -> Problem:
-    """Kind and one sentence of any exception."""
+    """Kind and one sentence of any exception, and the table that it is about."""
     kind = getattr(error, "kind", None)
-    return Problem(kind if isinstance(kind, str) else "unavailable", f"{type(error).__name__}: {first_line(error)}")
+    said = f"{type(error).__name__}: {first_line(error)}"
+    return Problem(kind if isinstance(kind, str) else "unavailable", said, getattr(error, "table", None))
 
 
 @dataclass(slots=True)
@@ -292,7 +293,8 @@ def _table(
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
-        return head, None, None, problem_of(error)
+        problem = problem_of(error)
+        return head, None, None, problem if head is None else replace(problem, table=".".join(head.table.name()))
 
 
 def _with_rows(facts: TableFacts, head: Head) -> TableFacts:

@@ -20,6 +20,7 @@ from rsm_bridge.known_segments import read_segments
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.maintain_drop import table_identifier
 from rsm_bridge.retention import follow_kafka
+from rsm_bridge.shell_words import command_line
 from rsm_bridge.state_objects import recorded_parts
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.table_records import forget_table, read_records
@@ -108,12 +109,12 @@ def _refuse_archive(store: ObjectStore, name: str, owner: Owner, retention: Call
     if retention(owner.topic) == "follow-kafka" or not any(known.data_files() for known in segments):
         return
     if not any(known.live and known.data_files() for known in segments):
+        undelete = command_line("tierberg undelete", [owner.topic], [f"--topic-id {owner.topic_id.hex()}"])
         raise BridgeError(
             "bad_request",
             f"Kafka has deleted every segment of topic {owner.topic}, and its rule keeps their rows (table_retention): "
-            f"without table {name} they would be reclaimed. First `tierberg undelete {owner.topic} --topic-id "
-            f"{owner.topic_id.hex()}`: it brings the segments back, though it ends by saying that the table cannot be "
-            "read",
+            f"without table {name} they would be reclaimed. First `{undelete}`: it brings the "
+            "segments back, though it ends by saying that the table cannot be read",
         )
 
 

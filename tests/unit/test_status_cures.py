@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from rsm_bridge import progress_gather
@@ -17,12 +19,13 @@ from rsm_bridge.cli import app
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_cures import Called, advice, filled
-from rsm_bridge.progress_facts import Facts
+from rsm_bridge.progress_facts import Facts, KafkaTopic, Problem
 from rsm_bridge.progress_print import as_json, as_text
 from rsm_bridge.progress_report import Finding
 from rsm_bridge.settings import Settings
+from rsm_bridge.shell_words import command_line
 from rsm_bridge.status_command import StatusOptions, status
-from tests.support.status_facts import HOUR, NOW, facts, kafka, kafka_topic, stored
+from tests.support.status_facts import HOUR, NOW, beside, facts, kafka, kafka_topic, stored, stored_partition, table
 from tests.unit.maintain_support import World, make_world, published
 
 RUNNER = CliRunner()
@@ -40,15 +43,112 @@ def test_every_command_names_its_topic(code: CauseCode) -> None:
     assert advice(place(code, topic=None)) == CAUSES[code].advice
 
 
+#: What a finding of the cause names, where it can.
+NAMED = {
+    CauseCode.TOPIC_GONE: "NAME",
+    CauseCode.STATE_MISSING: "NAME",
+    CauseCode.STATE_DAMAGED: "NAME",
+    CauseCode.TABLE_UNREADABLE: "NAME",
+    CauseCode.ANOTHER_TABLE: "UUID",
+    CauseCode.QUARANTINED: "KEY",
+    CauseCode.CONFLICTING_SEGMENT: "KEY",
+}
+
+
 @pytest.mark.parametrize("code", list(CauseCode))
-def test_every_command_is_one_that_there_is(code: CauseCode) -> None:
-    """With an option that the command does not have, it would be no cure."""
-    text = advice(place(code), Called(data_dir=Path("/nowhere"), bootstrap_server="b:1"))
-    for command in re.findall(r"`tierberg ([^`]*a\.b-c[^`]*)`", text):
-        done = RUNNER.invoke(app, [*shlex.split(command), "--help"])
-        assert done.exit_code == 0, command
-        for option in re.findall(r"--[a-z-]+", command):
-            assert option in re.sub(r"\s+", "", done.output), command
+def test_no_command_is_left_with_capitals_that_the_finding_can_fill(code: CauseCode) -> None:
+    """`NAMED` is what findings of the cause are made with: test_findings_name_what_their_advice_asks_for."""
+    named = ((NAMED[code], "x/y"),) if code in NAMED else ()
+    for command in re.findall(r"`(tierberg [^`]*)`", advice(place(code, named=named), CALLED)):
+        assert not re.search(r"\b[A-Z]{3,}\b", command), command
+        assert command in {"tierberg status", "tierberg repartition"} or "--config '/etc/a b.yaml'" in command
+
+
+def test_findings_name_what_their_advice_asks_for() -> None:
+    other, there = beside()
+    kinds = ("state_missing", "corrupt_state", "table_unreadable")
+    found: dict[CauseCode, dict[str, str]] = {}
+    for item in (
+        facts(stored(), other, kafka=kafka(there)),
+        *(facts(stored(table=None, table_problem=Problem(kind, "m", "kafka.orders"))) for kind in kinds),
+        facts(stored(others=(("u-u", "kafka.old"),), quarantined={"bad_crc": 1}, quarantined_key="index/q")),
+        facts(stored(stored_partition(conflict="index/c", publishable_end=80), table=table(frontiers={0: 80}))),
+    ):
+        found |= {one.code: dict(one.named) for one in assess(item).all_findings() if one.named}
+    assert {code: list(named) for code, named in found.items()} == {code: [word] for code, word in NAMED.items()}
+    values = {value for named in found.values() for value in named.values()}
+    assert values == {"kafka.orders", "u-u", "index/q", "index/c"}
+
+
+def parsed(command: str) -> dict[str, Any]:
+    """What a command makes of its line, by parameter; with one that it does not have, it would be no cure."""
+    at: Any = get_command(app)
+    words = shlex.split(command)
+    while hasattr(at, "commands"):
+        at, words = at.commands[words[0]], words[1:]
+    return dict(at.make_context("tierberg", words).params)
+
+
+@pytest.mark.parametrize("topic", ["a.b-c", "-orders", "--yes", "--config"])
+@pytest.mark.parametrize("code", list(CauseCode))
+def test_every_command_is_one_that_there_is(code: CauseCode, topic: str) -> None:
+    """Also with a name that looks like an option: Kafka allows it."""
+    found = place(code, topic=topic, named=((NAMED[code], "x/y"),) if code in NAMED else ())
+    text = advice(found, Called(config=Path("/c.yaml"), data_dir=Path("/no where"), bootstrap_server="b:1"))
+    for command in re.findall(r"`tierberg ([^`]+)`", text):
+        if command in {"status", "repartition"}:
+            continue
+        given = parsed(command)
+        assert given["config"] == Path("/c.yaml"), command
+        assert given.get("data_dir", Path("/no where")) == Path("/no where"), command
+        about = [given[word] for word in ("topic", "topics", "name", "target") if given.get(word) is not None]
+        assert about in ([topic], [[topic]], [(topic,)], ["x/y"], []), command
+        assert given.get("partition", 7) == 7
+    for command in re.findall(r"`kafka-configs\.sh ([^`]+)`", text):
+        assert f"--entity-name={topic} --add" in command or not topic.startswith("-")
+
+
+def test_a_command_has_no_backtick_within(tmp_path: Path) -> None:
+    """They are printed between backticks; the shell puts it back."""
+    folder = tmp_path / "it's`a `folder"
+    text = advice(place(CauseCode.MASS_DELETE), Called(data_dir=folder))
+    (command,) = re.findall(r"`tierberg (undelete [^`]*--data-dir [^`]*)`", text)
+    said = subprocess.run(["bash", "-c", f"printf '%s|' {command}"], capture_output=True, text=True, check=True)
+    assert said.stdout.split("|")[-2] == str(folder)
+
+
+def test_a_topic_whose_name_is_an_option_is_cured_as_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(tmp_path, topic="--yes")
+    segments = published(world, (3,) * 4)
+    world.delete(*segments[1:])
+    world.publish()
+    world.delete(segments[0])
+    other = World(world.store, world.catalog, topic="other")
+    published(other)
+    monkeypatch.setattr(progress_gather, "_kafka", lambda _, found: replace(found, kafka=kafka(there_of(other))))
+    text, needed = status(StatusOptions(data_dir=tmp_path, bridge="none", patience=0.0))
+    assert needed, text
+    (command,) = re.findall(r"`tierberg (undelete [^`]*)`", text)
+    done = RUNNER.invoke(app, shlex.split(command))
+    assert done.exit_code == 0, done.output
+    assert world.offsets() == list(range(12))
+    Path(world.store.uri(world.stored("index")[0]).removeprefix("file://")).write_bytes(b"damaged")
+    text, _ = status(StatusOptions(data_dir=tmp_path, bridge="none", patience=0.0))
+    (command,) = re.findall(r"`tierberg (verify [^`]*)`", text)
+    done = RUNNER.invoke(app, shlex.split(command))
+    assert done.exit_code == 1, done.output
+    assert world.stored("index")[0] in done.output
+
+
+def there_of(world: World) -> KafkaTopic:
+    return kafka_topic(topic=world.topic, topic_id=world.topic_id.hex())
+
+
+def test_a_command_that_was_printed_whole_gets_the_options_too() -> None:
+    """A job of copies has written it, and does not know how status was called."""
+    again = command_line("tierberg repartition", ["-orders"], ["--repair"])
+    said = filled(f"x (`{again}`)", place(CauseCode.COPY_FAILED, topic="-orders", topic_id=None), CALLED)
+    assert said == "x (`tierberg repartition --repair --config '/etc/a b.yaml' -- -orders`)"
 
 
 def test_only_commands_that_act_on_one_id_get_it_and_forget_gets_the_brokers() -> None:
