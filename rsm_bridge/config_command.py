@@ -12,6 +12,7 @@ from rsm_bridge.config_print import as_json, as_text
 from rsm_bridge.config_report import Remark
 from rsm_bridge.config_schemas import SchemaChecks
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.kafka_names import is_topic_name
 from rsm_bridge.limits import STATUS_KAFKA_SECONDS
 from rsm_bridge.progress_cures import Called
 from rsm_bridge.progress_facts import KafkaFacts
@@ -39,6 +40,11 @@ def check_config(options: CheckOptions) -> tuple[str, bool]:
     Raises:
         SettingsError: the configuration or a flag cannot be used, or there is nothing to check.
     """
+    for name in options.topics:
+        if not is_topic_name(name):
+            raise SettingsError(
+                f"{name!r}: Kafka has no topic of such a name; it takes up to 249 letters, digits, `.`, `_` and `-`"
+            )
     settings = load_settings(options.config)
     require_pair(settings)
     servers = options.bootstrap_server or settings.kafka.bootstrap_servers

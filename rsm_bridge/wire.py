@@ -7,7 +7,6 @@ protobuf (proto/tierberg/v1/rsm.proto); fields of other numbers are skipped, as 
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from google.protobuf.message import DecodeError, Message
 
 from converter.types import IndexType, Int64Array, LeaderEpoch, SegmentMetadata
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.kafka_names import is_topic_name
 from rsm_bridge.limits import (
     FRAME_BYTES_MAX,
     LATER_INDEX_BYTES_MAX,
@@ -31,8 +31,6 @@ from rsm_bridge.limits import (
 from rsm_bridge.proto import rsm_pb2
 
 _FIXED32 = struct.Struct("<I")
-# As Kafka allows it (Topic.validate).
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _VARINT, _FIXED64, _BYTES, _FIXED32_TYPE = 0, 1, 2, 5
 
 M = TypeVar("M", bound=Message)
@@ -274,7 +272,7 @@ def _problems(segment: SegmentMetadata) -> list[str]:
         found.append("topic_id is not 16 bytes")
     if len(segment.segment_id) != 16:
         found.append("segment_id is not 16 bytes")
-    if not _TOPIC.fullmatch(segment.topic) or segment.topic in (".", ".."):
+    if not is_topic_name(segment.topic):
         found.append("topic is no name that Kafka gives")
     if len(segment.cluster_name) > NAME_CHARS_MAX:
         found.append("cluster_name is too long")

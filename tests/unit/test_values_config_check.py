@@ -360,3 +360,23 @@ def test_protobuf_without_its_libraries_is_said_before_anything_starts(
     opened = opened_typed_topics(settings, LocalObjectStore(tmp_path), pytest.fail)
     with pytest.raises(SettingsError, match=r"topics\.0: protobuf needs libraries that are not installed"), opened:
         pass
+
+
+@pytest.mark.parametrize("name", ["bad/name", "", ".", "..", "x" * 250, "ü", "a b"])
+def test_a_name_that_kafka_cannot_have_is_refused(name: str) -> None:
+    done = CliRunner().invoke(app, ["config", "check", "--no-kafka", "--", "-orders", name])
+    assert done.exit_code == 2
+    assert f"{name!r}: Kafka has no topic of such a name" in done.output
+
+
+def test_names_that_begin_with_a_dash_are_checked() -> None:
+    done = CliRunner().invoke(app, ["config", "check", "--no-kafka", "--", "-orders", "--yes"])
+    assert done.exit_code == 0, done.output
+    assert "-orders" in done.output
+
+
+def test_what_to_do_is_said_with_the_topics_name() -> None:
+    report = run("[]", kafka(**{"-orders": {"remote.storage.enable": "false"}}))
+    ((_, text),) = said(report, "-orders")
+    assert "--entity-name=-orders --add-config" in text
+    assert "TOPIC" not in text
