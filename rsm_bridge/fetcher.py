@@ -29,6 +29,7 @@ from converter.types import IndexType, SegmentMetadata
 from rsm_bridge.byte_cache import ByteCache
 from rsm_bridge.chunks import ChunkPlan, cut, split
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
+from rsm_bridge.index_at import index_named
 from rsm_bridge.layout import index_key, index_prefix, parse_index_key
 from rsm_bridge.limits import (
     DIRECTORY_FRESH_SECONDS,
@@ -41,7 +42,7 @@ from rsm_bridge.limits import (
 )
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.precedence import Precedence
-from rsm_bridge.segment_reader import SegmentReader
+from rsm_bridge.segment_reader import SegmentReader, key_of
 from rsm_bridge.settings import LimitSettings
 from rsm_bridge.worker_pool import Errand, WorkerPool
 
@@ -230,7 +231,8 @@ class Fetcher:
 
         def read() -> memoryview:
             piece = self._reader.file_piece(directory, section, start)
-            check.add(piece)
+            with index_named(key_of(directory)):
+                check.add(piece)
             return piece
 
         return await self._read(read)

@@ -7,10 +7,32 @@ served, published, or taken for the owner of a table or of the objects that it n
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
+from converter.errors import SegmentError
 from converter.index import Buffer, decode_directory
 from converter.index_model import Directory
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, IndexKey, index_key, is_stored_object, parse_index_key
+
+
+@contextlib.contextmanager
+def index_named(key: str) -> Iterator[None]:
+    """Raises with the key of an index what reading it, or stored bytes by it, raises of damage."""
+    try:
+        yield
+    except SegmentError as error:
+        raise named_damage(key, error) from error
+
+
+def named_damage(key: str, error: SegmentError) -> SegmentError:
+    """The error, with the key of the index that was read in its message."""
+    if str(error).startswith(f"{key}: "):
+        return error
+    named = SegmentError(error.kind, f"{key}: {error}")
+    named.batch, named.position = error.batch, error.position
+    return named
 
 
 def directory_under(key: str, head: Buffer) -> Directory:
@@ -20,7 +42,8 @@ def directory_under(key: str, head: Buffer) -> Directory:
         BridgeError: `corrupt_object` when the index is another segment's, or names objects of another partition.
         SegmentError: `corrupt_object`, `unsupported_version`.
     """
-    directory = decode_directory(head)
+    with index_named(key):
+        directory = decode_directory(head)
     place = parse_index_key(key)
     if place is None:
         raise BridgeError("corrupt_object", f"{key} is not a key of an index, and an index lies there")

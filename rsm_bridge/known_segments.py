@@ -35,15 +35,15 @@ from converter.types import (
 )
 from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs, Segment, SegmentState
-from rsm_bridge.errors import BridgeError, ObjectNotFoundError
-from rsm_bridge.index_at import directory_under
+from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.index_at import directory_under, index_named
 from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.store_clock import taken_ms
 from rsm_bridge.tombstone import MAGIC as TOMBSTONE_MAGIC
-from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
+from rsm_bridge.tombstone import Tombstone, is_tombstone, tombstone_at
 
 ReadRange = Callable[[int, int], bytes | memoryview]
 
@@ -147,18 +147,17 @@ def read_known(store: ObjectStore, key: IndexKey, listed: ListedObject) -> Known
     if bytes(head[: len(TOMBSTONE_MAGIC)]) == TOMBSTONE_MAGIC:
         # Tombstones that replaced no index are small and many: one for each copy of a removed topic that failed.
         whole = bytes(head) if len(head) < INDEX_HEAD_BYTES else store.read(listed.key).data
-        try:
-            stone = decode_tombstone(whole)
-        except BridgeError as error:
-            raise BridgeError(error.kind, f"{listed.key}: {error}") from error
-        return _from_tombstone(key, listed, stone)
+        stone = tombstone_at(listed.key, whole)
+        with index_named(listed.key):
+            return _from_tombstone(key, listed, stone)
 
     def read(start: int, length: int) -> bytes | memoryview:
         if start + length <= len(head):
             return head[start : start + length]
         return store.get_range(listed.key, start, length)
 
-    return _from_index(key, listed, read, lambda start, length: store.get_range(listed.key, start, length))
+    with index_named(listed.key):
+        return _from_index(key, listed, read, lambda start, length: store.get_range(listed.key, start, length))
 
 
 def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:
@@ -205,7 +204,7 @@ def owner_of(segments: Sequence[KnownSegment]) -> Owner:
 def read_index(store: ObjectStore, known: KnownSegment) -> bytes:
     """A segment's whole index, out of its tombstone when it was deleted."""
     found = store.read(known.listed.key).data
-    return decode_tombstone(found).index if is_tombstone(found) else bytes(found)
+    return tombstone_at(known.listed.key, found).index if is_tombstone(found) else bytes(found)
 
 
 def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) -> pq.FileMetaData:
@@ -214,9 +213,9 @@ def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) 
     A table that keeps rows takes them from deleted segments too (R6).
     """
     index = read_index(store, known)
-    return _footer(
-        directory_under(known.listed.key, index), lambda start, length: index[start : start + length], tail=tail
-    )
+    directory = directory_under(known.listed.key, index)
+    with index_named(known.listed.key):
+        return _footer(directory, lambda start, length: index[start : start + length], tail=tail)
 
 
 def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> KnownSegment:
@@ -353,10 +352,11 @@ def parse_checkpoint(data: bytes) -> Runs:
 def _load_batches(key: str, read: ReadRange, directory_size: int) -> Batches:
     directory = directory_under(key, read(0, directory_size))
     tables = []
-    for number in range(len(directory.blocks)):
-        section = block_section(directory, number)
-        tables.append(decode_block(directory, number, read(section.offset, section.size)).batches)
-    return plan_batches(np.concatenate(tables), _aborts(directory, read))
+    with index_named(key):
+        for number in range(len(directory.blocks)):
+            section = block_section(directory, number)
+            tables.append(decode_block(directory, number, read(section.offset, section.size)).batches)
+        return plan_batches(np.concatenate(tables), _aborts(directory, read))
 
 
 def _aborts(directory: Directory, read: ReadRange) -> Int64Array | None:

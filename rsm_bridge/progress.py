@@ -222,9 +222,10 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
         add(code, said)
     if stored.damaged:
         key, first = stored.damaged[0]
+        why = first.message.replace(f"{key}: ", "")
         add(
             CauseCode.INDEX_DAMAGED,
-            f"{plural(len(stored.damaged), 'index', 'indexes')} cannot be read, newest {key}: {first.message}",
+            f"{plural(len(stored.damaged), 'index', 'indexes')} cannot be read, newest {key}: {why}",
             stored.damaged_ms,
         )
     told = _tells(facts, kafka, stored)

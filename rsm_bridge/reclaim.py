@@ -50,7 +50,7 @@ from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.table_records import other_tables
-from rsm_bridge.tombstone import decode_tombstone, is_tombstone
+from rsm_bridge.tombstone import is_tombstone, tombstone_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +301,7 @@ class Reclaimer:
             return False  # another bridge was faster
         if not is_tombstone(current.data):
             return False
-        stone = decode_tombstone(current.data)
+        stone = tombstone_at(key, current.data)
         failpoints.hit("reclaim-mark", key)
         return stone.reclaiming or self.store.replace(key, replace(stone, reclaiming=True).encode(), current.version)
 

@@ -40,7 +40,7 @@ def requeue(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[st
         failed += _one(place, topic_id, segments, dry_run=dry_run, say=say)
     if failed:
         key, why = failed[0]
-        raise BridgeError("internal", f"{len(failed)} segments stay as they are; {key}: {why}")
+        raise BridgeError("internal", f"{len(failed)} segments stay as they are; {key}: {why.removeprefix(f'{key}: ')}")
 
 
 def _one(

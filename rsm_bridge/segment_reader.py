@@ -27,7 +27,7 @@ from converter.types import IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
 from rsm_bridge.custom_metadata import CustomMetadata, decode_custom_metadata
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
-from rsm_bridge.index_at import directory_under
+from rsm_bridge.index_at import directory_under, index_named, named_damage
 from rsm_bridge.index_heads import IndexHeads
 from rsm_bridge.layout import index_key
 from rsm_bridge.limits import FETCH_CHUNK_BYTES, INDEX_HEAD_BYTES
@@ -48,7 +48,10 @@ class StoredChunk:
     def decode(self) -> memoryview:
         """The half of :meth:`SegmentReader.chunk` that takes the processor; same errors."""
         failpoints.hit("fetch-decode", self.directory.metadata.topic_id.hex())
-        return replay(self.directory, self.block, self.plan, self.data, self.kept).data
+        try:
+            return replay(self.directory, self.block, self.plan, self.data, self.kept).data
+        except SegmentError as error:
+            raise named_damage(key_of(self.directory), error) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +121,9 @@ class SegmentReader:
 
     def block(self, directory: Directory, number: int) -> Block:
         """One block of the batch table. Raises SegmentError `corrupt_object`."""
-        section = block_section(directory, number)
-        return decode_block(directory, number, self._part(directory, section.offset, section.size))
+        with index_named(key_of(directory)):
+            section = block_section(directory, number)
+            return decode_block(directory, number, self._part(directory, section.offset, section.size))
 
     def _part(self, directory: Directory, start: int, length: int) -> memoryview:
         """Bytes of the index object the directory is from."""
@@ -155,8 +159,9 @@ class SegmentReader:
         """Reads one of Kafka's indexes and compares its checksum. Raises SegmentError `corrupt_object`."""
         section = self.file_section(directory, kind)
         check = SectionCheck(section)
-        for start in range(0, max(section.size, 1), FETCH_CHUNK_BYTES):
-            check.add(self.file_piece(directory, section, start))
+        with index_named(key_of(directory)):
+            for start in range(0, max(section.size, 1), FETCH_CHUNK_BYTES):
+                check.add(self.file_piece(directory, section, start))
 
     def chunk(self, directory: Directory, block: Block, first: int, last: int) -> memoryview:
         """The record batches [first, last] (inclusive, numbers in the segment) as a consumer gets them.
@@ -168,14 +173,16 @@ class SegmentReader:
 
     def read_chunk(self, directory: Directory, block: Block, first: int, last: int) -> StoredChunk:
         """The stored bytes of batches [first, last]: the half of :meth:`chunk` that waits for the store."""
-        plan = plan_read(directory, block, first, last)
+        with index_named(key_of(directory)):
+            plan = plan_read(directory, block, first, last)
         kept_flight = None
         if plan.kept and directory.kept is not None:
             kept_flight = self.helpers.submit(self.store.get_ranges, directory.kept.key, plan.kept)
         data: list[memoryview] = []
         if plan.data:
             if directory.data is None:
-                raise SegmentError("corrupt_object", "the index names rows and no data file", batch=first)
+                text = f"{key_of(directory)}: the index names rows and no data file"
+                raise SegmentError("corrupt_object", text, batch=first)
             data = self._data(directory.data, directory.tail, plan.data)
         kept = kept_flight.result() if kept_flight is not None else []
         return StoredChunk(directory, block, plan, data, kept)
@@ -188,6 +195,11 @@ class SegmentReader:
         before = ranges[: len(ranges) - len(behind)]
         flight = self.helpers.submit(self.store.get_ranges, tail.key, behind)
         return [*(self.store.get_ranges(main.key, before) if before else []), *flight.result()]
+
+
+def key_of(directory: Directory) -> str:
+    """Of the index that a directory is from."""
+    return str(index_key(directory.metadata))
 
 
 def _first_read(known: CustomMetadata) -> int:

@@ -96,6 +96,14 @@ def decode_tombstone(data: bytes) -> Tombstone:
         raise BridgeError("corrupt_object", f"the tombstone does not parse: {error}") from error
 
 
+def tombstone_at(key: str, data: bytes) -> Tombstone:
+    """The whole object at an index's key. Raises what decode_tombstone raises, with the key."""
+    try:
+        return decode_tombstone(data)
+    except BridgeError as error:
+        raise BridgeError(error.kind, f"{key}: {error}") from error
+
+
 def _kind(value: object) -> Kind:
     if value == "deleted":
         return "deleted"

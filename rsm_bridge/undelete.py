@@ -38,7 +38,7 @@ from rsm_bridge.publish_table import RunResult, TableRun
 from rsm_bridge.retention import follow_kafka
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import StoreClock
-from rsm_bridge.tombstone import decode_tombstone, is_tombstone
+from rsm_bridge.tombstone import is_tombstone, tombstone_at
 from rsm_bridge.undelete_lost import Lost, give_up, lost_of, refusal
 from rsm_bridge.undelete_record import UndeleteRecord
 
@@ -116,7 +116,7 @@ def turn_back(store: ObjectStore, key: str) -> bool:
         return False
     if not is_tombstone(current.data):
         return False
-    stone = decode_tombstone(current.data)
+    stone = tombstone_at(key, current.data)
     if stone.kind != "deleted" or stone.reclaiming or not stone.index:
         return False
     directory_under(key, stone.index)

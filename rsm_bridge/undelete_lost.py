@@ -17,7 +17,7 @@ from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT
 from rsm_bridge.progress_words import plural
 from rsm_bridge.store import ObjectStore
-from rsm_bridge.tombstone import decode_tombstone, is_tombstone
+from rsm_bridge.tombstone import is_tombstone, tombstone_at
 
 _KEYS_NAMED_MAX = 20
 _PLACES_NAMED_MAX = 5
@@ -88,7 +88,7 @@ def give_up(store: ObjectStore, known: KnownSegment) -> None:
     """
     key = known.listed.key
     current = store.read(key)
-    stone = decode_tombstone(current.data) if is_tombstone(current.data) else None
+    stone = tombstone_at(key, current.data) if is_tombstone(current.data) else None
     failpoints.hit("undelete-turn", key)
     if stone is None or not store.replace(key, replace(stone, kind="withdrawn").encode(), current.version):
         raise StoreError(f"{key} changed while it was given up; run it again")

@@ -58,7 +58,7 @@ class Report:
     def failed(self, what: str, error: SegmentError | BridgeError | CatalogError) -> None:
         """Notes an error under what it says: damage, or no answer."""
         where = self.unread if exit_code(error) == FAILURE else self.damages
-        where.append(f"{what}: {error.kind}: {error}")
+        where.append(f"{what}: {error.kind}: {str(error).removeprefix(f'{what}: ')}")
 
     def lines(self) -> list[str]:
         """The report for a terminal; damages first."""
@@ -80,8 +80,8 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
 
     Raises:
         SettingsError: the configuration cannot be used.
-        BridgeError: `store_unavailable`: the store cannot be listed; `not_found`: it has nothing of the topic, no
-            table has rows of it, and nothing could not be read either.
+        BridgeError: `store_unavailable`: the store cannot be listed; `not_found`: it has nothing of the topic, no table
+            is of that name, and nothing could not be read either.
     """
     settings = load_settings(config, {"data_dir": data_dir})
     store = open_made_store(settings)
@@ -97,8 +97,8 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
                 _verify_segment(reader, known, report)
             else:
                 report.tombstones += 1
-    _verify_tables(settings, store, topics, report, topic)
-    if topic is not None and not topics and not report.damages and not report.unread:
+    known_tables = _verify_tables(settings, store, topics, report, topic)
+    if topic is not None and not (topics or known_tables or report.damages or report.unread):
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
     return report
 
@@ -194,13 +194,13 @@ def _verify_known(
 
 def _verify_tables(
     settings: Settings, store: ObjectStore, topics: dict[bytes, list[KnownSegment]], report: Report, topic: str | None
-) -> None:
-    """`topic`: the one that was asked for; of one that the store has nothing of, its tables are looked for."""
+) -> int:
+    """Those of the segments, and of this or any topic those of which the store has none; returns how many there are."""
     try:
         catalog = open_catalog(catalog_properties(settings))
     except CatalogError as error:
         report.failed("tables", error)
-        return
+        return 0
     for segments in topics.values():
         owner = segments[0].owner
         find = partial(find_table, catalog, owner, namespace=settings.catalog.namespace, plain=settings.table_of)
@@ -209,13 +209,15 @@ def _verify_tables(
         except (CatalogError, BridgeError, SegmentError) as error:
             report.failed(f"table of topic {owner.topic}", error)
             if exit_code(error) == FAILURE:
-                return  # store or catalog are away; each table more would wait for them
-    if topic is None or not topics:
-        try:
-            owned = owned_tables(catalog, namespace=settings.catalog.namespace)
-            _verify_known(store, [item for item in owned if topic in (None, item[1].topic)], topics, report)
-        except (CatalogError, BridgeError) as error:
-            report.failed("tables", error)
+                return 0  # store or catalog are away; each table more would wait for them
+    try:
+        tables = owned_tables(catalog, namespace=settings.catalog.namespace)
+        wanted = [(table, owner) for table, owner in tables if topic in (None, owner.topic)]
+        _verify_known(store, wanted, topics, report)
+    except (CatalogError, BridgeError) as error:
+        report.failed("tables", error)
+        return 0
+    return len(wanted)
 
 
 def _verify_table(
