@@ -18,13 +18,14 @@ import math
 from contextlib import suppress
 from typing import Any
 
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Identifier
 from sqlalchemy import ExceptionContext, event
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
+from iceberg_catalog.errors import DAMAGE, damage_of
 from iceberg_catalog.limits import SQLITE_BUSY_TIMEOUT_MS
 from iceberg_catalog.named_snapshots import require_unnamed
 from iceberg_catalog.rest_sessions import Timeouts
@@ -63,6 +64,13 @@ class TimedSqlCatalog(SqlCatalog):
         if current_table is not None:
             require_unnamed(current_table.metadata, updates)
         return super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        # What is raised says nothing of the file, and nobody else knows the entry's location.
+        try:
+            return super()._convert_orm_to_iceberg(orm_table)
+        except DAMAGE as error:
+            raise ValueError(f"{orm_table.metadata_location}: {damage_of(error)}") from error
 
     def _limit_postgres(self, _dialect: object, _record: object, _arguments: Any, parameters: dict[str, Any]) -> None:
         connect_s, read_s = self._timeouts.seconds()

@@ -82,6 +82,7 @@ def check_damage(tmp_path: Path, file: str, bent: Callable[[bytes, bytes], bytes
     (damage,) = report.damages
     assert "one" in damage
     assert "damaged" in damage
+    assert damaged.name in damage
     said: list[str] = []
     with pytest.raises(CatalogError, match="damaged"):
         maintain(open_place(None, tmp_path), None, dry_run=False, say=said.append)
