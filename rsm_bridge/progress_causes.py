@@ -286,7 +286,7 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "the record of what `tierberg undelete` brought back cannot be read: its segments are not told from Kafka's",
         "Restore the named object (bucket versioning, backup), or see `A damaged record of an undelete` above. Until "
-        "then `tierberg topic forget` refuses.",
+        "then `tierberg topic forget TOPIC` refuses.",
     ),
     _C.MASS_DELETE: Cause(
         _PERSON,

@@ -207,9 +207,9 @@ def test_a_topic_without_a_readable_index_has_its_name(tmp_path: Path, *, named:
     path_of(world, key).write_bytes(b"damaged")
     asked = kafka(of(world), of(other)) if named else None
     for topic in (None, "orders"):
-        ((code, name, said),) = told(tmp_path, asked=asked, topic=topic)
-        assert (code, name) == ("index_damaged", "orders")
-        assert key in said
+        found = told(tmp_path, asked=asked, topic=topic)
+        assert {(code, name) for code, name, _ in found} == {("index_damaged", "orders")}
+        assert any(key in said for *_, said in found)
     with answering(asked):
         accepted = StatusOptions(data_dir=tmp_path, bridge="none", patience=0.0, accept=("index_damaged:orders",))
         assert not status(accepted)[1]
