@@ -43,8 +43,6 @@ from converter.values.schema_size import check_levels
 
 #: Cells of one row's lists and maps. Two bytes of an empty message in a list are a row of its columns.
 CELLS_MAX: Final = VALUE_CELLS_MAX
-#: What a cell of a row takes that google.protobuf reads, in cells: Python's objects, and messages as it has them.
-SLOW_CELLS: Final = 16
 #: Rows between two pieces below which putting together is done row by row.
 _PIECE_ROWS: Final = 32
 
@@ -96,8 +94,8 @@ class _ProtobufDecoder:
         slow[list(findings.unclear)] = True
         numbers = np.flatnonzero(slow)
         errors = {row: error for row, error in findings.errors.items() if not slow[row]}
-        inner = SLOW_CELLS * most_cells(self._table, offsets, data, numbers, cells_max=CELLS_MAX)
-        most = inner + SLOW_CELLS * self._row_cells
+        inner = most_cells(self._table, offsets, data, numbers, cells_max=CELLS_MAX)
+        most = inner + self._row_cells
         refused = refused[numbers]
         fits = (most <= CELLS_MAX) & ~refused
         refused[fits] = refused_by(allowance, inner[fits], np.diff(offsets)[numbers[fits]])

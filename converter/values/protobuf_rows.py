@@ -15,16 +15,18 @@ MALFORMED = error_text(ValueProblem.UNDECODABLE, "the bytes do not follow the sc
 
 
 class RowReader:
-    """Reads rows of one schema."""
+    """Reads rows of one schema. What a row takes is what is set in it: of columns that are not, nothing is asked."""
 
     def __init__(self, root: Node, message: type[Message]) -> None:
         self._root = root
         self._message = message
+        self._fields: dict[int, dict[int, Field]] = {}
+        self._learn(root)
 
     def read(self, values: list[bytes | None]) -> tuple[pa.StructArray, list[str | None]]:
         """The rows in the root's lowered type, null where there is an error; and the errors, None where there is none.
 
-        None is a value that takes too many cells.
+        None is a value that takes too many cells. Lists and maps without an element are null.
         Maps have each key once, with its last value at the place of the first. Entries have key and value.
         """
         rows: list[dict[str, Any] | None] = []
@@ -36,39 +38,41 @@ class RowReader:
                 if value is None:
                     error = too_many_cells()
                 else:
-                    row = _message(self._root.fields, self._message.FromString(value))
+                    row = self._read(self._root, self._message.FromString(value))
             except DecodeError:
                 error = MALFORMED
             rows.append(row)
             errors.append(error)
         return pa.array(rows, self._root.lowered), errors
 
+    def _learn(self, node: Node) -> None:
+        """Remembers the fields of all messages within each other by number."""
+        self._fields[id(node)] = {field.number: field for field in node.fields}
+        for field in node.fields:
+            self._learn(field.node)
 
-def _message(fields: tuple[Field, ...], message: Any) -> dict[str, Any]:
-    return {field.lowered_name: _field(field, message) for field in fields}
+    def _read(self, node: Node, message: Any) -> dict[str, Any]:
+        fields = self._fields[id(node)]
+        return {kind.name: self._field(fields[kind.number], value) for kind, value in message.ListFields()}
 
+    def _field(self, field: Field, value: Any) -> Any:
+        if field.key is not None:
+            return self._map(field, value)
+        if field.repeated:
+            return [self._value(field.node, item) for item in value]
+        return self._value(field.node, value)
 
-def _field(field: Field, message: Any) -> Any:
-    name = field.lowered_name
-    if field.key is not None:
-        return _map(field, getattr(message, name))
-    if field.repeated:
-        return [_value(field.node, item) for item in getattr(message, name)]
-    return _value(field.node, getattr(message, name)) if message.HasField(name) else None
+    def _map(self, field: Field, entries: Any) -> list[dict[str, Any]]:
+        items = {}
+        for entry in entries:
+            # An absent message stands for an empty one; a scalar's default is not always the lowered field's.
+            value = field.default
+            if value is None or entry.HasField("f2"):
+                value = self._value(field.node, entry.f2)
+            items[entry.f1] = value
+        return [{"f1": key, "f2": value} for key, value in items.items()]
 
-
-def _map(field: Field, entries: Any) -> list[dict[str, Any]]:
-    items = {}
-    for entry in entries:
-        # An absent message stands for an empty one; a scalar's default is not always the lowered field's.
-        value = field.default
-        if value is None or entry.HasField("f2"):
-            value = _value(field.node, entry.f2)
-        items[entry.f1] = value
-    return [{"f1": key, "f2": value} for key, value in items.items()]
-
-
-def _value(node: Node, value: Any) -> Any:
-    if node.opaque:
-        return value.SerializeToString()
-    return _message(node.fields, value) if node.wire == FieldDescriptor.TYPE_MESSAGE else value
+    def _value(self, node: Node, value: Any) -> Any:
+        if node.opaque:
+            return value.SerializeToString()
+        return self._read(node, value) if node.wire == FieldDescriptor.TYPE_MESSAGE else value

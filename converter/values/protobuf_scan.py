@@ -7,14 +7,20 @@ see: those whose meaning does not depend on a decoder. All others are for the sl
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from converter.kernel import i64, kernel
 from converter.types import Int64Array, UInt8Array
 from converter.values.protobuf_table import (
     BAD,
+    BEGIN,
     BITS,
     CHILD,
+    END,
+    GROUP,
+    I32,
     I64,
     LEN,
     LEVELS,
@@ -33,6 +39,8 @@ from converter.values.protobuf_table import (
 #: What the scan finds.
 QUICK, SLOW = 0, 1
 _MALFORMED = 2**40
+#: What a field of a row that google.protobuf reads takes beside its columns, in cells: Python's objects.
+STEP_CELLS: Final = 8
 
 
 def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: int) -> tuple[UInt8Array, Int64Array]:
@@ -56,10 +64,10 @@ def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: 
 def most_cells(
     table: ScanTable, offsets: Int64Array, data: UInt8Array, rows: Int64Array, *, cells_max: int
 ) -> Int64Array:
-    """Cells that some rows take at most, however a decoder understands them: each occurrence of a message counts.
+    """Cells that some rows take at most while google.protobuf reads them: each occurrence of a field counts.
 
-    Malformed rows as far as they are not, beyond `cells_max` no further. What is in groups is taken for the widest
-    messages that its bytes can hold.
+    Of malformed rows what comes before the damage, and beyond `cells_max` no further. What the schema does not know,
+    groups too, takes none: its bytes are kept as they are.
     """
     cells = np.zeros(len(rows), dtype=np.int64)
     _most(table.starts, table.fields, offsets, data, rows, cells_max, cells)
@@ -76,60 +84,76 @@ def _most(
     cells_max: int,
     cells: Int64Array,
 ) -> None:
-    outer = np.zeros((LEVELS, 3), dtype=np.int64)
-    widest = i64(1)
-    for k in range(len(fields)):
-        widest = max(widest, fields[k, WIDTH])
+    outer = np.zeros((LEVELS, 4), dtype=np.int64)
     for k in range(len(rows)):
-        cells[k] = _most_of_row(starts, fields, data, offsets[rows[k]], offsets[rows[k] + 1], outer, widest, cells_max)
+        cells[k] = _most_of_row(starts, fields, data, offsets[rows[k]], offsets[rows[k] + 1], outer, cells_max)
 
 
 @kernel
-def _most_of_row(
+def _most_of_row(  # noqa: C901  (one loop over one format)
     starts: Int64Array,
     fields: Int64Array,
     data: UInt8Array,
     p: int,
     end: int,
     outer: Int64Array,
-    widest: int,
     cells_max: int,
 ) -> int:
-    level, cells = 0, i64(0)
-    first, last = starts[0], starts[1]
+    level, cells, unknown = 0, i64(0), 0
+    first, last, grouped = starts[0], starts[1], 0
     while cells <= cells_max:
-        if p == end:
-            if level == 0:
+        # A message ends with its bytes, a group with a tag.
+        if p == end and (level == 0 or grouped or unknown):
+            break
+        tag, wire = i64(0), i64(END)
+        if p < end:
+            tag, p = varint(data, p, end)
+            wire = tag & 7
+            if p == BAD or tag < 8 or tag >= 2**32 or (wire == END and unknown == 0 and grouped == 0):
                 break
+        if wire == END and unknown == 0:
             level -= 1
-            first, last, end = outer[level, 0], outer[level, 1], outer[level, 2]
+            first, last, end, grouped = outer[level, 0], outer[level, 1], outer[level, 2], outer[level, 3]
             continue
-        tag, p = varint(data, p, end)
-        if p == BAD or tag < 8 or tag >= 2**32:
-            break
-        if tag & 7 == 3:
-            return cells + (end - p) * widest
-        row = find(fields, first, last, tag >> 3)
-        if row < 0 or tag & 7 != LEN:
-            p = skip(data, p, end, tag & 7)
-            if p == BAD or p > end:
+        row = find(fields, first, last, tag >> 3) if unknown == 0 else -1
+        child = fields[row, CHILD] if row >= 0 else -1
+        # google.protobuf takes a group for no message, and a message for no group.
+        known = child >= 0 and wire == (BEGIN if fields[row, GROUP] else LEN)
+        if wire in (BEGIN, END) and not known:
+            unknown += 1 if wire == BEGIN else -1
+            continue
+        size = i64(0)
+        if wire == LEN:
+            size, p = varint(data, p, end)
+            if p == BAD or size < 0 or size > end - p:
                 break
-            cells += fields[row, WIDTH] if row >= 0 else 0
+        cells += STEP_CELLS + fields[row, WIDTH] if row >= 0 else 0
+        if known and level < LEVELS:
+            outer[level, 0], outer[level, 1], outer[level, 2], outer[level, 3] = first, last, end, grouped
+            level += 1
+            first, last, grouped = starts[child], starts[child + 1], fields[row, GROUP]
+            end = p + size if wire == LEN else end
             continue
-        size, p = varint(data, p, end)
-        if p == BAD or size < 0 or size > end - p:
-            break
-        cells += fields[row, WIDTH]
-        child = fields[row, CHILD]
-        if child < 0 or level >= LEVELS:
-            # A packed list has an element a byte, at most.
-            cells += size * fields[row, WIDTH] if fields[row, REPEATED] == 1 and fields[row, BITS] > 0 else 0
+        if wire == LEN:
+            if row >= 0 and fields[row, REPEATED] == 1 and fields[row, BITS] > 0:
+                cells += _packed_most(data, p, p + size, fields[row, WIRE]) * (STEP_CELLS + fields[row, WIDTH])
             p += size
             continue
-        outer[level, 0], outer[level, 1], outer[level, 2] = first, last, end
-        level += 1
-        first, last, end = starts[child], starts[child + 1], p + size
+        p = skip(data, p, end, wire)
+        if p == BAD or p > end:
+            break
     return cells
+
+
+@kernel
+def _packed_most(data: UInt8Array, p: int, stop: int, wire: int) -> int:
+    """Elements that a packed list may have, whatever follows its last one."""
+    if wire != VARINT:
+        return (stop - p) // (8 if wire == I64 else 4 if wire == I32 else 1)
+    count = 0
+    for k in range(p, stop):
+        count += data[k] < 0x80
+    return count
 
 
 @kernel

@@ -16,8 +16,8 @@ BAD = -1
 #: Messages within each other that a walk meets at most: a map's entry is one, too.
 LEVELS = 2 * DEPTH_MAX + 4
 # Wire types, and the columns of the table.
-VARINT, I64, LEN, I32 = 0, 1, 2, 5
-NUMBER, WIRE, BITS, REPEATED, SLOT, CHILD, WIDTH = range(7)
+VARINT, I64, LEN, BEGIN, END, I32 = range(6)
+NUMBER, WIRE, BITS, REPEATED, SLOT, CHILD, WIDTH, GROUP = range(8)
 
 _F = FieldDescriptor
 _WIRES = {
@@ -46,7 +46,7 @@ class ScanTable:
         starts: fields of message m are rows [starts[m], starts[m + 1]) of `fields`, by number; message 0 is the root.
         fields: one row per field, and one per number that stands for a higher one in the quick schema: number, wire
             type, bits of its value, whether it repeats, slot (what may occur once has one, members of a oneof share
-            theirs), message or -1, cells that one element takes.
+            theirs), message or -1, cells that one element takes, whether it is a group.
         slots: slots of the message that has most.
     """
 
@@ -73,13 +73,13 @@ def scan_table(root: Node) -> ScanTable:
             wire, bits = (LEN, 0) if is_message else _WIRES[field.node.wire]
             # A group never has the wire type of anything the quick decoder may see; nor has a number that is too high.
             wire = BAD if field.group or field.number > QUICK_NUMBER_MAX else wire
-            row = [field.number, wire, bits, int(field.repeated), slot, -1, 1 + _width(nested)]
+            row = [field.number, wire, bits, int(field.repeated), slot, -1, 1 + _width(nested), int(field.group)]
             rows.append(row)
             if is_message:
                 row[CHILD] = add(nested)
             row[WIDTH] += field.node.name_cells
         # What the quick decoder would take for a field of a higher number is one that the schema does not know.
-        rows += [[alias, BAD, 0, 0, 0, -1, 0] for alias in quick_numbers(fields).values()]
+        rows += [[alias, BAD, 0, 0, 0, -1, 0, 0] for alias in quick_numbers(fields).values()]
         rows.sort()
         slots_max = max(slots_max, len(slots))
         return number
@@ -87,7 +87,7 @@ def scan_table(root: Node) -> ScanTable:
     add(root.fields)
     starts = np.cumsum([0, *(len(rows) for rows in messages)])
     flat = [row for rows in messages for row in rows]
-    table = np.array(flat, dtype=np.int64).reshape(len(flat), 7)
+    table = np.array(flat, dtype=np.int64).reshape(len(flat), 8)
     return ScanTable(readonly(starts, np.int64), readonly(table, np.int64), slots_max)
 
 

@@ -60,6 +60,12 @@ def protobuf(field: str) -> Decoder:
     return protobuf_decoder(protobuf_schema(text), (0,))
 
 
+def protobuf_groups() -> Decoder:
+    columns = " ".join(f"optional int32 f{n} = {n + 1};" for n in range(COLUMNS))
+    text = f'syntax = "proto2"; message R {{ repeated group L = 200 {{ {columns} }} }}'
+    return protobuf_decoder(protobuf_schema(text), (0,))
+
+
 @dataclass(frozen=True)
 class Form:
     """A decoder, and a value of so many items of it, each of which takes `cells`."""
@@ -186,7 +192,8 @@ SLOW: dict[str, tuple[Callable[[], Decoder], bytes]] = {
         lambda: protobuf("repeated W l = 200; int32 t = 201;"),
         b"\xc8\x0c\1" * 2 + b"\xc2\x0c\0" * 50_000,
     ),
-    "protobuf group": (lambda: protobuf("repeated W l = 200;"), b"\xc3\x0c" + b"\x08\x01" * 80_000 + b"\xc4\x0c"),
+    "protobuf groups": (protobuf_groups, b"\xc3\x0c\xc4\x0c" * 50_000),
+    "protobuf groups that do not end": (protobuf_groups, b"\xc3\x0c\xc4\x0c" * 50_000 + b"\xc3\x0c"),
     "avro recursive": (_recursive, avro_long(50_000) + b"\0" * 50_000 + b"\0"),
 }
 
