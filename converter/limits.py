@@ -54,6 +54,12 @@ CELLS_PER_BYTE: Final = 32
 EXCESS_CELLS_MAX: Final = 64 * VALUE_CELLS_MAX
 FILE_CELLS_MAX: Final = 8 * 1024 * MIB
 
+#: Steps that Python may take for the values of one file, three to five microseconds each: five minutes, so that four
+#: copies at once take twenty. One step is one JSON value within a value that only the slow decoder reads, 64 cells of
+#: it, or 96 cells of what google.protobuf reads. A segment of 1 GiB whose rows are all slow, of 16 columns and 500
+#: bytes, takes two thirds of them.
+SLOW_STEPS_MAX: Final = 64 * MIB
+
 #: Cells of rows that are decoded together, those of columns of the whole row included. A single row of more is *large*.
 PIECE_CELLS_MAX: Final = MIB
 

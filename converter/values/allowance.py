@@ -9,54 +9,67 @@ from __future__ import annotations
 import numpy as np
 
 from converter.kernel import kernel, readonly
-from converter.limits import CELLS_PER_BYTE, EXCESS_CELLS_MAX, FILE_CELLS_MAX, RECORD_BYTES
+from converter.limits import CELLS_PER_BYTE, EXCESS_CELLS_MAX, FILE_CELLS_MAX, RECORD_BYTES, SLOW_STEPS_MAX
 from converter.types import BoolArray, Int64Array
 
-_EXCESS, _ALL = 0, 1
+_EXCESS, _ALL, _STEPS = 0, 1, 2
 
 
 class Allowance:
     """Cells that the values of one file may take yet. Used by one thread."""
 
     def __init__(self) -> None:
-        self._left = np.array([EXCESS_CELLS_MAX, FILE_CELLS_MAX], dtype=np.int64)
+        self._left = np.array([EXCESS_CELLS_MAX, FILE_CELLS_MAX, SLOW_STEPS_MAX], dtype=np.int64)
 
     @property
-    def left(self) -> tuple[int, int]:
-        """Beyond what values' bytes pay for, and of all."""
-        return int(self._left[_EXCESS]), int(self._left[_ALL])
+    def left(self) -> tuple[int, int, int]:
+        """Beyond what values' bytes pay for, and of all; steps."""
+        return int(self._left[_EXCESS]), int(self._left[_ALL]), int(self._left[_STEPS])
 
-    def back_to(self, left: tuple[int, int]) -> None:
+    def back_to(self, left: tuple[int, int, int]) -> None:
         """Gives back what was taken since this was left: the values are decoded again."""
         self._left[:] = left
 
-    def refused(self, cells: Int64Array, sizes: Int64Array) -> BoolArray:
+    def refused(self, cells: Int64Array, sizes: Int64Array, steps: Int64Array | None = None) -> BoolArray:
         """Which values there is no room for; that of the others is taken.
 
         Args:
             cells: that lists and maps of each value take.
             sizes: of the values in bytes.
+            steps: that Python takes for each value; None: no value is decoded slowly.
         """
         refused = np.zeros(len(cells), dtype=np.bool_)
-        _take(readonly(cells, np.int64), readonly(sizes, np.int64), self._left, CELLS_PER_BYTE, RECORD_BYTES, refused)
+        arrays = [
+            readonly(array, np.int64) for array in (cells, sizes, np.zeros_like(cells) if steps is None else steps)
+        ]
+        _take(arrays[0], arrays[1], arrays[2], self._left, CELLS_PER_BYTE, RECORD_BYTES, refused)
         return refused
 
 
-def refused_by(allowance: Allowance | None, cells: Int64Array, sizes: Int64Array) -> BoolArray:
+def refused_by(
+    allowance: Allowance | None, cells: Int64Array, sizes: Int64Array, steps: Int64Array | None = None
+) -> BoolArray:
     """See Allowance.refused; nothing is refused where there is none."""
-    return np.zeros(len(cells), dtype=np.bool_) if allowance is None else allowance.refused(cells, sizes)
+    return np.zeros(len(cells), dtype=np.bool_) if allowance is None else allowance.refused(cells, sizes, steps)
 
 
 @kernel
 def _take(
-    cells: Int64Array, sizes: Int64Array, left: Int64Array, per_byte: int, record_bytes: int, refused: BoolArray
+    cells: Int64Array,
+    sizes: Int64Array,
+    steps: Int64Array,
+    left: Int64Array,
+    per_byte: int,
+    record_bytes: int,
+    refused: BoolArray,
 ) -> None:
-    """Caller's promise: all arrays but `left`, which has two numbers, are equally long."""
+    """Caller's promise: all arrays but `left`, which has three numbers, are equally long."""
     for i in range(len(cells)):
         excess = max(0, cells[i] - per_byte * (sizes[i] + record_bytes))
         # What has no excess does not wait for one that is used up.
-        if cells[i] > left[_ALL] or (excess > 0 and excess > left[_EXCESS]):
+        if cells[i] > left[_ALL] or (excess > 0 and excess > left[_EXCESS]) or steps[i] > left[_STEPS]:
             refused[i] = True
         else:
             left[_EXCESS] -= excess
             left[_ALL] -= cells[i]
+            left[_STEPS] -= steps[i]

@@ -1,6 +1,6 @@
 """Columns of text into Arrow arrays of their types, by Arrow's own casts.
 
-split() lets only texts through that cast without error or loss.
+split() lets only texts through that cast without error or loss, some of them in two steps.
 """
 
 from __future__ import annotations
@@ -48,7 +48,21 @@ def arrow_array(column: TextColumn) -> pa.Array:
     text = pa.Array.from_buffers(
         pa.string(), len(present), [validity, offsets, pa.py_buffer(column.data[: int(column.offsets[-1])])], nulls
     )
-    return text if kind in _TEXTS else pc.cast(text, column.node.type)
+    if kind in _TEXTS:
+        return text
+    try:
+        return pc.cast(text, column.node.type)
+    except pa.ArrowInvalid:
+        return pc.cast(_plain(text, kind), column.node.type)
+
+
+def _plain(text: pa.StringArray, kind: int) -> pa.Array:
+    """What Arrow reads of texts that JSON Schema takes and Arrow does not: 1.0 and 1e3, a small t, zero nanoseconds."""
+    if kind == nodes.INTEGER:
+        return pc.cast(text, pa.decimal128(38, 0))
+    if kind == nodes.DATETIME:
+        return pc.replace_substring_regex(pc.ascii_upper(text), r"(\.[0-9]{6})0+", r"\1")
+    return text
 
 
 def _validity(present: BoolArray) -> pa.Buffer:

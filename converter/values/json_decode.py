@@ -19,7 +19,8 @@ from converter.utf8 import valid_utf8
 from converter.values import json_nodes as nodes
 from converter.values.allowance import Allowance, refused_by
 from converter.values.json_columns import arrow_array
-from converter.values.json_document import BadValue, parsing_cells
+from converter.values.json_count import most
+from converter.values.json_document import BadValue
 from converter.values.json_encode import KIND, SCHEMA, STYLE, VERSION
 from converter.values.json_encode_sample import sample_style
 from converter.values.json_encode_style import style_text
@@ -67,8 +68,6 @@ class _JsonDecoder:
         self._schema = schema
         self._plan: Plan = make_plan(root)
         self._cells = root.cells
-        lists = (node for node in root.walk() if node.kind in (nodes.LIST, nodes.MAP))
-        self._item_cells = max((node.item_cells for node in lists), default=0)
         self._bare = root.kind != nodes.STRUCT
         bare = pa.struct([pa.field(BARE_VALUE, root.type, metadata=root.field().metadata)])
         self._type: pa.StructType = bare if self._bare else root.type
@@ -115,12 +114,14 @@ class _JsonDecoder:
             tape, slots, good, _ = split(data, offsets, wanted & ~refused, plan.nodes, plan.members, plan.names)
         column = gather(data, tape, slots, plan, self._root, rows)
         good = proved(data, offsets, good, column)
+        said = dict.fromkeys(np.flatnonzero(over).tolist(), too_many_cells())
         slow = np.flatnonzero(wanted & ~good & ~over & ~refused)
-        spans = [data[offsets[row] : offsets[row + 1]] for row in slow.tolist()]
-        taken[slow] = [parsing_cells(span, self._item_cells) for span in spans]
-        over[slow] = taken[slow] > VALUE_CELLS_MAX
-        slow = slow[~over[slow]]
-        refused[slow] = refused_by(allowance, taken[slow], sizes[slow])
+        taken[slow], steps = most(data, offsets, slow, plan)
+        fits = taken[slow] <= VALUE_CELLS_MAX
+        said |= dict.fromkeys(slow[~fits].tolist(), too_many_cells(slow=True))
+        slow = slow[fits]
+        refused[slow] = refused_by(allowance, taken[slow], sizes[slow], steps[fits])
+        said |= dict.fromkeys(np.flatnonzero(refused).tolist(), no_room_in_file())
         cells += int(taken[slow[~refused[slow]]].sum())
         if cells > cells_max:
             raise CellsExceededError(cells)
@@ -134,7 +135,7 @@ class _JsonDecoder:
             fast = pa.StructArray.from_arrays([fast], fields=list(self._type), mask=pa.array(~good))
         if good.all():
             return Decoded(fast, pa.nulls(rows, pa.string()), cells)
-        columns, errors = self._with_slow_rows(data, offsets, fast, good, over, refused)
+        columns, errors = self._with_slow_rows(data, offsets, fast, good, said)
         return Decoded(columns, errors, cells)
 
     def _with_slow_rows(
@@ -143,17 +144,16 @@ class _JsonDecoder:
         offsets: np.ndarray,
         fast: pa.StructArray,
         good: BoolArray,
-        over: BoolArray,
-        refused: BoolArray,
+        said: dict[int, str],
     ) -> tuple[pa.StructArray, pa.StringArray]:
-        """The rows that are not good, decoded one by one and put in place; those `over` or `refused` get an error."""
+        """The rows that are not good, decoded one by one and put in place; of some it is `said` that they have none."""
         slow: list[object] = []
         errors: list[str | None] = [None] * len(good)
         take = np.arange(len(good), dtype=np.int64)
         for row in np.flatnonzero(~good).tolist():
             take[row] = len(good) + len(slow)
-            if over[row] or refused[row]:
-                errors[row] = too_many_cells() if over[row] else no_room_in_file()
+            if row in said:
+                errors[row] = said[row]
                 slow.append(None)
                 continue
             value = data[offsets[row] : offsets[row + 1]].tobytes()

@@ -17,6 +17,9 @@ _WHOLE_DOUBLE_MAX = nodes.WHOLE_DOUBLE_MAX
 #: Digits a 64-bit integer always holds, and with which a double's magnitude stays far from its limits.
 _SAFE_DIGITS = 18
 _SAFE_NUMBER_BYTES = 40
+_SAFE_EXPONENT = 260
+#: With which, and so many digits before, a decimal of 38 digits holds all that lies between point and exponent.
+_SAFE_SHIFT = 18
 
 
 @borrowing
@@ -30,20 +33,60 @@ def _magnitude(data: UInt8Array, p: int, end: int) -> int:
 
 
 @borrowing
+def _exponent(data: UInt8Array, end: int, digits: int) -> int:
+    """The exponent of a number that ends with these digits of it, 0 for none; without its sign."""
+    value = 0
+    for k in range(end - digits, end):
+        value = value * 10 + i64(data[k]) - 0x30
+    return value
+
+
+@borrowing
+def _is_whole(data: UInt8Array, p: int, end: int, exponent: int) -> bool:
+    """Whether a number with a fraction or an exponent of at most two digits is an integer of at most 18."""
+    value, shift, digits, point = i64(0), 0, 0, 0
+    while p < end and data[p] | 0x20 != 0x65:
+        if data[p] == 0x2E:
+            point = 1
+        elif data[p] != 0x2D:
+            value = value * 10 + i64(data[p]) - 0x30
+            digits += 1
+            shift -= point
+            if digits > _SAFE_DIGITS:
+                return False
+        p += 1
+    power = _exponent(data, end, exponent)
+    if power > _SAFE_SHIFT:
+        return False
+    shift += -power if p < end and data[p + 1] == 0x2D else power
+    while shift < 0 and value % 10 == 0:
+        value //= 10
+        shift += 1
+        if value == 0:
+            return True
+    while shift > 0 and value <= 10**17:
+        value *= 10
+        shift -= 1
+    return shift == 0 and value <= 10**18
+
+
+@borrowing
 def number_fits(data: UInt8Array, p: int, end: int, kind: int, whole: int, exponent: int) -> bool:
     """Whether the number [p, end), scanned by scan_number, is exact (INTEGER, DECIMAL) or what NUMBER allows."""
     if kind == _INTEGER:
-        if exponent >= 0 or whole > _SAFE_DIGITS + 1:
+        if exponent >= 0:
+            return exponent <= 2 and _is_whole(data, p, end, exponent)
+        if whole > _SAFE_DIGITS + 1:
             return False
         if whole <= _SAFE_DIGITS:
             return True
         return _magnitude(data, p, end) <= u64(0x7FFFFFFFFFFFFFFF) + u64(data[p] == 0x2D)
     if kind == _DECIMAL:
-        return exponent < 0 and whole <= 38
+        return whole <= 38 if exponent < 0 else exponent <= 2 and _is_whole(data, p, end, exponent)
     if kind != _NUMBER:
         return False
     if exponent >= 0:
-        return exponent <= 2 and end - p <= _SAFE_NUMBER_BYTES
+        return exponent <= 3 and _exponent(data, end, exponent) <= _SAFE_EXPONENT and end - p <= _SAFE_NUMBER_BYTES
     return whole < 16 or (whole <= _SAFE_DIGITS and _magnitude(data, p, end) <= u64(_WHOLE_DOUBLE_MAX))
 
 
@@ -76,8 +119,8 @@ def date_fits(data: UInt8Array, p: int, end: int) -> bool:
 
 @borrowing
 def datetime_fits(data: UInt8Array, p: int, end: int) -> bool:
-    """Whether [p, end) is an RFC 3339 date-time in capitals, to the microsecond at most, no leap second."""
-    if end - p < 20 or not date_fits(data, p, p + 10) or data[p + 10] != 0x54:
+    """Whether [p, end) is an RFC 3339 date-time, not finer than a microsecond, no leap second."""
+    if end - p < 20 or not date_fits(data, p, p + 10) or (data[p + 10] | 0x20 != 0x74 and data[p + 10] != 0x20):
         return False
     if data[p + 13] != 0x3A or data[p + 16] != 0x3A:
         return False
@@ -87,11 +130,11 @@ def datetime_fits(data: UInt8Array, p: int, end: int) -> bool:
     if data[p] == 0x2E:
         first = p + 1
         p = first
-        while p < end and 0x30 <= data[p] <= 0x39:
+        while p < end and 0x30 <= data[p] <= (0x39 if p - first < 6 else 0x30):
             p += 1
-        if p in (first, end) or p - first > 6:
+        if p in (first, end):
             return False
-    if data[p] == 0x5A:
+    if data[p] | 0x20 == 0x7A:
         return p + 1 == end
     if end - p != 6 or (data[p] != 0x2B and data[p] != 0x2D) or data[p + 3] != 0x3A:
         return False

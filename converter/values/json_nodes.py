@@ -18,8 +18,8 @@ EXTRA      –                        string, a JSON object of the members its s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
@@ -71,6 +71,7 @@ class Node:
         name: the member's name within its object; for EXTRA the column's name; "" for the root, elements, keys, values.
         type: the column's Arrow type.
         doc: the schema's description, "" for none.
+        named: of a STRUCT, `members` by name.
     """
 
     kind: int
@@ -78,6 +79,7 @@ class Node:
     type: pa.DataType
     children: tuple[Node, ...] = ()
     doc: str = ""
+    named: Mapping[str, Node] = field(default_factory=dict, compare=False, repr=False)
 
     def field(self) -> pa.Field:
         """The node as a field of its struct."""
@@ -133,9 +135,11 @@ def struct_of(members: tuple[Node, ...], name: str, doc: str = "", *, additional
     """
     if not members and not additional:
         return leaf(FLAG, name, doc)
+    children = members
     if additional:
         extra = EXTRA_NAME
         while any(member.name == extra for member in members):
             extra += "_"
-        members = (*members, leaf(EXTRA, extra))
-    return Node(STRUCT, name, pa.struct([member.field() for member in members]), members, doc)
+        children = (*members, leaf(EXTRA, extra))
+    named = {member.name: member for member in members}
+    return Node(STRUCT, name, pa.struct([child.field() for child in children]), children, doc, named)

@@ -104,15 +104,17 @@ def _string(content: str, kind: int, path: str) -> Any:
 
 def _struct(node: Node, members: dict[str, Member], path: str) -> dict[str, Any]:
     row: dict[str, Any] = {}
-    rest = dict(members)
-    for child in node.members:
-        member = rest.pop(child.name, None)
-        if member is not None:
-            row[child.name] = _typed(child, member.value, f"{path}.{child.name}")
+    rest: list[Member] = []
+    for name, member in members.items():
+        child = node.named.get(name)
+        if child is None:
+            rest.append(member)
+        else:
+            row[name] = _typed(child, member.value, f"{path}.{name}")
     if rest:
         if node.extra is None:
             raise BadValue(ValueProblem.TYPE_MISMATCH, f"{path}: a member the schema does not allow")
-        row[node.extra.name] = "{" + ",".join(member.text for member in rest.values()) + "}"
+        row[node.extra.name] = "{" + ",".join(member.text for member in rest) + "}"
     return row
 
 

@@ -2,7 +2,7 @@
 
 One pass over the bytes checks grammar, types and ranges against the schema. A value with anything odd in it leaves
 nothing on the tape and is marked; the slow decoder (json_rows.py) says whether it is good after all. Odd are, beside
-all errors: 1.0 for an integer, names longer than KEY_BYTES_MAX, more than KEYS_MAX names that are no schema's, …
+all errors: names longer than KEY_BYTES_MAX, more than KEYS_MAX names that are no schema's, …
 
 Slots: the members of a struct have its slot. Elements of a list, keys and values of a map are numbered through, over
 all values of the call. What is absent or null is not on the tape.
@@ -57,8 +57,10 @@ _FRAME_DTYPE: Final = np.dtype(
     align=True,
 )
 KEY_BYTES_MAX: Final = 1024
-KEYS_MAX: Final = 2048
-_TABLE_MASK: Final = 4 * KEYS_MAX - 1
+#: Names of one value. The table has four places for each; a value of so many bytes has not more than a quarter as many
+#: names, so it uses no more places than bytes: what is small stays within the cache.
+KEYS_MAX: Final = 256 * 1024
+_TABLE_MIN: Final = 8 * 1024
 
 _STRUCT, _FLAG, _MAP, _LIST, _TEXT = nodes.STRUCT, nodes.FLAG, nodes.MAP, nodes.LIST, nodes.TEXT
 _STRING, _DATETIME, _DATE, _BOOLEAN = nodes.STRING, nodes.DATETIME, nodes.DATE, nodes.BOOLEAN
@@ -67,8 +69,8 @@ _DEPTH_MAX = nodes.DEPTH_MAX
 _RAW_OBJECT, _RAW_ARRAY, _RAW = 20, 21, 22
 
 # Numbers of the state: entries on the tape, serial of the last object, names in the table, its generation; cells of the
-# row's lists and maps.
-_ENTRIES, _SERIAL, _KEYS, _GENERATION, _CELLS = 0, 1, 2, 3, 4
+# row's lists and maps; the table's places that the row uses, less one: a power of two.
+_ENTRIES, _SERIAL, _KEYS, _GENERATION, _CELLS, _MASK = 0, 1, 2, 3, 4, 5
 
 
 @borrowing
@@ -86,15 +88,16 @@ def _emit(tape: Any, state: Int64Array, node: int, slot: int, start: int, size: 
 @borrowing
 def _is_new(state: Int64Array, table: Any, generations: Any, serial: int, name: int) -> bool:
     """Remembers a name of the object `serial`; False where it was there, or the table is full."""
-    if state[_KEYS] >= KEYS_MAX:
+    mask = state[_MASK]
+    if state[_KEYS] > mask >> 2:
         return False
     state[_KEYS] += 1
     wanted = mix(name, u64(serial))
-    at = i64(wanted & u64(_TABLE_MASK))
+    at = i64(wanted & u64(mask))
     while generations[at] == state[_GENERATION]:
         if table[at] == wanted:
             return False
-        at = (at + 1) & _TABLE_MASK
+        at = (at + 1) & mask
     generations[at] = state[_GENERATION]
     table[at] = wanted
     return True
@@ -116,7 +119,7 @@ def _same(a: UInt8Array, p: int, b: UInt8Array, q: int, size: int) -> bool:
 
 
 @borrowing
-def _find(plan: Any, members: Any, names: UInt8Array, after: int, data: UInt8Array, p: int, size: int) -> int:
+def find_member(plan: Any, members: Any, names: UInt8Array, after: int, data: UInt8Array, p: int, size: int) -> int:
     """Which member of the STRUCT row `plan` is called data[p:p + size], BAD for none; looks behind `after` first."""
     count = plan["count"]
     first = plan["first"]
@@ -137,7 +140,7 @@ def _look_up(
 ) -> tuple[int, int]:
     """Which member of the open STRUCT is called data[p:p + size], or BAD and the name's hash."""
     if frame["kind"] == _STRUCT:
-        found = _find(plan[frame["node"]], members, names, i64(frame["member"]), data, p, size)
+        found = find_member(plan[frame["node"]], members, names, i64(frame["member"]), data, p, size)
         if found >= 0:
             return found, u64(0)
     return BAD, hash_bytes(data, p, p + size)
@@ -404,6 +407,9 @@ def _split(
         state[_KEYS] = 0
         state[_CELLS] = 0
         state[_GENERATION] = row + 1
+        state[_MASK] = _TABLE_MIN - 1
+        while state[_MASK] < len(table) - 1 and state[_MASK] < offsets[row + 1] - offsets[row]:
+            state[_MASK] = 2 * state[_MASK] + 1
         entries = state[_ENTRIES]
         for k in range(len(slots)):
             before[k] = slots[k]
@@ -439,6 +445,8 @@ def split(
     VALUE_BYTES_MAX; plan, members and names are those of one Plan.
     """
     size = int(offsets[-1]) - int(offsets[0])
+    longest = int(np.max(np.where(wanted, np.diff(offsets), 0), initial=0))
+    places = min(max(_TABLE_MIN, 1 << longest.bit_length()), 4 * KEYS_MAX)
     tape = np.empty(size // 2 + 4 * nodes.DEPTH_MAX, dtype=TAPE_DTYPE)
     slots = np.zeros(len(plan), dtype=np.int32)
     good = np.zeros(len(wanted), dtype=np.bool_)
@@ -453,11 +461,11 @@ def split(
         tape,
         slots,
         good,
-        np.zeros(5, dtype=np.int64),
+        np.zeros(6, dtype=np.int64),
         np.zeros(len(plan), dtype=np.int32),
         np.zeros(len(plan), dtype=np.int64),
-        np.zeros(_TABLE_MASK + 1, dtype=np.uint64),
-        np.zeros(_TABLE_MASK + 1, dtype=np.int32),
+        np.zeros(places, dtype=np.uint64),
+        np.zeros(places, dtype=np.int32),
         np.empty(KEY_BYTES_MAX, dtype=np.uint8),
         np.zeros(nodes.DEPTH_MAX, dtype=_FRAME_DTYPE),
         cells,

@@ -23,7 +23,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from converter.limits import CELLS_PER_BYTE, EXCESS_CELLS_MAX, FILE_CELLS_MAX, VALUE_CELLS_MAX
+from converter.limits import CELLS_PER_BYTE, EXCESS_CELLS_MAX, FILE_CELLS_MAX, SLOW_STEPS_MAX, VALUE_CELLS_MAX
 from converter.types import Int64Array, VarBytes
 from converter.values.allowance import Allowance
 
@@ -186,15 +186,16 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def too_many_cells() -> str:
-    """The error of a value that takes more cells than one may."""
-    return error_text(ValueProblem.OUT_OF_RANGE, f"takes more than {VALUE_CELLS_MAX} cells")
+def too_many_cells(*, slow: bool = False) -> str:
+    """The error of a value that takes more cells than one may; `slow`: while it is decoded, not as columns."""
+    how = "has to be decoded slowly, which may take" if slow else "takes"
+    return error_text(ValueProblem.OUT_OF_RANGE, f"{how} more than {VALUE_CELLS_MAX} cells")
 
 
 #: What is said of a value that an Allowance refuses.
 FILE_CELLS_TEXT: Final = (
     f"lists and maps of its file's values may take {EXCESS_CELLS_MAX} cells beyond {CELLS_PER_BYTE} for each byte, "
-    f"{FILE_CELLS_MAX} in all: no room for it"
+    f"{FILE_CELLS_MAX} in all, and {SLOW_STEPS_MAX} slow steps: no room for it"
 )
 
 

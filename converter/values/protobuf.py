@@ -29,6 +29,7 @@ from converter.values.model import (
     Encoder,
     Encoding,
     no_room_in_file,
+    too_many_cells,
 )
 from converter.values.protobuf_encode import protobuf_encoder, protobuf_encodings
 from converter.values.protobuf_lift import Findings, lift
@@ -36,7 +37,7 @@ from converter.values.protobuf_lowered import lower
 from converter.values.protobuf_plan import make_plan
 from converter.values.protobuf_prints import prints
 from converter.values.protobuf_rows import MALFORMED, RowReader
-from converter.values.protobuf_scan import QUICK, most_cells, scan
+from converter.values.protobuf_scan import OVER, QUICK, most_cells, scan
 from converter.values.protobuf_schema import SchemaFiles
 from converter.values.protobuf_table import row_cells, scan_table
 from converter.values.schema_size import check_levels
@@ -94,15 +95,17 @@ class _ProtobufDecoder:
         slow[list(findings.unclear)] = True
         numbers = np.flatnonzero(slow)
         errors = {row: error for row, error in findings.errors.items() if not slow[row]}
-        inner = most_cells(self._table, offsets, data, numbers, cells_max=CELLS_MAX)
+        inner, steps = most_cells(self._table, offsets, data, numbers, cells_max=CELLS_MAX)
         most = inner + self._row_cells
         refused = refused[numbers]
         fits = (most <= CELLS_MAX) & ~refused
-        refused[fits] = refused_by(allowance, inner[fits], np.diff(offsets)[numbers[fits]])
+        refused[fits] = refused_by(allowance, inner[fits], np.diff(offsets)[numbers[fits]], steps[fits])
         cells += int(most[fits & ~refused].sum())
         if cells > cells_max:
             raise CellsExceededError(cells)
-        slowly = self._slow(values, numbers, errors, most > CELLS_MAX, refused)
+        lost = {k: too_many_cells(slow=statuses[numbers[k]] != OVER) for k in np.flatnonzero(~fits).tolist()}
+        lost |= dict.fromkeys(np.flatnonzero(refused).tolist(), no_room_in_file())
+        slowly = self._slow(values, numbers, errors, lost)
         columns = slowly if quick is None else _join(quick, slowly, numbers, errors)
         return Decoded(self._with_nulls(columns, errors), _error_array(len(values), errors), cells)
 
@@ -143,19 +146,18 @@ class _ProtobufDecoder:
         return slow, batch.to_struct_array()
 
     def _slow(
-        self, values: pa.BinaryArray, numbers: Int64Array, errors: dict[int, str], over: BoolArray, refused: BoolArray
+        self, values: pa.BinaryArray, numbers: Int64Array, errors: dict[int, str], lost: dict[int, str]
     ) -> pa.StructArray:
         """Columns of some rows, one after another; adds what is wrong with them to `errors`.
 
-        Those that are `over` the cells of a value, or `refused` by their file, are not even read.
+        Those that are `lost`, by their place among these rows, are not even read.
         """
-        content = values.take(pa.array(numbers, mask=over | refused)).to_pylist()
-        rows, problems = self._reader.read(content)
-        for k in np.flatnonzero(refused).tolist():
-            problems[k] = no_room_in_file()
+        mask = np.zeros(len(numbers), dtype=np.bool_)
+        mask[list(lost)] = True
+        rows, problems = self._reader.read(values.take(pa.array(numbers, mask=mask)).to_pylist())
         findings = Findings()
         columns = lift(self._root, rows, findings)
-        found = {k: error for k, error in enumerate(problems) if error is not None}
+        found = {k: error for k, error in enumerate(problems) if error is not None} | lost
         found |= {k: findings.errors.get(k, MALFORMED) for k in {*findings.errors, *findings.unclear} - found.keys()}
         errors.update((int(numbers[k]), error) for k, error in found.items())
         return columns

@@ -8,7 +8,7 @@ import pyarrow as pa
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from converter.values.model import ValueProblem, error_text, too_many_cells
+from converter.values.model import ValueProblem, error_text
 from converter.values.protobuf_plan import Field, Node
 
 MALFORMED = error_text(ValueProblem.UNDECODABLE, "the bytes do not follow the schema")
@@ -26,7 +26,7 @@ class RowReader:
     def read(self, values: list[bytes | None]) -> tuple[pa.StructArray, list[str | None]]:
         """The rows in the root's lowered type, null where there is an error; and the errors, None where there is none.
 
-        None is a value that takes too many cells. Lists and maps without an element are null.
+        None is a value that is not to be read: null, and no error. Lists and maps without an element are null.
         Maps have each key once, with its last value at the place of the first. Entries have key and value.
         """
         rows: list[dict[str, Any] | None] = []
@@ -35,9 +35,7 @@ class RowReader:
             error = None
             row = None
             try:
-                if value is None:
-                    error = too_many_cells()
-                else:
+                if value is not None:
                     row = self._read(self._root, self._message.FromString(value))
             except DecodeError:
                 error = MALFORMED

@@ -37,17 +37,20 @@ from converter.values.protobuf_table import (
 )
 
 #: What the scan finds.
-QUICK, SLOW = 0, 1
+QUICK, SLOW, OVER = 0, 1, 2
 _MALFORMED = 2**40
-#: What a field of a row that google.protobuf reads takes beside its columns, in cells: Python's objects.
+#: What a field of a row that google.protobuf reads takes beside its columns, in cells: Python's objects. Twice as much
+#: for a message.
 STEP_CELLS: Final = 8
+#: Cells that take it as long as Python takes for one JSON value.
+_CELLS_PER_STEP: Final = 96
 
 
 def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: int) -> tuple[UInt8Array, Int64Array]:
-    """QUICK or SLOW per row, and the cells that the lists and maps of the quick ones take; 0 of slow ones.
+    """QUICK, SLOW or OVER per row, and the cells that the lists and maps of the quick ones take; 0 of all others.
 
     SLOW: malformed; a singular field, or members of one oneof, more than once; a field with another wire type than the
-    schema's; a group; a number with more bits than parsers agree on; more than `cells_max` cells in its lists and maps.
+    schema's; a group; a number with more bits than parsers agree on. OVER: lists and maps of more than `cells_max`.
 
     Args:
         table: the lowered schema.
@@ -63,15 +66,17 @@ def scan(table: ScanTable, offsets: Int64Array, data: UInt8Array, *, cells_max: 
 
 def most_cells(
     table: ScanTable, offsets: Int64Array, data: UInt8Array, rows: Int64Array, *, cells_max: int
-) -> Int64Array:
-    """Cells that some rows take at most while google.protobuf reads them: each occurrence of a field counts.
+) -> tuple[Int64Array, Int64Array]:
+    """Cells that some rows take at most while google.protobuf reads them, and steps: what Python does for them.
+
+    Each occurrence of a field counts.
 
     Of malformed rows what comes before the damage, and beyond `cells_max` no further. What the schema does not know,
     groups too, takes none: its bytes are kept as they are.
     """
     cells = np.zeros(len(rows), dtype=np.int64)
     _most(table.starts, table.fields, offsets, data, rows, cells_max, cells)
-    return cells
+    return cells, cells // _CELLS_PER_STEP
 
 
 @kernel
@@ -127,7 +132,8 @@ def _most_of_row(  # noqa: C901  (one loop over one format)
             size, p = varint(data, p, end)
             if p == BAD or size < 0 or size > end - p:
                 break
-        cells += STEP_CELLS + fields[row, WIDTH] if row >= 0 else 0
+        if row >= 0:
+            cells += fields[row, WIDTH] + (2 * STEP_CELLS if known else STEP_CELLS)
         if known and level < LEVELS:
             outer[level, 0], outer[level, 1], outer[level, 2], outer[level, 3] = first, last, end, grouped
             level += 1
@@ -188,9 +194,8 @@ def _scan(
     messages = 0
     for i in range(len(statuses)):
         cells, messages = _row(starts, fields, data, offsets[i], offsets[i + 1], stamps, outer, messages + 1)
-        quick = 0 <= cells <= cells_max
-        statuses[i] = QUICK if quick else SLOW
-        taken[i] = cells if quick else 0
+        statuses[i] = SLOW if cells < 0 or cells >= _MALFORMED else QUICK if cells <= cells_max else OVER
+        taken[i] = cells if statuses[i] == QUICK else 0
 
 
 # One function per row, and what is frequent without calls: arrays are handed over by a dozen words each.

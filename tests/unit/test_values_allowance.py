@@ -7,7 +7,14 @@ import pyarrow as pa
 import pytest
 
 from converter import limits
-from converter.limits import CELLS_PER_BYTE, EXCESS_CELLS_MAX, FILE_CELLS_MAX, RECORD_BYTES, VALUE_CELLS_MAX
+from converter.limits import (
+    CELLS_PER_BYTE,
+    EXCESS_CELLS_MAX,
+    FILE_CELLS_MAX,
+    RECORD_BYTES,
+    SLOW_STEPS_MAX,
+    VALUE_CELLS_MAX,
+)
 from converter.types import Int64Array
 from converter.values import allowance as module
 from converter.values import rows as rows_module
@@ -50,7 +57,7 @@ def excess_of(decoder: Decoder, value: bytes) -> int:
 def test_what_the_values_of_a_file_may_take(beyond: int) -> None:
     paid = CELLS_PER_BYTE * (10 + RECORD_BYTES)
     given = Allowance()
-    assert given.left == (EXCESS_CELLS_MAX, FILE_CELLS_MAX)
+    assert given.left == (EXCESS_CELLS_MAX, FILE_CELLS_MAX, SLOW_STEPS_MAX)
     cells, sizes = longs(paid, paid + EXCESS_CELLS_MAX + beyond, paid, paid + 1), longs(10, 10, 10, 10)
     assert given.refused(cells, sizes).tolist() == [False, bool(beyond), False, not beyond]
     given = Allowance()
@@ -118,7 +125,7 @@ def test_all_cells_of_a_file(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 #: Values that are decoded one by one, by Python.
 SLOWLY = {
-    "json": (FORMS["json objects"].decoder, b'{"l":[{"f0":1.0},' + b"{}," * ITEMS + b"{}]}"),
+    "json": (FORMS["json objects"].decoder, b'{"l":[{"f0":0e99},' + b"{}," * ITEMS + b"{}]}"),
     "protobuf": (lambda: protobuf("repeated W l = 200; int32 t = 201;"), b"\xc8\x0c\1" * 2 + b"\xc2\x0c\0" * ITEMS),
     "avro": (SLOW["avro recursive"][0], avro_long(ITEMS) + b"\0" * ITEMS + b"\0"),
 }
@@ -135,9 +142,9 @@ def test_what_is_decoded_slowly_has_the_same_room(name: str, monkeypatch: pytest
 
 
 def test_what_is_decoded_slowly_and_is_no_bomb_is_never_counted() -> None:
-    """1.0 for an integer is whole, and slow to read; a tree of numbers becomes JSON."""
+    """0e99 for an integer is whole, and slow to read; a tree of numbers becomes JSON."""
     columns = {"type": "object", "properties": {"number": {"type": "integer"}, "text": {"type": "string"}}}
-    slow = b'{"l":[' + b'{"number":1.0,"text":"abc"},' * 1000 + b'{"number":1.0,"text":"abc"}]}'
+    slow = b'{"l":[' + b'{"number":0e99,"text":"abc"},' * 1000 + b'{"number":0e99,"text":"abc"}]}'
     assert excess_of(json_wide({"type": "array", "items": columns}), slow) == 0
     fields = [{"name": "number", "type": "long"}, {"name": "children", "type": {"type": "array", "items": "T"}}]
     tree = avro({"type": "record", "name": "T", "fields": fields})

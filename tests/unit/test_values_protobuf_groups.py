@@ -113,8 +113,9 @@ def test_elements_of_a_high_number_are_counted_by_their_bytes() -> None:
 
 def counted(value: bytes) -> int:
     offsets = np.array([0, len(value)], np.int64)
-    (cells,) = most_cells(TABLE, offsets, np.frombuffer(value, np.uint8), np.zeros(1, np.int64), cells_max=2**40)
-    return int(cells)
+    rows = np.zeros(1, np.int64)
+    cells, _ = most_cells(TABLE, offsets, np.frombuffer(value, np.uint8), rows, cells_max=2**40)
+    return int(cells[0])
 
 
 def fragment(rng: random.Random, depth: int = 0) -> bytes:
