@@ -23,7 +23,7 @@ from converter.values.rows import as_written_now, made_in_pieces
 from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import LiveFile
 from iceberg_catalog.value_counts import values_by_file
-from rsm_bridge.derived import ObjectFile
+from rsm_bridge.derived import ObjectFile, rows_of_group
 from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.planned_files import TableChangedError
 from rsm_bridge.store import ObjectStore
@@ -159,14 +159,15 @@ def files_with_errors(store: ObjectStore, head: Head) -> list[LiveFile]:
 
 
 def _dead_rows(store: ObjectStore, key: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a data file that have an error, one row group in memory at a time; others are not read."""
+    """The rows of a data file that have an error, some of a row group in memory at a time; others are not read."""
     source = pq.ParquetFile(ObjectFile(store, key))
     if ERROR not in source.schema_arrow.names:
         return
     for number in range(source.num_row_groups):
         mask = source.read_row_group(number, columns=[ERROR]).column(ERROR).is_valid()
         if pc.any(mask).as_py():
-            yield from source.read_row_group(number).filter(mask).combine_chunks().to_batches()
+            for rows in rows_of_group(source, number, key):
+                yield rows.filter(rows.column(ERROR).is_valid())
 
 
 def _mask(values: pa.Array) -> np.ndarray:

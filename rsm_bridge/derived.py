@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from converter.columns import OFFSET
 from converter.epochs import clipped, joined, runs_of_footer
+from converter.limits import ROW_GROUP_BYTES
 from converter.pagetable import footer_metadata
 from converter.parquet_writer import RowFile
 from converter.types import Int64Array, LargeWork, LeaderEpoch, PageTable, ValueFormat
@@ -228,7 +229,7 @@ def _shaped(shape: Shape, pending: bool, rows: pa.RecordBatch, cells_max: int, a
 
 
 def _rows(source: pq.ParquetFile, cut: Cut, values: RestoredValues | None) -> Iterator[pa.RecordBatch]:
-    """The cut's rows, one row group in memory at a time; groups outside the offsets are not read."""
+    """The cut's rows, some of a row group in memory at a time; groups outside the offsets are not read."""
     first_row = cut.first_row
     with named(cut.data_key):
         column = [source.schema.column(leaf).path for leaf in range(source.metadata.num_columns)].index(OFFSET)
@@ -238,13 +239,28 @@ def _rows(source: pq.ParquetFile, cut: Cut, values: RestoredValues | None) -> It
         statistics = group.column(column).statistics
         if statistics is not None and (statistics.max < cut.first or statistics.min > cut.last):
             continue
-        with named(cut.data_key):
-            table = source.read_row_group(number)
-        offsets = table.column(OFFSET)
-        wanted = pc.and_(pc.greater_equal(offsets, cut.first), pc.less_equal(offsets, cut.last))
-        rows = table.filter(wanted).combine_chunks()
-        if values is None:
-            yield from rows.to_batches()
-        elif rows.num_rows:
-            numbers = start + np.flatnonzero(wanted.to_numpy())
-            yield values.of(rows.to_batches()[0], numbers)
+        for stored in rows_of_group(source, number, cut.data_key):
+            offsets = stored.column(OFFSET)
+            wanted = pc.and_(pc.greater_equal(offsets, cut.first), pc.less_equal(offsets, cut.last))
+            rows = stored.filter(wanted)
+            if values is None:
+                yield rows
+            elif rows.num_rows:
+                yield values.of(rows, start + np.flatnonzero(wanted.to_numpy(zero_copy_only=False)))
+            start += stored.num_rows
+
+
+def rows_of_group(source: pq.ParquetFile, number: int, key: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a row group: of many columns it may have a hundred times the cells that one usually has.
+
+    Raises:
+        BridgeError: `corrupt_object` with the key.
+    """
+    rows_max = max(1, ROW_GROUP_BYTES // 8 // source.metadata.num_columns)
+    batches = source.iter_batches(rows_max, row_groups=[number])
+    while True:
+        with named(key):
+            batch = next(batches, None)
+        if batch is None:
+            return
+        yield batch
