@@ -80,9 +80,28 @@ ROW_GROUP_BYTES: Final = 32 * MIB
 #: Rows after which a row group is closed whatever their size.
 ROW_GROUP_ROWS: Final = 1024 * 1024
 
-#: Columns of all row groups of a segment's data file, or its tail: each takes some KiB until the file is complete, and
-#: 130 bytes of the footer, or more by its name. A segment of more is stored as it is.
-COLUMN_CHUNKS_MAX: Final = 1024 * 1024
+#: Column chunks (columns times row groups) of a file after which its rows wait compressed for larger row groups, so
+#: that more of them come slowly: up to here each takes 3 KiB until the file is complete, beyond what it takes in the
+#: footer. They do so, too, after so many bytes of values that are the smallest or largest of a column chunk: Arrow has
+#: each five times.
+COLUMN_CHUNKS_USUAL: Final = 8 * KIB
+EXTREMES_BYTES_USUAL: Final = 16 * MIB
+
+#: What a column chunk of such a row group may say of its values in the footer, beyond how many are null.
+STATISTICS_BYTES_MAX: Final = KIB
+
+#: Rows are compressed for them when they hold this many bytes of Arrow data; a row group is closed when they take so
+#: many compressed, when a run of so many columns has so many bytes of Arrow data, or when they have so many cells, null
+#: or not: reading all of a row group takes eight bytes a cell.
+PACKED_STEP_BYTES: Final = 8 * MIB
+PACKED_BYTES_MAX: Final = 32 * MIB
+PACKED_COLUMNS: Final = 32
+PACKED_RUN_BYTES_MAX: Final = 64 * MIB
+PACKED_CELLS_MAX: Final = 64 * MIB
+
+#: Column chunks of a segment's data file, or its tail: each takes 130 bytes of the footer, or more by its name and by
+#: its smallest and largest value. A segment of more is stored as it is.
+COLUMN_CHUNKS_MAX: Final = 128 * KIB
 
 #: Aimed-at uncompressed size of a page: what a random read decompresses too much.
 PAGE_BYTES: Final = 256 * KIB

@@ -38,6 +38,9 @@ _PARQUET_MAGIC = b"PAR1"
 _ROW_GROUPS, _COLUMNS, _NUM_ROWS, _META_DATA, _PATH = 4, 1, 3, 3, 3
 _INDEX_OFFSET, _INDEX_LENGTH = 4, 5
 
+#: By a leaf's number, for each of its column chunks: page locations, the chunk's first row in the file, and its rows.
+LeafPages = dict[int, list[tuple[Int64Array, int, int]]]
+
 
 def footer_of(tail: bytes) -> bytes:
     """The footer (FileMetaData, Thrift) from the last bytes of a Parquet file.
@@ -78,11 +81,8 @@ def page_table(tail: bytes, tail_start: int, value_format: ValueFormat, value_le
         SegmentError: `corrupt_object` when footer or offset indexes do not parse or contradict each other.
     """
     footer, _ = read_struct(footer_of(tail))
-    columns: dict[int, list[tuple[Int64Array, int, int]]] = {}
-    wanted = {leaf: LEAF_COLUMNS.index(leaf) for leaf in READ_LEAVES if leaf != VALUE or value_format == "string"}
-    if value_leaves:
-        wanted |= {leaf: VALUE_LEAVES + number for number, leaf in enumerate(value_leaves)}
-        wanted[VALUE_SIZE] = LEAF_COLUMNS.index(VALUE_SIZE)
+    columns: LeafPages = {}
+    wanted = wanted_leaves(value_format, value_leaves)
     row_start = 0
     try:
         for group in footer[_ROW_GROUPS]:
@@ -94,12 +94,29 @@ def page_table(tail: bytes, tail_start: int, value_format: ValueFormat, value_le
             row_start += group[_NUM_ROWS]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise SegmentError("corrupt_object", f"Parquet footer lacks what the page table needs: {error!r}") from error
-    return _join(columns)
+    return joined_pages(columns)
+
+
+def wanted_leaves(value_format: ValueFormat, value_leaves: Sequence[str] = ()) -> dict[str, int]:
+    """The number in a page table of each leaf that gets into it, by its Parquet path; see :func:`page_table`."""
+    wanted = {leaf: LEAF_COLUMNS.index(leaf) for leaf in READ_LEAVES if leaf != VALUE or value_format == "string"}
+    if value_leaves:
+        wanted |= {leaf: VALUE_LEAVES + number for number, leaf in enumerate(value_leaves)}
+        wanted[VALUE_SIZE] = LEAF_COLUMNS.index(VALUE_SIZE)
+    return wanted
 
 
 def _locations(chunk: ThriftStruct, tail: bytes, tail_start: int) -> Int64Array:
     """Page locations of a column chunk: rows of (offset, length, first row in the row group)."""
-    start, size = chunk[_INDEX_OFFSET] - tail_start, chunk[_INDEX_LENGTH]
+    return locations(tail, chunk[_INDEX_OFFSET] - tail_start, chunk[_INDEX_LENGTH])
+
+
+def locations(tail: bytes, start: int, size: int) -> Int64Array:
+    """Page locations of the offset index of `size` bytes that begins at `start`: see _locations.
+
+    Raises:
+        SegmentError: `corrupt_object`.
+    """
     if not 0 <= start <= start + size <= len(tail):
         raise SegmentError("corrupt_object", "an offset index lies outside the file's tail", position=start)
     index = np.frombuffer(tail, dtype=np.uint8)[start : start + size]
@@ -111,7 +128,8 @@ def _locations(chunk: ThriftStruct, tail: bytes, tail_start: int) -> Int64Array:
     return out[:count]
 
 
-def _join(columns: dict[int, list[tuple[Int64Array, int, int]]]) -> PageTable:
+def joined_pages(columns: LeafPages) -> PageTable:
+    """The page table of a file's leaves."""
     numbers: list[Int64Array] = []
     first_rows: list[Int64Array] = []
     counts: list[Int64Array] = []

@@ -14,7 +14,7 @@ class CountingSink(io.RawIOBase):
     Attributes:
         size: bytes written so far.
         crc32c: CRC32C of them.
-        tail: bytes written since :meth:`keep_tail`.
+        tail: bytes written since :meth:`keep_tail` or :meth:`hold_tail`.
         tail_start: where the tail begins in the file.
     """
 
@@ -22,6 +22,7 @@ class CountingSink(io.RawIOBase):
         super().__init__()
         self._target: BinaryIO | None = target
         self._keep = False
+        self._hold = False
         self.size = 0
         self.crc32c = 0
         self.tail = bytearray()
@@ -31,6 +32,16 @@ class CountingSink(io.RawIOBase):
         """Keep what is written from here on."""
         self._keep = True
         self.tail_start = self.size
+
+    def hold_tail(self) -> None:
+        """Keep what is written from here on, and neither pass it on nor count it."""
+        self._hold = True
+        self.tail_start = self.size
+
+    def drop_tail(self) -> None:
+        """Pass on again what is written, after :meth:`hold_tail`."""
+        self._hold = False
+        self.tail.clear()
 
     def discard(self) -> None:
         """Drop all further writes: closing a Parquet writer would otherwise complete an aborted file."""
@@ -47,6 +58,9 @@ class CountingSink(io.RawIOBase):
     def write(self, data: object) -> int:
         """Count, checksum and pass on a buffer; returns its size in bytes."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        if self._hold:
+            self.tail += view
+            return len(view)
         if self._target is not None:
             self._target.write(view)
             self.crc32c = crc32c(view, self.crc32c)

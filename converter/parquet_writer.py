@@ -6,10 +6,14 @@ large; but it also looks at the end of every chunk of a column, so columns are h
 
 Where values are kept as columns alone, a fetch reads those, too, however many they are: they have no dictionaries, and
 the pages of all columns end at the same rows, or, where Arrow sees nothing but nulls, later.
+
+A file of more than COLUMN_CHUNKS_USUAL column chunks goes on with larger row groups: its rows wait for them compressed,
+and are written some columns at a time, see parquet_parts.py.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import BinaryIO
@@ -30,12 +34,26 @@ from converter.columns import (
     leaf_columns,
     leaf_paths,
     value_fields,
+    zone,
 )
 from converter.epochs import footer_entry
-from converter.limits import PAGE_BYTES, PROVEN_PAGE_BYTES, ROW_GROUP_BYTES, ROW_GROUP_ROWS, ZSTD_LEVEL_DATA
-from converter.pagetable import footer_of, page_table
+from converter.limits import (
+    COLUMN_CHUNKS_USUAL,
+    EXTREMES_BYTES_USUAL,
+    PAGE_BYTES,
+    PROVEN_PAGE_BYTES,
+    ROW_GROUP_BYTES,
+    ROW_GROUP_ROWS,
+    ZSTD_LEVEL_DATA,
+)
+from converter.packed_rows import PackedRows
+from converter.pagetable import footer_of, page_table, wanted_leaves
+from converter.parquet_parts import Part, PartedFile, PartSink, closed_part
 from converter.parquet_sink import CountingSink
 from converter.types import Int64Array, LeaderEpoch, PageTable, ValueFormat
+
+#: Arrow leaves longer ones out.
+_EXTREME_BYTES_MAX = 4096
 
 
 class RowFile:
@@ -63,6 +81,10 @@ class RowFile:
         self.rows = 0
         self.row_groups = 0
         self._leaves = 0
+        self._value_columns = 0
+        self._extremes_bytes = 0
+        self._packed: PackedRows | None = None
+        self._parts: PartedFile | None = None
         self.footer = b""
 
     @property
@@ -80,66 +102,145 @@ class RowFile:
         """Columns of all row groups written; each takes memory until :meth:`close`, and bytes of the footer."""
         return self.row_groups * self._leaves
 
+    @property
+    def footer_bytes(self) -> int:
+        """Bytes of the footer that are held already."""
+        return 0 if self._parts is None else self._parts.footer_bytes
+
     def add(self, rows: pa.RecordBatch) -> None:
         """Append rows; closes the row group when it is full."""
+        if self._packed is not None:
+            self._packed.add(rows)
+            self._write_packed(whole=False)
+            return
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         self._pending_rows += rows.num_rows
         if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
-            self.flush()
+            self._write_pending()
 
     def close(self, runs: Sequence[LeaderEpoch]) -> PageTable | None:
         """Complete the file; returns its page table, or None when there were no rows and hence no file.
 
         runs: leader-epoch runs of the rows, for the footer; more than that does no harm.
         """
-        self.flush()
+        self._write_packed(whole=True)
+        self._write_pending()
+        if self._packed is not None and self._parts is not None:
+            self.footer, pages = self._parts.finish(_empty_footer(self._packed.schema, self._format, runs))
+            return pages
         if self._writer is None:
             return None
         self._writer.add_key_value_metadata(footer_entry(runs))
         self._sink.keep_tail()
         self._writer.close()
+        self._writer = None  # what it knows of every column chunk
         tail = bytes(self._sink.tail)
         self.footer = footer_of(tail)
-        fields = value_fields(self._schema) if self._proven and self._schema is not None else ()
-        leaves = [leaf for field in fields for leaf in leaf_paths(field)]
-        return page_table(tail, self._sink.tail_start, self._format, leaves)
+        return page_table(tail, self._sink.tail_start, self._format, self._value_leaves())
 
     def abort(self) -> None:
         """Write nothing more. What is already written is no complete Parquet file."""
         self._pending.clear()
+        self._packed = None
         self._sink.discard()
         if self._writer is not None:
             self._writer.close()
 
     def flush(self) -> None:
-        """Close the row group."""
+        """Hold none of the rows as they came: close the row group, or compress what waits for one."""
+        if self._packed is None:
+            self._write_pending()
+        else:
+            self._packed.pack()
+            self._write_packed(whole=False)
+
+    def _value_leaves(self) -> list[str]:
+        fields = value_fields(self._schema) if self._proven and self._schema is not None else ()
+        return [leaf for field in fields for leaf in leaf_paths(field)]
+
+    def _write_pending(self) -> None:
         if not self._pending_rows:
             return
         schema = self._schema = self._pending[0].schema if self._schema is None else self._schema
         if self._writer is None:
             self._writer = _open(schema, self._sink, self._format, proven=self._proven)
             self._leaves = sum(len(leaf_paths(field)) for field in schema)
-        chunks = [part for batch in self._pending for part in (_even_chunks(batch) if self._proven else [batch])]
-        columns = [
-            pa.chunked_array(
-                [
-                    part
-                    for batch in chunks
-                    for part in ([batch.column(i)] if self._proven else _chunks(field.name, batch.column(i)))
-                ],
-                type=field.type,
-            )
-            for i, field in enumerate(schema)
-        ]
-        self._writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=self._pending_rows)
+            self._value_columns = sum(zone(field.name) != "kafka" for field in schema)
+        table = _table(schema, self._pending, self._page_edges(self._pending))
+        self._writer.write_table(table, row_group_size=self._pending_rows)
         self.rows += self._pending_rows
         self.row_groups += 1
         self._pending.clear()
         self._pending_bytes = self._pending_rows = 0
+        self._extremes_bytes += sum(_extremes_bytes(column) for column in table.columns[: self._value_columns])
+        del table
+        if self.column_chunks > COLUMN_CHUNKS_USUAL or self._extremes_bytes > EXTREMES_BYTES_USUAL:
+            self._begin_parts(self._writer, schema)
+
+    def _begin_parts(self, writer: pq.ParquetWriter, schema: pa.Schema) -> None:
+        """What was written so far becomes the file's first part."""
+        self._writer = None
+        self._sink.hold_tail()
+        writer.close()
+        first = Part(bytes(self._sink.tail), self._sink.tail_start, 0)
+        self._sink.drop_tail()
+        self._parts = PartedFile(self._sink, wanted_leaves(self._format, self._value_leaves()))
+        self._parts.add([first])
+        self._packed = PackedRows(schema)
+
+    def _write_packed(self, *, whole: bool) -> None:
+        """Makes a row group of what waits compressed, if it is full, or whatever it is where that is the `whole`."""
+        packed, parts = self._packed, self._parts
+        if packed is None or parts is None or not packed.rows or not (whole or packed.is_full):
+            return
+        rows = packed.rows
+        edges = self._page_edges(packed.columns([KEY, HEADERS, VALUE_SIZE]) if self._proven else ())
+        open_parts: list[tuple[pq.ParquetWriter, PartSink]] = []
+        for batches in packed.runs():
+            sink = PartSink(self._sink)
+            schema = batches[0].schema
+            writer = _open(schema, sink, self._format, proven=self._proven)
+            writer.write_table(_table(schema, batches, edges), row_group_size=rows)
+            open_parts.append((writer, sink))
+            del batches  # before the next ones are read
+        parts.add([closed_part(writer, sink) for writer, sink in open_parts])
+        packed.clear()
+        self.rows += rows
+        self.row_groups += 1
+
+    def _page_edges(self, batches: Sequence[pa.RecordBatch]) -> list[list[int]] | None:
+        """Where the pages of all columns end in each batch; None: each column has ends of its own."""
+        return [_even_edges(batch) for batch in batches] if self._proven else None
 
 
-def _open(schema: pa.Schema, sink: CountingSink, value_format: ValueFormat, *, proven: bool) -> pq.ParquetWriter:
+def _table(schema: pa.Schema, batches: Sequence[pa.RecordBatch], edges: Sequence[list[int]] | None) -> pa.Table:
+    """Rows in chunks that become pages."""
+
+    def chunks(name: str, number: int) -> list[pa.Array]:
+        found = [batch.column(number) for batch in batches]
+        if edges is None:
+            return [part for column in found for part in _chunks(name, column)]
+        return [
+            column.slice(start, end - start)
+            for column, mine in zip(found, edges, strict=True)
+            for start, end in pairwise(mine)
+        ]
+
+    columns = [pa.chunked_array(chunks(field.name, i), type=field.type) for i, field in enumerate(schema)]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _empty_footer(schema: pa.Schema, value_format: ValueFormat, runs: Sequence[LeaderEpoch]) -> bytes:
+    """The footer that a file without row groups would have."""
+    file = io.BytesIO()
+    writer = _open(schema, file, value_format, proven=False)
+    writer.add_key_value_metadata(footer_entry(runs))
+    writer.close()
+    return footer_of(file.getvalue())
+
+
+def _open(schema: pa.Schema, sink: io.IOBase, value_format: ValueFormat, *, proven: bool) -> pq.ParquetWriter:
     own = {leaf.partition(".")[0] for leaf in leaf_columns(value_format)} | {ERROR}
     values = [leaf for field in schema if field.name not in own for leaf in leaf_paths(field)]
     writer = pq.ParquetWriter(
@@ -168,14 +269,14 @@ def _chunks(name: str, column: pa.Array) -> list[pa.Array]:
     return [column] if pa.types.is_nested(column.type) and name != HEADERS else page_chunks(column)
 
 
-def _even_chunks(rows: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """Slices of rows, each with about PROVEN_PAGE_BYTES of values, keys and headers, or a single row."""
+def _even_edges(rows: pa.RecordBatch) -> list[int]:
+    """First rows of slices, each with about PROVEN_PAGE_BYTES of values, keys and headers, or a single row."""
     sizes = rows.column(VALUE_SIZE).fill_null(0).to_numpy().astype(np.int64)
     total = np.cumsum(sizes)
     for name in (KEY, HEADERS):
         ends = _row_ends(rows.column(name))
         total = total if ends is None else total + ends
-    return [rows.slice(start, end - start) for start, end in pairwise(_edges(total, PROVEN_PAGE_BYTES))]
+    return _edges(total, PROVEN_PAGE_BYTES)
 
 
 def page_chunks(column: pa.Array) -> list[pa.Array]:
@@ -190,6 +291,22 @@ def _edges(ends: Int64Array, size: int) -> list[int]:
     """First rows of chunks, and the number of rows. A row that ends in another stretch of `size` bytes begins one."""
     cuts = np.flatnonzero(np.diff(ends // size)) + 1
     return [0, *cuts.tolist(), len(ends)]
+
+
+def _extremes_bytes(column: pa.ChunkedArray | pa.Array) -> int:
+    """What the smallest and the largest value of a column chunk take at most, in all leaves of a column."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return sum(_extremes_bytes(part) for part in column.flatten())
+    if pa.types.is_map(kind):
+        return max((_extremes_bytes(chunk.keys) + _extremes_bytes(chunk.items) for chunk in chunks), default=0)
+    if pa.types.is_list(kind):
+        return max((_extremes_bytes(chunk.values) for chunk in chunks), default=0)
+    if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        return 0
+    longest = max((int(np.diff(_value_offsets(chunk)).max(initial=0)) for chunk in chunks), default=0)
+    return 2 * min(_EXTREME_BYTES_MAX, longest)
 
 
 def _row_ends(column: pa.Array) -> Int64Array | None:

@@ -1,4 +1,4 @@
-"""A small reader of the Thrift compact protocol, for Parquet footers and offset indexes.
+"""A small reader of the Thrift compact protocol, for Parquet footers and offset indexes, and what writes parts of them.
 
 It knows no schema: a struct becomes a dict of field id to value, a list a Python list, a binary `bytes`. Any bytes are
 accepted or raise :class:`SegmentError` ("corrupt_object"); lengths are compared with what is left before anything is
@@ -10,6 +10,7 @@ Spec: apache/thrift doc/specs/thrift-compact-protocol.md.
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any
 
 from converter.errors import SegmentError
@@ -32,6 +33,74 @@ def read_struct(data: bytes | memoryview, position: int = 0) -> tuple[ThriftStru
     reader = _Reader(memoryview(data).cast("B"), position)
     value = reader.struct(0)
     return value, reader.position
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A field: where its value begins and ends, and what it is; of a struct that was looked into, its fields' spans."""
+
+    start: int
+    end: int
+    value: Any
+
+
+def spans(
+    data: bytes | memoryview, position: int = 0, *, before: int = 0, until: int = 0, inside: int = 0
+) -> tuple[dict[int, Span], int]:
+    """The fields of a struct by their ids, and the position of the first byte after what was read.
+
+    Args:
+        data: of the struct.
+        position: where it begins, or the rest of it.
+        before: id of the last field before that rest.
+        until: the field whose value is not read any more; 0: all are.
+        inside: the field whose own fields are told apart, too.
+
+    Raises:
+        SegmentError: `corrupt_object` when the bytes are no compact-protocol struct.
+    """
+    reader = _Reader(memoryview(data).cast("B"), position)
+    found: dict[int, Span] = {}
+    field_id = before
+    while (head := reader.take(1)[0]) != 0:
+        delta, kind = head >> 4, head & 0x0F
+        field_id = field_id + delta if delta else reader.zigzag()
+        if until and field_id == until:
+            break
+        start = reader.position
+        value: Any
+        if field_id == inside:
+            value, reader.position = spans(data, start)
+        else:
+            value = kind == _TRUE if kind in (_TRUE, _FALSE) else reader.value(kind, 1)
+        found[field_id] = Span(start, reader.position, value)
+    return found, reader.position
+
+
+def list_at(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """How many elements the list has that begins there, and where the first one begins."""
+    reader = _Reader(memoryview(data).cast("B"), position)
+    head = reader.take(1)[0]
+    return (head >> 4 if head < 0xF0 else reader.varint()), reader.position
+
+
+def zigzag(value: int) -> bytes:
+    """A signed integer of 64 bits at most."""
+    return _varint((value << 1) ^ (value >> 63))
+
+
+def structs_head(count: int) -> bytes:
+    """What a list of structs begins with."""
+    return bytes([count << 4 | _STRUCT]) if count < 15 else bytes([0xF0 | _STRUCT]) + _varint(count)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 class _Reader:

@@ -239,6 +239,7 @@ class SegmentWriter:
             self._target.add(piece.rows)
             if self._target.column_chunks > COLUMN_CHUNKS_MAX:
                 raise FooterTooLargeError(f"a data file of more than {COLUMN_CHUNKS_MAX} column chunks")
+            _check_footer(self._target.footer_bytes)
             self._step.append((piece.rows.num_rows, piece.encoders))
 
     def _encoders_of_step(self) -> Int64Array | None:
@@ -263,9 +264,13 @@ class SegmentWriter:
 def _closed(file: RowFile, runs: Sequence[LeaderEpoch]) -> PageTable | None:
     """Completes a file. Raises FooterTooLargeError."""
     pages = file.close(runs)
-    if len(file.footer) > FOOTER_BYTES_MAX:
-        raise FooterTooLargeError(f"a data file whose footer has more than {FOOTER_BYTES_MAX} bytes")
+    _check_footer(len(file.footer))
     return pages
+
+
+def _check_footer(size: int) -> None:
+    if size > FOOTER_BYTES_MAX:
+        raise FooterTooLargeError(f"a data file whose footer has more than {FOOTER_BYTES_MAX} bytes")
 
 
 def _rows_before_undecided(batches: BatchTable) -> int:

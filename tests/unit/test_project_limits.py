@@ -20,7 +20,6 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
     "converter": {
         "tuning: how finely work is cut": {
             "OFFSET_INDEX_INTERVAL_BYTES",
-            "PROVEN_PAGE_BYTES",
             "READ_GAP_BYTES",
             "STEP_BYTES",
             "ZSTD_LEVEL_DATA",
