@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.parquet as pq
 
-from converter.limits import STATISTICS_BYTES_MAX
+from converter.limits import PAGE_BYTES, STATISTICS_BYTES_MAX
 from converter.pagetable import LeafPages, footer_of, joined_pages, locations
 from converter.parquet_sink import CountingSink
 from converter.thrift import Span, list_at, spans, structs_head, zigzag
@@ -43,6 +43,8 @@ _STOP = b"\0"
 class PartSink(io.RawIOBase):
     """Passes on what one writer writes, without the magic bytes; what it writes from :meth:`hold` on is kept here.
 
+    Pages of few bytes are passed on together: who takes them may hold an object for each.
+
     Attributes:
         shift: what is to be added to the places that the writer knows.
         tail_start: how many bytes it had written at :meth:`hold`.
@@ -52,6 +54,7 @@ class PartSink(io.RawIOBase):
         super().__init__()
         self._target = target
         self._written = 0
+        self._small = bytearray()
         self._tail: bytearray | None = None
         self.shift = target.size - len(MAGIC)
         self.tail_start = 0
@@ -61,8 +64,15 @@ class PartSink(io.RawIOBase):
         """What was written from :meth:`hold` on."""
         return bytes(self._tail or b"")
 
+    def pass_on(self) -> None:
+        """Pass on all that was written so far."""
+        if self._small:
+            self._target.write(bytes(self._small))
+            self._small.clear()
+
     def hold(self) -> None:
         """Keep what is written from here on."""
+        self.pass_on()
         self._tail = bytearray()
         self.tail_start = self._written
 
@@ -76,7 +86,9 @@ class PartSink(io.RawIOBase):
         if self._tail is not None:
             self._tail += view
         else:
-            self._target.write(view[max(0, len(MAGIC) - self._written) :])
+            self._small += view[max(0, len(MAGIC) - self._written) :]
+            if len(self._small) >= PAGE_BYTES:
+                self.pass_on()
         self._written += len(view)
         return len(view)
 

@@ -202,6 +202,7 @@ class RowFile:
             schema = batches[0].schema
             writer = _open(schema, sink, self._format, proven=self._proven)
             writer.write_table(_table(schema, batches, edges), row_group_size=rows)
+            sink.pass_on()  # the next part begins behind it
             open_parts.append((writer, sink))
             del batches  # before the next ones are read
         parts.add([closed_part(writer, sink) for writer, sink in open_parts])

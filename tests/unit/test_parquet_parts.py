@@ -199,6 +199,27 @@ def test_rows_of_a_wide_table_that_hold_little_make_few_column_chunks(
     assert file.row_groups <= 6  # sixty of 4 MiB
 
 
+def test_pages_of_few_bytes_are_passed_on_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upload holds what it was given until a part of it is full."""
+    writes: list[int] = []
+
+    class Target(io.BytesIO):
+        def write(self, data: Any) -> int:
+            writes.append(len(data))
+            return super().write(data)
+
+    schema, rows = wide(2000, 500, filled=False)
+    monkeypatch.setattr(converter.parquet_writer, "COLUMN_CHUNKS_USUAL", 0)
+    monkeypatch.setattr(converter.parquet_writer, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(converter.packed_rows, "PACKED_CELLS_MAX", 500 * 2000)
+    file = RowFile(schema, Target(), "raw")
+    file.add(rows)
+    writes.clear()
+    file.add(rows)
+    assert file.row_groups == 2
+    assert len(writes) < 200  # 2,000 columns
+
+
 def test_large_values_of_a_wide_table_do_not_end_a_row_group_each(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes(monkeypatch, usual=0)
     rows = some_rows(2)
