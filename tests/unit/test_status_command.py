@@ -279,7 +279,10 @@ def test_a_table_of_another_namespace_is_named_until_it_is_dropped(tmp_path: Pat
 
 
 def test_a_mass_delete_is_shown_while_it_can_be_undone(tmp_path: Path) -> None:
-    with bridge_thread(test_settings(tmp_path, mass_delete_grace="1h")) as running, ShimClient(running.address) as shim:
+    with (
+        bridge_thread(test_settings(tmp_path, mass_delete_grace="1h", reclaim_grace="10m")) as running,
+        ShimClient(running.address) as shim,
+    ):
         # One a day, and all of them go at once, the youngest too: no retention does that.
         named: dict[str, Any] = {"topic": "orders", "topic_id": b"o" * 16}
         now_ms = int(time.time() * 1000)
@@ -311,14 +314,14 @@ def copied_and_deleted(running: Running, folder: Path) -> None:
 def test_deletes_that_take_no_row_of_the_table_are_no_mass_delete(tmp_path: Path) -> None:
     rules = [{"pattern": "orders", "table_retention": "10000d"}]  # the records are some years old
     (tmp_path / "bridge.yaml").write_text(f"data_dir: {tmp_path}\ntopics: {json.dumps(rules)}\n")
-    with bridge_thread(test_settings(tmp_path, topics=rules, mass_delete_grace="1h")) as running:
+    with bridge_thread(test_settings(tmp_path, topics=rules, mass_delete_grace="1h", reclaim_grace="10m")) as running:
         copied_and_deleted(running, tmp_path)
         assert "mass_delete" in codes(report(tmp_path))
         assert "mass_delete" not in codes(report(tmp_path, config=tmp_path / "bridge.yaml"))
 
 
 def test_what_goes_after_an_undelete_by_us_calls_nobody(tmp_path: Path) -> None:
-    with bridge_thread(test_settings(tmp_path, mass_delete_grace="1h")) as running:
+    with bridge_thread(test_settings(tmp_path, mass_delete_grace="1h", reclaim_grace="10m")) as running:
         copied_and_deleted(running, tmp_path)
         until(tmp_path, "mass_delete")
         for said in (["undelete", "orders"], ["undelete", "orders", "--undo"]):
