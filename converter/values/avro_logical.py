@@ -76,6 +76,6 @@ def logical_of(parsed: Mapping[str, Any], word: str, size: int | None = None) ->
         return None
     if not 0 < precision <= DECIMAL_DIGITS_MAX or not 0 <= scale <= precision:
         return None
-    if size is not None and 10**precision > 2 ** max(8 * size - 1, 0):
-        return None  # more digits than the bytes can hold
+    if size is not None and (10**precision - 1).bit_length() > max(8 * size - 1, 0):
+        return None  # more digits than the bytes can hold; by bits, for a size may say gigabytes
     return Logical(meaning, precision, scale)

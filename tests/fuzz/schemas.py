@@ -101,7 +101,7 @@ class AvroSchemas(Schemas):
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
         document = random_schema(rng, fields=rng.choice((1, 3)))
         if corpus and rng.random() < 0.3:
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 document = json.loads(unpacked(rng.choice(corpus))[1][0])
         document = bent_json({"s": document}, rng)
         document = document["s"] if isinstance(document, dict) and "s" in document else document

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from converter.values.avro import avro_decoder
+from converter.values.avro_logical import logical_of
 from converter.values.model import ALIASES, DOC, Decoded
 from tests.support.avro_values import rows_of, zigzag
 
@@ -141,6 +143,22 @@ def test_decimals_are_exact_to_their_precision_and_refused_beyond(precision: int
         data = number.to_bytes(size + 2, "big", signed=True)
         for kind, encoded in ((decimal_of(precision, scale), text(data)), (fixed, data)):
             assert error(kind, encoded) == "out_of_range: a decimal with more digits than its type, at a"
+
+
+@pytest.mark.parametrize("size", range(17))
+def test_a_fixed_decimal_has_no_more_digits_than_its_bytes_hold(size: int) -> None:
+    for precision in range(1, 42):
+        named = logical_of(decimal_of(precision), "fixed", size)
+        assert (named is not None) == (10**precision - 1 < 2 ** max(8 * size - 1, 0))
+
+
+def test_a_fixed_decimal_of_gigabytes_takes_none() -> None:
+    tracemalloc.start()
+    try:
+        avro_decoder(record({**decimal_of(5), "type": "fixed", "name": "F", "size": 2**31 - 1}))
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+    finally:
+        tracemalloc.stop()
 
 
 def test_decimal_types_and_small_values() -> None:
