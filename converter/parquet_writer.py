@@ -167,7 +167,7 @@ class RowFile:
             self._writer = _open(schema, self._sink, self._format, proven=self._proven)
             self._leaves = sum(len(leaf_paths(field)) for field in schema)
             self._value_columns = sum(zone(field.name) != "kafka" for field in schema)
-        table = _table(schema, self._pending, self._page_edges(self._pending))
+        table = _table(schema, self._pending, [_even_edges(one) for one in self._pending] if self._proven else None)
         self._writer.write_table(table, row_group_size=self._pending_rows)
         self.rows += self._pending_rows
         self.row_groups += 1
@@ -195,7 +195,7 @@ class RowFile:
         if packed is None or parts is None or not packed.rows or not (whole or packed.is_full):
             return
         rows = packed.rows
-        edges = self._page_edges(packed.columns([KEY, HEADERS, VALUE_SIZE]) if self._proven else ())
+        edges = [_even_edges(one) for one in packed.columns([KEY, HEADERS, VALUE_SIZE])] if self._proven else None
         open_parts: list[tuple[pq.ParquetWriter, PartSink]] = []
         for batches in packed.runs():
             sink = PartSink(self._sink)
@@ -210,13 +210,9 @@ class RowFile:
         self.rows += rows
         self.row_groups += 1
 
-    def _page_edges(self, batches: Sequence[pa.RecordBatch]) -> list[list[int]] | None:
-        """Where the pages of all columns end in each batch; None: each column has ends of its own."""
-        return [_even_edges(batch) for batch in batches] if self._proven else None
-
 
 def _table(schema: pa.Schema, batches: Sequence[pa.RecordBatch], edges: Sequence[list[int]] | None) -> pa.Table:
-    """Rows in chunks that become pages."""
+    """Rows in chunks that become pages. edges: of all columns, in each batch; None: each column has its own."""
 
     def chunks(name: str, number: int) -> list[pa.Array]:
         found = [batch.column(number) for batch in batches]

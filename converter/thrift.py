@@ -15,6 +15,7 @@ from typing import Any
 
 from converter.errors import SegmentError
 from converter.limits import THRIFT_DEPTH_MAX
+from converter.varint_bytes import varint
 
 ThriftStruct = dict[int, Any]
 
@@ -84,23 +85,9 @@ def list_at(data: bytes | memoryview, position: int) -> tuple[int, int]:
     return (head >> 4 if head < 0xF0 else reader.varint()), reader.position
 
 
-def zigzag(value: int) -> bytes:
-    """A signed integer of 64 bits at most."""
-    return _varint((value << 1) ^ (value >> 63))
-
-
 def structs_head(count: int) -> bytes:
     """What a list of structs begins with."""
-    return bytes([count << 4 | _STRUCT]) if count < 15 else bytes([0xF0 | _STRUCT]) + _varint(count)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return bytes([count << 4 | _STRUCT]) if count < 15 else bytes([0xF0 | _STRUCT]) + varint(count)
 
 
 class _Reader:

@@ -12,7 +12,7 @@ import re
 from typing import Final, NoReturn
 
 from crc32c import crc32c
-from pyiceberg.io import InputFile, OutputFile
+from pyiceberg.io import OutputFile
 
 _NAME: Final = re.compile(r"-crc32c-([0-9a-f]{8})\.avro\Z")
 
@@ -51,9 +51,9 @@ class Gathered(OutputFile):
         """The stream that it is written to."""
         return _Stream(self)
 
-    def to_input_file(self) -> InputFile:
+    def to_input_file(self) -> NoReturn:
         """Not readable as a file."""
-        return _unreadable()
+        raise io.UnsupportedOperation("written only")
 
 
 class _Stream(io.BytesIO):
@@ -65,7 +65,3 @@ class _Stream(io.BytesIO):
         if not self.closed:
             self._target.data = self.getvalue()
         super().close()
-
-
-def _unreadable() -> NoReturn:
-    raise io.UnsupportedOperation("written only")

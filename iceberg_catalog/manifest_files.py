@@ -24,6 +24,7 @@ from pyiceberg.manifest import (
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
+from converter.varint_bytes import zigzag
 from iceberg_catalog.limits import MANIFEST_BLOCK_BYTES
 from iceberg_catalog.manifest_entries import SCHEMA_NAME, EncodedEntry
 
@@ -31,18 +32,8 @@ _FORMAT: Final = 2
 _OPTIONAL: Final = OptionWriter(IntegerWriter())  # type: ignore[no-untyped-call] # its base class has no types
 
 
-def _zigzag(number: int) -> bytes:
-    datum = (number << 1) ^ (number >> 63)
-    encoded = bytearray()
-    while datum > 0x7F:
-        encoded.append((datum & 0x7F) | 0x80)
-        datum >>= 7
-    encoded.append(datum)
-    return bytes(encoded)
-
-
 #: Counts, lengths and field ids: most numbers of an entry.
-_SMALL: Final = tuple(_zigzag(number) for number in range(1024))
+_SMALL: Final = tuple(zigzag(number) for number in range(1024))
 
 
 class BlockEncoder(BinaryEncoder):
@@ -66,7 +57,7 @@ class BlockEncoder(BinaryEncoder):
 
     def write_int(self, integer: int) -> None:
         """Zigzag and variable length, at most 64 bits (Avro specification, binary encoding)."""
-        self._encoded += _SMALL[integer] if 0 <= integer < 1024 else _zigzag(integer)
+        self._encoded += _SMALL[integer] if 0 <= integer < 1024 else zigzag(integer)
 
     def write_bytes(self, b: bytes) -> None:
         """The length, then the bytes."""

@@ -37,7 +37,7 @@ from iceberg_catalog.names import Owner
 from iceberg_catalog.plan_types import Batches, BatchKind, FileRef, Peeked, Runs, Segment, SegmentState
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.index_at import directory_under, index_named
-from rsm_bridge.layout import IndexKey, index_prefix, parse_index_key
+from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, IndexKey, index_prefix, parse_index_key
 from rsm_bridge.limits import INDEX_HEAD_BYTES
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.store import ListedObject, ObjectStore
@@ -113,9 +113,13 @@ class KnownSegment:
         """Whether its data file was merged: other segments' indexes name it too."""
         return self.segment is not None and self.segment.main is not None and self.segment.main.shared
 
+    def stored(self) -> list[StoredObject]:
+        """The objects its index names."""
+        return [stored for stored in (self.data, self.tail, self.kept) if stored is not None]
+
     def objects(self) -> list[str]:
-        """Keys of the objects its index names."""
-        return [stored.key for stored in (self.data, self.tail, self.kept) if stored is not None]
+        """Their keys."""
+        return [stored.key for stored in self.stored()]
 
     def data_files(self) -> list[StoredObject]:
         """The data file and its tail, as far as there are any."""
@@ -158,6 +162,12 @@ def read_known(store: ObjectStore, key: IndexKey, listed: ListedObject) -> Known
 
     with index_named(listed.key):
         return _from_index(key, listed, read, lambda start, length: store.get_range(listed.key, start, length))
+
+
+def listed_sizes(store: ObjectStore, topic_id: bytes) -> dict[str, int]:
+    """By key, the size in bytes of every data file and all kept bytes that the store lists of a topic id."""
+    roots = (f"{root}{topic_id.hex()}/" for root in (DATA_ROOT, KEPT_ROOT))
+    return {item.key: item.size for root in roots for item in store.list_after(root)}
 
 
 def read_segments(store: ObjectStore, topic_id: bytes) -> list[KnownSegment]:

@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from converter.errors import SegmentError
-from converter.index_model import StoredObject
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.known_segments import KnownSegment, read_known
-from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT
+from rsm_bridge.known_segments import KnownSegment, listed_sizes, read_known
 from rsm_bridge.limits import STATUS_LOST_OBJECTS_MAX
 from rsm_bridge.store import ObjectStore
 
@@ -25,26 +23,21 @@ def lost_objects(store: ObjectStore, topic_id: bytes, segments: Iterable[KnownSe
     Raises:
         StoreError: the store does not answer.
     """
-    needed = {item.key: (item.size, known) for known in segments if known.live for item in _objects(known)}
+    needed = {item.key: (item.size, known) for known in segments if known.live for item in known.stored()}
     if not needed:
         return ()
-    roots = (f"{root}{topic_id.hex()}/" for root in (DATA_ROOT, KEPT_ROOT))
-    there = {item.key: item.size for root in roots for item in store.list_after(root)}
+    there = listed_sizes(store, topic_id)
     missing = sorted(key for key, (size, _) in needed.items() if there.get(key) != size)
     looked = missing[:STATUS_LOST_OBJECTS_MAX]
     lost = [said for key in looked if (said := _lost(store, key, needed[key][1])) is not None]
     return tuple(lost if len(lost) < len(looked) else (*lost, *missing[len(looked) :]))
 
 
-def _objects(known: KnownSegment) -> list[StoredObject]:
-    return [*known.data_files(), *([] if known.kept is None else [known.kept])]
-
-
 def _lost(store: ObjectStore, key: str, known: KnownSegment) -> str | None:
     """What is said of an object that the index still names and that is gone, or has another size; None: it is whole."""
     try:
         now = read_known(store, known.key, store.stat(known.listed.key))
-        named = next((item for item in _objects(now) if item.key == key), None) if now.live else None
+        named = next((item for item in now.stored() if item.key == key), None) if now.live else None
         size = None if named is None else store.size(key)
     except StoreError:
         raise

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 
 from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.known_segments import KnownSegment, read_known
-from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT
+from rsm_bridge.known_segments import KnownSegment, listed_sizes, read_known
 from rsm_bridge.progress_words import plural
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.tombstone import is_tombstone, tombstone_at
@@ -44,8 +43,7 @@ def lost_of(store: ObjectStore, topic_id: bytes, deleted: Sequence[KnownSegment]
     """
     if not deleted:
         return []
-    roots = (f"{root}{topic_id.hex()}/" for root in (DATA_ROOT, KEPT_ROOT))
-    listed = {item.key: item.size for root in roots for item in store.list_after(root)}
+    listed = listed_sizes(store, topic_id)
     found = []
     for known in deleted:
         missing = tuple(key for key, size in _sizes(known).items() if listed.get(key) != size)
@@ -95,8 +93,7 @@ def give_up(store: ObjectStore, known: KnownSegment) -> None:
 
 
 def _sizes(known: KnownSegment) -> dict[str, int]:
-    stored = (*known.data_files(), known.kept)
-    return {item.key: item.size for item in stored if item is not None}
+    return {item.key: item.size for item in known.stored()}
 
 
 def _is_lost(store: ObjectStore, known: KnownSegment, key: str) -> bool:

@@ -30,6 +30,7 @@ from converter.values.protobuf_encode_ops import (
     Program,
 )
 from converter.values.protobuf_plan import Field, Kind, Node
+from converter.varint_bytes import varint
 
 
 class NoEncodingError(Exception):
@@ -162,7 +163,7 @@ class _Compiler:
         """Adds an instruction and returns its number; `packed`: how the elements of the next slot are written."""
         number = len(self.code)
         place, wire_type = tag
-        data = _varint(place << 3 | wire_type) if place else b""
+        data = varint(place << 3 | wire_type) if place else b""
         value = int.from_bytes(data, "little")
         self.code.append([op, slot, value, len(data), int(omit), number + 1, slot + 1, packed])
         return number
@@ -308,11 +309,3 @@ def _scalar(node: Node, wire: FieldDescriptor) -> tuple[int, Read]:
     if node.opaque:
         return BYTES, Read.JSON if node.kind is Kind.JSON else Read.BYTES
     return _SCALARS[wire.type]
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -14,6 +15,7 @@ from pyiceberg.manifest import (
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
+    ManifestFile,
     ManifestWriterV2,
     read_manifest_list,
     write_manifest_list,
@@ -78,14 +80,25 @@ def delete_by_position(place: Place, path: str, positions: list[int], partition:
     )
     snapshot_id, head = metadata.new_snapshot_id(), metadata.current_snapshot()
     assert head is not None
-    sequence_number = metadata.next_sequence_number()
     folder = table.location() + "/metadata"
     output = table.io.new_output(f"{folder}/{uuid.uuid4()}-m0.avro")
     with DeleteManifestWriter(metadata.spec(), metadata.schema(), output, snapshot_id, "deflate") as writer:
         writer.add_entry(
             ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=snapshot_id, data_file=item)
         )
-    manifest_list = f"{folder}/snap-{snapshot_id}-0-{uuid.uuid4()}.avro"
+    manifests = [*read_manifest_list(table.io.new_input(head.manifest_list)), writer.to_manifest_file()]
+    summary = Summary(Operation.DELETE, **{"added-delete-files": "1"})
+    commit_manifests(place.catalog, table, snapshot_id, manifests, summary)
+
+
+def commit_manifests(
+    catalog: Catalog, table: Table, snapshot_id: int, manifests: list[ManifestFile], summary: Summary
+) -> None:
+    """As an engine does it: one snapshot of these manifests on the table's head."""
+    metadata, head = table.metadata, table.current_snapshot()
+    assert head is not None
+    sequence_number = metadata.next_sequence_number()
+    manifest_list = f"{table.location()}/metadata/snap-{snapshot_id}-0-{uuid.uuid4()}.avro"
     with write_manifest_list(
         format_version=2,
         output_file=table.io.new_output(manifest_list),
@@ -94,20 +107,20 @@ def delete_by_position(place: Place, path: str, positions: list[int], partition:
         sequence_number=sequence_number,
         avro_compression="deflate",
     ) as lists:
-        lists.add_manifests([*read_manifest_list(table.io.new_input(head.manifest_list)), writer.to_manifest_file()])
+        lists.add_manifests(manifests)
     snapshot = Snapshot.model_validate(
         {
             "snapshot-id": snapshot_id,
             "parent-snapshot-id": head.snapshot_id,
             "manifest-list": manifest_list,
             "sequence-number": sequence_number,
-            "summary": Summary(Operation.DELETE, **{"added-delete-files": "1"}),
+            "summary": summary,
             "schema-id": metadata.current_schema_id,
         }
     )
     updates: tuple[TableUpdate, ...] = (AddSnapshotUpdate(snapshot=snapshot), *set_head(snapshot_id))
     on_head = AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head.snapshot_id})
-    place.catalog.commit_table(table, (on_head,), updates)
+    catalog.commit_table(table, (on_head,), updates)
 
 
 def roll_back(place: Place, snapshot_id: int) -> None:

@@ -8,16 +8,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyiceberg.manifest import ManifestContent, ManifestWriterV2, read_manifest_list, write_manifest_list
-from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation, Snapshot, Summary
-from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
+from pyiceberg.manifest import ManifestContent, ManifestWriterV2, read_manifest_list
+from pyiceberg.table.snapshots import Operation, Summary
 from typer.testing import CliRunner
 
 from iceberg_catalog.errors import CatalogError
 from rsm_bridge.cli import app
 from rsm_bridge.publish_table import TableRun
 from tests.unit.catalog_support import make_rows
+from tests.unit.foreign_support import commit_manifests
 from tests.unit.maintain_support import World, make_world, published
 
 RUNNER = CliRunner()
@@ -37,28 +36,7 @@ def rewrite_manifests(world: World) -> None:
         for item in manifests:
             for entry in item.fetch_manifest_entry(table.io):
                 writer.existing(entry)
-    listing = f"{folder}/snap-{number}-1-{uuid.uuid4()}.avro"
-    with write_manifest_list(
-        format_version=2,
-        output_file=table.io.new_output(listing),
-        snapshot_id=number,
-        parent_snapshot_id=head.snapshot_id,
-        sequence_number=table.metadata.next_sequence_number(),
-        avro_compression="deflate",
-    ) as writer_of_list:
-        writer_of_list.add_manifests([writer.to_manifest_file()])
-    snapshot = Snapshot.model_validate(
-        {
-            "snapshot-id": number,
-            "parent-snapshot-id": head.snapshot_id,
-            "manifest-list": listing,
-            "sequence-number": table.metadata.next_sequence_number(),
-            "summary": Summary(Operation.REPLACE),
-            "schema-id": table.metadata.current_schema_id,
-        }
-    )
-    to_it = SetSnapshotRefUpdate.model_validate({"ref-name": MAIN_BRANCH, "type": "branch", "snapshot-id": number})
-    world.catalog.commit_table(table, (), (AddSnapshotUpdate(snapshot=snapshot), to_it))
+    commit_manifests(world.catalog, table, number, [writer.to_manifest_file()], Summary(Operation.REPLACE))
 
 
 def append_rows(world: World) -> None:

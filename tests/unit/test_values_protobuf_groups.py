@@ -19,6 +19,7 @@ from converter.values.protobuf_scan import STEP_CELLS, most_cells
 from converter.values.protobuf_schema import SchemaFiles
 from converter.values.protobuf_table import row_cells, scan_table
 from rsm_bridge.protobuf_compiler import protobuf_schema
+from tests.oracle.protobuf_messages import varint
 
 COLUMNS = " ".join(f"optional int32 a{n} = {n + 1};" for n in range(100))
 SCHEMA = protobuf_schema(f"""
@@ -35,14 +36,6 @@ message T {{
 ROOT, _ = make_plan(SchemaFiles(SCHEMA).message("p.T"))
 TABLE = scan_table(ROOT)
 BOMB = b"\x1a\0" * 2000
-
-
-def varint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def tag(number: int, wire: int) -> bytes:
