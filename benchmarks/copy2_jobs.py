@@ -19,8 +19,8 @@ from repartition.catalogs import Target, open_targets
 from repartition.job import CopyJob
 from repartition.session import spark_session
 from repartition.source import Source, find_source
+from rsm_bridge.backend import open_backend
 from rsm_bridge.copy_hold import DeclaredCopy, declared_copies
-from rsm_bridge.maintain_command import open_place
 from rsm_bridge.secret_settings import revealed
 from stack.jars import spark_jars
 
@@ -55,7 +55,7 @@ class Jobs:
     @property
     def own(self) -> Target:
         """Where the topic's table is."""
-        return self.targets[self.source.place.settings.catalog.name]
+        return self.targets[self.source.backend.settings.catalog.name]
 
     def run(self, table: str) -> Spent:
         """One run of a copy: CPU of this process and of Spark's."""
@@ -96,9 +96,9 @@ def write_config(path: Path, data_dir: Path, copies: Sequence[Mapping[str, Any]]
 @contextmanager
 def jobs(config: Path) -> Iterator[Jobs]:
     """Spark with the copies of a settings file."""
-    place = open_place(config, None)
-    source = find_source(place, TOPIC)
-    copies = declared_copies(place.settings, TOPIC, source.name[-1])
-    targets, conf = open_targets(place, (copy.rule for copy in copies))
-    with spark_session(conf, revealed(place.settings.repartition.spark)) as session:
+    backend = open_backend(config, None)
+    source = find_source(backend, TOPIC)
+    copies = declared_copies(backend.settings, TOPIC, source.name[-1])
+    targets, conf = open_targets(backend, (copy.rule for copy in copies))
+    with spark_session(conf, revealed(backend.settings.repartition.spark)) as session:
         yield Jobs(session, source, targets, {copy.table.rpartition(".")[2]: copy for copy in copies})

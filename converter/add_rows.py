@@ -15,11 +15,10 @@ import pyarrow as pa
 
 from converter.block_writer import BlockWriter
 from converter.errors import SegmentError
-from converter.index import Buffer, encode_index, section_bytes
+from converter.index import Buffer, decode_index, encode_index, section_bytes
 from converter.index_model import Block, Directory, StoredObject
 from converter.parquet_writer import RowFile
 from converter.parser import SegmentParser
-from converter.repoint import decode_index
 from converter.summary import SummaryBuilder
 from converter.transactions import Transactions
 from converter.types import BatchFlag, BatchTable, Cause, ConvertOptions, ParsedStep

@@ -224,3 +224,18 @@ def decode_block(directory: Directory, number: int, data: Buffer) -> Block:
 def _directory_crc(directory: memoryview) -> int:
     before = crc32c(directory[: HEADER_SIZE - _CRC.size])
     return crc32c(directory[HEADER_SIZE:], before)
+
+
+def decode_index(index: Buffer) -> tuple[Directory, list[Block]]:
+    """A whole index object: its directory and all of its blocks.
+
+    Raises:
+        SegmentError: `corrupt_object`, `unsupported_version`.
+    """
+    directory = decode_directory(index)
+    view = memoryview(index).cast("B")
+    sections = [block_section(directory, number) for number in range(len(directory.blocks))]
+    return directory, [
+        decode_block(directory, number, view[section.offset : section.offset + section.size])
+        for number, section in enumerate(sections)
+    ]

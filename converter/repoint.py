@@ -14,25 +14,15 @@ import pyarrow as pa
 
 from converter.block_writer import BlockWriter
 from converter.errors import SegmentError
-from converter.index import Buffer, block_section, decode_block, decode_directory, encode_index, section_bytes
-from converter.index_model import Block, Directory, StoredObject
+from converter.index import (
+    Buffer,
+    decode_index,
+    encode_index,
+    section_bytes,
+)
+from converter.index_model import Block, StoredObject
 from converter.types import PageTable
 from converter.values.proven import moved
-
-
-def decode_index(index: Buffer) -> tuple[Directory, list[Block]]:
-    """A whole index object: its directory and all of its blocks.
-
-    Raises:
-        SegmentError: `corrupt_object`, `unsupported_version`.
-    """
-    directory = decode_directory(index)
-    view = memoryview(index).cast("B")
-    sections = [block_section(directory, number) for number in range(len(directory.blocks))]
-    return directory, [
-        decode_block(directory, number, view[section.offset : section.offset + section.size])
-        for number, section in enumerate(sections)
-    ]
 
 
 def first_row_of(blocks: Sequence[Block]) -> int | None:

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from converter.index import Buffer
+from converter.index import Buffer, decode_index
 from converter.index_model import Block, Directory
-from converter.repoint import decode_index
 from converter.types import BATCH_DTYPE, BatchFlag, BatchTable, IndexType
 
 #: A batch's checksum covers all of its bytes but these fields, which it stands beside.

@@ -24,8 +24,8 @@ from repartition.limits import ERROR_CHARS_MAX, QUERIES_FILE_BYTES_MAX
 from repartition.session import spark_session
 from repartition.source import Source, find_source
 from repartition.target import load_copy, quoted
+from rsm_bridge.backend import open_backend
 from rsm_bridge.copy_hold import DeclaredCopy, declared_copies
-from rsm_bridge.maintain_command import open_place
 from rsm_bridge.secret_settings import revealed
 
 #: What the bridge to Java puts before an error's own words.
@@ -87,12 +87,12 @@ def advise(config: Path | None, data_dir: Path | None, options: Options, say: Ca
         RepartitionError: `no_queries`, `bad_queries`, `no_source`.
     """
     queries = parse_queries(read_file(options.queries))
-    place = open_place(config, data_dir)
-    source = find_source(place, options.topic, options.topic_id)
-    copies = declared_copies(place.settings, source.owner.topic, source.name[-1])
-    targets, conf = open_targets(place, (copy.rule for copy in copies))
-    tables = asked_tables(source, targets[place.settings.catalog.name], copies, targets)
-    with spark_session(conf, revealed(place.settings.repartition.spark)) as session:
+    backend = open_backend(config, data_dir)
+    source = find_source(backend, options.topic, options.topic_id)
+    copies = declared_copies(backend.settings, source.owner.topic, source.name[-1])
+    targets, conf = open_targets(backend, (copy.rule for copy in copies))
+    tables = asked_tables(source, targets[backend.settings.catalog.name], copies, targets)
+    with spark_session(conf, revealed(backend.settings.repartition.spark)) as session:
         return survey(session, tables, queries, options, say)
 
 

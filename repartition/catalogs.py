@@ -10,9 +10,8 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog.catalogs import CatalogSettings, merged_properties, open_catalog
 from repartition.errors import RepartitionError
 from repartition.spark_catalog import spark_catalog
+from rsm_bridge.backend import Backend, catalog_properties
 from rsm_bridge.copy_rules import CopyRule
-from rsm_bridge.maintain_command import Place
-from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.secret_settings import revealed
 
 
@@ -24,20 +23,20 @@ class Target:
     spark_name: str
 
 
-def open_targets(place: Place, rules: Iterable[CopyRule]) -> tuple[dict[str, Target], dict[str, str]]:
+def open_targets(backend: Backend, rules: Iterable[CopyRule]) -> tuple[dict[str, Target], dict[str, str]]:
     """By name in the settings, that of the topics' tables too; and Spark's configuration of all, with credentials.
 
     Args:
-        place: of the topics.
+        backend: store and catalog of the topics.
         rules: of the copies.
 
     Raises:
         RepartitionError: `bad_rule` for a catalog that Spark has to be told of by hand, and is not.
         CatalogError: one cannot be opened.
     """
-    own = catalog_properties(place.settings)
-    targets = {place.settings.catalog.name: Target(place.catalog, own.name)}
-    given = place.settings.repartition.spark
+    own = catalog_properties(backend.settings)
+    targets = {backend.settings.catalog.name: Target(backend.catalog, own.name)}
+    given = backend.settings.repartition.spark
     conf = _of_spark(own, given)
     for rule in rules:
         if rule.catalog is not None and rule.catalog.name not in targets:

@@ -16,9 +16,9 @@ from repartition.session import spark_session
 from repartition.showing import Shown
 from repartition.source import Source, find_source, find_sources
 from repartition.watching import Watcher
+from rsm_bridge.backend import Backend, open_backend
 from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.limits import MIB
-from rsm_bridge.maintain_command import Place, open_place
 from rsm_bridge.secret_settings import revealed
 
 
@@ -49,18 +49,20 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sh
         SettingsError, CatalogError: settings, store or catalog cannot be opened.
         RepartitionError: `no_source`, `bad_rule`; `spark` when the session has ended.
     """
-    place = open_place(config, data_dir)
-    limit = place.settings.repartition.max_mib
+    backend = open_backend(config, data_dir)
+    limit = backend.settings.repartition.max_mib
     if options.max_bytes is None and limit is not None:
         options = replace(options, max_bytes=limit * MIB)
     following = options.topic is None and options.continuous
-    sources = find_sources(place) if options.topic is None else [find_source(place, options.topic, options.topic_id)]
-    rules = _rules(place, sources, following=following)
-    targets, conf = open_targets(place, rules)
-    metrics, settings = CopyMetrics(), place.settings.repartition
+    sources = (
+        find_sources(backend) if options.topic is None else [find_source(backend, options.topic, options.topic_id)]
+    )
+    rules = _rules(backend, sources, following=following)
+    targets, conf = open_targets(backend, rules)
+    metrics, settings = CopyMetrics(), backend.settings.repartition
     with served(metrics, settings.metrics, shown.say), spark_session(conf, revealed(settings.spark)) as session:
         kept = Following(
-            place, session, targets, options.max_bytes, options.repair, options.maintenance, metrics, shown.say
+            backend, session, targets, options.max_bytes, options.repair, options.maintenance, metrics, shown.say
         )
         kept.take(sources)
         watchers: Sequence[Watcher] = (*shown.watchers, metrics)
@@ -74,10 +76,10 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sh
                 kept.look()
 
 
-def _rules(place: Place, sources: Sequence[Source], *, following: bool) -> list[CopyRule]:
+def _rules(backend: Backend, sources: Sequence[Source], *, following: bool) -> list[CopyRule]:
     """Of all copies that the job can meet. `following`: also those of topics that are still to come."""
     topics = sorted({source.owner.topic for source in sources})
-    given = place.settings.topics if following else [place.settings.rule(topic) for topic in topics]
+    given = backend.settings.topics if following else [backend.settings.rule(topic) for topic in topics]
     found = [copy for rule in given for copy in rule.copies]
     if not found:
         said = "no rule" if following else f"no topic with a table ({', '.join(topics) or 'there is none'})"

@@ -15,8 +15,8 @@ from repartition.job import CopyJob
 from repartition.metrics import CopyMetrics
 from repartition.rounds import Tended
 from repartition.source import Source, find_sources
+from rsm_bridge.backend import Backend
 from rsm_bridge.copy_hold import declared_copies
-from rsm_bridge.maintain_command import Place
 
 #: The topic, its own table, and catalog and table of the copy.
 _Key = tuple[Owner, tuple[str, ...], str, str]
@@ -27,7 +27,7 @@ class Following:
     """The declared copies of topics, with what each has from round to round.
 
     Attributes:
-        place: of the topics.
+        backend: store and catalog of the topics.
         session: Spark's.
         targets: by catalog, of all copies that can come.
         max_bytes, repair: as CopyJob.
@@ -36,7 +36,7 @@ class Following:
         say: told of copies that come and go, after the first.
     """
 
-    place: Place
+    backend: Backend
     session: Any
     targets: Mapping[str, Target]
     max_bytes: int | None
@@ -55,9 +55,9 @@ class Following:
         """Has the copies of these topics and no others; those it has had go on as they are."""
         before, now = self._tended, dict[_Key, Tended]()
         for source in sources:
-            for copy in declared_copies(self.place.settings, source.owner.topic, source.name[-1]):
+            for copy in declared_copies(self.backend.settings, source.owner.topic, source.name[-1]):
                 key = (source.owner, source.name, copy.catalog, copy.table)
-                target, own = self.targets[copy.catalog], self.targets[self.place.settings.catalog.name].spark_name
+                target, own = self.targets[copy.catalog], self.targets[self.backend.settings.catalog.name].spark_name
                 now[key] = before.get(key) or Tended(
                     CopyJob(self.session, source, own, copy, target, self.max_bytes, self.repair),
                     Budget(self.maintenance),
@@ -71,7 +71,7 @@ class Following:
         """Finds the topics that have a table now. Where that fails, those that are known go on."""
         before = self._tended
         try:
-            self.take(find_sources(self.place))
+            self.take(find_sources(self.backend))
         except Exception as error:  # noqa: BLE001 - whatever a catalog's client raises: there is another round
             self.say(f"topics cannot be looked for, the next round tries again: {hide(first_line(error))}")
             return

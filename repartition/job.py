@@ -118,7 +118,7 @@ class CopyJob:
                 self.report(said)
             raise said from error
         report_run(
-            self.source.place.store,
+            self.source.backend.store,
             self.source.owner.topic_id,
             self.copy,
             ran.reading.after,
@@ -132,7 +132,7 @@ class CopyJob:
 
     def report(self, error: RepartitionError) -> None:
         """Leaves word of a failure in the store, for `tierberg status`, until a run goes well."""
-        report_failure(self.source.place.store, self.source.owner.topic_id, self.copy, error)
+        report_failure(self.source.backend.store, self.source.owner.topic_id, self.copy, error)
 
     def _run(self, pinned: Pinned) -> Ran:
         before = self.recorded(pinned.owner, self.name, self.rule.mode)

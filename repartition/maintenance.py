@@ -36,8 +36,7 @@ from repartition.limits import (
 from repartition.reporting import now_ms, report_size
 from repartition.target import run_branches
 from rsm_bridge.copy_layout import sort_term
-from rsm_bridge.lease import Lease, kept, lease_key
-from rsm_bridge.maintain_service import holder_name
+from rsm_bridge.lease import Lease, holder_name, kept, lease_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
         StoreError: the store does not answer.
     """
     digest = job.copy.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
-    lease = Lease(job.source.place.store, lease_key(f"copy-{digest}"), holder_name())
+    lease = Lease(job.source.backend.store, lease_key(f"copy-{digest}"), holder_name())
     tables = kept_tables(job) if budget.left() else ()
     chores = [(table, chore) for table in tables for chore in _due(table, clock())]
     if not chores or not lease.acquire():
@@ -82,7 +81,7 @@ def _report(copy: KeptTable) -> None:
     with suppress(Exception):
         found = copy.load()
         if found is not None:
-            report_size(copy.job.source.place.store, copy.job.source.owner.topic_id, copy.job.copy, found)
+            report_size(copy.job.source.backend.store, copy.job.source.owner.topic_id, copy.job.copy, found)
 
 
 def _due(table: KeptTable, at_ms: int) -> tuple[Chore, ...]:

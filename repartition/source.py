@@ -18,7 +18,7 @@ from iceberg_catalog.plan_types import LiveFile, PartState
 from iceberg_catalog.state import decode_state
 from iceberg_catalog.tables import is_owner, owned_tables
 from repartition.errors import RepartitionError
-from rsm_bridge.maintain_command import Place
+from rsm_bridge.backend import Backend
 from rsm_bridge.topic_segments import several
 
 
@@ -37,7 +37,7 @@ class Pinned:
 class Source:
     """A topic's table. Keep one per table: manifests are read once. Not for several threads."""
 
-    place: Place
+    backend: Backend
     owner: Owner
     name: tuple[str, ...]
     _live: LiveFiles = field(default_factory=LiveFiles, init=False)
@@ -59,7 +59,7 @@ class Source:
         head = self._live.read(table)
         states: dict[int, PartState] = {}
         if head.state is not None:
-            states = decode_state(self.place.store.read(head.state.key).data, head.state.sha256)
+            states = decode_state(self.backend.store.read(head.state.key).data, head.state.sha256)
         return Pinned(self.owner, table, head.snapshot_id, states, head.files)
 
     def has(self, snapshot_id: int) -> bool:
@@ -69,35 +69,35 @@ class Source:
 
     def _loaded(self) -> Table | None:
         try:
-            return self.place.catalog.load_table(self.name)
+            return self.backend.catalog.load_table(self.name)
         except NoSuchTableError:
             return None
 
 
-def find_sources(place: Place) -> list[Source]:
+def find_sources(backend: Backend) -> list[Source]:
     """Every topic's table in the catalog, by topic."""
-    found = owned_tables(place.catalog, namespace=place.namespace)
+    found = owned_tables(backend.catalog, namespace=backend.namespace)
     return sorted(
-        (Source(place, owner, tuple(table.name())) for table, owner in found),
+        (Source(backend, owner, tuple(table.name())) for table, owner in found),
         key=lambda source: (source.owner.topic, source.owner.topic_id),
     )
 
 
-def find_source(place: Place, topic: str, topic_id: str | None = None) -> Source:
+def find_source(backend: Backend, topic: str, topic_id: str | None = None) -> Source:
     """The table of one topic.
 
     Args:
-        place: where.
+        backend: store and catalog.
         topic: its name.
         topic_id: which one, 32 hex digits, when a topic was created again; None: the only one.
 
     Raises:
         RepartitionError: `no_source` when there is none, or several.
     """
-    named = [source for source in find_sources(place) if source.owner.topic == topic]
+    named = [source for source in find_sources(backend) if source.owner.topic == topic]
     found = [source for source in named if topic_id in (None, source.owner.topic_id.hex())]
     if not found:
-        said = f"topic {topic} has no table in {place.namespace}: nothing was tiered yet, or it was dropped"
+        said = f"topic {topic} has no table in {backend.namespace}: nothing was tiered yet, or it was dropped"
         raise RepartitionError("no_source", said)
     if len(found) > 1:
         raise RepartitionError("no_source", several(topic, [source.owner for source in found]))

@@ -11,6 +11,8 @@ from typing import Final
 
 import typer
 
+from rsm_bridge.errors import SettingsError, may_pass
+
 FINE: Final = 0
 FINDING: Final = 1  # damage, something that needs a person, or a refusal because of what is stored
 USAGE: Final = 2  # flags, settings, or the name of something that is not there; nothing was done
@@ -19,21 +21,13 @@ FAILURE: Final = 3  # store, catalog, brokers or Spark did not do what they were
 _USAGE_KINDS = frozenset(
     {"not_found", "bad_settings", "bad_rule", "no_source", "no_spark", "no_queries", "bad_queries", "no_picture"}
 )
-_FAILURE_KINDS = frozenset(
-    {"store_unavailable", "unavailable", "deadline", "overloaded", "cancelled", "internal", "raced", "spark"}
-)
 
 
 def exit_code(error: BaseException) -> int:
     """The code for an error of one of the rooms, by its kind."""
-    from rsm_bridge.errors import InUseError, SettingsError
-
-    if isinstance(error, SettingsError) and not isinstance(error, InUseError):
-        return USAGE
-    kind = getattr(error, "kind", None)
-    if kind is None or kind in _FAILURE_KINDS:
+    if may_pass(error):
         return FAILURE
-    return USAGE if kind in _USAGE_KINDS else FINDING
+    return USAGE if getattr(error, "kind", None) in _USAGE_KINDS or isinstance(error, SettingsError) else FINDING
 
 
 @contextlib.contextmanager
@@ -46,7 +40,7 @@ def failures() -> Iterator[None]:
         from converter.errors import SegmentError
         from iceberg_catalog.errors import CatalogError
         from iceberg_catalog.redaction import hide
-        from rsm_bridge.errors import BridgeError, SettingsError
+        from rsm_bridge.errors import BridgeError
         from rsm_bridge.publish_table import RetryRunError
         from rsm_bridge.value_schemas import ColumnsWaitError
 

@@ -35,11 +35,11 @@ def maintain(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
 ) -> None:
     """Remove what is due: deleted segments after their grace, old snapshots, leftovers of crashes."""
+    from rsm_bridge.backend import open_backend
     from rsm_bridge.maintain_command import maintain as run
-    from rsm_bridge.maintain_command import open_place
 
     with failures():
-        run(open_place(config, data_dir, made=True), table, dry_run=dry_run, say=typer.echo)
+        run(open_backend(config, data_dir, made=True), table, dry_run=dry_run, say=typer.echo)
 
 
 def undelete(
@@ -56,11 +56,12 @@ def undelete(
     ] = False,
 ) -> None:
     """Bring back the rows of everything Kafka deleted of a topic and that is still in the store."""
-    from rsm_bridge.maintain_command import open_place, restore
+    from rsm_bridge.backend import open_backend
+    from rsm_bridge.maintain_command import restore
 
     with failures():
-        place = open_place(config, data_dir, made=True)
-        for line in restore(place, topic, topic_id, undo=undo, without_lost=without_lost):
+        backend = open_backend(config, data_dir, made=True)
+        for line in restore(backend, topic, topic_id, undo=undo, without_lost=without_lost):
             typer.echo(line)
 
 
@@ -71,11 +72,11 @@ def requeue(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
 ) -> None:
     """Give rows to segments that were stored as they are, where the topic's rule says `mode: table`."""
-    from rsm_bridge.maintain_command import open_place
+    from rsm_bridge.backend import open_backend
     from rsm_bridge.requeue_command import requeue as run
 
     with failures():
-        run(open_place(config, data_dir, made=True), topic, dry_run=dry_run, say=typer.echo)
+        run(open_backend(config, data_dir, made=True), topic, dry_run=dry_run, say=typer.echo)
 
 
 def replay_dead_letters(
@@ -85,11 +86,11 @@ def replay_dead_letters(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
 ) -> None:
     """Decode rows again that did not decode, after the registry, a schema or a rule was put right."""
-    from rsm_bridge.maintain_command import open_place
+    from rsm_bridge.backend import open_backend
     from rsm_bridge.replay_command import replay as run
 
     with failures():
-        run(open_place(config, data_dir, made=True), topic, dry_run=dry_run, say=typer.echo)
+        run(open_backend(config, data_dir, made=True), topic, dry_run=dry_run, say=typer.echo)
 
 
 @table_app.command("drop")
@@ -108,10 +109,11 @@ def table_drop(
     ] = False,
 ) -> None:
     """Drop a table that has no rows and no segments left, or by its uuid one that earlier rules made beside it."""
-    from rsm_bridge.maintain_command import drop, open_place
+    from rsm_bridge.backend import open_backend
+    from rsm_bridge.maintain_command import drop
 
     with failures():
-        for line in drop(open_place(config, data_dir, made=True), name, unreadable=unreadable):
+        for line in drop(open_backend(config, data_dir, made=True), name, unreadable=unreadable):
             typer.echo(line)
 
 
@@ -138,10 +140,10 @@ def topic_forget(
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without, it only says what would go.")] = False,
 ) -> None:
     """Delete what a topic that Kafka has deleted left in the store, and its rows. Kafka is asked whether it is gone."""
-    from rsm_bridge.maintain_command import open_place
+    from rsm_bridge.backend import open_backend
     from rsm_bridge.topic_forget import Wish, forget, kafka_of
 
     with failures():
-        place = open_place(config, data_dir, made=True)
-        ask = kafka_of(place.settings, bootstrap_server)
-        forget(place, Wish(topic, topic_id, yes, frozenset(cluster or ())), ask, typer.echo, time.sleep)
+        backend = open_backend(config, data_dir, made=True)
+        ask = kafka_of(backend.settings, bootstrap_server)
+        forget(backend, Wish(topic, topic_id, yes, frozenset(cluster or ())), ask, typer.echo, time.sleep)

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from rsm_bridge.config_report import ConfigReport, PartCheck, Remark, TopicCheck
 from rsm_bridge.config_schemas import SchemaChecks
-from rsm_bridge.progress import why_local, why_nothing
+from rsm_bridge.progress import why_local
 from rsm_bridge.progress_causes import CAUSES, CauseCode
 from rsm_bridge.progress_cures import PLAINLY, Called, advice
-from rsm_bridge.progress_facts import KafkaFacts
+from rsm_bridge.progress_facts import KafkaFacts, why_nothing
 from rsm_bridge.progress_report import Finding
 from rsm_bridge.settings import Settings
 from rsm_bridge.topic_rules import TopicRule, matching
@@ -43,7 +43,8 @@ def check(
         called: how, for the commands in it.
     """
     remarks = list(said)
-    nothing = None if kafka is None else why_nothing(kafka.broker_config)
+    told = None if kafka is None else why_nothing(kafka.broker_config)
+    nothing = None if told is None else (CauseCode(told[0]), told[1])
     if nothing is not None:
         code, what = nothing
         remarks.append(Remark("error", f"{what}: {CAUSES[code].meaning}. {CAUSES[code].advice}"))

@@ -59,3 +59,17 @@ class InUseError(SettingsError):
     """The data folder belongs to another process now."""
 
     kind: ErrorKind = "overloaded"
+
+
+#: Kinds of all rooms by which a store, a catalog, brokers or Spark did not do what they were asked.
+_PASSING_KINDS = frozenset(
+    {"store_unavailable", "unavailable", "deadline", "overloaded", "cancelled", "internal", "raced", "spark"}
+)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same again may work, by the error's kind: it says nothing about what is stored, or was asked for."""
+    if isinstance(error, SettingsError) and not isinstance(error, InUseError):
+        return False
+    kind = getattr(error, "kind", None)
+    return kind is None or kind in _PASSING_KINDS

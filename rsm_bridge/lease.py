@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -153,3 +154,24 @@ def _holder(data: bytes) -> str | None:
         return stored_json.text(stored_json.field(stored_json.parse(data), "holder"))
     except ValueError:
         return None
+
+
+def holder_name() -> str:
+    """Who holds a lease, for people."""
+    return f"{socket.gethostname()}:{threading.get_native_id()}"
+
+
+_POLL_SECONDS = 1.0
+
+
+@contextlib.contextmanager
+def leased(store: ObjectStore, topic_id: bytes) -> Iterator[None]:
+    """The table's lease during the block; waits for two TTLs, within which a dead holder is replaced."""
+    lease = Lease(store, lease_key(topic_id.hex()), holder_name())
+    end = time.monotonic() + 2 * LEASE_SECONDS
+    while not lease.acquire():
+        if time.monotonic() > end:
+            raise BridgeError("overloaded", f"a bridge is maintaining topic id {topic_id.hex()}; try again later")
+        time.sleep(_POLL_SECONDS)
+    with kept(lease):
+        yield

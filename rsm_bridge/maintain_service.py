@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -13,7 +12,7 @@ import structlog
 from pyiceberg.catalog import Catalog
 
 from rsm_bridge.layout import LEASE_ROOT, UNDELETE_ROOT
-from rsm_bridge.lease import Lease, kept, lease_key
+from rsm_bridge.lease import Lease, holder_name, kept, lease_key
 from rsm_bridge.maintain import TableMaintenance
 from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_tally import Tally
@@ -129,11 +128,6 @@ class Maintainer:
             self.settings, self.store, self.catalog(), topic_id, stopping, clock_ms=clock_ms, typed=typed
         )
         return _Topic(maintenance, Lease(self.store, lease_key(topic_id.hex()), holder_name()))
-
-
-def holder_name() -> str:
-    """Who holds a lease, for people."""
-    return f"{socket.gethostname()}:{threading.get_native_id()}"
 
 
 def forget_gone(store: ObjectStore, found: Collection[bytes]) -> None:

@@ -30,8 +30,9 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
 from converter.errors import SegmentError
+from converter.index import decode_index
 from converter.index_model import StoredObject
-from converter.repoint import decode_index, repoint
+from converter.repoint import repoint
 from converter.types import Int64Array
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, commit, recorded_as_of

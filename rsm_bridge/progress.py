@@ -14,12 +14,20 @@ from rsm_bridge.own_cluster import Asked, asked, doubt
 from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
 from rsm_bridge.progress_copy_report import copy_findings, copy_reports
 from rsm_bridge.progress_deletes import held_delete
-from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaTopic, LostTopic, Problem, StoredTopic, TableFacts
+from rsm_bridge.progress_facts import (
+    Facts,
+    KafkaFacts,
+    KafkaTopic,
+    LostTopic,
+    Problem,
+    StoredTopic,
+    TableFacts,
+    why_nothing,
+)
 from rsm_bridge.progress_partition import Place, judge
 from rsm_bridge.progress_report import Finding, PartitionReport, Report, TopicReport, worst_first
 from rsm_bridge.progress_words import plural, size
 
-PLUGIN_CLASS = "io.tierberg.rsm.TierbergRemoteStorageManager"
 #: Kafka says of most internal topics that they are; the one of tiered storage itself is not among them.
 _INTERNAL = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata", "__cluster_metadata"}
@@ -70,7 +78,7 @@ def _servers(facts: Facts) -> list[Finding]:
         found.append(_server(CauseCode.PARTLY_READ, facts.tables_unread))
     local = why_nothing(facts.kafka.broker_config) if facts.kafka is not None else None
     if local is not None:
-        found.append(_server(*local))
+        found.append(_server(CauseCode(local[0]), local[1]))
     return found
 
 
@@ -84,16 +92,6 @@ def _full(facts: Facts) -> Iterator[Finding]:
     if facts.store_free_bytes < max(needed, STORE_FREE_BYTES_MIN):
         of = f", and a segment may have {size(needed)}" if needed > STORE_FREE_BYTES_MIN else ""
         yield _server(CauseCode.STORE_FULL, f"{size(facts.store_free_bytes)} are free{of}")
-
-
-def why_nothing(broker_config: Mapping[str, str]) -> tuple[CauseCode, str] | None:
-    """Why a broker with these settings gives us nothing at all, and what it says; None when it does."""
-    if broker_config.get("remote.log.storage.system.enable") == "false":
-        return CauseCode.BROKER_NOT_TIERING, "remote.log.storage.system.enable=false"
-    plugin = broker_config.get("remote.log.storage.manager.class.name")
-    if plugin not in (None, "", PLUGIN_CLASS):
-        return CauseCode.OTHER_PLUGIN, f"the broker's plugin is {plugin}"
-    return None
 
 
 def _server(code: CauseCode, said: str) -> Finding:

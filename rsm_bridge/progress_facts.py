@@ -382,3 +382,16 @@ class Facts:
     store_refusal: str | None = None
     kafka: KafkaFacts | None = None
     kafka_clusters: frozenset[str] = frozenset()
+
+
+PLUGIN_CLASS = "io.tierberg.rsm.TierbergRemoteStorageManager"
+
+
+def why_nothing(broker_config: Mapping[str, str]) -> tuple[str, str] | None:
+    """Why a broker with these settings gives a bridge nothing: the code of the cause, and what it says; else None."""
+    if broker_config.get("remote.log.storage.system.enable") == "false":
+        return "broker_not_tiering", "remote.log.storage.system.enable=false"
+    plugin = broker_config.get("remote.log.storage.manager.class.name")
+    if plugin not in (None, "", PLUGIN_CLASS):
+        return "other_plugin", f"the broker's plugin is {plugin}"
+    return None

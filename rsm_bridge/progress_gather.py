@@ -20,6 +20,7 @@ from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.catalogs import embedded_catalog, open_catalog
 from iceberg_catalog.livefiles import Head
+from rsm_bridge.backend import catalog_properties
 from rsm_bridge.errors import StoreError
 from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.limits import (
@@ -36,7 +37,6 @@ from rsm_bridge.progress_lost import lost_objects
 from rsm_bridge.progress_partition import published_reach
 from rsm_bridge.progress_store import head_of, problem_of, read_topics, stored_topic
 from rsm_bridge.progress_tables import FoundTables, look_at_tables
-from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import Settings, parse_listen
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_writes import HEALTH_SERVICE, WHY_TRAILER

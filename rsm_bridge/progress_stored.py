@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from converter.types import Cause
+from converter.types import BoolArray, Cause, Int64Array
 from iceberg_catalog.file_epochs import Look, no_look
 from iceberg_catalog.foreign import foreign_commits
 from iceberg_catalog.lineage import of_segment
@@ -27,7 +27,6 @@ from rsm_bridge.known_segments import KnownSegment, log_start_told, segments_by_
 from rsm_bridge.layout import IndexKey
 from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition, TableFacts, Withdrawn
 from rsm_bridge.store import ListedObject
-from rsm_bridge.table_check import rows_without_index
 
 
 def stored_partitions(
@@ -381,3 +380,27 @@ def withdrawn(segments: Iterable[KnownSegment], unread: Sequence[IndexKey] = ())
 
 def _counts_as_cover(known: KnownSegment) -> bool:
     return known.live or (known.deletion is not None and known.deletion.kind.name == "DELETED")
+
+
+def rows_without_index(offsets: Int64Array, state: PartState, known: Sequence[KnownSegment]) -> Int64Array:
+    """Which of a partition's rows, by ascending offsets, have no index although Kafka may ask for them.
+
+    Not those of an archive, below the floor, nor those below a log start that a copy told: a copy that Kafka withdrew
+    leaves its rows there when their records were deleted before Kafka copied them again.
+
+    Args:
+        offsets: of all rows of the partition.
+        state: recorded with the table's head.
+        known: all of the partition, deleted and withdrawn ones too.
+    """
+    told = log_start_told(item.segment for item in known if item.segment is not None)
+    rows = offsets[offsets >= max(state.floor, told)]
+    return rows[~_covered(rows, ((item.key.base, item.key.last) for item in known))]
+
+
+def _covered(offsets: Int64Array, ranges: Iterable[tuple[int, int]]) -> BoolArray:
+    """Which of the offsets, ascending, lie in one of the ranges [first, last]."""
+    covered = np.zeros(len(offsets), dtype=np.bool_)
+    for first, last in ranges:
+        covered[np.searchsorted(offsets, first) : np.searchsorted(offsets, last, side="right")] = True
+    return covered

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 
 from iceberg_catalog.names import Owner, is_name_of
 from iceberg_catalog.tables import load_existing, rows_in, stamped_owner
-from rsm_bridge.cli_exit import FAILURE, exit_code
+from rsm_bridge.errors import may_pass
 from rsm_bridge.limits import STATUS_LOST_TABLES_MAX
 from rsm_bridge.lost_rows import lost_rows
 from rsm_bridge.maintain_paths import stored_key
@@ -117,7 +117,7 @@ def _judge(
     try:
         rows = lost_rows(store, table, owner)
     except Exception as error:
-        if exit_code(error) == FAILURE:
+        if may_pass(error):
             raise
         rows = rows_in(table)  # damaged as well: that all of them were deleted, nothing says
     if rows:

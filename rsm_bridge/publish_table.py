@@ -28,6 +28,7 @@ from iceberg_catalog.plan_types import (
 )
 from iceberg_catalog.state import StateRef, decode_state
 from iceberg_catalog.tables import check_layout, find_table
+from rsm_bridge.backend import topic_table
 from rsm_bridge.copy_hold import WaitingCopies, WaitingCopy, held_files, no_copies
 from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.layout import derived_head
@@ -41,7 +42,6 @@ from rsm_bridge.state_objects import StateObjects
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_clock import local_ms
 from rsm_bridge.table_records import record_table
-from rsm_bridge.topic_table import topic_table
 from rsm_bridge.typed_table import TypedTable, untyped
 
 T = TypeVar("T")

@@ -24,12 +24,11 @@ from functools import partial
 import structlog
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import CatalogSettings as CatalogProperties
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.foreign import foreign_commits
 from iceberg_catalog.livefiles import Head
-from iceberg_catalog.rest_sessions import Timeouts
 from iceberg_catalog.sound import KeptSnapshotError
+from rsm_bridge.backend import catalog_properties
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.layout import INDEX_ROOT, IndexKey
 from rsm_bridge.limits import (
@@ -53,7 +52,6 @@ from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies
-from rsm_bridge.secret_settings import revealed
 from rsm_bridge.segment_listing import Notices
 from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
@@ -91,18 +89,6 @@ class _Topic:
     def noticed(self) -> bool:
         """Whether something may wait for a commit."""
         return bool(self.keys) or self.look
-
-
-def catalog_properties(settings: Settings) -> CatalogProperties:
-    """What PyIceberg is to open: the embedded SQLite catalog, or what the settings say."""
-    given = settings.catalog
-    if not given.properties:
-        return embedded_settings(settings.data_dir)
-    properties = revealed(given.properties)
-    if given.warehouse is not None:
-        properties.setdefault("warehouse", given.warehouse)
-    timeouts = Timeouts(round(given.connect_timeout * 1000), round(given.read_timeout * 1000))
-    return CatalogProperties(given.name, properties, timeouts)
 
 
 @dataclass(slots=True)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Any
 
-from iceberg_catalog.redaction import secret_values
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.registry_answer_limit import limit_answers
 from rsm_bridge.registry_settings import SchemaRegistrySettings
@@ -32,20 +30,6 @@ def open_client(settings: SchemaRegistrySettings) -> SchemaRegistryClient:
         raise SettingsError(f"schema_registry.tls: {error}") from error
     limit_answers(client)
     return client
-
-
-def registry_secrets(settings: SchemaRegistrySettings) -> frozenset[str]:
-    """Its credentials, as they may show up in a message."""
-    password = None if settings.password is None else settings.password.get_secret_value()
-    given = {
-        "password": settings.password,
-        "token": settings.bearer_token,
-        "key_password": None if settings.tls is None else settings.tls.key_password,
-    }
-    named = {name: secret.get_secret_value() for name, secret in given.items() if secret is not None}
-    if password is not None:
-        named["authorization"] = base64.b64encode(f"{settings.username}:{password}".encode()).decode()
-    return secret_values(named)
 
 
 def _configuration(settings: SchemaRegistrySettings) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from iceberg_catalog.redaction import secret_values
 from rsm_bridge.durations import Seconds
 from rsm_bridge.settings_section import Section
 
@@ -87,3 +89,17 @@ class SchemaRegistrySettings(Section):
     def urls(self) -> tuple[str, ...]:
         """The servers' addresses, in the order they are asked."""
         return tuple(url.strip().rstrip("/") for url in self.url.split(","))
+
+
+def registry_secrets(settings: SchemaRegistrySettings) -> frozenset[str]:
+    """Its credentials, as they may show up in a message."""
+    password = None if settings.password is None else settings.password.get_secret_value()
+    given = {
+        "password": settings.password,
+        "token": settings.bearer_token,
+        "key_password": None if settings.tls is None else settings.tls.key_password,
+    }
+    named = {name: secret.get_secret_value() for name, secret in given.items() if secret is not None}
+    if password is not None:
+        named["authorization"] = base64.b64encode(f"{settings.username}:{password}".encode()).decode()
+    return secret_values(named)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import find_table
+from rsm_bridge.backend import Backend
 from rsm_bridge.dead_letters import files_with_errors
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.known_segments import owner_of, read_segments
-from rsm_bridge.maintain_command import Place, leased
+from rsm_bridge.lease import leased
 from rsm_bridge.replay import Replay, Replayed
 from rsm_bridge.store import first_line
 from rsm_bridge.topic_segments import topic_ids
@@ -19,11 +20,11 @@ from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.value_schemas import ColumnsWaitError
 
 
-def replay(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
+def replay(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
     """Decodes the dead letters of all topics, or one, again; those that decode now get their columns.
 
     Args:
-        place: where.
+        backend: store and catalog.
         topic: its name; None: all.
         dry_run: change nothing, say what would be done.
         say: receives each line.
@@ -35,17 +36,17 @@ def replay(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str
         SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Nothing needs
             undoing: run it again.
     """
-    found = [(topic_id, read_segments(place.store, topic_id)) for topic_id in topic_ids(place.store)]
+    found = [(topic_id, read_segments(backend.store, topic_id)) for topic_id in topic_ids(backend.store)]
     chosen = [(key, owner_of(known)) for key, known in found if known and topic in (None, owner_of(known).topic)]
     if topic is not None and not chosen:
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
-    opened = opened_typed_topics(place.settings, place.store, lambda: place.catalog, dry_run=dry_run)
+    opened = opened_typed_topics(backend.settings, backend.store, lambda: backend.catalog, dry_run=dry_run)
     failed: list[Exception] = []
     with opened as topics:
         for topic_id, owner in chosen:
             try:
-                with contextlib.nullcontext() if dry_run else leased(place.store, topic_id):
-                    for line in _one(place, topics, owner, dry_run=dry_run):
+                with contextlib.nullcontext() if dry_run else leased(backend.store, topic_id):
+                    for line in _one(backend, topics, owner, dry_run=dry_run):
                         say(f"{owner.topic}: {line}")
             except StoreError:
                 raise
@@ -56,18 +57,18 @@ def replay(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str
         raise failed[0]
 
 
-def _one(place: Place, topics: TypedTopics, owner: Owner, *, dry_run: bool) -> list[str]:
+def _one(backend: Backend, topics: TypedTopics, owner: Owner, *, dry_run: bool) -> list[str]:
     """One topic id; returns what to say."""
-    table = find_table(place.catalog, owner, namespace=place.namespace, plain=place.settings.table_of)
+    table = find_table(backend.catalog, owner, namespace=backend.namespace, plain=backend.settings.table_of)
     if table is None:
         return []
     head = LiveFiles().read(table)
     typed = topics.table(owner)
     if typed is None:
-        count = len(files_with_errors(place.store, head))
+        count = len(files_with_errors(backend.store, head))
         why = "the topic's rule has no typed format, or says mode: verbatim"
         return [f"dead letters in {count} files stay as they are: {why}"] if count else []
-    run = Replay(place.store, place.catalog, owner.topic_id, typed)
+    run = Replay(backend.store, backend.catalog, owner.topic_id, typed)
     try:
         return _lines(run.run(head, dry_run=dry_run), len(head.files), dry_run=dry_run)
     except ColumnsWaitError as error:

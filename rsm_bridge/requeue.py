@@ -25,7 +25,7 @@ from pyiceberg.manifest import DataFile
 
 from converter.add_rows import add_rows
 from converter.columns import row_schema
-from converter.repoint import decode_index
+from converter.index import decode_index
 from converter.types import BatchFlag, BatchTable, ConvertOptions
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import Change, recorded_as_of

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from converter.types import ConvertOptions
+from rsm_bridge.backend import Backend
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
+from rsm_bridge.lease import leased
 from rsm_bridge.limits import MIB
-from rsm_bridge.maintain_command import Place, leased
 from rsm_bridge.requeue import RepairRun, convert
 from rsm_bridge.store_clock import StoreClock
 from rsm_bridge.topic_rules import stored_format
@@ -17,11 +18,11 @@ from rsm_bridge.topic_segments import topic_ids
 from rsm_bridge.typed_topics import opened_typed_topics
 
 
-def requeue(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
+def requeue(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
     """Converts verbatim segments of all topics, or one, and brings their rows into the tables.
 
     Args:
-        place: where.
+        backend: store and catalog.
         topic: its name; None: all.
         dry_run: change nothing, say what would be done.
         say: receives each line.
@@ -31,24 +32,24 @@ def requeue(place: Place, topic: str | None, *, dry_run: bool, say: Callable[[st
             converted, after all others were; `overloaded` when a bridge is maintaining the table.
         SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
     """
-    found = [(topic_id, read_segments(place.store, topic_id)) for topic_id in topic_ids(place.store)]
+    found = [(topic_id, read_segments(backend.store, topic_id)) for topic_id in topic_ids(backend.store)]
     chosen = [(key, known) for key, known in found if known and topic in (None, owner_of(known).topic)]
     if topic is not None and not chosen:
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
     failed: list[tuple[str, str]] = []
     for topic_id, segments in chosen:
-        failed += _one(place, topic_id, segments, dry_run=dry_run, say=say)
+        failed += _one(backend, topic_id, segments, dry_run=dry_run, say=say)
     if failed:
         key, why = failed[0]
         raise BridgeError("internal", f"{len(failed)} segments stay as they are; {key}: {why.removeprefix(f'{key}: ')}")
 
 
 def _one(
-    place: Place, topic_id: bytes, segments: Sequence[KnownSegment], *, dry_run: bool, say: Callable[[str], None]
+    backend: Backend, topic_id: bytes, segments: Sequence[KnownSegment], *, dry_run: bool, say: Callable[[str], None]
 ) -> list[tuple[str, str]]:
     """One topic id; returns what could not be converted."""
     name = owner_of(segments).topic
-    rule = place.settings.rule(name)
+    rule = backend.settings.rule(name)
     wanted = [known for known in segments if known.live and known.withheld]
     if not wanted and not any(known.requeued for known in segments):
         return []
@@ -58,25 +59,25 @@ def _one(
     if dry_run:
         say(f"{name}: {len(wanted)} segments would get their rows (dry run)")
         return []
-    batch_bytes_max = place.settings.limits.decompressed_batch_mib * MIB
+    batch_bytes_max = backend.settings.limits.decompressed_batch_mib * MIB
     options = ConvertOptions(stored_format(rule.value_format), "table", batch_bytes_max)
-    opened = opened_typed_topics(place.settings, place.store, lambda: place.catalog)
-    with leased(place.store, topic_id), opened as topics:
-        done = convert(place.store, wanted, options, typed=topics.table(owner_of(segments)) is not None)
+    opened = opened_typed_topics(backend.settings, backend.store, lambda: backend.catalog)
+    with leased(backend.store, topic_id), opened as topics:
+        done = convert(backend.store, wanted, options, typed=topics.table(owner_of(segments)) is not None)
         retention = rule.table_retention
         run = RepairRun(
-            place.store,
-            place.catalog,
+            backend.store,
+            backend.catalog,
             topic_id,
-            place.namespace,
-            place.settings.catalog.layout,
+            backend.namespace,
+            backend.settings.catalog.layout,
             lambda _topic: retention,
             typed=topics.table,
-            plain=place.settings.table_of,
-            values=place.settings.values_of,
-            generation=place.settings.generation,
-            copies=CopyReaders(place.settings, place.store).waiting,
-            clock_ms=StoreClock(place.store).now_ms,
+            plain=backend.settings.table_of,
+            values=backend.settings.values_of,
+            generation=backend.settings.generation,
+            copies=CopyReaders(backend.settings, backend.store).waiting,
+            clock_ms=StoreClock(backend.store).now_ms,
         )
         repaired = run.repair()
     undecided = f", {done.undecided} of them in transactions their segment leaves open" if done.undecided else ""

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from converter.arrow_rows import var_bytes
 from converter.columns import RAW_VALUE, VALUE_SIZE, value_fields
-from converter.repoint import decode_index, first_row_of
+from converter.index import decode_index
+from converter.repoint import first_row_of
 from converter.rows import binary_array
 from converter.types import Int64Array
 from converter.values.proven import ProvenValues, unpack_proven

@@ -25,7 +25,7 @@ from rsm_bridge.limits import (
     REGISTRY_SCHEMAS_MAX,
     REGISTRY_WORKERS,
 )
-from rsm_bridge.registry_client import open_client, registry_secrets
+from rsm_bridge.registry_client import open_client
 from rsm_bridge.registry_errors import (
     RegistryUnavailableError,
     SchemaLookupError,
@@ -33,7 +33,7 @@ from rsm_bridge.registry_errors import (
     explained,
 )
 from rsm_bridge.registry_schemas import Key, RegisteredSchema, SchemaReader, named
-from rsm_bridge.registry_settings import SchemaRegistrySettings
+from rsm_bridge.registry_settings import SchemaRegistrySettings, registry_secrets
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient

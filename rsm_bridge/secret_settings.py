@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from iceberg_catalog.redaction import secret_values
-from rsm_bridge.registry_client import registry_secrets
+from rsm_bridge.registry_settings import registry_secrets
 from rsm_bridge.settings import Settings
 
 #: Variables in which the clients of stores and catalogs look for credentials.

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from pyiceberg.catalog import Catalog
 
 from converter.index_model import Directory
-from converter.types import ConvertOptions, SegmentMetadata
+from converter.types import SegmentMetadata
 from rsm_bridge.call_pool import CallPool
 from rsm_bridge.copy_call import Copier
 from rsm_bridge.copy_memory import CopyMemory
@@ -50,11 +50,10 @@ from rsm_bridge.running_copies import RunningCopies
 from rsm_bridge.secret_settings import revealed
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.server import Server
-from rsm_bridge.settings import Settings
+from rsm_bridge.settings import Settings, convert_options
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.store_writes import StoreWrites
 from rsm_bridge.topic_owners import TopicOwners
-from rsm_bridge.topic_rules import stored_format
 from rsm_bridge.typed_topics import TypedTopics, opened_typed_topics
 from rsm_bridge.worker_pool import WorkerPool
 
@@ -69,13 +68,6 @@ class Running:
     metrics: Metrics
     publisher: Publisher
     reach: Reachability
-
-
-def convert_options(settings: Settings, topic: str) -> ConvertOptions:
-    """The conversion options of a topic, by its first matching rule."""
-    rule = settings.rule(topic)
-    # Columns of typed formats are added to bytes by the room that decodes them.
-    return ConvertOptions(stored_format(rule.value_format), rule.mode, settings.limits.decompressed_batch_mib * MIB)
 
 
 def copy_memory(settings: Settings) -> CopyMemory:

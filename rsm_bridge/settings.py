@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from converter.types import ValueFormat
+from converter.types import ConvertOptions, ValueFormat
 from rsm_bridge.client_rules import ClientRule
 from rsm_bridge.durations import Seconds
 from rsm_bridge.errors import SettingsError
@@ -453,3 +453,10 @@ def _explain(error: ValidationError, path: Path | None) -> str:
     more = f"; and {len(lines) - _PROBLEMS_MAX} more" if len(lines) > _PROBLEMS_MAX else ""
     source = "command line" if path is None else str(path)
     return f"{source}: {'; '.join(lines[:_PROBLEMS_MAX])}{more}"
+
+
+def convert_options(settings: Settings, topic: str) -> ConvertOptions:
+    """The conversion options of a topic, by its first matching rule."""
+    rule = settings.rule(topic)
+    # Columns of typed formats are added to bytes by the room that decodes them.
+    return ConvertOptions(stored_format(rule.value_format), rule.mode, settings.limits.decompressed_batch_mib * MIB)

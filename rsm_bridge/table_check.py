@@ -9,7 +9,7 @@ have come later than the segment, and are what schemas make of the same bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
 from converter.columns import ERROR, OFFSET, RAW_VALUE, VALUE, row_schema
-from converter.types import BoolArray, Int64Array
+from converter.types import Int64Array
 from iceberg_catalog.file_epochs import FileEpochs, Look
 from iceberg_catalog.livefiles import Head, LiveFiles, by_partition
 from iceberg_catalog.plan import plan
@@ -27,7 +27,8 @@ from iceberg_catalog.retained import RetainedFiles
 from iceberg_catalog.sound import KeptSnapshotError
 from rsm_bridge.derived import ObjectFile
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment, log_start_told
+from rsm_bridge.known_segments import KnownSegment
+from rsm_bridge.progress_stored import _covered, rows_without_index
 from rsm_bridge.state_objects import recorded_parts
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.value_layout import layout_of, plain_rows, relaid
@@ -99,30 +100,6 @@ def _check_partition(
         said = f"{len(alone)} rows from offset {alone[0]} to {alone[-1]} are in the table"
         damages.append(f"{said}, and no index covers them: was one lost?")
     return len(offsets), damages
-
-
-def rows_without_index(offsets: Int64Array, state: PartState, known: Sequence[KnownSegment]) -> Int64Array:
-    """Which of a partition's rows, by ascending offsets, have no index although Kafka may ask for them.
-
-    Not those of an archive, below the floor, nor those below a log start that a copy told: a copy that Kafka withdrew
-    leaves its rows there when their records were deleted before Kafka copied them again.
-
-    Args:
-        offsets: of all rows of the partition.
-        state: recorded with the table's head.
-        known: all of the partition, deleted and withdrawn ones too.
-    """
-    told = log_start_told(item.segment for item in known if item.segment is not None)
-    rows = offsets[offsets >= max(state.floor, told)]
-    return rows[~_covered(rows, ((item.key.base, item.key.last) for item in known))]
-
-
-def _covered(offsets: Int64Array, ranges: Iterable[tuple[int, int]]) -> BoolArray:
-    """Which of the offsets, ascending, lie in one of the ranges [first, last]."""
-    covered = np.zeros(len(offsets), dtype=np.bool_)
-    for first, last in ranges:
-        covered[np.searchsorted(offsets, first) : np.searchsorted(offsets, last, side="right")] = True
-    return covered
 
 
 def _committed(live: Sequence[KnownSegment], state: PartState) -> list[_Rows]:

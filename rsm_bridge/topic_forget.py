@@ -16,15 +16,14 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from rsm_bridge.backend import Backend
 from rsm_bridge.copy_hold import CopyReaders
 from rsm_bridge.deletes import Deleter
 from rsm_bridge.errors import BridgeError, SettingsError, StoreError
 from rsm_bridge.known_segments import KnownSegment, owner_of, read_segments
 from rsm_bridge.limits import FORGET_KAFKA_SECONDS, FORGET_WATCH_SECONDS
-from rsm_bridge.maintain_command import Place
 from rsm_bridge.own_cluster import Asked, asked, clusters, doubt
-from rsm_bridge.progress import why_nothing
-from rsm_bridge.progress_facts import KafkaFacts
+from rsm_bridge.progress_facts import KafkaFacts, why_nothing
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource
 from rsm_bridge.progress_words import plural
 from rsm_bridge.publish_table import TableRun
@@ -156,23 +155,25 @@ class _Question:
         return None
 
 
-def _question(place: Place, wish: Wish) -> _Question:
-    owners = owners_of(place.store, wish.topic, wish.topic_id)
-    found = {owner.topic_id.hex(): read_segments(place.store, owner.topic_id) for owner in owners}
+def _question(backend: Backend, wish: Wish) -> _Question:
+    owners = owners_of(backend.store, wish.topic, wish.topic_id)
+    found = {owner.topic_id.hex(): read_segments(backend.store, owner.topic_id) for owner in owners}
     names = {key: clusters_of(segments) for key, segments in found.items()}
     if wish.clusters:
         found = {key: segments for key, segments in found.items() if names[key] & wish.clusters}
     if not found:
         known = clusters(frozenset[str]().union(*names.values()))
         raise BridgeError("not_found", f"{clusters(wish.clusters)}: what the store has of {wish.topic} is of {known}")
-    return _Question(place.store, wish, {item.hex(): item for item in topic_ids(place.store)}, found, names)
+    return _Question(backend.store, wish, {item.hex(): item for item in topic_ids(backend.store)}, found, names)
 
 
-def forget(place: Place, wish: Wish, ask: AskKafka, say: Callable[[str], None], wait: Callable[[float], None]) -> None:
+def forget(
+    backend: Backend, wish: Wish, ask: AskKafka, say: Callable[[str], None], wait: Callable[[float], None]
+) -> None:
     """Says what would go, and with `yes` deletes it.
 
     Args:
-        place: where.
+        backend: store and catalog.
         wish: what.
         ask: Kafka.
         say: receives each line.
@@ -183,7 +184,7 @@ def forget(place: Place, wish: Wish, ask: AskKafka, say: Callable[[str], None], 
             that it is gone, or is not known to be its cluster, and while the record of an undelete cannot be read.
         SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
     """
-    question = _question(place, wish)
+    question = _question(backend, wish)
     refusals = question.refusals(ask(wish.topic))
     if None not in refusals.values():
         raise BridgeError("bad_request", "; ".join(str(why) for why in refusals.values()))
@@ -200,7 +201,7 @@ def forget(place: Place, wish: Wish, ask: AskKafka, say: Callable[[str], None], 
         raise BridgeError("bad_request", "; ".join(str(again[key]) for key in proven))
     for key in proven:
         if again[key] is None:
-            _forget_one(place, question.ids[key], question.found[key], say)
+            _forget_one(backend, question.ids[key], question.found[key], say)
 
 
 def _described(topic: str, topic_id: str, segments: list[KnownSegment]) -> str:
@@ -213,31 +214,31 @@ def _described(topic: str, topic_id: str, segments: list[KnownSegment]) -> str:
     )
 
 
-def _forget_one(place: Place, topic_id: bytes, segments: list[KnownSegment], say: Callable[[str], None]) -> None:
+def _forget_one(backend: Backend, topic_id: bytes, segments: list[KnownSegment], say: Callable[[str], None]) -> None:
     owner = owner_of(segments)
     live = [known for known in segments if known.live]
-    _bury(place, topic_id, live)
-    with opened_typed_topics(place.settings, place.store, lambda: place.catalog) as topics:
+    _bury(backend, topic_id, live)
+    with opened_typed_topics(backend.settings, backend.store, lambda: backend.catalog) as topics:
         run = TableRun(
-            place.store,
-            place.catalog,
+            backend.store,
+            backend.catalog,
             topic_id,
-            place.namespace,
-            place.settings.catalog.layout,
-            lambda name: place.settings.rule(name).table_retention,
+            backend.namespace,
+            backend.settings.catalog.layout,
+            lambda name: backend.settings.rule(name).table_retention,
             typed=topics.table,
-            plain=place.settings.table_of,
-            values=place.settings.values_of,
-            generation=place.settings.generation,
-            copies=CopyReaders(place.settings, place.store).waiting,
-            clock_ms=StoreClock(place.store).now_ms,
+            plain=backend.settings.table_of,
+            values=backend.settings.values_of,
+            generation=backend.settings.generation,
+            copies=CopyReaders(backend.settings, backend.store).waiting,
+            clock_ms=StoreClock(backend.store).now_ms,
         )
         done = run.until_landed(run.run, "the rows are still in the table")
         removed = done.files_removed
         # Only now is it certain which rows no deletion reaches.
         withdrawn = [] if done.head is None else with_rows(done.segments, done.head.files, done.states)
         if withdrawn:
-            _bury(place, topic_id, withdrawn)
+            _bury(backend, topic_id, withdrawn)
             done = run.until_landed(run.run, "rows of withdrawn copies are still in the table")
             removed += done.files_removed
     and_withdrawn = (
@@ -252,9 +253,9 @@ def _forget_one(place: Place, topic_id: bytes, segments: list[KnownSegment], say
         say(f"{owner.topic}: {left} files stay in the table: {why}")
 
 
-def _bury(place: Place, topic_id: bytes, segments: list[KnownSegment]) -> None:
-    deleter = Deleter(place.store)
+def _bury(backend: Backend, topic_id: bytes, segments: list[KnownSegment]) -> None:
+    deleter = Deleter(backend.store)
     for known in segments:
         owner = known.owner
         deleter.bury(known.listed.key, Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster))
-    UndeleteRecord(place.store, topic_id).forget(frozenset(known.listed.key for known in segments))
+    UndeleteRecord(backend.store, topic_id).forget(frozenset(known.listed.key for known in segments))

@@ -19,6 +19,7 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolve_table import Writer, evolved, foreseen
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import find_table, stamped_format
+from rsm_bridge.backend import topic_table
 from rsm_bridge.column_ids import StoredFieldIds
 from rsm_bridge.cpu_budget import CpuBudget
 from rsm_bridge.decoder_shelf import DecoderShelf
@@ -29,7 +30,6 @@ from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.settings import Settings
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.topic_rules import TopicRule, stored_format
-from rsm_bridge.topic_table import topic_table
 from rsm_bridge.typed_copy import TypedCopy
 from rsm_bridge.typed_table import INFERRED, Part, TypedTable, Wanted
 from rsm_bridge.value_schemas import Registry, SchemaRule, ValueSchemas

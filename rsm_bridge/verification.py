@@ -21,9 +21,9 @@ from iceberg_catalog.catalogs import open_catalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import find_table, owned_tables
+from rsm_bridge.backend import catalog_properties
 from rsm_bridge.chunks import cut
-from rsm_bridge.cli_exit import FAILURE, exit_code
-from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, may_pass
 from rsm_bridge.intact import require_intact
 from rsm_bridge.known_segments import KnownSegment, read_known
 from rsm_bridge.layout import INDEX_ROOT, index_prefix, parse_index_key
@@ -31,7 +31,6 @@ from rsm_bridge.limits import VERIFY_LOOKS_MAX
 from rsm_bridge.listed_keys import confirm_gone
 from rsm_bridge.lost_rows import lost_rows
 from rsm_bridge.open_store import open_made_store
-from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.settings import Settings, load_settings
 from rsm_bridge.store import ObjectStore
@@ -57,7 +56,7 @@ class Report:
 
     def failed(self, what: str, error: SegmentError | BridgeError | CatalogError) -> None:
         """Notes an error under what it says: damage, or no answer."""
-        where = self.unread if exit_code(error) == FAILURE else self.damages
+        where = self.unread if may_pass(error) else self.damages
         where.append(f"{what}: {error.kind}: {str(error).removeprefix(f'{what}: ')}")
 
     def lines(self) -> list[str]:
@@ -208,7 +207,7 @@ def _verify_tables(
             _verify_table(store, find, owner, segments, report)
         except (CatalogError, BridgeError, SegmentError) as error:
             report.failed(f"table of topic {owner.topic}", error)
-            if exit_code(error) == FAILURE:
+            if may_pass(error):
                 return 0  # store or catalog are away; each table more would wait for them
     try:
         tables = owned_tables(catalog, namespace=settings.catalog.namespace)

@@ -81,7 +81,7 @@ class Model:
         elif act.what == "retention" and log.segments:
             self._delete(log, act.partition)
         elif act.what == "requeue" and begun:
-            requeue(self.world.place, None, dry_run=False, say=lambda _: None)
+            requeue(self.world.backend, None, dry_run=False, say=lambda _: None)
             for one in self.logs:
                 one.entries[:] = [replace(entry, late=False) for entry in one.entries]
         elif act.what == "merge" and begun:
@@ -185,11 +185,11 @@ class Model:
 
     def _copy_again(self, log: Log, number: int) -> None:
         """Kafka has not heard that a segment was copied, copies it under another id, and deletes the first copy."""
-        place = number % len(log.segments)
-        first, end = log.segments[place]
+        backend = number % len(log.segments)
+        first, end = log.segments[backend]
         if end == first.end_offset + 1 and not any(entry.late for entry in log.entries[first.start_offset : end]):
             again = replace(first, segment_id=uuid.uuid4().bytes, custom_metadata=b"")
-            log.segments[place] = self.world.shim.copied(again), end
+            log.segments[backend] = self.world.shim.copied(again), end
             self.world.shim.delete(replace(first, custom_metadata=b""))
 
     def _delete(self, log: Log, partition: int) -> None:

@@ -22,13 +22,13 @@ from repartition.catalogs import Target
 from repartition.job import CopyJob, Ran
 from repartition.source import Source, find_source, find_sources
 from repartition.spark_catalog import spark_catalog
+from rsm_bridge.backend import Backend, catalog_properties
 from rsm_bridge.copy_hold import declared_copies
 from rsm_bridge.copy_rules import CopyRule
-from rsm_bridge.maintain_command import Place, leased
+from rsm_bridge.lease import leased
 from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.open_store import open_store
-from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.settings import MergeSettings, Settings
 from rsm_bridge.store_clock import StoreClock
 from tests.support.answering_server import answering
@@ -121,7 +121,7 @@ class CopyWorld:
 
     def published(self, partition: int) -> bool:
         """Whether the table is as far as the log, and has heard of its leader."""
-        found = [source for source in find_sources(self.place) if source.owner.topic_id == self.topic_id]
+        found = [source for source in find_sources(self.backend) if source.owner.topic_id == self.topic_id]
         if not found:
             return False
         state = found[0].pin().states.get(partition, PartState())
@@ -135,15 +135,15 @@ class CopyWorld:
     @property
     def source(self) -> Source:
         """The topic's table."""
-        return find_source(self.place, TOPIC, self.topic_id.hex())
+        return find_source(self.backend, TOPIC, self.topic_id.hex())
 
     def merge(self) -> int:
         """Joins small data files of the table, as maintenance would in time; how many."""
         tally = Tally()
-        with leased(self.place.store, TOPIC_ID):
+        with leased(self.backend.store, TOPIC_ID):
             settings = self.settings.model_copy(update={"merge": MERGED})
-            clock_ms = StoreClock(self.place.store).now_ms
-            open_maintenance(settings, self.place.store, self.catalog, TOPIC_ID, clock_ms=clock_ms).run(tally)
+            clock_ms = StoreClock(self.backend.store).now_ms
+            open_maintenance(settings, self.backend.store, self.catalog, TOPIC_ID, clock_ms=clock_ms).run(tally)
         return tally.merged
 
     def count(self, name: tuple[str, ...]) -> int:
@@ -159,9 +159,9 @@ class CopyWorld:
         return sorted(found, key=lambda row: (row["_kafka_partition"], row["_kafka_offset"]))
 
     @property
-    def place(self) -> Place:
+    def backend(self) -> Backend:
         """As commands open it."""
-        return Place(self.settings, open_store(self.settings), self.catalog)
+        return Backend(self.settings, open_store(self.settings), self.catalog)
 
     def job(self, number: int = 0, *, max_bytes: int | None = None, repair: bool = False) -> CopyJob:
         """The copy of the rule's `copies[number]`, as a new process would begin it."""

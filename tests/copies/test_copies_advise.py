@@ -63,7 +63,7 @@ def ask(world: CopyWorld, text: str = QUERIES, **options: Any) -> Report:
     own = world.settings.catalog.name
     copies = declared_copies(world.settings, TOPIC, TOPIC)
     target = Target(world.catalog, own)
-    tables = asked_tables(find_source(world.place, TOPIC), target, copies, {own: target})
+    tables = asked_tables(find_source(world.backend, TOPIC), target, copies, {own: target})
     return survey(world.spark, tables, parse_queries(text), Options(TOPIC, Path("-"), **options), lambda _line: None)
 
 
@@ -111,7 +111,7 @@ def test_planned_figures_are_those_of_the_metadata(world: CopyWorld) -> None:
 
 
 def test_the_command(world: CopyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repartition.advise.open_place", lambda *_: world.place)
+    monkeypatch.setattr("repartition.advise.open_backend", lambda *_: world.backend)
     monkeypatch.setattr("repartition.advise.spark_session", lambda *_: nullcontext(world.spark))
     queries, picture = tmp_path / "q.sql", tmp_path / "p.png"
     queries.write_text("-- name: one\nSELECT * FROM {table} WHERE id = 7 AND who = 'w1'", encoding="utf-8")

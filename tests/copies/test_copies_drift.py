@@ -71,7 +71,7 @@ def test_rows_that_come_late_are_read_late(spark: Any, tmp_path: Path, rule: dic
         some(world, 10, 5)
         world.run()
         assert ids(world) == [*range(5), *range(10, 15)]
-        requeue(world.place, None, dry_run=False, say=print)
+        requeue(world.backend, None, dry_run=False, say=print)
         assert world.count(("kafka", TOPIC)) == 15
         world.run()
         assert ids(world) == list(range(15))
@@ -88,7 +88,7 @@ def test_dead_letters_follow_what_is_read_again(spark: Any, tmp_path: Path, rule
         some(world, 5, 2)
         world.run()
         assert letters(world) == [3]
-        requeue(world.place, None, dry_run=False, say=print)
+        requeue(world.backend, None, dry_run=False, say=print)
         world.run()
         assert letters(world) == [3, 4]
         world.send([sent(7, {"id": 7}), BROKEN], at=4, epoch=1)
@@ -108,7 +108,7 @@ def test_a_repair_keeps_what_kafka_has_deleted_of_another_partition(
         gone = [some(world, 12, 2, partition=1, shown=False), some(world, 14, 2, partition=1)]
         some(world, 16, 1, partition=1)
         world.run()
-        requeue(world.place, None, dry_run=False, say=print)
+        requeue(world.backend, None, dry_run=False, say=print)
         for segment in gone:
             world.shim.delete(segment)
         eventually(lambda: world.state(1).floor == 6)
@@ -134,7 +134,7 @@ def test_what_is_read_again_is_never_missing_nor_back_in_between(
             some(world, first, 2)
         world.send([sent(2, None), sent(9, {"id": 9, "who": "last"})])
         world.run()
-        requeue(world.place, None, dry_run=False, say=print)
+        requeue(world.backend, None, dry_run=False, say=print)
         some(world, 20, 1)
         assert not world.job(max_bytes=1).run().complete
         found = ids(world)

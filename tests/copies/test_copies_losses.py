@@ -34,7 +34,7 @@ def ids(world: CopyWorld) -> list[int]:
 
 
 def lost(world: CopyWorld) -> dict[int, tuple[int, int]]:
-    progress = read_one(world.place.store, world.job().copy.key(TOPIC_ID))
+    progress = read_one(world.backend.store, world.job().copy.key(TOPIC_ID))
     assert progress is not None
     return {number: (item.offsets, item.end) for number, item in progress.lost.items()}
 
@@ -91,7 +91,7 @@ def test_late_rows_cut_back_no_more_of_a_copy_than_can_be_read_again(spark: Any,
         some(world, 6, 2)
         world.run()
         assert ids(world) == [0, 1, 4, 5, 6, 7]
-        requeue(world.place, None, dry_run=False, say=print)
+        requeue(world.backend, None, dry_run=False, say=print)
         for segment in gone:
             world.shim.delete(segment)
         eventually(lambda: world.state(0).floor == 6)
@@ -166,7 +166,7 @@ def test_a_table_that_is_dropped_is_made_anew_and_the_copy_goes_on(
         some(world, 0, 5)
         some(world, 5, 5, shown=False)
         some(world, 10, 5)
-        requeue(world.place, None, dry_run=False, say=print)
+        requeue(world.backend, None, dry_run=False, say=print)
         world.run()
         world.catalog.drop_table(TABLE)
         some(world, 15, 5)
@@ -183,15 +183,15 @@ def test_a_topic_that_was_created_again_needs_a_copy_of_its_own(spark: Any, tmp_
         world.topic_id, world.ends = b"again".ljust(16, b"."), {}
         some(world, 100, 3)
         with pytest.raises(RepartitionError, match="choose one by --topic-id") as raised:
-            find_source(world.place, TOPIC)
+            find_source(world.backend, TOPIC)
         assert raised.value.kind == "no_source"
         with pytest.raises(RepartitionError, match="needs a copy of its own") as raised:
             world.run()
         assert raised.value.kind == "not_ours"
         assert job.run().ranges == 0, "of the old one nothing is new"
         for source in (
-            Source(world.place, Owner("test", TOPIC, old), ("kafka", "dropped")),
-            Source(world.place, Owner("test", TOPIC, b"?" * 16), TABLE),
+            Source(world.backend, Owner("test", TOPIC, old), ("kafka", "dropped")),
+            Source(world.backend, Owner("test", TOPIC, b"?" * 16), TABLE),
         ):
             job.source = source
             with pytest.raises(RepartitionError, match="is gone") as raised:

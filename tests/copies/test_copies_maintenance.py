@@ -68,7 +68,7 @@ def test_delete_files_of_an_upsert_are_merged_in(spark: Any, tmp_path: Path) -> 
         assert "compaction" in [item.chore for item in maintenance.maintain(world.job(), rich())]
         after = totals(world)
         assert (after["total-delete-files"], after["total-records"]) == ("0", "3")
-        progress = read_one(world.place.store, world.job().copy.key(TOPIC_ID))
+        progress = read_one(world.backend.store, world.job().copy.key(TOPIC_ID))
         assert progress is not None
         size = progress.size
         assert size is not None

@@ -294,7 +294,7 @@ def test_dead_letters_of_a_run_that_died(spark: Any, tmp_path: Path, rule: dict[
         world.send([broken], shown=False)
         world.send([broken])
         died()
-        requeue(world.place, None, dry_run=False, say=print)
+        requeue(world.backend, None, dry_run=False, say=print)
         world.run()
         assert letters() == [3, 4, 5, 6, 7, 9, 10, 11]
         assert ids(world) == [0, 1, 2, 8]

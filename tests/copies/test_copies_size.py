@@ -15,7 +15,7 @@ COPIES = [
 
 def size(world: CopyWorld, number: int) -> CopySize | None:
     """As the last run told."""
-    found = read_one(world.place.store, world.job(number).copy.key(TOPIC_ID))
+    found = read_one(world.backend.store, world.job(number).copy.key(TOPIC_ID))
     return None if found is None else found.size
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from repartition.catalogs import open_targets
 from repartition.session import spark_session
-from rsm_bridge.maintain_command import open_place
+from rsm_bridge.backend import open_backend
 from tests.e2e.e2e_copies import spark_conf
 from tests.e2e.test_e2e_catalog_smoke_rest import TOKEN_S, rest_catalog, store
 from tests.support.token_gate import CLIENT_ID, CLIENT_SECRET, TokenGate
@@ -52,7 +52,7 @@ def test_spark_takes_the_login_and_the_environment(
         config = tmp_path / "tierberg.yaml"
         settings = {"store": store(s3, bucket), "catalog": {"name": "lake", "properties": properties}}
         config.write_text(yaml.safe_dump(settings))
-        place = open_place(config, tmp_path)
+        place = open_backend(config, tmp_path)
         _, conf = open_targets(place, ())
         gate.forms.clear()
         with spark_session(conf, spark_conf(tmp_path)) as session:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from converter import parquet_writer
 from converter.columns import row_schema
 from converter.errors import SegmentError
-from converter.index import decode_directory, section_bytes
+from converter.index import decode_directory, decode_index, section_bytes
 from converter.index_model import Directory, StoredObject
 from converter.parquet_writer import RowFile
-from converter.repoint import decode_index, first_row_of, repoint
+from converter.repoint import first_row_of, repoint
 from converter.types import Cause, PageTable, ValueFormat
 from tests.unit.index_support import Batch, Record, Stored, simple_batches, write
 

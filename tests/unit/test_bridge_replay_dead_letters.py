@@ -24,10 +24,10 @@ from converter.values.model import ValueProblem, error_codes
 from iceberg_catalog import failpoints, value_counts
 from iceberg_catalog.livefiles import LiveFiles
 from rsm_bridge import replay_command, requeue_command
+from rsm_bridge.backend import Backend, open_backend
 from rsm_bridge.cli import app
 from rsm_bridge.dead_letters import files_with_errors
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.maintain_command import Place, open_place
 from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.service import Running
@@ -89,15 +89,15 @@ class Command:
     folder: Path
     registry: dict[str, Any]
 
-    def place(self, topics: Sequence[dict[str, Any]] = (), **settings: Any) -> Place:
+    def backend(self, topics: Sequence[dict[str, Any]] = (), **settings: Any) -> Backend:
         changed = test_settings(
             self.folder, topics=[*topics, *RULES], schema_registry=self.registry, generation=len(topics), **settings
         )
-        return replace(open_place(None, self.folder), settings=changed)
+        return replace(open_backend(None, self.folder), settings=changed)
 
-    def run(self, topic: str, place: Place | None = None, *, dry_run: bool = False) -> list[str]:
+    def run(self, topic: str, backend: Backend | None = None, *, dry_run: bool = False) -> list[str]:
         said: list[str] = []
-        replay_command.replay(place or self.place(), topic, dry_run=dry_run, say=said.append)
+        replay_command.replay(backend or self.backend(), topic, dry_run=dry_run, say=said.append)
         return said
 
 
@@ -223,7 +223,7 @@ def test_rows_that_the_rule_refused(shim: ShimClient, catalog: Catalog, schemas:
     before = shown(catalog, "strict", 2)
     assert codes(before) == [None, "incompatible_schema"]
     assert "0 rows decoded again" in command.run("strict")[0]
-    lenient = command.place([{"pattern": "strict", "value_format": "avro"}])
+    lenient = command.backend([{"pattern": "strict", "value_format": "avro"}])
     assert "1 rows would be decoded" in command.run("strict", lenient, dry_run=True)[0]
     assert "1 rows decoded again" in command.run("strict", lenient)[0]
     after = rows_of(catalog, "strict")
@@ -242,7 +242,7 @@ def test_dead_keys(shim: ShimClient, catalog: Catalog, schemas: Schemas, command
     assert codes(before) == [None, unknown, "unknown_schema", "unknown_schema", unknown]
     schemas.add(61, "keyed-value", {"schema": json.dumps(WIDER)})
 
-    no_keys = command.place([{"pattern": "keyed", "value_format": "avro"}])
+    no_keys = command.backend([{"pattern": "keyed", "value_format": "avro"}])
     decoded = "keyed: 1 of 1 files have dead letters; {} rows decoded again, in {} new files; {} rows stay"
     stay = ["keyed:   key_not_wire_format: 1", "keyed:   key_unknown_schema: 2"]
     assert command.run("keyed") == [decoded.format(1, 1, 3), *stay]
@@ -282,7 +282,7 @@ def test_values_that_are_columns_alone_stay_when_their_key_decodes(
     # The key of the second row has its columns, and keeps them under a rule that cannot decode it.
     schemas.add(71, "proven-value", {"schema": json.dumps(WIDER)})
     other = {"pattern": "proven", "value_format": "avro", "key_format": "json", "key_schema": {"from": "inferred"}}
-    command.run("proven", command.place([other]))
+    command.run("proven", command.backend([other]))
     after = rows_of(catalog, "proven")
     assert [(row["id"], row["_key"] and row["_key"]["who"]) for row in after[:2]] == [(7, "k"), (5, "k")]
     assert codes(after)[:2] == [None, None]
@@ -316,7 +316,7 @@ def test_a_rule_without_types_and_a_topic_that_is_not_there(
 ) -> None:
     copied(shim, "untyped", [b"bare"])
     shown(catalog, "untyped", 1)
-    (said,) = command.run("untyped", command.place([{"pattern": "untyped"}]))
+    (said,) = command.run("untyped", command.backend([{"pattern": "untyped"}]))
     assert said.startswith("untyped: dead letters in 1 files stay as they are: the topic's rule has no typed format")
     with pytest.raises(BridgeError, match="nothing of a topic nowhere"):
         command.run("nowhere")
@@ -364,8 +364,8 @@ def test_a_lost_reply_and_a_lost_swap(
     copied(shim, "lost", [wide(54, 2)], 2)
     before = shown(catalog, "lost", 3)
     schemas.add(54, "lost-value", {"schema": json.dumps(WIDER)})
-    place = command.place()
-    send = place.catalog.commit_table
+    backend = command.backend()
+    send = backend.catalog.commit_table
     calls: list[int] = []
 
     def losing(*arguments: Any) -> Any:
@@ -377,8 +377,8 @@ def test_a_lost_reply_and_a_lost_swap(
         send(*arguments)
         raise CommitFailedException("the reply was lost")
 
-    monkeypatch.setattr(place.catalog, "commit_table", losing)
-    assert "2 rows decoded again, in 2 new files; 0 rows stay" in command.run("lost", place)[0]
+    monkeypatch.setattr(backend.catalog, "commit_table", losing)
+    assert "2 rows decoded again, in 2 new files; 0 rows stay" in command.run("lost", backend)[0]
     after = rows_of(catalog, "lost")
     assert len(calls) == 4
     only_changed(before, rows_before(after, 3), {1, 2})
@@ -394,8 +394,8 @@ def test_two_at_once(
     before = shown(catalog, "twice", 2)
     schemas.add(55, "twice-value", {"schema": json.dumps(WIDER)})
     monkeypatch.setattr(replay_command, "leased", lambda *_: contextlib.nullcontext())
-    place = command.place()
-    send = place.catalog.commit_table
+    backend = command.backend()
+    send = backend.catalog.commit_table
     others: list[list[str]] = []
 
     def slow(*arguments: Any) -> Any:
@@ -403,8 +403,8 @@ def test_two_at_once(
             others.append(command.run("twice"))
         return send(*arguments)
 
-    monkeypatch.setattr(place.catalog, "commit_table", slow)
-    said = command.run("twice", place)
+    monkeypatch.setattr(backend.catalog, "commit_table", slow)
+    said = command.run("twice", backend)
     assert "1 rows decoded again, in 1 new files" in others[0][0]
     assert said[-1] == "twice: 1 files left the table meanwhile; run it again if others have their rows"
     after = rows_of(catalog, "twice")
@@ -419,12 +419,14 @@ def test_merges_go_on_and_kafka_reads_what_it_wrote(
     before = shown(catalog, "merged", 12)
     schemas.add(56, "merged-value", {"schema": json.dumps(WIDER)})
     merging = {"small_mib": 1, "target_mib": 2, "files_min": 3, "age": "0s"}
-    place = command.place(merge=merging)
+    backend = command.backend(merge=merging)
 
     def merge() -> int:
         tally = Tally()
-        clock_ms = StoreClock(place.store).now_ms
-        open_maintenance(place.settings, place.store, place.catalog, segments[0].topic_id, clock_ms=clock_ms).run(tally)
+        clock_ms = StoreClock(backend.store).now_ms
+        open_maintenance(backend.settings, backend.store, backend.catalog, segments[0].topic_id, clock_ms=clock_ms).run(
+            tally
+        )
         return tally.merged
 
     assert merge() == 4
@@ -446,12 +448,12 @@ def test_files_without_counts_are_looked_into(
     copied(shim, "counted", [GOOD, b"bare"])
     copied(shim, "counted", [GOOD], 2)
     shown(catalog, "counted", 3)
-    place = command.place()
-    head = LiveFiles().read(place.catalog.load_table(("kafka", "counted")))
-    found = files_with_errors(place.store, head)
+    backend = command.backend()
+    head = LiveFiles().read(backend.catalog.load_table(("kafka", "counted")))
+    found = files_with_errors(backend.store, head)
     assert [file.first for file in found] == [0]
     monkeypatch.setattr(value_counts, "_values", lambda *_: None)
-    assert files_with_errors(place.store, head) == found
+    assert files_with_errors(backend.store, head) == found
 
 
 def test_requeued_segments_of_a_typed_topic_get_their_columns(
@@ -460,7 +462,7 @@ def test_requeued_segments_of_a_typed_topic_get_their_columns(
     segment = copied(shim, "late_rule", [GOOD, b"bare", None])
     assert rows_of(catalog, "late_rule") == []
     said: list[str] = []
-    typed = command.place([{"pattern": "late_rule", "value_format": "avro"}])
+    typed = command.backend([{"pattern": "late_rule", "value_format": "avro"}])
     requeue_command.requeue(typed, "late_rule", dry_run=False, say=said.append)
     assert said[0].startswith("late_rule: 1 segments have 3 rows")
     rows = rows_of(catalog, "late_rule")

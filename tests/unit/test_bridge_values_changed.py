@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.maintain_command import Place, maintain, open_place
+from rsm_bridge.backend import Backend, open_backend
+from rsm_bridge.maintain_command import maintain
 from rsm_bridge.replay_command import replay
 from rsm_bridge.verification import verify_store
 from tests.support.bridge_life import life_of
@@ -67,12 +68,12 @@ def check(rows: Sequence[dict[str, Any]], rule: str, lives: int, *, alone: bool)
             assert row["a"] == json.loads(value)["a"]
 
 
-def configured(folder: Path, rule: str) -> Place:
+def configured(folder: Path, rule: str) -> Backend:
     """For commands; files are merged as soon as there are three."""
     merge = {"small_mib": 16, "files_min": 3, "age": "0s"}
     config = folder / "tierberg.yaml"
     config.write_text(json.dumps({"topics": [{"pattern": "turn", **RULES[rule]}], "merge": merge}))
-    return open_place(config, folder)
+    return open_backend(config, folder)
 
 
 PAIRS = list(product(RULES, repeat=2))

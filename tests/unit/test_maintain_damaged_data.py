@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from rsm_bridge.backend import open_backend
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.maintain_command import maintain, open_place
+from rsm_bridge.maintain_command import maintain
 from tests.unit.maintain_support import World, make_world
 
 DAMAGE: dict[str, Callable[[bytes, bytes], bytes]] = {
@@ -64,9 +65,9 @@ def test_a_merge_of_a_cut_file_names_it_and_other_topics_are_maintained(tmp_path
     config = tmp_path / "bridge.yaml"
     config.write_text(f"data_dir: {tmp_path}\nmerge: {{files_min: 3, age: 0s}}\n")
     said: list[str] = []
-    place = open_place(config, None)
+    backend = open_backend(config, None)
     with pytest.raises(BridgeError, match=cut.name):
-        maintain(place, None, dry_run=False, say=said.append)
-    place.catalog.close()
+        maintain(backend, None, dry_run=False, say=said.append)
+    backend.catalog.close()
     assert any(line.startswith("two") for line in said)
     assert any(cut.name in line for line in said)

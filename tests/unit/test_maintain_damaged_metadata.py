@@ -12,7 +12,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.errors import CatalogError
-from rsm_bridge.maintain_command import drop, maintain, open_place
+from rsm_bridge.backend import open_backend
+from rsm_bridge.maintain_command import drop, maintain
 from rsm_bridge.verification import verify_store
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -85,9 +86,9 @@ def check_damage(tmp_path: Path, file: str, bent: Callable[[bytes, bytes], bytes
     assert damaged.name in damage
     said: list[str] = []
     with pytest.raises(CatalogError, match="damaged"):
-        maintain(open_place(None, tmp_path), None, dry_run=False, say=said.append)
+        maintain(open_backend(None, tmp_path), None, dry_run=False, say=said.append)
     assert any("two" in line for line in said)
-    drop(open_place(None, tmp_path), "kafka.one", unreadable=True)
+    drop(open_backend(None, tmp_path), "kafka.one", unreadable=True)
     with bridge_thread(test_settings(tmp_path)):
         again = open_catalog(embedded_settings(tmp_path))
         eventually(lambda: again.table_exists("kafka.one"))
@@ -151,9 +152,9 @@ def test_an_older_snapshot_that_cannot_be_read_keeps_what_it_may_hold_until_it_i
 
     lines: list[str] = []
     with pytest.raises(CatalogError, match=str(oldest.snapshot_id)):
-        maintain(open_place(None, tmp_path), None, dry_run=True, say=lines.append)
+        maintain(open_backend(None, tmp_path), None, dry_run=True, say=lines.append)
     assert any(line.startswith("two") for line in lines)
-    maintain(open_place(None, tmp_path), None, dry_run=False, say=lines.append)
+    maintain(open_backend(None, tmp_path), None, dry_run=False, say=lines.append)
     assert any("snapshot" in line for line in lines)
     assert catalog.load_table("kafka.one").metadata.snapshot_by_id(oldest.snapshot_id) is None
     assert not verify_store(None, tmp_path, None).damages
@@ -176,7 +177,7 @@ def test_an_older_snapshot_that_a_tag_holds_is_restored_by_a_person(tmp_path: Pa
     whole = damaged.read_bytes()
     damaged.unlink()
     with pytest.raises(CatalogError, match=r"Restore the file"):
-        maintain(open_place(None, tmp_path), None, dry_run=False, say=lambda line: None)
+        maintain(open_backend(None, tmp_path), None, dry_run=False, say=lambda line: None)
     damaged.write_bytes(whole)
-    maintain(open_place(None, tmp_path), None, dry_run=False, say=lambda line: None)
+    maintain(open_backend(None, tmp_path), None, dry_run=False, say=lambda line: None)
     assert catalog.load_table("kafka.one").metadata.snapshot_by_id(oldest.snapshot_id) is not None

@@ -13,8 +13,8 @@ import yaml
 from repartition.catalogs import open_targets
 from repartition.errors import RepartitionError
 from repartition.spark_catalog import spark_catalog
+from rsm_bridge.backend import Backend, open_backend
 from rsm_bridge.copy_rules import CopyRule
-from rsm_bridge.maintain_command import Place, open_place
 from rsm_bridge.secret_settings import revealed
 
 PREFIX = "spark.sql.catalog.lake."
@@ -127,7 +127,7 @@ def test_how_files_are_read(given: dict[str, str], expected: str | None) -> None
     assert told(**given).get("io-impl") == expected
 
 
-def opened(tmp_path: Path, spark: dict[str, str], **own: Any) -> Place:
+def opened(tmp_path: Path, spark: dict[str, str], **own: Any) -> Backend:
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w", **own}
     mart = {"type": "sql", "uri": f"sqlite:///{tmp_path}/mart.db", "warehouse": f"file://{tmp_path}/m"}
     copies = [{"table": "there", "catalog": {"name": "mart", "properties": mart}}]
@@ -139,11 +139,11 @@ def opened(tmp_path: Path, spark: dict[str, str], **own: Any) -> Place:
     }
     config = tmp_path / "tierberg.yaml"
     config.write_text(yaml.safe_dump(settings))
-    return open_place(config, None)
+    return open_backend(config, None)
 
 
-def conf_of(place: Place) -> dict[str, str]:
-    targets, conf = open_targets(place, place.settings.rule("orders").copies)
+def conf_of(backend: Backend) -> dict[str, str]:
+    targets, conf = open_targets(backend, backend.settings.rule("orders").copies)
     for target in targets.values():
         target.catalog.close()
     return conf
@@ -180,8 +180,8 @@ def test_a_copy_s_catalog_is_made_where_its_rule_says(tmp_path: Path) -> None:
     config = tmp_path / "tierberg.yaml"
     rule = {"pattern": "orders", "value_format": "json", "copies": [{"table": "t", "catalog": catalog}]}
     config.write_text(yaml.safe_dump({"data_dir": str(tmp_path / "data"), "topics": [rule]}))
-    place = open_place(config, None)
-    targets, conf = open_targets(place, place.settings.rule("orders").copies)
+    backend = open_backend(config, None)
+    targets, conf = open_targets(backend, backend.settings.rule("orders").copies)
     try:
         targets["mart"].catalog.create_namespace("sales")
         with closing(sqlite3.connect(tmp_path / "mart.db")) as database:

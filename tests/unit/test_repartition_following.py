@@ -130,7 +130,7 @@ def test_a_job_for_all_topics_may_begin_before_the_first(monkeypatch: pytest.Mon
         rules.extend(rule.table for rule in given)
         raise NoMoreRoundsError
 
-    monkeypatch.setattr(repartition.command, "open_place", lambda *_: PLACE)
+    monkeypatch.setattr(repartition.command, "open_backend", lambda *_: PLACE)
     monkeypatch.setattr(repartition.command, "find_sources", lambda _: [])
     monkeypatch.setattr(repartition.command, "open_targets", opened)
     with pytest.raises((NoMoreRoundsError, RepartitionError)) as raised:

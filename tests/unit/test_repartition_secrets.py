@@ -17,10 +17,10 @@ from repartition.advise import first_line
 from repartition.errors import RepartitionError
 from repartition.job import CopyJob
 from repartition.watching import CopyName, Failed, lines
+from rsm_bridge.backend import Backend, open_backend
 from rsm_bridge.copy_hold import declared_copies
 from rsm_bridge.copy_progress import read_one
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.maintain_command import Place, open_place
 from rsm_bridge.secret_settings import settings_secrets
 
 OWNER = Owner("test", "orders", b"t" * 16)
@@ -31,7 +31,7 @@ BLANK = f"refused {HIDDEN}, {HIDDEN}, {HIDDEN}, {HIDDEN}"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     monkeypatch.setattr(redaction, "_settled", frozenset())
     catalog = {"name": "mart", "properties": {"type": "rest", "uri": "http://c", "credential": f"id:{COPYS}"}}
     own = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w"}
@@ -44,27 +44,27 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         "repartition": {"spark": {"spark.hadoop.fs.s3a.secret.key": SPARKS, "spark.driver.memory": "512m"}},
     }
     config.write_text(json.dumps(settings))
-    found = open_place(config, None)
+    found = open_backend(config, None)
     yield found
     found.catalog.close()
 
 
-def test_the_settings_of_jobs_have_secrets_too(place: Place) -> None:
-    found = settings_secrets(place.settings)
+def test_the_settings_of_jobs_have_secrets_too(backend: Backend) -> None:
+    found = settings_secrets(backend.settings)
     assert {*SECRETS, f"id:{COPYS}"} <= found
     assert not {"512m", "http://c", "mart"} & found
 
 
-def test_what_a_job_leaves_in_the_store(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    (copy,) = declared_copies(place.settings, "orders", "orders")
+def test_what_a_job_leaves_in_the_store(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    (copy,) = declared_copies(backend.settings, "orders", "orders")
 
     def pin() -> Any:
         raise ValueError(SAID)
 
-    source: Any = SimpleNamespace(owner=OWNER, place=place, pin=pin, name=("kafka", "orders"))
+    source: Any = SimpleNamespace(owner=OWNER, backend=backend, pin=pin, name=("kafka", "orders"))
     with pytest.raises(RepartitionError) as raised:
         CopyJob(None, source, "c", copy, SimpleNamespace(catalog=None)).run()  # type: ignore[arg-type]
-    found = read_one(place.store, copy.key(OWNER.topic_id))
+    found = read_one(backend.store, copy.key(OWNER.topic_id))
     assert found is not None
     assert found.failure is not None
     assert found.failure.message == str(raised.value) == f"ValueError: {BLANK}"
@@ -85,7 +85,7 @@ def test_what_a_report_says() -> None:
     assert first_line(ValueError(f"{SAID}\nplan")) == BLANK
 
 
-def test_other_settings_have_other_secrets(place: Place) -> None:
-    assert place.settings.store is not None
+def test_other_settings_have_other_secrets(backend: Backend) -> None:
+    assert backend.settings.store is not None
     redaction.remember_settings(frozenset({"anothers-hunter2"}))
     assert hide(f"anothers-hunter2 {OWNS}") == f"{HIDDEN} {OWNS}"

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives import serialization
 
 from iceberg_catalog.catalogs import open_catalog
 from repartition.layout import table_properties
+from rsm_bridge.backend import catalog_properties
 from rsm_bridge.config_command import CheckOptions, check_config
 from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.publisher import catalog_properties
 from rsm_bridge.registry_settings import SchemaRegistrySettings
 from rsm_bridge.schema_registry import SchemaRegistry
 from tests.support.answering_server import answering

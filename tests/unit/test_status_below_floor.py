@@ -13,9 +13,10 @@ from typing import Any
 from converter.types import IndexType
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.livefiles import LiveFiles
+from rsm_bridge.backend import open_backend
 from rsm_bridge.known_segments import read_segments
 from rsm_bridge.limits import TOPIC_GONE_SECONDS
-from rsm_bridge.maintain_command import open_place, restore
+from rsm_bridge.maintain_command import restore
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CauseCode, Level
 from rsm_bridge.progress_stored import stored_partitions
@@ -61,5 +62,5 @@ def test_they_are_named_and_undelete_brings_them_back(tmp_path: Path) -> None:
         assert level(0, 5) == []  # a deletion takes its segments one after another
         assert level(7, TOPIC_GONE_SECONDS + 5) == []  # what Kafka does not have any more it deletes
 
-        restore(open_place(None, tmp_path), "orders", None, undo=False)
+        restore(open_backend(None, tmp_path), "orders", None, undo=False)
         eventually(lambda: rows_of(catalog, "orders") == [*expected_rows(low), *expected_rows(high)])

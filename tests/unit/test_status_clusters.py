@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from rsm_bridge import progress_gather
+from rsm_bridge.backend import open_backend
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.maintain_command import open_place
 from rsm_bridge.own_cluster import Asked, asked
 from rsm_bridge.progress import assess
 from rsm_bridge.progress_causes import CauseCode, Level
@@ -102,7 +102,7 @@ class Two:
     def forget(self, kafka_: KafkaFacts, topic: str, *clusters: str, topic_id: str | None = None) -> str:
         lines: list[str] = []
         wish = Wish(topic, topic_id, yes=True, clusters=frozenset(clusters))
-        forget(open_place(None, self.folder), wish, lambda _: kafka_, lines.append, lambda _: None)
+        forget(open_backend(None, self.folder), wish, lambda _: kafka_, lines.append, lambda _: None)
         return "\n".join(lines)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rsm_bridge.backend import open_backend
 from rsm_bridge.cli import app
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.maintain_command import open_place
 from rsm_bridge.progress_causes import CauseCode
 from rsm_bridge.topic_forget import Wish, forget
 from rsm_bridge.undelete_record import UndeleteRecord, undelete_key
@@ -41,7 +41,7 @@ class Rescued:
     def forget(self, *, yes: bool = True) -> None:
         asked = kafka(in_kafka(self.other))
         wish = Wish("orders", None, yes)
-        forget(open_place(None, self.folder), wish, lambda _: asked, lambda _: None, lambda _: None)
+        forget(open_backend(None, self.folder), wish, lambda _: asked, lambda _: None, lambda _: None)
 
 
 @pytest.fixture

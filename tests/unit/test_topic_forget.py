@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from converter.index import decode_directory
 from converter.types import SegmentMetadata
+from rsm_bridge.backend import open_backend
 from rsm_bridge.cli import app
 from rsm_bridge.copy_worker import custom_metadata
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.limits import FORGET_WATCH_SECONDS
-from rsm_bridge.maintain_command import open_place
 from rsm_bridge.progress_facts import KafkaFacts
 from rsm_bridge.progress_store import head_of, read_topics, stored_topic
 from rsm_bridge.topic_forget import AskKafka, Wish, forget
@@ -65,7 +65,7 @@ def run(
     """The command; `ask`: what Kafka says, or how it is asked."""
     said: list[str] = []
     asked: AskKafka = (lambda _: ask) if isinstance(ask, KafkaFacts) else ask
-    forget(open_place(None, folder), Wish(topic, topic_id, yes, frozenset(clusters)), asked, said.append, wait)
+    forget(open_backend(None, folder), Wish(topic, topic_id, yes, frozenset(clusters)), asked, said.append, wait)
     return "\n".join(said)
 
 
@@ -157,9 +157,11 @@ def known_metadata(world: World, known: KnownSegment) -> SegmentMetadata:
 
 def left_withdrawn(folder: Path) -> int:
     """What `tierberg status` reads of it."""
-    place = open_place(None, folder)
-    (read,) = read_topics(place.store, "orders", time.monotonic() + 20)
-    return stored_topic(read, head_of(place.catalog, place.namespace), place.store, place.settings).left_withdrawn
+    backend = open_backend(None, folder)
+    (read,) = read_topics(backend.store, "orders", time.monotonic() + 20)
+    return stored_topic(
+        read, head_of(backend.catalog, backend.namespace), backend.store, backend.settings
+    ).left_withdrawn
 
 
 def test_it_can_be_undone_while_the_grace_lasts(world: World, tmp_path: Path) -> None:

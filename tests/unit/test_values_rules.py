@@ -11,8 +11,7 @@ import yaml
 from rsm_bridge import topic_rules
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.secret_settings import settings_secrets
-from rsm_bridge.service import convert_options
-from rsm_bridge.settings import Settings, load_settings
+from rsm_bridge.settings import Settings, convert_options, load_settings
 from rsm_bridge.topic_rules import matching
 
 REGISTRY = {"url": "http://127.0.0.1:8081"}
