@@ -25,7 +25,7 @@ from converter.values.rows import made_in_pieces
 from converter.values.typed import Route, Writer, parted_by_id
 from converter.writer import TypedPiece
 from iceberg_catalog.evolution import bind, evolve
-from iceberg_catalog.evolution_sources import Sources
+from iceberg_catalog.evolution_names import Sources
 from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
 from iceberg_catalog.schema import table_schema
 from rsm_bridge.protobuf_compiler import protobuf_schema

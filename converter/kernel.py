@@ -5,6 +5,12 @@ Kernels have no bounds checks. Each one says what its caller must have checked; 
 
 numba compiles a kernel again for every new combination of argument types, and a read-only array is a type of its own.
 Arrays that come from outside therefore go through :func:`readonly`, so that a fetch never waits for a compiler.
+
+Kernels that call each other with many arrays.
+
+Each array that one compiled function passes to another costs two atomic counts of references. Per token of a text that
+is most of the time: four fifths of a decode. Functions compiled here count none. So they must not create arrays, return
+them or keep them: their caller, in Python, owns all.
 """
 
 from __future__ import annotations
@@ -34,6 +40,12 @@ u64: MachineInt = cast(MachineInt, np.uint64)
 def kernel(function: Function) -> Function:
     """Compile a function on first call for the argument types it is called with."""
     return cast(Function, numba.njit(cache=True, nogil=True)(function))
+
+
+def borrowing(function: Function) -> Function:
+    """Compile a function on first call, like :func:`kernel`, without counting references to arrays."""
+    compile_it: Any = numba.njit  # its stubs leave out _nrt
+    return cast(Function, compile_it(cache=True, nogil=True, _nrt=False)(function))
 
 
 def readonly(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from converter.limits import PAGE_BYTES, STATISTICS_BYTES_MAX
 from converter.pagetable import LeafPages, footer_of, joined_pages, locations
-from converter.parquet_sink import CountingSink
+from converter.parquet_writer import CountingSink
 from converter.thrift import Span, list_at, spans, structs_head
 from converter.types import Int64Array, PageTable
 from converter.varint_bytes import zigzag

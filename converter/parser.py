@@ -27,7 +27,7 @@ from contextlib import ExitStack, nullcontext
 import numpy as np
 
 from converter import limits
-from converter.classify import classify, is_control
+from converter.classify import classify, describe_verbatim, is_control
 from converter.codecs import NONE, LimitExceeded, PlainBuffer, Undecodable, decompress
 from converter.framing import CODEC_MASK, HEADER_BYTES, LENGTH_PREFIX_BYTES, Framer
 from converter.kernel import readonly
@@ -62,7 +62,6 @@ from converter.types import (
     SegmentMetadata,
     UInt8Array,
 )
-from converter.verbatim import describe_verbatim
 
 
 class SegmentParser:

@@ -12,8 +12,8 @@ from demo.events import FLIGHTS
 from demo.ledger import Ledger
 from demo.queries import ONE_DAY
 from demo.second_copy import Comparison
+from repartition.advise_print import spelled
 from repartition.advise_report import Figures, Report
-from repartition.advise_words import spelled
 from rsm_bridge.progress_words import size
 
 #: Iceberg's types by column.

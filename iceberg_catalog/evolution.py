@@ -21,8 +21,7 @@ from pyiceberg.types import NestedField
 from converter import columns
 from converter.columns import KEY_COLUMN, zone
 from converter.values.model import BARE_VALUE, Bound
-from iceberg_catalog.evolution_metrics import metrics_changes
-from iceberg_catalog.evolution_sources import Sources
+from iceberg_catalog.evolution_names import Sources, metrics_changes
 from iceberg_catalog.evolution_types import field_count
 from iceberg_catalog.evolution_walk import Change, Incompatible, Part, Walk, columns_of
 from iceberg_catalog.limits import COLUMNS_MAX

@@ -14,8 +14,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 from converter.columns import zone
 from converter.values.model import DOC, Bound
 from iceberg_catalog.evolution_match import Match, matched
-from iceberg_catalog.evolution_names import column_name, folded
-from iceberg_catalog.evolution_sources import Sources
+from iceberg_catalog.evolution_names import Sources, column_name, folded
 from iceberg_catalog.evolution_types import primitive, widened
 from iceberg_catalog.limits import COLUMN_DOC_CHARS_MAX, SOURCE_NAME_CHARS_MAX
 

@@ -48,7 +48,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog.commit import drop_old_metadata
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolution import evolve
-from iceberg_catalog.evolution_sources import SOURCES, Sources
+from iceberg_catalog.evolution_names import SOURCES, Sources
 from iceberg_catalog.evolution_walk import Change, Incompatible
 from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX, EVOLVE_DEADLINE_MS, EVOLVE_PAUSE_MS, EVOLVE_REFUSALS_MAX
 

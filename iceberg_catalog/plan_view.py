@@ -9,8 +9,7 @@ import numpy as np
 
 from converter.types import UInt8Array
 from iceberg_catalog.cross_check import contradiction
-from iceberg_catalog.dead_markers import dead_markers
-from iceberg_catalog.decide import NEVER, Part, SnapshotEnd, Verdict, View, decide
+from iceberg_catalog.decide import NEVER, Part, SnapshotEnd, Verdict, View, dead_markers, decide
 from iceberg_catalog.limits import PEEKED_MAX
 from iceberg_catalog.lineage import of_segment
 from iceberg_catalog.plan_inputs import Cover, Input, Stretch

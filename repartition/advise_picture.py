@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from repartition.advise_print import headline, seconds, spelled
 from repartition.advise_report import Answer, Report, TableReport
-from repartition.advise_words import headline, seconds, spelled
 from repartition.errors import RepartitionError
 from rsm_bridge.progress_words import size
 

@@ -19,10 +19,9 @@ from repartition.drift import Drift, drift
 from repartition.errors import RepartitionError, as_ours, first_line
 from repartition.frontier import Frontier, Position
 from repartition.laying_out import AS_GIVEN, laid_out
-from repartition.layout import create_table, evolve_table
+from repartition.layout import create_table, evolve_table, refuse_other_rule, rule_stamp
 from repartition.reading import Reading, first_live, plan_reading, position_at
 from repartition.reporting import now_ms, report_failure, report_run
-from repartition.rule_stamp import refuse_other_rule, rule_stamp
 from repartition.session import unconstrained
 from repartition.source import Pinned, Source
 from repartition.target import Recorded, keep_frontier, load_copy, owner_stamp, quoted, recorded, staged

@@ -24,7 +24,7 @@ from iceberg_catalog.livefiles import Head
 from iceberg_catalog.plan_types import LiveFile
 from iceberg_catalog.value_counts import values_by_file
 from rsm_bridge.derived import ObjectFile, rows_of_group
-from rsm_bridge.maintain_paths import stored_key
+from rsm_bridge.layout import stored_key
 from rsm_bridge.planned_files import TableChangedError
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.typed_table import TableColumns, TypedTable

@@ -11,6 +11,8 @@ import uuid
 from dataclasses import dataclass
 
 from converter.types import SegmentMetadata
+from iceberg_catalog.livefiles import normal_path
+from rsm_bridge.store import ObjectStore
 
 INDEX_ROOT = "index/"
 DATA_ROOT = "data/"
@@ -178,3 +180,10 @@ def kept_key(segment: SegmentMetadata, attempt: bytes) -> str:
         f"{KEPT_ROOT}{segment.topic_id.hex()}/{segment.partition}/"
         f"{segment.start_offset:020d}-{segment.end_offset:020d}-{attempt.hex()}.kept"
     )
+
+
+def stored_key(store: ObjectStore, path: str) -> str | None:
+    """The key of a path, normalised or not; None when it lies outside of the store."""
+    prefix = f"{normal_path(store.root_uri)}/"
+    name = normal_path(path)
+    return name[len(prefix) :] if name.startswith(prefix) else None

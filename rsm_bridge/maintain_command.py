@@ -18,9 +18,8 @@ from rsm_bridge.drop_other import drop_other, table_uuid_of
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.lease import leased
 from rsm_bridge.local_store import FolderLock
-from rsm_bridge.maintain import find_owner, observe
+from rsm_bridge.maintain import find_owner, observe, open_maintenance
 from rsm_bridge.maintain_drop import drop_table
-from rsm_bridge.maintain_open import open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.reclaim import Graces, Reclaimer
 from rsm_bridge.running_copies import RunningCopies

@@ -13,11 +13,10 @@ from pyiceberg.catalog import Catalog
 
 from rsm_bridge.layout import LEASE_ROOT, UNDELETE_ROOT
 from rsm_bridge.lease import Lease, holder_name, kept, lease_key
-from rsm_bridge.maintain import TableMaintenance
-from rsm_bridge.maintain_open import open_maintenance
+from rsm_bridge.maintain import TableMaintenance, open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.metrics import Metrics
-from rsm_bridge.niceness import be_nice
+from rsm_bridge.precedence import be_nice
 from rsm_bridge.settings import Settings
 from rsm_bridge.status import explain
 from rsm_bridge.store import ObjectStore

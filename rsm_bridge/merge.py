@@ -46,9 +46,8 @@ from rsm_bridge.derived import CopiedRows, Cut, Shape, copy_rows
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.index_at import directory_under
 from rsm_bridge.known_segments import KnownSegment, owner_of
-from rsm_bridge.layout import rewritten_key
+from rsm_bridge.layout import rewritten_key, stored_key
 from rsm_bridge.limits import MERGE_COMMITS_MAX, MERGE_SECONDS_MAX
-from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.segment_reader import SegmentReader
 from rsm_bridge.state_objects import StateObjects, recorded_parts

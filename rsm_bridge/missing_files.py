@@ -29,10 +29,9 @@ from iceberg_catalog.plan_missing import plan_missing
 from iceberg_catalog.plan_types import PartState, remembered
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment, segments_by_partition
-from rsm_bridge.layout import DATA_ROOT, is_stored_object
+from rsm_bridge.layout import DATA_ROOT, is_stored_object, stored_key
 from rsm_bridge.limits import MISSING_FILES_MAX
 from rsm_bridge.listed_keys import confirm_gone
-from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.planned_files import HeldSegmentError, TableChangedError
 from rsm_bridge.publish_table import RetryRunError, TableRun
 from rsm_bridge.retention import policy_at

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from iceberg_catalog.lineage import Lineage, of_segment
 from iceberg_catalog.livefiles import Head, by_partition
-from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_ahead import plan_ahead
+from iceberg_catalog.plan import plan, plan_ahead
 from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Segment
 from rsm_bridge.copy_hold import WaitingCopy, hold_of
 from rsm_bridge.errors import StoreError

@@ -52,3 +52,13 @@ class Precedence:
         with self._turns:
             self._none_waits.wait(COPY_PAUSE_SECONDS_MAX)
         return time.monotonic() - started
+
+
+COPY_NICENESS = 10
+AHEAD_NICENESS = 5
+
+
+def be_nice(niceness: int = COPY_NICENESS) -> None:
+    """Lowers the calling thread's priority. Linux counts niceness per thread; elsewhere nothing happens."""
+    if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -18,9 +18,9 @@ from pyiceberg.table import Table
 from iceberg_catalog.names import Owner, is_name_of
 from iceberg_catalog.tables import load_existing, rows_in, stamped_owner
 from rsm_bridge.errors import may_pass
+from rsm_bridge.layout import stored_key
 from rsm_bridge.limits import STATUS_LOST_TABLES_MAX
 from rsm_bridge.lost_rows import lost_rows
-from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.progress_facts import Facts, LostTopic
 from rsm_bridge.progress_words import plural
 from rsm_bridge.settings import Settings

@@ -46,8 +46,8 @@ from rsm_bridge.limits import (
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.mass_delete import HeldDeletes
 from rsm_bridge.metrics import Metrics
-from rsm_bridge.niceness import be_nice
 from rsm_bridge.outages import Outages
+from rsm_bridge.precedence import be_nice
 from rsm_bridge.progress_stored import stored_partitions, table_facts, withheld
 from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
 from rsm_bridge.reclaim import Graces, Reclaimer

@@ -32,7 +32,7 @@ from iceberg_catalog.plan_types import PartState, Segment, SegmentState
 from iceberg_catalog.retained import Retained, RetainedFiles
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.layout import derived_head
+from rsm_bridge.layout import derived_head, stored_key
 from rsm_bridge.limits import (
     COPY_RECHECK_SECONDS,
     COPY_SECONDS_MAX,
@@ -41,7 +41,6 @@ from rsm_bridge.limits import (
     OTHER_TABLE_RECHECK_SECONDS,
     SWAP_RETRY_SECONDS,
 )
-from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.mass_delete import MassDelete, mass_deletes
 from rsm_bridge.publish_table import RunResult

@@ -27,9 +27,8 @@ from iceberg_catalog.plan_types import LiveFile
 from rsm_bridge.dead_letters import Look, Revision, files_with_errors
 from rsm_bridge.derived import Cut, Shape, copy_rows
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.layout import rewritten_key
+from rsm_bridge.layout import rewritten_key, stored_key
 from rsm_bridge.limits import MERGE_SECONDS_MAX, RUNS_TO_LAND_MAX
-from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.merge import in_time
 from rsm_bridge.planned_files import TableChangedError
 from rsm_bridge.publish_table import RetryRunError

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from converter.arrow_rows import var_bytes
 from converter.columns import RAW_VALUE, VALUE_SIZE, value_fields
 from converter.index import decode_index
 from converter.repoint import first_row_of
-from converter.rows import binary_array
+from converter.rows import binary_array, var_bytes
 from converter.types import Int64Array
 from converter.values.proven import ProvenValues, unpack_proven
 from converter.values.restore import restored

@@ -39,10 +39,9 @@ from rsm_bridge.logs import logger
 from rsm_bridge.maintain_service import Maintainer
 from rsm_bridge.metrics import Metrics
 from rsm_bridge.metrics_page import MetricsPage
-from rsm_bridge.niceness import be_nice
 from rsm_bridge.open_store import open_store
 from rsm_bridge.owner_lookups import OwnerLookups
-from rsm_bridge.precedence import Precedence
+from rsm_bridge.precedence import Precedence, be_nice
 from rsm_bridge.probes import Probes
 from rsm_bridge.publisher import Publisher
 from rsm_bridge.reachability import Place, Reachability

@@ -45,11 +45,11 @@ from rsm_bridge.layout import (
     is_stored_object,
     parse_index_key,
     state_prefix,
+    stored_key,
     stored_range,
 )
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, COPY_SECONDS_MAX, LATE_PUT_SECONDS
 from rsm_bridge.listed_keys import confirm_gone
-from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Kind, Tally
 from rsm_bridge.store import ListedObject, ObjectStore
 from rsm_bridge.table_records import other_tables

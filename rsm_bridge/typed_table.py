@@ -24,18 +24,17 @@ from pyiceberg.table import Table
 from converter.columns import ERROR, KEY, RAW_VALUE, VALUE
 from converter.types import LargeWork, ValueFormat
 from converter.values.allowance import Allowance
-from converter.values.model import Bound, Decoder, ValueProblem, error_text
+from converter.values.model import CELLS_UNLIMITED, Bound, Decoded, Decoder, Encoding, ValueProblem, error_text
 from converter.values.rows import TABLE, by_name, typed_rows
 from converter.values.typed import Parted, Route, Writer, columns_of
-from iceberg_catalog.evolution import bind, bind_key, evolve
-from iceberg_catalog.evolution_sources import SOURCES, Sources
+from iceberg_catalog.evolution import bind, bind_key, evolve, key_writer
+from iceberg_catalog.evolution_names import SOURCES, Sources
 from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
 from iceberg_catalog.names import Owner
 from iceberg_catalog.tables import stamped_format
 from rsm_bridge.decoder_shelf import column_count
 from rsm_bridge.limits import CATALOG_AGAIN_SECONDS, EVOLUTION_SECONDS_MAX, REFUSED_MAX, WRITERS_COLUMNS_MAX
 from rsm_bridge.store import first_line
-from rsm_bridge.typed_key import KeyDecoder
 from rsm_bridge.value_schemas import ColumnsWaitError, ValueSchemas
 
 Part = Literal["value", "key"]
@@ -362,3 +361,29 @@ def _misfits(columns: TableColumns, part: Part, kind: pa.StructType) -> str:
     except Exception as error:  # noqa: BLE001 - as TableColumns.route()
         return f"{type(error).__name__}: {first_line(error)}"
     return "; ".join(wish.incompatible) or "the table has no columns for it: the catalog refused them"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDecoder:
+    """A decoder whose columns are bound as iceberg_catalog.evolution.bind_key says."""
+
+    inner: Decoder
+
+    @property
+    def type(self) -> pa.StructType:
+        """Its only field is `_key`."""
+        return key_writer(self.inner.type)
+
+    def decode(
+        self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED, allowance: Allowance | None = None
+    ) -> Decoded:
+        """See converter.values.model.Decoder."""
+        made, kind = self.inner.decode(values, cells_max, allowance), self.type
+        bare = kind.field(0).type != self.inner.type
+        key = next(iter(by_name(made.columns).values())) if bare else made.columns
+        columns = pa.StructArray.from_arrays([key], fields=list(kind), mask=made.columns.is_null())
+        return Decoded(columns, made.errors, made.cells)
+
+    def encoding(self, sample: pa.BinaryArray) -> Encoding | None:  # noqa: ARG002
+        """None: keys keep their bytes."""
+        return None

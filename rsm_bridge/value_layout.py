@@ -9,9 +9,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from converter.arrow_rows import var_bytes
 from converter.columns import ERROR, OFFSET, RAW_VALUE, VALUE, row_schema
-from converter.rows import binary_array, split_values
+from converter.rows import binary_array, split_values, var_bytes
 from converter.types import ValueFormat
 from converter.values.rows import FIELD_ID
 from iceberg_catalog.schema import expected_field_ids

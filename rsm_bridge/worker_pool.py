@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from rsm_bridge.niceness import AHEAD_NICENESS, be_nice
+from rsm_bridge.precedence import AHEAD_NICENESS, be_nice
 
 T = TypeVar("T")
 

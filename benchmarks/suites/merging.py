@@ -24,7 +24,7 @@ from benchmarks.seekers import Place, Seekers
 from iceberg_catalog.catalogs import embedded_settings, open_catalog
 from iceberg_catalog.livefiles import LiveFiles
 from rsm_bridge.lease import lease_key
-from rsm_bridge.niceness import COPY_NICENESS
+from rsm_bridge.precedence import COPY_NICENESS
 from stack.admin import Admin
 from stack.bridge import Bridge
 from stack.kafka import KafkaBroker

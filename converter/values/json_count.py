@@ -10,12 +10,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from converter.kernel import i64
+from converter.kernel import borrowing, i64
 from converter.types import Int64Array, UInt8Array
 from converter.values import json_nodes as nodes
 from converter.values.json_document import BYTES_PER_CELL, TOKEN_CELLS
-from converter.values.json_kernel import borrowing
-from converter.values.json_plan import Plan
+from converter.values.json_nodes import Plan
 from converter.values.json_scan import QUOTE, scan_string, unescape
 from converter.values.json_split import find_member
 

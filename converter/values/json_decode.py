@@ -18,16 +18,14 @@ from converter.types import BoolArray, UInt8Array, VarBytes
 from converter.utf8 import valid_utf8
 from converter.values import json_nodes as nodes
 from converter.values.allowance import Allowance, refused_by
-from converter.values.json_columns import arrow_array
 from converter.values.json_count import most
 from converter.values.json_document import BadValue
 from converter.values.json_encode import KIND, SCHEMA, STYLE, VERSION
 from converter.values.json_encode_sample import sample_style
 from converter.values.json_encode_style import style_text
-from converter.values.json_gather import gather
-from converter.values.json_nodes import Node
+from converter.values.json_gather import arrow_array, gather
+from converter.values.json_nodes import Node, Plan, make_plan
 from converter.values.json_pieces import piece_bounds
-from converter.values.json_plan import Plan, make_plan
 from converter.values.json_proof import proved
 from converter.values.json_rows import decode_row
 from converter.values.json_schema import parse_schema

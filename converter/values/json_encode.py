@@ -24,9 +24,8 @@ from converter.values.json_encode_program import Program, make_program
 from converter.values.json_encode_scalars import DIGITS_MAX
 from converter.values.json_encode_style import Style, parse_style
 from converter.values.json_encode_text import escape_table, write_string
-from converter.values.json_nodes import Node
+from converter.values.json_nodes import Node, make_plan
 from converter.values.json_pieces import piece_bounds
-from converter.values.json_plan import make_plan
 from converter.values.json_schema import parse_schema
 from converter.values.model import BARE_VALUE, Encoder
 

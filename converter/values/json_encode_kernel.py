@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from converter.kernel import i64, u8
+from converter.kernel import borrowing, i64, u8
 from converter.types import BoolArray, Int64Array, UInt8Array
 from converter.values import json_nodes as nodes
 from converter.values.json_encode_program import CLOSE, END, KEY, NEXT
 from converter.values.json_encode_scalars import write_date, write_datetime, write_double, write_whole
 from converter.values.json_encode_text import write_bytes, write_members, write_string
-from converter.values.json_kernel import borrowing
 from converter.values.json_scan import BAD
 
 _STRUCT, _FLAG, _MAP, _LIST = nodes.STRUCT, nodes.FLAG, nodes.MAP, nodes.LIST

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -14,12 +16,85 @@ import pyarrow as pa
 from converter.values import json_nodes as nodes
 from converter.values.json_document import BadValue, Member, Number, Value, parse
 from converter.values.json_encode import SCHEMA, STYLE, json_encoder
-from converter.values.json_encode_escapes import Escapes
-from converter.values.json_encode_order import member_order
 from converter.values.json_encode_style import FRACTIONS, NUMBER_FORMS, Style, TimeForm, style_text
-from converter.values.json_nodes import Node
-from converter.values.json_plan import make_plan
+from converter.values.json_nodes import Node, make_plan
 from converter.values.model import BARE_VALUE
+
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+
+
+_LINES: Final = "\u2028\u2029"
+
+
+#: What libraries write as numbers: Go and Jackson's like for HTML, Gson, .NET. They write U+2028 so, too.
+_SETS: Final = ("<>&", "<>&='", "<>&'\"+`\x7f")
+
+
+_LETTERS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+_USUAL: Final = {char: f"\\{letter}" for letter, char in _LETTERS.items()} | {'"': '\\"', "\\": "\\\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class EscapeStyle:
+    """See Style: escapes, ascii, lines, upper."""
+
+    forms: Mapping[str, str]
+    ascii: bool
+    lines: bool
+    upper: bool
+
+
+@dataclass(slots=True)
+class Escapes:
+    """Counts how characters are written: as themselves, with a backslash, or as numbers."""
+
+    _ascii: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _wide: Counter[bool] = field(default_factory=Counter)
+    _lines: Counter[bool] = field(default_factory=Counter)
+    _upper: Counter[bool] = field(default_factory=Counter)
+
+    def add(self, strings: str) -> None:
+        """Looks at JSON strings, side by side with their quotes."""
+        for digits, letter in _ESCAPE.findall(strings):
+            char = chr(int(digits, 16)) if digits else _LETTERS.get(letter, letter)
+            if digits and digits.lower() != digits.upper():
+                self._upper[digits == digits.upper()] += 1
+            if char.isascii():
+                self._ascii[char, "\\u" if digits else f"\\{letter}"] += 1
+            elif char in _LINES:
+                self._lines[True] += 1
+            else:
+                self._wide[True] += 1
+        for char, count in Counter(_ESCAPE.sub("", strings)).items():
+            if char in _LINES:
+                self._lines[False] += count
+                self._wide[False] += count
+            elif not char.isascii():
+                self._wide[False] += count
+            elif char != '"':
+                self._ascii[char, char] += count
+
+    def found(self, *, ascii_unless_seen: bool) -> EscapeStyle:
+        """What most of the characters show. `ascii_unless_seen`: escapes of other characters where there are none."""
+        best: dict[str, str] = {}
+        for (char, form), _ in reversed(self._ascii.most_common()):
+            best[char] = form
+        numbers = {char for char, form in best.items() if form == "\\u" and char >= " "}
+        for group in _SETS:
+            if numbers and numbers <= set(group) and not any(best.get(char, "\\u") != "\\u" for char in group):
+                best.update(dict.fromkeys(group, "\\u"))
+                break
+        forms = {char: form for char, form in sorted(best.items()) if form != _usual(char)}
+        wide = self._wide[True] > self._wide[False] if self._wide else ascii_unless_seen
+        lines = self._lines[True] > self._lines[False] if self._lines else bool(numbers)
+        return EscapeStyle(forms, wide, lines, self._upper[True] > self._upper[False])
+
+
+def _usual(char: str) -> str:
+    return _USUAL.get(char, "\\u" if char < " " else char)
+
 
 #: Values that are looked at, from all over the sample, and their bytes.
 VALUES_MAX: Final = 200
@@ -209,3 +284,61 @@ def _spread(choices: Mapping[int, Choice], default: Choice) -> tuple[Choice, dic
         return default, {}
     usual, _ = Counter(choices.values()).most_common(1)[0]
     return usual, {node: choice for node, choice in choices.items() if choice != usual}
+
+
+#: Different sequences of members that are looked at, the most frequent first.
+_SEQUENCES_MAX: Final = 32
+
+
+def member_order(count: int, seen: Counter[tuple[int, ...]], names: Sequence[str]) -> tuple[int, ...]:
+    """All of 0 … count - 1 in an order that most of the sequences follow.
+
+    Members no sequence has come as early as the schema's order allows; or, where all sequences are sorted by name and
+    not as in the schema, at their place by name.
+
+    Args:
+        count: of members.
+        seen: sequences of distinct numbers, by how often they were seen.
+        names: of the members; those from len(names) on have none and are last where nothing else is seen.
+    """
+    ranks = list(range(count))
+    if not all(map(_rises, seen)) and all(_rises([names[i] for i in one if i < len(names)]) for one in seen):
+        by_name = sorted(range(len(names)), key=names.__getitem__)
+        for rank, member in enumerate(by_name):
+            ranks[member] = rank
+    order = sorted(range(count), key=ranks.__getitem__)
+    edges: set[tuple[int, int]] = set()
+    for sequence, _ in seen.most_common(_SEQUENCES_MAX):
+        more = edges | set(itertools.pairwise(sequence))
+        places = {member: place for place, member in enumerate(order)}
+        if not _rises([places[member] for member in sequence]):
+            found = _sorted(ranks, more)
+            if found is None:
+                continue
+            order = found
+        edges = more
+    return tuple(order)
+
+
+def _rises(numbers: Sequence[int] | Sequence[str]) -> bool:
+    return all(a < b for a, b in itertools.pairwise(numbers))  # type: ignore[operator]
+
+
+def _sorted(ranks: Sequence[int], edges: Iterable[tuple[int, int]]) -> list[int] | None:
+    """The order that follows all edges, lowest ranks first; None where they go in a circle."""
+    behind: dict[int, list[int]] = {}
+    waits = [0] * len(ranks)
+    for before, after in edges:
+        behind.setdefault(before, []).append(after)
+        waits[after] += 1
+    ready = [(rank, member) for member, rank in enumerate(ranks) if waits[member] == 0]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, member = heapq.heappop(ready)
+        order.append(member)
+        for after in behind.get(member, ()):
+            waits[after] -= 1
+            if waits[after] == 0:
+                heapq.heappush(ready, (ranks[after], after))
+    return order if len(order) == len(ranks) else None

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from converter.kernel import i64, u8, u64
+from converter.kernel import borrowing, i64, u8, u64
 from converter.types import UInt8Array
 from converter.values.json_encode_program import GROUPS, MICROS, SHORTEST
-from converter.values.json_kernel import borrowing
 from converter.values.json_scan import BAD
 
 _ZERO: Final = 0x30

@@ -10,10 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from converter.kernel import i64, u8, u64
+from converter.kernel import borrowing, i64, u8, u64
 from converter.types import UInt8Array
 from converter.values.json_encode_style import Style
-from converter.values.json_kernel import borrowing
 from converter.values.json_scan import BACKSLASH, BAD, QUOTE, first_marked, word_at
 
 #: Classes of bytes: as it is; a backslash and one byte; a number; more bytes of a character that is a number; the first

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from converter.kernel import u64
+from converter.kernel import borrowing, u64
 from converter.types import UInt8Array
-from converter.values.json_kernel import borrowing
 from converter.values.json_scan import word_at
 
 _A: Final = 0x9E3779B97F4A7C15

@@ -14,12 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from converter.kernel import i64, u64
+from converter.kernel import borrowing, i64, u64
 from converter.types import BoolArray, UInt8Array
 from converter.values import json_nodes as nodes
 from converter.values.json_gather import TextColumn
 from converter.values.json_hash import hash_bytes, mix
-from converter.values.json_kernel import borrowing
 from converter.values.json_scan import BACKSLASH, QUOTE, first_marked, unescape, word_at
 
 _DEPTH: Final = nodes.DEPTH_MAX + 1

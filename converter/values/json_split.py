@@ -17,16 +17,17 @@ from typing import Any, Final
 
 import numpy as np
 
-from converter.kernel import i64, u64
+from converter.kernel import borrowing, i64, u64
 from converter.limits import VALUE_CELLS_MAX
 from converter.types import BoolArray, Int64Array, UInt8Array
 from converter.values import json_nodes as nodes
 from converter.values.json_hash import hash_bytes, mix
-from converter.values.json_kernel import borrowing
-from converter.values.json_leaves import date_fits, datetime_fits, number_fits
 from converter.values.json_scan import (
     BAD,
     QUOTE,
+    date_fits,
+    datetime_fits,
+    number_fits,
     scan_literal,
     scan_number,
     scan_string,

@@ -33,12 +33,11 @@ from converter.values.model import (
 )
 from converter.values.protobuf_encode import protobuf_encoder, protobuf_encodings
 from converter.values.protobuf_lift import Findings, lift
-from converter.values.protobuf_lowered import lower
 from converter.values.protobuf_plan import make_plan
 from converter.values.protobuf_prints import prints
 from converter.values.protobuf_rows import MALFORMED, RowReader
 from converter.values.protobuf_scan import OVER, QUICK, most_cells, scan
-from converter.values.protobuf_schema import SchemaFiles
+from converter.values.protobuf_schema import SchemaFiles, lower
 from converter.values.protobuf_table import row_cells, scan_table
 from converter.values.schema_size import check_levels
 

@@ -9,8 +9,8 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from converter.kernel import i64, kernel, readonly, u64
 from converter.types import Int64Array, UInt8Array
-from converter.values.protobuf_lowered import QUICK_NUMBER_MAX, entry_fields, quick_numbers
 from converter.values.protobuf_plan import DEPTH_MAX, Field, Node
+from converter.values.protobuf_schema import QUICK_NUMBER_MAX, entry_fields, quick_numbers
 
 BAD = -1
 #: Messages within each other that a walk meets at most: a map's entry is one, too.

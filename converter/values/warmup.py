@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib.util import find_spec
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,8 @@ from converter.types import VarBytes
 from converter.values.allowance import Allowance
 from converter.values.avro import avro_decoder
 from converter.values.encoders import encoder
-from converter.values.json_warmup import warm_json
+from converter.values.json_decode import json_decoder
+from converter.values.json_encode import json_encoder
 from converter.values.model import Decoder
 from converter.values.protobuf import protobuf_decoder
 from converter.values.proven import ProvenValues, ValueEncoding
@@ -82,3 +84,20 @@ def _protobuf_files() -> bytes:
         entry.field.add(name=name, number=number, type=FieldDescriptorProto.TYPE_UINT64, label=took.label)
     message.field.add(name="map", number=4, type_name=".Warm.MapEntry", label=FieldDescriptorProto.LABEL_REPEATED)
     return files.SerializeToString()
+
+
+_SCHEMA: Final = """{"type": "object", "properties": {
+    "i": {"type": "integer"}, "t": {}, "l": {"type": "array", "items": {"type": "number"}},
+    "m": {"type": "object", "additionalProperties": {"type": "string"}},
+    "o": {"type": "object", "properties": {"b": {"type": "boolean"}}}}}"""
+_VALUE: Final = rb'{"i":1,"t":["\n"],"l":[1.5],"m":{"k":"\u00e9"},"o":{"b":true},"x":null}'
+
+
+def warm_json() -> None:
+    """Decode one value in which every kind of node occurs, and encode it again."""
+    decoder = json_decoder(_SCHEMA)
+    values = pa.array([_VALUE], pa.binary())
+    columns = decoder.decode(values).columns
+    encoding = decoder.encoding(values)
+    if encoding is not None:
+        json_encoder(encoding.parameters).encode(columns, np.array([len(_VALUE)], dtype=np.int64))

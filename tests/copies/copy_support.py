@@ -26,7 +26,7 @@ from rsm_bridge.backend import Backend, catalog_properties
 from rsm_bridge.copy_hold import declared_copies
 from rsm_bridge.copy_rules import CopyRule
 from rsm_bridge.lease import leased
-from rsm_bridge.maintain_open import open_maintenance
+from rsm_bridge.maintain import open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.open_store import open_store
 from rsm_bridge.settings import MergeSettings, Settings

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 import pyarrow.parquet as pq
 import pytest
 
-from repartition import chores, kept_table, limits, maintenance, writing
+from repartition import chores, limits, maintenance, writing
 from repartition.chores import Budget
 from repartition.reporting import now_ms
 from repartition.target import BRANCH, quoted
@@ -127,7 +127,7 @@ def test_a_run_that_publishes_while_a_compaction_ends_is_not_read_again(
         for n in range(4):
             world.send([sent(n, {"id": n})])
             world.run()
-        monkeypatch.setattr(kept_table, "append", late)
+        monkeypatch.setattr(maintenance, "append", late)
         done = {item.chore: item.said for item in maintenance.maintain(world.job(), rich())}
         assert done["compaction"] == "another job was faster; the next round tries again"
         assert world.run().ranges == 0

@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog.catalogs import CatalogSettings, open_catalog
 from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.evolution import bind
-from iceberg_catalog.evolution_sources import SOURCES, Sources
+from iceberg_catalog.evolution_names import SOURCES, Sources
 from iceberg_catalog.evolve_table import GENERATION, Evolved, Writer, evolved
 from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.rest_sessions import Timeouts

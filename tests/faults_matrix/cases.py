@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from iceberg_catalog.failpoint_table import POINTS
+from iceberg_catalog.failpoints import POINTS
 from tests.faults_matrix.case_run import Victim
 from tests.faults_matrix.scenarios import Deleting, Evolving, Fetching, Refused, Scenario, StateSweep
 from tests.faults_matrix.scenarios_command import DeletingDerived, Dropping, Maintaining, Undeleting, Undoing

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from iceberg_catalog.failpoint_table import POINTS
+from iceberg_catalog.failpoints import POINTS
 from tests.faults_matrix.cases import VICTIMS, Case
 
 Outcome = Literal["passed", "FAILED", "SKIPPED", "BROKEN OFF"]

@@ -33,10 +33,10 @@ from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.state import decode_state, encode_state
 from rsm_bridge.copy_progress import CopyProgress, decode_progress
 from rsm_bridge.custom_metadata import CustomMetadata, decode_custom_metadata
-from rsm_bridge.drop_record import DropRecord, decode_drop
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.known_segments import parse_checkpoint
 from rsm_bridge.lease import Lease
+from rsm_bridge.maintain_drop import DropRecord, decode_drop
 from rsm_bridge.store import VersionedBytes
 from rsm_bridge.tombstone import Tombstone, decode_tombstone
 from rsm_bridge.undelete_record import Undeleted

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from iceberg_catalog.lineage import Lineage
-from iceberg_catalog.plan_ahead import plan_ahead
+from iceberg_catalog.plan import plan_ahead
 from iceberg_catalog.plan_hold import NO_HOLD, Hold, waiting
 from iceberg_catalog.plan_inputs import spent
 from iceberg_catalog.plan_repair import plan_repair

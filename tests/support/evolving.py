@@ -14,8 +14,7 @@ from converter.columns import zone
 from converter.values.model import Bound
 from converter.values.project import project
 from iceberg_catalog.evolution import Evolution, bind, bind_key, evolve, key_writer
-from iceberg_catalog.evolution_names import folded
-from iceberg_catalog.evolution_sources import Sources
+from iceberg_catalog.evolution_names import Sources, folded
 from iceberg_catalog.evolution_types import key_columns, value_columns
 from iceberg_catalog.evolution_walk import Incompatible
 from iceberg_catalog.schema import table_properties, table_schema

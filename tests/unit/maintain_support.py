@@ -33,9 +33,8 @@ from iceberg_catalog.tables import find_table
 from rsm_bridge.copy_worker import custom_metadata
 from rsm_bridge.deletes import Deleter
 from rsm_bridge.known_segments import read_known
-from rsm_bridge.layout import data_key, index_key, index_prefix, kept_key, new_attempt_id, parse_index_key
+from rsm_bridge.layout import data_key, index_key, index_prefix, kept_key, new_attempt_id, parse_index_key, stored_key
 from rsm_bridge.maintain import TableMaintenance, observe
-from rsm_bridge.maintain_paths import stored_key
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.merge import Merger
 from rsm_bridge.open_store import open_store

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from repartition.advise_picture import _bounds, _ticks, check_place, draw
-from repartition.advise_print import as_text
+from repartition.advise_print import as_text, seconds, spelled
 from repartition.advise_report import Answer, Figures, QueryReport, Report, TableReport, as_json
-from repartition.advise_words import seconds, spelled
 from repartition.errors import RepartitionError
 from rsm_bridge.progress_words import size
 

@@ -14,11 +14,11 @@ from converter.types import LeaderEpoch, SegmentMetadata
 from iceberg_catalog.livefiles import parse_file_name
 from rsm_bridge import layout
 from rsm_bridge.copy_progress import progress_key
-from rsm_bridge.drop_record import DropRecord
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.lease import lease_key
 from rsm_bridge.limits import KEY_BYTES_MAX, KEY_PART_BYTES_MAX
 from rsm_bridge.local_store import LocalObjectStore
+from rsm_bridge.maintain_drop import DropRecord
 from rsm_bridge.read_clients import ReadClients
 from rsm_bridge.store import ObjectStore
 from rsm_bridge.undelete_record import UndeleteRecord

@@ -28,7 +28,7 @@ from rsm_bridge.backend import Backend, open_backend
 from rsm_bridge.cli import app
 from rsm_bridge.dead_letters import files_with_errors
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.maintain_open import open_maintenance
+from rsm_bridge.maintain import open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.service import Running
 from rsm_bridge.store_clock import StoreClock

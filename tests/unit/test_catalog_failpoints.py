@@ -17,8 +17,7 @@ from pathlib import Path
 import pytest
 
 from iceberg_catalog import failpoints
-from iceberg_catalog.failpoint_table import POINTS
-from iceberg_catalog.failpoints import InjectedFaultError, Order, hit, hit_async
+from iceberg_catalog.failpoints import POINTS, InjectedFaultError, Order, hit, hit_async
 from stack.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]

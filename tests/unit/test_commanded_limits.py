@@ -23,12 +23,12 @@ from rsm_bridge.decoder_shelf import DecoderShelf, decoder_bytes
 from rsm_bridge.deletes import Deleter
 from rsm_bridge.errors import StoreError
 from rsm_bridge.frame_feed import FrameFeed
-from rsm_bridge.index_heads import IndexHeads
 from rsm_bridge.progress_board import ProgressBoard, _Row, _Topic
 from rsm_bridge.registry_errors import SchemaUnknownError, SchemaUnusableError
 from rsm_bridge.registry_schemas import RegisteredSchema
 from rsm_bridge.registry_settings import SchemaRegistrySettings
 from rsm_bridge.schema_registry import SchemaRegistry
+from rsm_bridge.segment_reader import IndexHeads
 from rsm_bridge.settings import LimitSettings
 from rsm_bridge.store import VersionedBytes
 from rsm_bridge.tombstone import Tombstone
@@ -90,7 +90,7 @@ def test_swaps_of_one_tombstone(beyond: int) -> None:
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_one_answer_of_the_registry(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.REGISTRY_ANSWER_BYTES_MAX > 1000
-    monkeypatch.setattr("rsm_bridge.registry_answer_limit.REGISTRY_ANSWER_BYTES_MAX", 1000)
+    monkeypatch.setattr("rsm_bridge.registry_client.REGISTRY_ANSWER_BYTES_MAX", 1000)
     body = b'{"schema": "\\"long\\""}'
     with answering() as server:
         server.answers = lambda _: (200, body + b" " * (1000 + beyond - len(body)))

@@ -14,7 +14,7 @@ from converter.columns import row_schema
 from converter.values.model import ALIASES, DOC, Bound
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolution import bind, bind_key, evolve
-from iceberg_catalog.evolution_sources import Sources
+from iceberg_catalog.evolution_names import Sources
 from iceberg_catalog.evolution_types import key_columns, takes, typed_row_schema, value_columns
 from iceberg_catalog.limits import (
     COLUMN_DOC_CHARS_MAX,

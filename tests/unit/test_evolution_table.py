@@ -23,7 +23,7 @@ from iceberg_catalog.commit import Change, commit
 from iceberg_catalog.datafile import data_file
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolution import bind
-from iceberg_catalog.evolution_sources import SOURCES, Sources
+from iceberg_catalog.evolution_names import SOURCES, Sources
 from iceberg_catalog.evolution_types import typed_row_schema, value_columns
 from iceberg_catalog.evolve_table import GENERATION, Evolved, Writer, evolved
 from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX

@@ -14,7 +14,7 @@ from iceberg_catalog.plan_merge import MergeLimits
 from iceberg_catalog.plan_types import Keep
 from rsm_bridge import merge as merging
 from rsm_bridge.known_segments import KnownSegment, read_segments
-from rsm_bridge.maintain_paths import stored_key
+from rsm_bridge.layout import stored_key
 from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
 from rsm_bridge.undelete import undelete
 from tests.support.killed import KilledError, die_at

@@ -13,10 +13,9 @@ from iceberg_catalog.livefiles import LiveFiles
 from iceberg_catalog.plan_merge import MergeLimits
 from rsm_bridge import missing_files
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
-from rsm_bridge.layout import index_key, stored_range
+from rsm_bridge.layout import index_key, stored_key, stored_range
 from rsm_bridge.listed_keys import DeniedKeyError
-from rsm_bridge.maintain_open import open_maintenance
-from rsm_bridge.maintain_paths import stored_key
+from rsm_bridge.maintain import open_maintenance
 from rsm_bridge.maintain_tally import Tally
 from rsm_bridge.settings import load_settings
 from rsm_bridge.store import ListedObject

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_catalog.failpoint_table import POINTS
+from iceberg_catalog.failpoints import POINTS
 from tests.faults_matrix.cases import SAMPLE, SPECIAL, STEPS, VICTIMS, Case, all_cases
 from tests.faults_matrix.matrix_table import Outcome, Result, later, lines
 

@@ -13,7 +13,7 @@ from iceberg_catalog.rest_sessions import Timeouts
 from repartition.errors import RepartitionError
 from repartition.layout import partition_changes
 from repartition.spark_catalog import spark_catalog
-from repartition.statements import merge_statement
+from repartition.writing import merge_statement
 from rsm_bridge.copy_layout import PartitionTerm, SortTerm, partition_term, sort_term
 from rsm_bridge.copy_rules import CopyRule
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from repartition import session as session_module
 from repartition.errors import RepartitionError
-from repartition.launch import properties_text
-from repartition.session import spark_session
+from repartition.session import properties_text, spark_session
 
 
 class FakeConf(dict[str, str]):

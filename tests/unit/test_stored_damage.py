@@ -21,9 +21,9 @@ from iceberg_catalog.plan_types import PartState
 from iceberg_catalog.state import decode_state, encode_state
 from rsm_bridge import lease
 from rsm_bridge.copy_progress import CopyFailure, CopyLoss, CopyProgress, CopySize, decode_progress
-from rsm_bridge.drop_record import DropRecord, decode_drop
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.layout import IndexKey, state_key
+from rsm_bridge.maintain_drop import DropRecord, decode_drop
 from rsm_bridge.tombstone import Tombstone, decode_tombstone
 from rsm_bridge.undelete_record import Undeleted
 from rsm_bridge.undelete_record import decode as decode_undelete

@@ -22,7 +22,7 @@ from converter.values.allowance import Allowance
 from converter.values.model import Bound, Decoded, Decoder, no_room_in_file
 from converter.values.rows import made_in_pieces
 from converter.values.typed import Part, Parted, Route, Writer, columns_of
-from rsm_bridge.typed_key import KeyDecoder
+from rsm_bridge.typed_table import KeyDecoder
 from tests.unit.test_values_cells import FORMS, SLOW, avro, avro_long, json_wide, protobuf
 
 #: Items of a value: more cells than its bytes pay for.

@@ -15,12 +15,11 @@ from converter.values import json_decode, json_gather, json_hash, json_proof, js
 from converter.values.json_decode import json_decoder
 from converter.values.json_gather import gather
 from converter.values.json_infer import infer_schema
-from converter.values.json_nodes import DEPTH_MAX
-from converter.values.json_plan import make_plan
+from converter.values.json_nodes import DEPTH_MAX, make_plan
 from converter.values.json_schema import parse_schema
 from converter.values.json_split import split
-from converter.values.json_warmup import warm_json
 from converter.values.model import DOC, Decoded, SchemaTextError
+from converter.values.warmup import warm_json
 
 INT, N, S, B = {"type": "integer"}, {"type": "number"}, {"type": "string"}, {"type": "boolean"}
 MOMENT, DAY = {"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}

@@ -19,11 +19,11 @@ from converter.values import json_encode_kernel, json_encode_scalars, json_encod
 from converter.values.encoders import encoder
 from converter.values.json_decode import json_decoder
 from converter.values.json_encode import json_encoder
-from converter.values.json_encode_order import member_order
+from converter.values.json_encode_sample import member_order
 from converter.values.json_encode_style import NUMBER_FORMS, Style, TimeForm, parse_style, style_text
 from converter.values.json_infer import infer_schema
-from converter.values.json_warmup import warm_json
 from converter.values.model import Encoding
+from converter.values.warmup import warm_json
 from demo.events import flights
 from tests.support.json_writing import rewritten, sizes_of, texts
 from tests.support.typed_json import SCHEMA as EVERY_TYPE

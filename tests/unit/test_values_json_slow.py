@@ -17,8 +17,7 @@ from converter.values.allowance import Allowance
 from converter.values.json_count import most
 from converter.values.json_decode import json_decoder
 from converter.values.json_document import BadValue, Value, parse
-from converter.values.json_nodes import LIST, MAP, Node
-from converter.values.json_plan import make_plan
+from converter.values.json_nodes import LIST, MAP, Node, make_plan
 from converter.values.json_rows import decode_row
 from converter.values.json_schema import parse_schema
 from converter.values.model import Decoder, no_room_in_file, too_many_cells

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from converter.values import protobuf, protobuf_lowered
+from converter.values import protobuf
+from converter.values import protobuf_schema as schema_module
 from converter.values.model import SchemaTextError, too_many_cells
 from converter.values.protobuf import protobuf_decoder
 from converter.values.protobuf_plan import COLUMNS_MAX, DEPTH_MAX, NUMBER
@@ -279,7 +280,7 @@ def test_a_number_may_be_the_last_there_is() -> None:
     )
     files = schema(body)
     decoder: Any = protobuf_decoder(files, "M")
-    quick = protobuf_lowered._descriptor(decoder._root, quick=True)
+    quick = schema_module._descriptor(decoder._root, quick=True)
     assert sorted(field.number for field in quick.fields) == [1, 2, 3, 4, 2047]
     kind = message_class(files, "M")
     given: list[dict[str, Any]] = [{"f": 1, "b": [1, 2]}, {"a": 3, "f": 2}, {"s": ["x", "y" * 50]}, {"l": {}}, {}]

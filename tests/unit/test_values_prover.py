@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from converter.arrow_rows import var_bytes
 from converter.columns import RAW_VALUE, row_schema, value_fields
 from converter.errors import SegmentError
+from converter.rows import var_bytes
 from converter.types import Int64Array
 from converter.values import prover as prover_module
 from converter.values.avro import avro_decoder
@@ -28,7 +28,7 @@ from converter.values.restore import restored
 from converter.values.rows import by_name, typed_rows
 from converter.values.typed import Parted, Route, Writer, columns_of, parted_by_id
 from iceberg_catalog.evolution import bind, evolve
-from iceberg_catalog.evolution_sources import Sources
+from iceberg_catalog.evolution_names import Sources
 from iceberg_catalog.evolution_types import typed_row_schema, value_columns
 from iceberg_catalog.schema import table_schema
 

@@ -16,7 +16,7 @@ from converter.values.json_infer import infer_schema
 from converter.values.model import Decoder, SchemaTextError
 from converter.values.typed import MESSAGES_MAX, Writer, parted_by_id
 from iceberg_catalog.evolution import evolve
-from iceberg_catalog.evolution_sources import Sources
+from iceberg_catalog.evolution_names import Sources
 from iceberg_catalog.limits import COLUMNS_MAX
 from iceberg_catalog.schema import table_schema
 from rsm_bridge import value_schemas
