@@ -9,7 +9,8 @@ Arrays that come from outside therefore go through :func:`readonly`, so that a f
 Kernels that call each other with many arrays.
 
 Each array that one compiled function passes to another costs two atomic counts of references. Per token of a text that
-is most of the time: four fifths of a decode. Functions compiled here count none. So they must not create arrays, return
+is most of the time: four fifths of a decode; the compiler cannot leave the counting away in an interpreter with many
+arrays, callers and ways out. Functions compiled by :func:`borrowing` count none. So they must not create arrays, return
 them or keep them: their caller, in Python, owns all.
 """
 
@@ -43,9 +44,9 @@ def kernel(function: Function) -> Function:
 
 
 def borrowing(function: Function) -> Function:
-    """Compile a function on first call, like :func:`kernel`, without counting references to arrays."""
+    """Compile a function, even a compiled one, like :func:`kernel`, but without counting references to arrays."""
     compile_it: Any = numba.njit  # its stubs leave out _nrt
-    return cast(Function, compile_it(cache=True, nogil=True, _nrt=False)(function))
+    return cast(Function, compile_it(cache=True, nogil=True, _nrt=False)(getattr(function, "py_func", function)))
 
 
 def readonly(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:

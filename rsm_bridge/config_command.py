@@ -20,7 +20,7 @@ from rsm_bridge.progress_gather import within
 from rsm_bridge.progress_kafka import KafkaClientMissingError, KafkaSource
 from rsm_bridge.schema_registry import SchemaRegistry
 from rsm_bridge.settings import Settings, load_settings
-from rsm_bridge.tls import require_pair
+from rsm_bridge.tls_pair import require_pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from rsm_bridge.limits import START_STOP_SECONDS_MAX, STOP_SECONDS_MAX
 from rsm_bridge.logs import configure_logs, logger
 from rsm_bridge.secret_settings import settings_secrets
 from rsm_bridge.settings import Settings, load_settings
-from rsm_bridge.tls import require_pair
+from rsm_bridge.tls_pair import require_pair
 
 _M_ARENA_MAX = -8  # glibc, malloc.h
 _HEAPS_MAX = 2

@@ -6,7 +6,7 @@ monotone and lie inside `out`; `stack` has a row for each list that may be open 
 
 from __future__ import annotations
 
-from converter.kernel import i64
+from converter.kernel import borrowing, i64
 from converter.types import BoolArray, Int64Array, UInt8Array
 from converter.values.avro_encode_ops import BRANCH, DATA, GIVEN, MISSING, NOTHING, SHIFT, Flat, Writing
 from converter.values.avro_encode_scalars import NO, put_long, put_number, put_sized, state
@@ -22,7 +22,6 @@ from converter.values.avro_ops import (
     OPTION,
     UNION,
     Int32Array,
-    step,
 )
 
 STACK_COLUMNS = 4
@@ -34,7 +33,7 @@ _PC, _NEXT_ITEM, _LAST, _INDEX = 0, 1, 2, 3
 Place = tuple[int, int, int, int]
 
 
-@step
+@borrowing
 def _option(code: Int64Array, pc: int, given: bool, out: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """OPTION: (position, where to go on)."""
     null = code[pc, 2]
@@ -43,7 +42,7 @@ def _option(code: Int64Array, pc: int, given: bool, out: UInt8Array, p: int, end
     return put_long(out, p, end, null), code[pc, 3]
 
 
-@step
+@borrowing
 def _union(
     code: Int64Array,
     branches: Int64Array,
@@ -72,7 +71,7 @@ def _union(
     return put_long(out, p, end, chosen), branches[first + chosen, 1]
 
 
-@step
+@borrowing
 def _begin(
     code: Int64Array,
     pc: int,
@@ -108,7 +107,7 @@ def _begin(
     return put_long(out, p, end, count), pc + 1, sp, first + shift
 
 
-@step
+@borrowing
 def _next(stack: Int64Array, sp: int, pc: int, out: UInt8Array, p: int, end: int) -> Place:
     """NEXT: the next item, or the end of the list."""
     item = stack[sp, _NEXT_ITEM]
@@ -118,7 +117,7 @@ def _next(stack: Int64Array, sp: int, pc: int, out: UInt8Array, p: int, end: int
     return put_long(out, p, end, 0), pc + 1, sp - 1, stack[sp, _INDEX]
 
 
-@step
+@borrowing
 def _leaf(
     code: Int64Array,
     limits: UInt8Array,
@@ -149,7 +148,7 @@ def _leaf(
     return p  # RECORD: it is given, and its fields follow
 
 
-@step
+@borrowing
 def _row(
     code: Int64Array,
     branches: Int64Array,
@@ -196,7 +195,7 @@ def _row(
     return False
 
 
-@step
+@borrowing
 def run(
     program: Writing,
     given: Flat,

@@ -7,7 +7,7 @@ fit the room or the schema.
 from __future__ import annotations
 
 from converter import memory
-from converter.kernel import i64, u8, u64
+from converter.kernel import borrowing, i64, u8, u64
 from converter.types import Int64Array, UInt8Array
 from converter.values import avro_decimal
 from converter.values.avro_encode_ops import ALWAYS, DATA, GIVEN, SHIFT, STATE
@@ -24,7 +24,6 @@ from converter.values.avro_ops import (
     SCALED_LONG,
     UUID,
     Int32Array,
-    step,
 )
 
 NO = -1
@@ -32,18 +31,18 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 _UINT_MAX = 2**32 - 1
 _UUID_CHARS = 36
 
-copy = step(memory.copy)
-within = step(avro_decimal.within)
+copy = borrowing(memory.copy)
+within = borrowing(avro_decimal.within)
 
 
-@step
+@borrowing
 def state(inputs: Int64Array, flags: UInt8Array, number: int, index: int) -> int:
     """MISSING, GIVEN or BAD."""
     base = inputs[number, STATE]
     return GIVEN if base == ALWAYS else i64(flags[base + index])
 
 
-@step
+@borrowing
 def put_long(out: UInt8Array, p: int, end: int, value: int) -> int:
     """A zigzag varint of the fewest bytes."""
     raw = u64((i64(value) << 1) ^ (i64(value) >> 63))
@@ -59,7 +58,7 @@ def put_long(out: UInt8Array, p: int, end: int, value: int) -> int:
     return p + 1
 
 
-@step
+@borrowing
 def _put_low(out: UInt8Array, p: int, end: int, value: int, size: int) -> int:
     """The lowest `size` bytes of a number, at most eight, little-endian."""
     if size > end - p:
@@ -71,7 +70,7 @@ def _put_low(out: UInt8Array, p: int, end: int, value: int, size: int) -> int:
     return p + size
 
 
-@step
+@borrowing
 def _put_scaled(out: UInt8Array, p: int, end: int, value: int, factor: int, narrow: bool) -> int:
     whole = value // factor
     if whole * factor != value or (narrow and (whole < INT_MIN or whole > INT_MAX)):
@@ -79,7 +78,7 @@ def _put_scaled(out: UInt8Array, p: int, end: int, value: int, factor: int, narr
     return put_long(out, p, end, whole)
 
 
-@step
+@borrowing
 def put_number(
     code: Int64Array,
     pc: int,
@@ -108,7 +107,7 @@ def put_number(
     return put_long(out, p, end, i64(ints[at]))
 
 
-@step
+@borrowing
 def _put_uuid(texts: UInt8Array, start: int, size: int, out: UInt8Array, p: int, end: int) -> int:
     """16 bytes of `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`, hexadecimal digits in lower case."""
     if size != _UUID_CHARS or end - p < 16:
@@ -133,7 +132,7 @@ def _put_uuid(texts: UInt8Array, start: int, size: int, out: UInt8Array, p: int,
     return p + 16
 
 
-@step
+@borrowing
 def _put_padded(texts: UInt8Array, start: int, size: int, width: int, out: UInt8Array, p: int, end: int) -> int:
     """A big-endian number of `size` bytes, at least one, in `width` bytes."""
     if size < 1 or size > width or width > end - p:
@@ -145,7 +144,7 @@ def _put_padded(texts: UInt8Array, start: int, size: int, width: int, out: UInt8
     return p + width
 
 
-@step
+@borrowing
 def _bytes_of(low: int, high: int) -> int:
     """How many bytes a number of 128 bits needs, its sign among them: 1 to 16."""
     word, size = low, 1
@@ -159,7 +158,7 @@ def _bytes_of(low: int, high: int) -> int:
     return size
 
 
-@step
+@borrowing
 def _put_decimal(low: int, high: int, width: int, out: UInt8Array, p: int, end: int) -> int:
     """A number of 128 bits, big-endian, in `width` bytes; -1: the fewest, behind their number."""
     size = _bytes_of(low, high)
@@ -179,7 +178,7 @@ def _put_decimal(low: int, high: int, width: int, out: UInt8Array, p: int, end: 
     return p + width
 
 
-@step
+@borrowing
 def _put_text(op: int, fixed: int, texts: UInt8Array, start: int, size: int, out: UInt8Array, p: int, end: int) -> int:
     """BYTES, TEXT, FIXED, UUID, DECIMAL_BYTES."""
     if op == UUID:
@@ -198,7 +197,7 @@ def _put_text(op: int, fixed: int, texts: UInt8Array, start: int, size: int, out
     return p + size
 
 
-@step
+@borrowing
 def _put_duration(
     number: int, index: int, inputs: Int64Array, flags: UInt8Array, longs: Int64Array, out: UInt8Array, p: int, end: int
 ) -> int:
@@ -215,7 +214,7 @@ def _put_duration(
     return p
 
 
-@step
+@borrowing
 def put_sized(
     code: Int64Array,
     limits: UInt8Array,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from converter.kernel import i64
+from converter.kernel import borrowing, i64
 from converter.limits import VALUE_CELLS_MAX
 from converter.types import Int64Array, UInt8Array
 from converter.values.avro_ops import (
@@ -40,7 +40,6 @@ from converter.values.avro_ops import (
     Filled,
     Int32Array,
     Program,
-    step,
 )
 from converter.values.avro_scalars import keep, mark, number, read_long, sized
 
@@ -48,7 +47,7 @@ from converter.values.avro_scalars import keep, mark, number, read_long, sized
 Place = tuple[int, int, int, int]
 
 
-@step
+@borrowing
 def _block(data: UInt8Array, p: int, end: int) -> tuple[int, int]:
     """(number of items in the block that begins at p, position of the first), or (0, minus the damage)."""
     count, p = read_long(data, p, end)
@@ -70,7 +69,7 @@ _PC, _LEFT, _SO_FAR, _INDEX, _DEPTH = 0, 1, 2, 3, 4
 _CELLS: Final = 2  # in the first row, which is no list's: cells of the value's items
 
 
-@step
+@borrowing
 def _branch(
     code: Int64Array,
     targets: Int64Array,
@@ -99,7 +98,7 @@ def _branch(
     return p, pc + 1
 
 
-@step
+@borrowing
 def _next_item(
     code: Int64Array,
     slots: Int64Array,
@@ -147,7 +146,7 @@ def _next_item(
     return p, pc + 1, sp, index
 
 
-@step
+@borrowing
 def _enter(code: Int64Array, pc: int, stack: Int64Array, sp: int, p: int, index: int) -> int:
     """LIST, CALL: the stack's new pointer, or minus the damage."""
     call = code[pc, 0] == CALL
@@ -167,7 +166,7 @@ def _enter(code: Int64Array, pc: int, stack: Int64Array, sp: int, p: int, index:
     return sp
 
 
-@step
+@borrowing
 def _leave(
     code: Int64Array,
     slots: Int64Array,
@@ -185,7 +184,7 @@ def _leave(
         keep(s, stack[sp, _INDEX], slots, ints, texts, data, began, p - began, fill)
 
 
-@step
+@borrowing
 def _nest(
     code: Int64Array,
     at: Place,
@@ -213,7 +212,7 @@ def _nest(
     return _next_item(code, slots, ints, counts, stack, sp, data, p, row, fill)
 
 
-@step
+@borrowing
 def _row(
     code: Int64Array,
     targets: Int64Array,
@@ -259,7 +258,7 @@ def _row(
             return -p, at
 
 
-@step
+@borrowing
 def run(
     program: Program,
     out: Filled,

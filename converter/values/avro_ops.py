@@ -36,13 +36,11 @@ checked and goes nowhere (inside of what becomes JSON).
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
-from converter.kernel import Function
 from converter.types import Int64Array, UInt8Array
 
 Int32Array = npt.NDArray[np.int32]
@@ -144,13 +142,3 @@ class Filled(NamedTuple):
 
 #: Columns of `Filled.slots`.
 BASE, TEXT_BASE, TEXT_SIZE, SEEN = 0, 1, 2, 3
-
-
-def step(function: Function) -> Function:
-    """Compile a function of the interpreter, or one that is compiled already, without counting references to arrays.
-
-    None of them allocates. Counting made it five times as slow: an interpreter has many arrays, many callers, and
-    many ways out, so that the compiler cannot leave the counting away.
-    """
-    options: dict[str, Any] = {"cache": True, "nogil": True, "_nrt": False}
-    return cast(Function, numba.njit(**options)(getattr(function, "py_func", function)))

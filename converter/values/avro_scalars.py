@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from converter import memory, utf8, varint
-from converter.kernel import i64, u8, u64
+from converter.kernel import borrowing, i64, u8, u64
 from converter.types import Int64Array, UInt8Array
 from converter.values import avro_decimal
 from converter.values.avro_ops import (
@@ -33,18 +33,17 @@ from converter.values.avro_ops import (
     TEXT_SIZE,
     UUID,
     Int32Array,
-    step,
 )
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
-copy = step(memory.copy)
-read_long = step(varint.read_long)
-sequence_length = step(utf8.sequence_length)
-within = step(avro_decimal.within)
+copy = borrowing(memory.copy)
+read_long = borrowing(varint.read_long)
+sequence_length = borrowing(utf8.sequence_length)
+within = borrowing(avro_decimal.within)
 
 
-@step
+@borrowing
 def _is_utf8(data: UInt8Array, p: int, end: int) -> bool:
     high = u8(0)
     for k in range(u64(p), u64(end)):  # numba vectorises loops over numbers without sign
@@ -59,14 +58,14 @@ def _is_utf8(data: UInt8Array, p: int, end: int) -> bool:
     return True
 
 
-@step
+@borrowing
 def _four(data: UInt8Array, p: int) -> int:
     """Four bytes as a little-endian number without sign."""
     low = u64(data[p]) | u64(data[p + 1]) << u64(8)
     return i64(low | u64(data[p + 2]) << u64(16) | u64(data[p + 3]) << u64(24))
 
 
-@step
+@borrowing
 def _raw_number(
     op: int,
     at: int,
@@ -94,7 +93,7 @@ def _raw_number(
     return p + size
 
 
-@step
+@borrowing
 def _narrow(op: int, at: int, a: int, value: int, ints: Int32Array, longs: Int64Array, fill: bool) -> int:
     """INT, SCALED_INT, ENUM: 0, or minus the damage."""
     if value < INT_MIN or value > INT_MAX:
@@ -108,7 +107,7 @@ def _narrow(op: int, at: int, a: int, value: int, ints: Int32Array, longs: Int64
     return 0
 
 
-@step
+@borrowing
 def number(
     code: Int64Array,
     pc: int,
@@ -149,7 +148,7 @@ def number(
     return bad if bad < 0 else p
 
 
-@step
+@borrowing
 def keep(
     s: int,
     index: int,
@@ -171,7 +170,7 @@ def keep(
     slots[s, TEXT_SIZE] += size
 
 
-@step
+@borrowing
 def _keep_uuid(
     s: int, index: int, slots: Int64Array, ints: Int32Array, texts: UInt8Array, data: UInt8Array, p: int, fill: bool
 ) -> None:
@@ -191,7 +190,7 @@ def _keep_uuid(
     slots[s, TEXT_SIZE] += 36
 
 
-@step
+@borrowing
 def _keep_words(
     op: int, s: int, index: int, slots: Int64Array, longs: Int64Array, data: UInt8Array, p: int, size: int, fill: bool
 ) -> None:
@@ -215,7 +214,7 @@ def _keep_words(
             longs[slots[s, BASE] + 2 * index + half] = i64(word)
 
 
-@step
+@borrowing
 def sized(
     code: Int64Array,
     limits: UInt8Array,
@@ -257,7 +256,7 @@ def sized(
     return p + size
 
 
-@step
+@borrowing
 def mark(s: int, index: int, slots: Int64Array, flags: UInt8Array, fill: bool) -> None:
     """Sets a flag."""
     if s >= 0:

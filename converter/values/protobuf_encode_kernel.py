@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from converter import memory
-from converter.kernel import i64, u8, u64
+from converter.kernel import borrowing, i64, u8, u64
 from converter.types import BoolArray, Int64Array, UInt8Array
-from converter.values.avro_ops import step
 from converter.values.protobuf_encode_ops import (
     BAD_CELL,
     BYTES,
@@ -40,10 +39,10 @@ from converter.values.protobuf_encode_ops import (
 
 BAD: Final = -1
 
-_copy = step(memory.copy)
+_copy = borrowing(memory.copy)
 
 
-@step
+@borrowing
 def _put_varint(out: UInt8Array, floor: int, p: int, value: int) -> int:
     """Writes a number that ends before p; returns its place, BAD where there is no room."""
     left = u64(value)
@@ -67,7 +66,7 @@ def _put_varint(out: UInt8Array, floor: int, p: int, value: int) -> int:
     return p
 
 
-@step
+@borrowing
 def _put_raw(out: UInt8Array, floor: int, p: int, value: int, size: int) -> int:
     """Writes the low bytes of a number, the lowest first."""
     if size > p - floor:
@@ -84,14 +83,14 @@ def _put_raw(out: UInt8Array, floor: int, p: int, value: int, size: int) -> int:
     return p
 
 
-@step
+@borrowing
 def _put_number(out: UInt8Array, floor: int, p: int, value: int, wire: int) -> int:
     if wire == VARINT:
         return _put_varint(out, floor, p, value)
     return _put_raw(out, floor, p, value, 4 if wire == FIXED32 else 8)
 
 
-@step
+@borrowing
 def _put_scalar(
     code: Int64Array, pc: int, at: int, cells: Int64Array, texts: UInt8Array, out: UInt8Array, floor: int, p: int
 ) -> int:
@@ -119,7 +118,7 @@ def _put_scalar(
     return _put_raw(out, floor, p, code[pc, TAG], code[pc, TAG_BYTES])
 
 
-@step
+@borrowing
 def _put_packed(
     code: Int64Array,
     pc: int,
@@ -155,7 +154,7 @@ def _put_packed(
 _FIRST, _SECOND = 0, 1
 
 
-@step
+@borrowing
 def _row(  # noqa: C901  (one loop over one program)
     code: Int64Array,
     slots: Int64Array,
@@ -221,7 +220,7 @@ def _row(  # noqa: C901  (one loop over one program)
     return BAD
 
 
-@step
+@borrowing
 def write(
     code: Int64Array, inputs: Inputs, starts: Int64Array, out: UInt8Array, stack: Int64Array, good: BoolArray
 ) -> None:
