@@ -12,13 +12,12 @@ COPY converter converter
 COPY iceberg_catalog iceberg_catalog
 COPY rsm_bridge rsm_bridge
 COPY repartition repartition
-COPY stack stack
-COPY demo demo
+COPY tierberg tierberg
 RUN uv sync --locked --no-dev --no-editable --extra typed --extra postgres
 # Kernels are compiled once here; a start then takes half a second. numba asks for the time of its sources to the nanosecond,
 # and an image that went through a registry has whole seconds.
 RUN find /opt/tierberg/venv -path '*/converter/*' -name '*.py' -exec sh -c 'touch -d "@$(stat -c %Y "$1")" "$1"' _ {} \;
-RUN NUMBA_CACHE_DIR=/opt/tierberg/numba NUMBA_CPU_NAME=generic /opt/tierberg/venv/bin/python -c "from converter.warmup import warm; from converter.values.warmup import warm_values; warm(); warm_values()"
+RUN NUMBA_CACHE_DIR=/opt/tierberg/numba NUMBA_CPU_NAME=generic /opt/tierberg/venv/bin/python -c "from converter.segment.warmup import warm; from converter.values.proof.warmup import warm_values; warm(); warm_values()"
 
 FROM build AS build-repartition
 RUN uv sync --locked --no-dev --no-editable --extra typed --extra postgres --extra repartition

@@ -27,7 +27,7 @@ demo: setup ## the main job, end to end on a stock broker (KAFKA_VERSION=4.4.0 m
 
 .PHONY: stack
 stack: setup ## S3, REST catalog, bridge and broker as local processes, until Ctrl-C (TRINO=1: Trino too)
-	$(RUN) -m stack --data-dir stack-data $(if $(TRINO),--trino)
+	$(RUN) -m tierberg.stack --data-dir stack-data $(if $(TRINO),--trino)
 
 .PHONY: test
 test: setup ## the whole fast suite, with a sample of the tests on a real broker

@@ -16,7 +16,7 @@ from benchmarks.limits import CALL_S, FRAME_BYTES
 from converter.types import IndexType, SegmentMetadata
 from rsm_bridge.limits import PROTOCOL_VERSION
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.status import PROTOCOL_HEADER
+from rsm_bridge.serving.wire.statuses import PROTOCOL_HEADER
 
 SERVICE = "/tierberg.v1.RemoteStorage/"
 HEADERS = ((PROTOCOL_HEADER, str(PROTOCOL_VERSION)),)

@@ -13,17 +13,17 @@ from crc32c import crc32c
 
 from benchmarks.meters import Spent, spent
 from benchmarks.segments import Segment
-from converter.columns import row_schema
-from converter.index import block_section, decode_block
-from converter.index_model import Block, Directory, StoredObjects
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
+from converter.index.codec import block_section, decode_block
+from converter.index.model import Block, Directory, StoredObjects
 from converter.limits import STEP_BYTES
-from converter.parser import SegmentParser
-from converter.replay import plan_read, replay
-from converter.transactions import Transactions
+from converter.parquet.columns import row_schema
+from converter.segment.reader import plan_read, replay
+from converter.segment.writer import SegmentWriter, TypedPiece
 from converter.types import ConvertOptions, UInt8Array
-from converter.writer import SegmentWriter, TypedPiece
-from rsm_bridge.chunks import cut
 from rsm_bridge.limits import FRAME_BYTES_MAX
+from rsm_bridge.storage.segments.chunks import cut
 
 _FRAME_BYTES = FRAME_BYTES_MAX // 2**20 * 2**20  # whole MiB, as the shim sends them
 _OBJECTS = StoredObjects(bytes(16), "data", "kept")

@@ -15,14 +15,14 @@ import yaml
 from benchmarks.copy2_world import TOPIC
 from benchmarks.meters import Spent, median, tree_cpu_s
 from benchmarks.orders import ARROW
-from repartition.catalogs import Target, open_targets
-from repartition.job import CopyJob
-from repartition.session import spark_session
-from repartition.source import Source, find_source
-from rsm_bridge.backend import open_backend
-from rsm_bridge.copy_hold import DeclaredCopy, declared_copies
-from rsm_bridge.secret_settings import revealed
-from stack.jars import spark_jars
+from repartition.run.run import CopyJob
+from repartition.run.source import Source, find_source
+from repartition.spark.session import spark_session
+from repartition.spark.targets import Target, open_targets
+from rsm_bridge.config.secrets import revealed
+from rsm_bridge.storage.backend import open_backend
+from rsm_bridge.storage.projections.hold import DeclaredCopy, declared_copies
+from tierberg.stack.jars import spark_jars
 
 #: The value's columns and the record's timestamp; partition and offset come with them.
 COLUMNS = [*ARROW.names, "_kafka_timestamp"]

@@ -8,9 +8,9 @@ from benchmarks.copy2_jobs import Jobs
 from benchmarks.orders import BEGIN_MS, DAY_MS, Sized
 from benchmarks.results import Case, Cases
 from benchmarks.run import say
-from repartition.advise import Options, asked_tables, survey
-from repartition.advise_queries import parse_queries
-from repartition.advise_report import Figures
+from repartition.advise.advise import Options, asked_tables, survey
+from repartition.advise.queries import parse_queries
+from repartition.advise.report import Figures
 
 ONE_KEY_ONE_DAY = "one customer, one day"
 _CUSTOMER = 4711

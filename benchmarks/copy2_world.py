@@ -14,13 +14,13 @@ from benchmarks.clients.process import run_together
 from benchmarks.limits import TIERED_S
 from benchmarks.meters import tree_cpu_s
 from benchmarks.orders import DAY_MS, PARTITIONS, Sized
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from stack.admin import Admin
-from stack.bridge import Bridge
-from stack.jmx import JmxReader
-from stack.kafka import BrokerOptions, KafkaBroker
-from stack.tiering import local_tier, tierberg
-from stack.waiting import wait_for
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from tierberg.stack.admin import Admin
+from tierberg.stack.jmx import JmxReader
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker
+from tierberg.stack.tiering import local_tier, tierberg
+from tierberg.stack.waiting import wait_for
 
 TOPIC = "orders"
 #: Closed by the time of their records; they stay on the broker's disk until `tier`.

@@ -17,14 +17,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from converter.columns import OFFSET, row_schema
-from iceberg_catalog.commit import Change, commit
-from iceberg_catalog.datafile import data_file
-from iceberg_catalog.livefiles import Head, LiveFiles
-from iceberg_catalog.names import Owner
-from iceberg_catalog.schema import expected_field_ids
-from iceberg_catalog.state import StateRef
-from iceberg_catalog.tables import ensure_table
+from converter.parquet.columns import OFFSET, row_schema
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import Head, LiveFiles
+from iceberg_catalog.commit.state import StateRef
+from iceberg_catalog.tables.data_file import data_file
+from iceberg_catalog.tables.names import Owner
+from iceberg_catalog.tables.schema import expected_field_ids
+from iceberg_catalog.tables.tables import ensure_table
 
 PARTITIONS = 10
 #: Offsets of one file.

@@ -1,7 +1,7 @@
 """What is compared: a stock broker on LocalTieredStorage, and the same broker on a bridge in its several forms.
 
 All brokers run at once and are measured in turn; an idle one costs about two per cent of a core. Kafka's defaults
-everywhere (1 GiB heap and segments), but for the intervals of stack.tiering, which only shorten waiting.
+everywhere (1 GiB heap and segments), but for the intervals of tierberg.stack.tiering, which only shorten waiting.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from benchmarks.certificates import make_certificates
 from benchmarks.clients.process import run_together
 from benchmarks.limits import TIERED_S
 from benchmarks.meters import tree_cpu_s
-from stack.admin import Admin
-from stack.bridge import Bridge
-from stack.kafka import BrokerOptions, KafkaBroker
-from stack.tiering import Plugin, local_tier, tierberg
-from stack.waiting import wait_for
+from tierberg.stack.admin import Admin
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker
+from tierberg.stack.tiering import Plugin, local_tier, tierberg
+from tierberg.stack.waiting import wait_for
 
 #: `original`: a bridge under `mode: verbatim`, which serves what the producer sent.
 Kind = Literal["local-tier", "tierberg", "tierberg-tls", "original"]

@@ -13,23 +13,23 @@ from benchmarks.conversion import Columns
 from benchmarks.payloads import Records
 from benchmarks.segments import BATCH_BYTES, Segment, build_segment
 from benchmarks.typed_payloads import Form, packed, schema_text, split_name
-from converter.columns import RAW_VALUE
 from converter.limits import STEP_BYTES
+from converter.parquet.columns import RAW_VALUE
+from converter.segment.writer import TypedPiece
 from converter.values.allowance import Allowance
-from converter.values.avro import avro_decoder
-from converter.values.json_decode import json_decoder
+from converter.values.avro.decoder import avro_decoder
+from converter.values.by_writer import Route, Writer, parted_by_id
+from converter.values.json.decoder import json_decoder
 from converter.values.model import Decoder
-from converter.values.protobuf import protobuf_decoder
-from converter.values.prover import ValueProver
+from converter.values.proof.prover import ValueProver
+from converter.values.protobuf.decoder import protobuf_decoder
 from converter.values.rows import made_in_pieces
-from converter.values.typed import Route, Writer, parted_by_id
-from converter.writer import TypedPiece
-from iceberg_catalog.evolution import bind, evolve
-from iceberg_catalog.evolution_names import Sources
-from iceberg_catalog.evolution_types import key_columns, typed_row_schema, value_columns
-from iceberg_catalog.schema import table_schema
-from rsm_bridge.protobuf_compiler import protobuf_schema
-from rsm_bridge.typed_table import Given, Part, Routes, TableColumns
+from iceberg_catalog.evolve.evolve import bind, evolve
+from iceberg_catalog.evolve.names import Sources
+from iceberg_catalog.evolve.types import key_columns, typed_row_schema, value_columns
+from iceberg_catalog.tables.schema import table_schema
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
+from rsm_bridge.values.typed.table import Given, Part, Routes, TableColumns
 
 _SCHEMA_ID = 7
 _PROTOBUF_PATH = (0,)

@@ -23,8 +23,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from benchmarks.payloads import SEED, Records, records
-from converter.values.protobuf_schema import SchemaFiles
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from converter.values.protobuf.schema import SchemaFiles
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 
 Form = Literal["avro", "protobuf", "json"]
 Kind = Literal["long", "int", "double", "boolean", "enum", "record", "timestamp", "decimal", "word", "text"]

@@ -85,8 +85,11 @@ BATCH_DTYPE = np.dtype(
         ("row_count", "<i4"),
         ("kept_start", "<i8"),  # first byte in the kept bytes; length is served_size when KEPT
         ("served_size", "<i4"),  # bytes this batch has when served
-        ("served_crc", "<u4"),  # CRC32C of the served bytes from 21 on (magic 2) or of all (others), see rebuild.py
-        ("position", "<i8"),  # served position, see position.py
+        (
+            "served_crc",
+            "<u4",
+        ),  # CRC32C of the served bytes from 21 on (magic 2) or of all (others), see batches/rebuild.py
+        ("position", "<i8"),  # served position, see index/position.py
         ("source_position", "<i8"),  # where it began in the broker's segment
         ("timestamps_start", "<i8"),  # first of its `count` deltas in the timestamp deltas; -1: none
     ]

@@ -1,6 +1,6 @@
 """Failures on purpose, for tests. Inert unless the environment asks for some when the process starts.
 
-The points are in `failpoint_table.py`. There are two ways to ask:
+The points are in `failpoints.py`. There are two ways to ask:
 
 * `TIERBERG_FAULT`, a comma-separated list of `point=action`, for the whole life of the process. Actions: `raise` (an
   unexpected exception), `raise-once`, `sleep:SECONDS`, `kill` (SIGKILL to the own process).

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
+from iceberg_catalog.connect.redaction import hide
 from iceberg_catalog.errors import CatalogError, CatalogErrorKind
-from iceberg_catalog.redaction import hide
 from repartition.limits import CAUSES_MAX
 from rsm_bridge.errors import BridgeError, ErrorKind
 

@@ -1,6 +1,6 @@
 """Every limit of the bridge that is not a setting. Units are last in the names.
 
-A limit here protects the process; what an operator may want to change is in `settings.py`.
+A limit here protects the process; what an operator may want to change is in `config/settings.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEY_BYTES_MAX = 1024
 # Copies.
 COPY_QUEUE_FRAMES_MAX = 5  # between the event loop and the worker of one copy
 COPY_FILES_BYTES_MAX = 128 * MIB  # of the files beside a log, but OFFSET: a snapshot of 2.8 million producer ids
-COPY_FILES_BYTES_USUAL = 32 * MIB  # copies with more of them take turns: copy_memory.py
+COPY_FILES_BYTES_USUAL = 32 * MIB  # copies with more of them take turns: serving/scheduling/copy_memory.py
 COPY_MEMORY_BYTES = 128 * MIB  # what one running copy is charged against the memory budget
 LARGE_VALUE_BYTES = 256 * MIB  # what a value of converter.limits.VALUE_CELLS_MAX takes while it becomes columns
 LARGE_FILES_BYTES = 2 * COPY_FILES_BYTES_MAX  # and what large files beside a log take while they become an index
@@ -50,7 +50,7 @@ COPY_RATE_MIN_BYTES = 256 * KIB  # a second, in all, while they do; a segment of
 PEER_TICK_SECONDS = 0.5  # between two looks at whether a peer is overdue
 ANSWER_SECONDS_MAX = 60.0  # a peer that takes nothing for so long is gone
 STREAMS_PER_CONNECTION_MAX = 512  # calls of one connection; a client keeps further ones until some end
-HOST_SHARE = 3  # calls of one host for each that is left to others: peers.py
+HOST_SHARE = 3  # calls of one host for each that is left to others: serving/scheduling/peers.py
 CANCEL_NOTICE_SECONDS = 0.5  # from the end of a cancelled call's messages until gRPC tells of the cancellation
 COPY_PAUSE_SECONDS_MAX = 0.1  # between two steps, while fetches wait
 AHEAD_PAUSE_SECONDS_MAX = 0.5  # before a chunk that nobody waits for is decoded, while others are
@@ -82,7 +82,7 @@ LATE_PUT_SECONDS = 600.0  # how long after its deadline another bridge's put, wi
 COPY_RECHECK_SECONDS = 1.0  # a tombstone waits for a copy of this process: look again
 OTHER_TABLE_RECHECK_SECONDS = 60.0  # a tombstone waits for another table of its topic id: look again
 RETENTION_LATE_SECONDS = 3600.0  # Kafka deletes what is over within this; it looks every five minutes
-MASS_DELETE_WINDOW_SECONDS = 600.0  # over half a table's rows deleted within it: mass_delete.py
+MASS_DELETE_WINDOW_SECONDS = 600.0  # over half a table's rows deleted within it: tables/reclaim/mass_delete.py
 TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving index
 
 # Who may call.

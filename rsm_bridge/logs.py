@@ -12,7 +12,7 @@ import sys
 
 import structlog
 
-from iceberg_catalog.redaction import hide
+from iceberg_catalog.connect.redaction import hide
 
 # Made once: `json.dumps` with any option makes one per line.
 _encode = json.JSONEncoder(default=repr).encode

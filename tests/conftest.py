@@ -20,7 +20,7 @@ def pytest_sessionstart() -> None:
     """Compiles the kernels when there are none: on a busy machine that takes longer than a test waits for a copy."""
     if not any(Path(os.environ["NUMBA_CACHE_DIR"]).rglob("*.nbi")):
         from converter.errors import SegmentError
-        from converter.warmup import warm
+        from converter.segment.warmup import warm
 
         # What comes of the kernels is for the tests to judge; here they are only compiled.
         with contextlib.suppress(SegmentError):

@@ -13,7 +13,7 @@ from grpc import aio
 
 from benchmarks.clients.protocol import serve, text
 from benchmarks.limits import CLIENT_READY_S
-from rsm_bridge.server import OPTIONS, register
+from rsm_bridge.serving.grpc_server import OPTIONS, register
 
 
 async def _answer(_: bytes, __: aio.ServicerContext[bytes, bytes]) -> bytes:

@@ -22,7 +22,7 @@ from pyiceberg.transforms import BucketTransform, DayTransform
 from benchmarks.clients.protocol import number, serve, text
 from benchmarks.limits import CONSUME_STALL_S
 from benchmarks.orders import ARROW, BUCKETS, PARTITIONS
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 
 _TABLE = ("sink", "orders")
 _FETCH = 20_000

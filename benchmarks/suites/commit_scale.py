@@ -15,10 +15,10 @@ from benchmarks.live_table import LiveTable, make_table
 from benchmarks.meters import Spent, median, spent
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
-from iceberg_catalog.catalogs import CatalogSettings, embedded_settings, open_catalog
-from iceberg_catalog.commit import Change
+from iceberg_catalog.commit.commit import Change
+from iceberg_catalog.connect.open import CatalogSettings, embedded_settings, open_catalog
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
-from stack.lake import Lake
+from tierberg.stack.lake import Lake
 
 _APPENDED = 100
 #: Reads nothing of the head again but what its own commit wrote.

@@ -106,7 +106,7 @@ def _by_command(topic: Fed, folder: Path) -> _Bill:
     copy = {"table": "billed", "select": COLUMNS, **_LAYOUT}
     config = write_config(folder / "bill.yaml", topic.remote, [copy], folder / "scratch")
     out, before = topic.egress_bytes()[0], topic.stored_bytes()
-    argv = [sys.executable, "-m", "rsm_bridge.cli", "repartition", TOPIC, "--config", str(config)]
+    argv = [sys.executable, "-m", "tierberg.cli", "repartition", TOPIC, "--config", str(config)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             with Sampler(lambda: tree_cpu_s(process.pid) if process.poll() is None else 0.0, 0.1) as sampler:

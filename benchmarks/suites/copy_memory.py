@@ -12,7 +12,7 @@ from benchmarks.run import Plan
 from benchmarks.segment_file import write_segment
 from benchmarks.segments import segment
 from converter.limits import ROW_GROUP_BYTES, STEP_BYTES
-from stack.bridge import Bridge
+from tierberg.stack.servers.bridge import Bridge
 
 _COPIES = 4
 _MIB = 2**20

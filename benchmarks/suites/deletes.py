@@ -11,8 +11,8 @@ from benchmarks.clients.process import Client, run_together
 from benchmarks.meters import median, tree_cpu_s
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
-from stack.bridge import Bridge
-from stack.ports import LOOPBACK, free_ports
+from tierberg.stack.ports import LOOPBACK, free_ports
+from tierberg.stack.servers.bridge import Bridge
 
 #: As several threads of several brokers would.
 _IN_FLIGHT = 16

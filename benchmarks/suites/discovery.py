@@ -18,15 +18,15 @@ from benchmarks.meters import Spent, median, memory_bytes, spent, tree_cpu_s
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
 from benchmarks.segments import segment
-from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.layout import IndexKey
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.limits import INDEX_READERS
-from rsm_bridge.open_store import open_store
-from rsm_bridge.segment_listing import Notices, SegmentListing
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ListedObject, ObjectStore
-from stack.bridge import Bridge
-from stack.lake import Lake
+from rsm_bridge.storage.keys import IndexKey
+from rsm_bridge.storage.object_store import ListedObject, ObjectStore
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.segments.known import KnownSegment
+from rsm_bridge.storage.segments.listing import Notices, SegmentListing
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers.bridge import Bridge
 
 _PARTITIONS = 10
 _OFFSETS = 100  # of one segment

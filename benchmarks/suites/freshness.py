@@ -18,13 +18,13 @@ from benchmarks.meters import percentile, tree_cpu_s
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
 from benchmarks.visible import Sightings
-from converter.columns import OFFSET
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.layout import parse_index_key
-from stack.admin import Admin
-from stack.bridge import Bridge
-from stack.kafka import BrokerOptions, KafkaBroker
-from stack.tiering import tierberg
+from converter.parquet.columns import OFFSET
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.storage.keys import parse_index_key
+from tierberg.stack.admin import Admin
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker
+from tierberg.stack.tiering import tierberg
 
 _TOPIC = "freshness"
 _RATE = 100

@@ -15,7 +15,7 @@ from benchmarks.results import Case, Cases
 from benchmarks.run import Plan
 from benchmarks.segment_file import write_segment
 from benchmarks.segments import segment
-from stack.bridge import Bridge
+from tierberg.stack.servers.bridge import Bridge
 
 _COPIES, _CONSUMERS = 30, 20
 _SEGMENTS_PER_CONSUMER = 2

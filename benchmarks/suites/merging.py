@@ -21,15 +21,15 @@ from benchmarks.payloads import records
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
 from benchmarks.seekers import Place, Seekers
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.livefiles import LiveFiles
-from rsm_bridge.lease import lease_key
-from rsm_bridge.precedence import COPY_NICENESS
-from stack.admin import Admin
-from stack.bridge import Bridge
-from stack.kafka import KafkaBroker
-from stack.tiering import tierberg
-from stack.waiting import wait_for
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.serving.scheduling.precedence import COPY_NICENESS
+from rsm_bridge.storage.lease import lease_key
+from tierberg.stack.admin import Admin
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import KafkaBroker
+from tierberg.stack.tiering import tierberg
+from tierberg.stack.waiting import wait_for
 
 _TOPIC = "merging"
 _CONSUMERS = 4

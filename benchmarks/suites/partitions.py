@@ -20,10 +20,10 @@ from benchmarks.run import Plan, say
 from benchmarks.segment_file import write_segment
 from benchmarks.segments import segment
 from benchmarks.visible import Sightings
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.livefiles import recorded_state
-from iceberg_catalog.state import decode_state
-from stack.bridge import Bridge
+from iceberg_catalog.commit.head import recorded_state
+from iceberg_catalog.commit.state import decode_state
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from tierberg.stack.servers.bridge import Bridge
 
 _TOPIC = "partitions"
 _THREADS = 8

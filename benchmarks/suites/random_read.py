@@ -11,7 +11,7 @@ from benchmarks.payloads import SEED
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan
 from benchmarks.segments import segment
-from converter.index_model import Block
+from converter.index.model import Block
 
 _IDS = ("random_read_cpu_p50", "random_read_cpu_p99", "random_read_wall_p50", "random_read_wall_p99")
 

@@ -15,7 +15,7 @@ from benchmarks.run import Plan, say
 from benchmarks.segments import Segment
 from benchmarks.typed_conversion import columns_for, decoder, typed_segment
 from benchmarks.typed_payloads import typed_values
-from converter.columns import ERROR
+from converter.parquet.columns import ERROR
 
 _ROWS = 100_000
 _EVERY = {"typed_damage_loss": 100_000, "typed_damage_loss_1_percent": 100}

@@ -14,7 +14,7 @@ from benchmarks.results import Case, Cases
 from benchmarks.run import Plan
 from benchmarks.typed_conversion import columns_for, decoder, typed_segment
 from benchmarks.typed_payloads import VALUE_BYTES, split_name, typed_values
-from converter.columns import RAW_VALUE
+from converter.parquet.columns import RAW_VALUE
 
 
 def measure(plan: Plan) -> Cases:

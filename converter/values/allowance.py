@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter.kernel import kernel, readonly
+from converter.kernels.kernel import kernel, readonly
 from converter.limits import CELLS_PER_BYTE, EXCESS_CELLS_MAX, FILE_CELLS_MAX, RECORD_BYTES, SLOW_STEPS_MAX
 from converter.types import BoolArray, Int64Array
 

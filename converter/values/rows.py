@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from converter import columns
 from converter.limits import PIECE_CELLS_MAX
+from converter.parquet import columns
 from converter.types import LargeWork
 from converter.values.allowance import Allowance
 from converter.values.model import CELLS_UNLIMITED, Bound, CellsExceededError

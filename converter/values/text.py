@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from converter.rows import var_bytes
-from converter.utf8 import valid_utf8
+from converter.batches.rows import var_bytes
+from converter.kernels.utf8 import valid_utf8
 from converter.values.allowance import Allowance
 from converter.values.model import BARE_VALUE, CELLS_UNLIMITED, Decoded, Encoding, ValueProblem, error_text
 

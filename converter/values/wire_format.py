@@ -17,10 +17,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from converter.kernel import i64, kernel, readonly
-from converter.memory import copy
+from converter.kernels.kernel import i64, kernel, readonly
+from converter.kernels.memory import copy
+from converter.kernels.varint import BAD, read_int
 from converter.types import BoolArray, Int64Array, UInt8Array
-from converter.varint import BAD, read_int
 
 HEADER_BYTES = 5
 #: Schema id of a value that has no header, and of a null.

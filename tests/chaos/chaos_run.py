@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from stack.cluster_admin import ClusterAdmin
 from tests.chaos.chaos_ledger import ChaosLedger
 from tests.chaos.fault_acts import Acts
 from tests.chaos.faulting import Faulting
@@ -23,6 +22,7 @@ from tests.chaos.servers import Servers
 from tests.chaos.topics import SHAPES, UNCLEAN, Topic
 from tests.chaos.verdicts import Verdict
 from tests.chaos.writers import LibrdkafkaWriter, TransactionalWriter, Writer
+from tierberg.stack.cluster_admin import ClusterAdmin
 
 _SAY_EVERY_S = 15.0
 

@@ -14,15 +14,15 @@ from threading import Event, Lock
 
 from confluent_kafka import KafkaException
 
-from stack.bridge import Bridge
-from stack.cluster_admin import ClusterAdmin
-from stack.errors import StackError
-from stack.kafka import KafkaBroker
-from stack.process import ServerProcess
 from tests.chaos import limits
 from tests.chaos.plan import Fault
 from tests.chaos.servers import Servers, set_clock
 from tests.chaos.topics import Topic
+from tierberg.stack.cluster_admin import ClusterAdmin
+from tierberg.stack.errors import StackError
+from tierberg.stack.process import ServerProcess
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import KafkaBroker
 
 
 class NotNow(Exception):  # noqa: N818 - it is no error

@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from stack.ports import LOOPBACK, accepts, free_ports
-from stack.process import ServerProcess
-from stack.waiting import wait_for
+from tierberg.stack.ports import LOOPBACK, accepts, free_ports
+from tierberg.stack.process import ServerProcess
+from tierberg.stack.waiting import wait_for
 
 _CHUNK = 256 * 1024
 _DRAIN_S = 0.2

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from stack.errors import StackError
-from stack.jars import broker_jars
-from stack.java_program import JavaProgram
 from tests.chaos import limits
 from tests.chaos.chaos_ledger import Acked, ChaosLedger
 from tests.chaos.contents import Content
 from tests.chaos.record_batches import CODECS
 from tests.chaos.writers import Target, Writer
+from tierberg.stack.errors import StackError
+from tierberg.stack.jars import broker_jars
+from tierberg.stack.java_program import JavaProgram
 
 _PROGRAM = Path(__file__).with_name("ChaosClient.java")
 _REFUSED = "ChaosClient: "

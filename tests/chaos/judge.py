@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaException
 
-from stack.errors import StackError
-from stack.java_program import JavaProgram
 from tests.chaos import java_writer, readers, verdicts
 from tests.chaos.chaos_ledger import ChaosLedger
 from tests.chaos.hard_links import HardLinks
@@ -23,6 +21,8 @@ from tests.chaos.servers import Servers
 from tests.chaos.topics import Topic, hex_of
 from tests.chaos.true_log import TrueLog
 from tests.chaos.verdicts import Verdict
+from tierberg.stack.errors import StackError
+from tierberg.stack.java_program import JavaProgram
 
 
 @dataclass(slots=True)

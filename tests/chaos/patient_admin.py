@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from stack.admin import Admin
 from tests.chaos.limits import ADMIN_S
+from tierberg.stack.admin import Admin
 
 T = TypeVar("T")
 #: No answer: the client lost the broker, or dropped an address it had been given to begin with. Or the answer of a

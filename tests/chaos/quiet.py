@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaException, Producer
 
-from stack.errors import StackError
-from stack.waiting import wait_for
 from tests.chaos import limits
 from tests.chaos.chaos_ledger import Acked, ChaosLedger
 from tests.chaos.contents import Content
 from tests.chaos.servers import Servers
 from tests.chaos.topics import Topic
 from tests.chaos.verdicts import Verdict
+from tierberg.stack.errors import StackError
+from tierberg.stack.waiting import wait_for
 
 
 def settle(servers: Servers, topics: Sequence[Topic], ledger: ChaosLedger, say: Callable[[str], None]) -> list[Verdict]:

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stack.bridge import Bridge
-from stack.cluster import KafkaCluster
-from stack.kafka import KafkaBroker
-from stack.lake import Lake
-from stack.process import ServerProcess
-from stack.tiering import tierberg
-from stack.waiting import wait_for
 from tests.chaos.flaky_proxy import FlakyProxy
 from tests.chaos.limits import IN_SYNC_S
 from tests.chaos.patient_admin import PatientAdmin, patiently
 from tests.chaos.topics import Topic
+from tierberg.stack.cluster import KafkaCluster
+from tierberg.stack.lake import Lake
+from tierberg.stack.process import ServerProcess
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import KafkaBroker
+from tierberg.stack.tiering import tierberg
+from tierberg.stack.waiting import wait_for
 
 _CLOCK = Path(__file__).with_name("shifted_clock")
 _PROJECT = Path(__file__).parents[2]

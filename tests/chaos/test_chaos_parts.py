@@ -9,9 +9,6 @@ from threading import Event
 
 import pytest
 
-from stack.bridge import Bridge
-from stack.errors import StackError
-from stack.kafka import KafkaBroker
 from tests.chaos import verdicts
 from tests.chaos.chaos_ledger import Acked, ChaosLedger
 from tests.chaos.contents import digest
@@ -24,6 +21,9 @@ from tests.chaos.servers import Servers
 from tests.chaos.topics import Gate
 from tests.chaos.true_log import True_, TrueLog
 from tests.support.kafka_log import LogBuilder, Record, control_batch, encode_batch
+from tierberg.stack.errors import StackError
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import KafkaBroker
 
 WHEN = 1_700_000_000_000
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from repartition.session import spark_session
-from stack.jars import spark_jars
+from repartition.spark.session import spark_session
+from tierberg.stack.jars import spark_jars
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from repartition import maintenance
-from repartition.chores import Budget
 from repartition.errors import RepartitionError
-from repartition.job import CopyJob, Ran
-from rsm_bridge.requeue_command import requeue
+from repartition.maintain import maintain
+from repartition.maintain.due import Budget
+from repartition.run.run import CopyJob, Ran
 from tests.copies.copy_oracle import NAMES, Entry, Expected, Log, Place, Shape, expected
 from tests.copies.copy_support import START_MS, CopyWorld, Sent
 from tests.copies.copy_values import bare, encoded, order
 from tests.support.eventually import eventually
+from tierberg.commands.requeue import requeue
 
 STEPS = ("read", "write", "dead letters", "publish", "record")
 UNDECODABLE = b"\0\0\0\0\1\xff"
@@ -128,7 +128,7 @@ class Model:
         elif act.what == "portion":
             self._run(mode, self._job(mode, max_bytes=1))
         elif act.what == "maintain":
-            maintenance.maintain(self._job(mode), Budget(0.5, working_s=3600))
+            maintain.maintain(self._job(mode), Budget(0.5, working_s=3600))
         elif act.what == "die":
             job = self._job(mode)
 

@@ -16,21 +16,21 @@ from pyiceberg.catalog import Catalog
 
 from converter.types import IndexType
 from iceberg_catalog import failpoints
-from iceberg_catalog.catalogs import open_catalog
-from iceberg_catalog.plan_types import PartState
-from repartition.catalogs import Target
-from repartition.job import CopyJob, Ran
-from repartition.source import Source, find_source, find_sources
-from repartition.spark_catalog import spark_catalog
-from rsm_bridge.backend import Backend, catalog_properties
-from rsm_bridge.copy_hold import declared_copies
-from rsm_bridge.copy_rules import CopyRule
-from rsm_bridge.lease import leased
-from rsm_bridge.maintain import open_maintenance
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import MergeSettings, Settings
-from rsm_bridge.store_clock import StoreClock
+from iceberg_catalog.connect.open import open_catalog
+from iceberg_catalog.plan.types import PartState
+from repartition.run.run import CopyJob, Ran
+from repartition.run.source import Source, find_source, find_sources
+from repartition.spark.catalog import spark_catalog
+from repartition.spark.targets import Target
+from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.settings import MergeSettings, Settings
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.storage.backend import Backend, catalog_properties
+from rsm_bridge.storage.clock import StoreClock
+from rsm_bridge.storage.lease import leased
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.projections.hold import declared_copies
+from rsm_bridge.tables.maintain.maintain import open_maintenance
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually

@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from stack.jars import spark_jars
 from tests.copies.copy_support import TOPIC, CopyWorld, sent
 from tests.support.copy_job import CopyJob
+from tierberg.stack.jars import spark_jars
 
 COPIES = (
     {"table": "all_orders", "partition_by": ["bucket(2, id)"], "sort_by": ["id"]},
@@ -22,7 +22,7 @@ COPIES = (
 
 def job(config: Path, *more: str, which: str = TOPIC) -> CopyJob:
     """The command on its own session. `more`: of its arguments. `which`: topic, or `--all`."""
-    argv = [sys.executable, "-u", "-m", "rsm_bridge.cli", "repartition", which, "--config", str(config)]
+    argv = [sys.executable, "-u", "-m", "tierberg.cli", "repartition", which, "--config", str(config)]
     return CopyJob([*argv, "--maintenance-budget", "0.5", *more])
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from repartition.advise import Options, asked_tables, survey
-from repartition.advise_picture import draw
-from repartition.advise_print import as_text
-from repartition.advise_queries import parse_queries
-from repartition.advise_report import Answer, Figures, Report
-from repartition.catalogs import Target
-from repartition.source import find_source
-from rsm_bridge.cli import app
-from rsm_bridge.copy_hold import declared_copies
+from repartition.advise.advise import Options, asked_tables, survey
+from repartition.advise.picture import draw
+from repartition.advise.queries import parse_queries
+from repartition.advise.report import Answer, Figures, Report
+from repartition.advise.text import as_text
+from repartition.run.source import find_source
+from repartition.spark.targets import Target
+from rsm_bridge.storage.projections.hold import declared_copies
 from tests.copies.copy_support import COPY, TOPIC, CopyWorld, Sent, copy_world, sent
+from tierberg.cli import app
 
 BOTH = (("kafka", TOPIC), COPY)
 RULE = {"partition_by": ["bucket(4, id)", "who"], "sort_by": ["id"]}
@@ -111,8 +111,8 @@ def test_planned_figures_are_those_of_the_metadata(world: CopyWorld) -> None:
 
 
 def test_the_command(world: CopyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repartition.advise.open_backend", lambda *_: world.backend)
-    monkeypatch.setattr("repartition.advise.spark_session", lambda *_: nullcontext(world.spark))
+    monkeypatch.setattr("repartition.advise.advise.open_backend", lambda *_: world.backend)
+    monkeypatch.setattr("repartition.advise.advise.spark_session", lambda *_: nullcontext(world.spark))
     queries, picture = tmp_path / "q.sql", tmp_path / "p.png"
     queries.write_text("-- name: one\nSELECT * FROM {table} WHERE id = 7 AND who = 'w1'", encoding="utf-8")
     given = ["advise", TOPIC, "--queries", str(queries), "--picture", str(picture)]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from repartition.errors import RepartitionError
-from repartition.target import TAG
+from repartition.run.target import TAG
 from tests.copies.copy_support import COPY, LETTERS, copy_world, framed, sent
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from repartition import reading
+from repartition.run import read_plan
 from tests.copies.copy_support import CopyWorld, copy_world, framed, sent
 
 KEYED = {"mode": "upsert", "key": ["id"]}
@@ -17,7 +17,7 @@ KEYED = {"mode": "upsert", "key": ["id"]}
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Keys of a rule; an upsert writes in one of two ways."""
     if request.param == "many changes":
-        monkeypatch.setattr(reading, "FEW_OFFSETS_MAX", 0)
+        monkeypatch.setattr(read_plan, "FEW_OFFSETS_MAX", 0)
     return {} if request.param == "append" else dict(KEYED)
 
 

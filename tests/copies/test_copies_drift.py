@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from repartition.errors import RepartitionError
-from rsm_bridge import copy_hold
-from rsm_bridge.requeue_command import requeue
+from rsm_bridge.storage.projections import hold
 from tests.copies.copy_support import LETTERS, TOPIC, CopyWorld, copy_world, sent, some
 from tests.support.eventually import eventually
+from tierberg.commands.requeue import requeue
 
 MODES: list[dict[str, Any]] = [{"select": ["id"]}, {"select": ["id"], "mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
@@ -51,7 +51,7 @@ def test_an_unclean_election_is_an_error_and_a_repair_makes_it_exact(
 def test_kafka_s_retention_takes_nothing_from_a_copy(
     spark: Any, tmp_path: Path, rule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_hold, "COPY_PROGRESS_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(hold, "COPY_PROGRESS_FRESH_SECONDS", 0.0)
     with copy_world(spark, tmp_path, rule) as world:
         gone = some(world, 0, 10)
         some(world, 10, 5)

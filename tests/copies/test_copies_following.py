@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from repartition.chores import Budget
-from repartition.rounds import Tended, run_round
-from repartition.watching import CopyName, Ended, Event
+from repartition.jobs.events import CopyName, Ended, Event
+from repartition.jobs.rounds import Tended, run_round
+from repartition.maintain.due import Budget
 from tests.copies.copy_support import TOPIC, CopyWorld, copy_world, some
 from tests.copies.job_support import config_of, job
 from tests.support.eventually import eventually

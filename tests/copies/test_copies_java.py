@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from repartition.spark_catalog import spark_catalog
-from stack.jars import spark_jars
-from stack.ports import LOOPBACK
-from stack.spark_cluster import spark_home
+from repartition.spark.catalog import spark_catalog
+from tierberg.stack.jars import spark_jars
+from tierberg.stack.ports import LOOPBACK
+from tierberg.stack.servers.spark_cluster import spark_home
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -23,7 +23,7 @@ ODD = "=a: \\ # ! 'ü' \"😀\"\nb\t"
 ASK = """
 import json, os, sys
 from pathlib import Path
-from repartition.session import spark_session
+from repartition.spark.session import spark_session
 
 catalogs, given, keys = json.loads(Path(sys.argv[1]).read_text())
 with spark_session(catalogs, given) as session:
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
     for name in ("scratch", "conf", "data"):
         (tmp_path / name).mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.of.defaults 7\nspark.of.both 7\n")
-    (tmp_path / "job.py").write_text(ASK)
+    (tmp_path / "repartition/run/run.py").write_text(ASK)
     return tmp_path
 
 
@@ -65,7 +65,7 @@ def asked(folder: Path, argv: list[str], given: dict[str, str]) -> dict[str, Any
     }
     told = folder / "told.json"
     told.write_text(json.dumps([catalogs, given, [*given, "spark.of.defaults"]]))
-    argv = [*argv, str(folder / "job.py"), str(told)]
+    argv = [*argv, str(folder / "repartition/run/run.py"), str(told)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=240, env=environment, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

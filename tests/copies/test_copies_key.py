@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from repartition.errors import RepartitionError
-from repartition.target import quoted
+from repartition.run.target import quoted
 from tests.copies.copy_support import COPY, CopyWorld, copy_world, sent
 
 ODD = "größe \"'\\ b"

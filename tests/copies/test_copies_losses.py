@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog.names import Owner
+from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
-from repartition.source import Source, find_source
-from rsm_bridge import copy_hold
-from rsm_bridge.copy_progress import read_one
-from rsm_bridge.requeue_command import requeue
+from repartition.run.source import Source, find_source
+from rsm_bridge.storage.projections import hold
+from rsm_bridge.storage.projections.progress import read_one
 from tests.copies.copy_support import TOPIC, TOPIC_ID, CopyWorld, copy_world, some
 from tests.support.eventually import eventually
+from tierberg.commands.requeue import requeue
 
 MODES: list[dict[str, Any]] = [{"select": ["id"]}, {"select": ["id"], "mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The bridge looks at once how far a copy is."""
-    monkeypatch.setattr(copy_hold, "COPY_PROGRESS_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(hold, "COPY_PROGRESS_FRESH_SECONDS", 0.0)
 
 
 def ids(world: CopyWorld) -> list[int]:

@@ -9,11 +9,13 @@ from unittest.mock import Mock
 import pyarrow.parquet as pq
 import pytest
 
-from repartition import chores, limits, maintenance, writing
-from repartition.chores import Budget
-from repartition.reporting import now_ms
-from repartition.target import BRANCH, quoted
-from rsm_bridge.copy_progress import read_one
+from repartition import limits
+from repartition.maintain import due, maintain
+from repartition.maintain.due import Budget
+from repartition.run import write
+from repartition.run.reporting import now_ms
+from repartition.run.target import BRANCH, quoted
+from rsm_bridge.storage.projections.progress import read_one
 from tests.copies.copy_support import COPY, LETTERS, TOPIC_ID, CopyWorld, copy_world, sent
 
 DAY_MS = 24 * 3_600_000
@@ -22,11 +24,11 @@ DAY_MS = 24 * 3_600_000
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if much more had been written."""
-    monkeypatch.setattr(chores, "COMPACTION_FILES_MIN", 4)
-    monkeypatch.setattr(chores, "MANIFESTS_MAX", 1)
-    monkeypatch.setattr(maintenance, "COMPACTION_INPUT_FILES_MIN", 2)
-    monkeypatch.setattr(maintenance, "SNAPSHOT_AGE_MS", -DAY_MS)
-    monkeypatch.setattr(chores, "SNAPSHOT_AGE_MS", -DAY_MS)
+    monkeypatch.setattr(due, "COMPACTION_FILES_MIN", 4)
+    monkeypatch.setattr(due, "MANIFESTS_MAX", 1)
+    monkeypatch.setattr(maintain, "COMPACTION_INPUT_FILES_MIN", 2)
+    monkeypatch.setattr(maintain, "SNAPSHOT_AGE_MS", -DAY_MS)
+    monkeypatch.setattr(due, "SNAPSHOT_AGE_MS", -DAY_MS)
 
 
 def rich() -> Budget:
@@ -45,7 +47,7 @@ def test_small_files_become_one_sorted_one_and_the_frontier_stays(spark: Any, tm
         for n in range(6):
             world.send([sent(m, {"id": m}) for m in range(n * 5, n * 5 + 5)])
             world.run()
-        done = [item.chore for item in maintenance.maintain(world.job(), rich())]
+        done = [item.chore for item in maintain.maintain(world.job(), rich())]
         assert done[:1] == ["compaction"]
         assert {"expiry", "orphans"} <= set(done)
         table = world.catalog.load_table(COPY)
@@ -65,7 +67,7 @@ def test_delete_files_of_an_upsert_are_merged_in(spark: Any, tmp_path: Path) -> 
             world.send([sent(m, {"id": m, "n": n}) for m in range(3)])
             world.run()
         assert int(totals(world)["total-delete-files"]) >= 5
-        assert "compaction" in [item.chore for item in maintenance.maintain(world.job(), rich())]
+        assert "compaction" in [item.chore for item in maintain.maintain(world.job(), rich())]
         after = totals(world)
         assert (after["total-delete-files"], after["total-records"]) == ("0", "3")
         progress = read_one(world.backend.store, world.job().copy.key(TOPIC_ID))
@@ -83,7 +85,7 @@ def test_rows_older_than_the_rule_s_retention_leave(spark: Any, tmp_path: Path) 
         world.send([sent(m, {"id": m}) for m in range(5)])  # of 2023
         world.run()
         at = 1_700_000_000_000 + DAY_MS + 3
-        maintenance.maintain(world.job(), rich(), lambda: at)
+        maintain.maintain(world.job(), rich(), lambda: at)
         assert [row["id"] for row in world.rows()] == [3, 4]
         assert world.run().ranges == 0
 
@@ -92,9 +94,9 @@ def test_nothing_is_done_without_budget_or_without_need(spark: Any, tmp_path: Pa
     with copy_world(spark, tmp_path, {}) as world:
         world.send([sent(1, {"id": 1})])
         world.run()
-        assert maintenance.maintain(world.job(), Budget(0.2)) == []
-        assert [item.chore for item in maintenance.maintain(world.job(), rich())] == ["orphans"]
-        assert maintenance.maintain(world.job(), rich()) == []
+        assert maintain.maintain(world.job(), Budget(0.2)) == []
+        assert [item.chore for item in maintain.maintain(world.job(), rich())] == ["orphans"]
+        assert maintain.maintain(world.job(), rich()) == []
 
 
 def test_compaction_that_finds_nothing_to_do_is_not_tried_again(spark: Any, tmp_path: Path) -> None:
@@ -103,20 +105,20 @@ def test_compaction_that_finds_nothing_to_do_is_not_tried_again(spark: Any, tmp_
         world.send([sent(n, {"id": n}) for n in range(6)])
         world.run()
         head = world.catalog.load_table(COPY).metadata.current_snapshot_id
-        (done,) = [item for item in maintenance.maintain(world.job(), rich()) if item.chore == "compaction"]
+        (done,) = [item for item in maintain.maintain(world.job(), rich()) if item.chore == "compaction"]
         assert done.said == "0 files became 0"
         assert world.catalog.load_table(COPY).metadata.current_snapshot_id == head
-        assert maintenance.maintain(world.job(), rich()) == []
+        assert maintain.maintain(world.job(), rich()) == []
         world.send([sent(n, {"id": n}) for n in range(6)])
         world.run()
-        assert "compaction" in [item.chore for item in maintenance.maintain(world.job(), rich())]
+        assert "compaction" in [item.chore for item in maintain.maintain(world.job(), rich())]
         assert len(list(world.catalog.load_table(COPY).scan().plan_files())) == 6
 
 
 def test_a_run_that_publishes_while_a_compaction_ends_is_not_read_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = writing.append
+    real = write.append
 
     def late(*given: Any) -> None:
         world.send([sent(99, {"id": 99})])
@@ -127,8 +129,8 @@ def test_a_run_that_publishes_while_a_compaction_ends_is_not_read_again(
         for n in range(4):
             world.send([sent(n, {"id": n})])
             world.run()
-        monkeypatch.setattr(maintenance, "append", late)
-        done = {item.chore: item.said for item in maintenance.maintain(world.job(), rich())}
+        monkeypatch.setattr(maintain, "append", late)
+        done = {item.chore: item.said for item in maintain.maintain(world.job(), rich())}
         assert done["compaction"] == "another job was faster; the next round tries again"
         assert world.run().ranges == 0
         assert [row["id"] for row in world.rows()] == [0, 1, 2, 3, 99]
@@ -142,7 +144,7 @@ def test_branches_of_dead_runs_are_dropped(spark: Any, tmp_path: Path) -> None:
         dead, alive = f"{BRANCH}{now - limits.ORPHAN_AGE_MS - 1}_a", f"{BRANCH}{now - limits.ORPHAN_AGE_MS}_b"
         for name in (dead, alive):
             spark.sql(f"ALTER TABLE {full} CREATE BRANCH `{name}`")
-        done = {item.chore: item.said for item in maintenance.maintain(world.job(), rich(), lambda: now)}
+        done = {item.chore: item.said for item in maintain.maintain(world.job(), rich(), lambda: now)}
         assert done["expiry"].startswith("1 branches of dead runs dropped")
         assert [name for name in world.catalog.load_table(COPY).metadata.refs if name.startswith(BRANCH)] == [alive]
 
@@ -154,7 +156,7 @@ def test_dead_letters_are_maintained_too(spark: Any, tmp_path: Path) -> None:
             world.run()
         assert len(list(world.catalog.load_table(LETTERS).scan().plan_files())) == 4
         at = 1_700_000_000_000 + DAY_MS + 3
-        done = [item.chore for item in maintenance.maintain(world.job(), rich(), lambda: at) if "letters" in item.said]
+        done = [item.chore for item in maintain.maintain(world.job(), rich(), lambda: at) if "letters" in item.said]
         assert {"retention", "compaction", "orphans"} <= set(done)
         assert [row["_kafka_offset"] for row in world.rows(LETTERS)] == [4, 6]
         assert len(list(world.catalog.load_table(LETTERS).scan().plan_files())) == 1
@@ -175,13 +177,13 @@ class RefusedError(Exception):
 def test_a_chore_that_another_job_beats_is_left_to_the_next_round(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = maintenance._CHORES["orphans"]
+    real = maintain._CHORES["orphans"]
     with copy_world(spark, tmp_path, {}) as world:
         world.send([sent(1, {"id": 1})])
         world.run()
-        monkeypatch.setitem(maintenance._CHORES, "orphans", Mock(side_effect=RefusedError))
-        (done,) = maintenance.maintain(world.job(), rich())
+        monkeypatch.setitem(maintain._CHORES, "orphans", Mock(side_effect=RefusedError))
+        (done,) = maintain.maintain(world.job(), rich())
         assert (done.chore, done.said) == ("orphans", "another job was faster; the next round tries again")
-        monkeypatch.setitem(maintenance._CHORES, "orphans", real)
-        (done,) = maintenance.maintain(world.job(), rich())
+        monkeypatch.setitem(maintain._CHORES, "orphans", real)
+        (done,) = maintain.maintain(world.job(), rich())
         assert done.said == "0 files of nobody removed"

@@ -8,9 +8,9 @@ from urllib.request import urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from repartition.chores import Budget
-from repartition.metrics import CopyMetrics, served
-from repartition.rounds import Tended, run_round
+from repartition.jobs.metrics import CopyMetrics, served
+from repartition.jobs.rounds import Tended, run_round
+from repartition.maintain.due import Budget
 from tests.copies.copy_support import TOPIC, copy_world, sent
 
 

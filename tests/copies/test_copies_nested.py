@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from repartition import reading
 from repartition.errors import RepartitionError
-from repartition.target import quoted
+from repartition.run import read_plan
+from repartition.run.target import quoted
 from tests.copies.copy_support import COPY, copy_world, framed, sent
 
 MODES = {"append": {}, "upsert": {"mode": "upsert", "key": ["id"]}}
@@ -19,7 +19,7 @@ MODES = {"append": {}, "upsert": {"mode": "upsert", "key": ["id"]}}
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Keys of a rule; an upsert writes in one of two ways."""
     if request.param == "many changes":
-        monkeypatch.setattr(reading, "FEW_OFFSETS_MAX", 0)
+        monkeypatch.setattr(read_plan, "FEW_OFFSETS_MAX", 0)
     return dict(MODES["append" if request.param == "append" else "upsert"])
 
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from repartition import chores, maintenance
-from rsm_bridge import copy_hold
+from repartition.maintain import due, maintain
+from rsm_bridge.storage.projections import hold
 from tests.copies.copy_cases import CASES
 from tests.copies.copy_histories import Act, Change, Model
 from tests.copies.copy_oracle import NAMES, Shape
@@ -58,12 +58,12 @@ def play(spark: Any, shape: Shape, history: Sequence[Act]) -> None:
         pytest.MonkeyPatch.context() as patch,
         copy_world(spark, Path(folder), *shape.rules(), schemas=schemas) as world,
     ):
-        patch.setattr(copy_hold, "COPY_PROGRESS_FRESH_SECONDS", 0.0)
-        patch.setattr(chores, "COMPACTION_FILES_MIN", 2)
-        patch.setattr(chores, "COMPACTION_DELETE_FILES_MIN", 1)
-        patch.setattr(chores, "SNAPSHOT_AGE_MS", -1)
-        patch.setattr(maintenance, "SNAPSHOT_AGE_MS", -1)
-        patch.setattr(maintenance, "COMPACTION_INPUT_FILES_MIN", 2)
+        patch.setattr(hold, "COPY_PROGRESS_FRESH_SECONDS", 0.0)
+        patch.setattr(due, "COMPACTION_FILES_MIN", 2)
+        patch.setattr(due, "COMPACTION_DELETE_FILES_MIN", 1)
+        patch.setattr(due, "SNAPSHOT_AGE_MS", -1)
+        patch.setattr(maintain, "SNAPSHOT_AGE_MS", -1)
+        patch.setattr(maintain, "COMPACTION_INPUT_FILES_MIN", 2)
         model = Model(world, shape)
         for act in [FIRST, *history]:
             model.act(act)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from repartition import job, target
 from repartition.errors import RepartitionError
-from repartition.job import CopyJob
-from repartition.target import BRANCH, TAG, quoted
-from rsm_bridge.requeue_command import requeue
+from repartition.run import run, target
+from repartition.run.run import CopyJob
+from repartition.run.target import BRANCH, TAG, quoted
 from tests.copies.copy_support import COPY, LETTERS, CopyWorld, copy_world, sent, some
+from tierberg.commands.requeue import requeue
 
 MODES: list[dict[str, Any]] = [{}, {"mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
@@ -100,7 +100,7 @@ def test_another_job_is_done_before_a_branch_is_made(
             world.send([sent(n, {"id": n}) for n in range(count, count + 5)])
             world.send([(b"broken", b"{")], partition=1)
             count += 5
-        monkeypatch.setattr(job, "staged", staged)
+        monkeypatch.setattr(run, "staged", staged)
         with pytest.raises(RepartitionError) as raised:
             world.run()
         assert raised.value.kind == "raced"

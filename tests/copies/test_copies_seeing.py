@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from repartition.session import running_tasks
+from repartition.spark.session import running_tasks
 from tests.support.eventually import eventually
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rsm_bridge.copy_progress import CopySize, read_one
+from rsm_bridge.storage.projections.progress import CopySize, read_one
 from tests.copies.copy_support import TOPIC_ID, CopyWorld, copy_world, sent
 
 COPIES = [

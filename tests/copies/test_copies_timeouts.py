@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog.rest_sessions import Timeouts
+from iceberg_catalog.connect.rest import Timeouts
 from repartition.errors import first_line
-from repartition.spark_catalog import spark_catalog
-from stack.ports import LOOPBACK
+from repartition.spark.catalog import spark_catalog
+from tierberg.stack.ports import LOOPBACK
 
 
 @pytest.mark.timeout(120)

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from stack.admin import Admin
-from stack.bridge import Bridge
-from stack.jars import KAFKA_VERSION
-from stack.kafka import BrokerOptions, KafkaBroker
-from stack.lake import Lake
-from stack.registry import RegistryServer
-from stack.rest_catalog import RestCatalogServer
-from stack.tiering import tierberg
-from stack.versitygw import can_be_had
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
 from tests.e2e.e2e_cluster import ThreeBrokers
 from tests.e2e.e2e_support import Pair
+from tierberg.stack.admin import Admin
+from tierberg.stack.jars import KAFKA_VERSION
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker
+from tierberg.stack.servers.registry import RegistryServer
+from tierberg.stack.servers.rest_catalog import RestCatalogServer
+from tierberg.stack.servers.versitygw import can_be_had
+from tierberg.stack.tiering import tierberg
 
 BRIDGE_SETTINGS = {
     "publish_interval": "500ms",

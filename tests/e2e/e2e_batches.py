@@ -13,9 +13,9 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from stack.jars import broker_jars
-from stack.java_program import JavaProgram
 from tests.support.ledger import SCHEMA, records
+from tierberg.stack.jars import broker_jars
+from tierberg.stack.java_program import JavaProgram
 
 #: Time of the Java producer's records; the other's are of the time they were sent, which it learns with the offset.
 SENT_MS = 1_700_000_000_000

@@ -11,20 +11,20 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.commit_summary import REWIND
-from stack.admin import TIERED, Admin
-from stack.bridge import Bridge
-from stack.cluster import KafkaCluster
-from stack.cluster_admin import ClusterAdmin
-from stack.errors import StackError
-from stack.kafka import KafkaBroker
-from stack.lake import Lake
-from stack.tiering import tierberg
-from stack.waiting import wait_for
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.plan.summary import REWIND
 from tests.e2e.e2e_batches import consume
 from tests.support.ledger import NOTHING, compare, from_lake
 from tests.support.slow_server import SlowServer
+from tierberg.stack.admin import TIERED, Admin
+from tierberg.stack.cluster import KafkaCluster
+from tierberg.stack.cluster_admin import ClusterAdmin
+from tierberg.stack.errors import StackError
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import KafkaBroker
+from tierberg.stack.tiering import tierberg
+from tierberg.stack.waiting import wait_for
 
 BRIDGES = 3
 LEADER_S = 60

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.names import table_name
-from stack.jars import spark_jars, spark_s3_jars
-from stack.ports import LOOPBACK
-from stack.waiting import wait_for
+from iceberg_catalog.tables.names import table_name
 from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, current_rows, read, wait_tiered
+from tierberg.stack.jars import spark_jars, spark_s3_jars
+from tierberg.stack.ports import LOOPBACK
+from tierberg.stack.waiting import wait_for
 
 COMMAND_S = 900
 
@@ -49,7 +49,7 @@ def tiered(pair: Pair, catalog: Catalog, topic: str, records: Mapping[int, Seque
 def tierberg(pair: Pair, *arguments: str) -> str:
     """What the command says, with the bridge's settings file."""
     config = str(pair.bridge.folder / "tierberg.yaml")
-    return ended([sys.executable, "-m", "rsm_bridge.cli", *arguments, "--config", config])
+    return ended([sys.executable, "-m", "tierberg.cli", *arguments, "--config", config])
 
 
 def ended(argv: Sequence[str]) -> str:

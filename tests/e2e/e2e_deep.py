@@ -9,9 +9,9 @@ import numpy as np
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from stack.kafka import KafkaBroker
-from stack.waiting import wait_for
 from tests.e2e.e2e_support import Pair
+from tierberg.stack.servers.kafka import KafkaBroker
+from tierberg.stack.waiting import wait_for
 
 MIB = 1 << 20
 SEGMENT = 512 * MIB

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from stack.waiting import wait_for
 from tests.e2e.e2e_support import Rec, note
+from tierberg.stack.waiting import wait_for
 
 #: Close-handed, so that it is in mid-history when something happens, with nothing to live on.
 CLOSE_HANDED: Mapping[str, Any] = {"fetch.message.max.bytes": 131_072, "queued.max.messages.kbytes": 128}

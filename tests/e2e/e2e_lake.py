@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.names import table_name
-from stack.waiting import wait_for
+from iceberg_catalog.tables.names import table_name
 from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, current_rows, read, rows_by_offset, same
+from tierberg.stack.waiting import wait_for
 
 PARTITIONS = (0, 1, 2)
 

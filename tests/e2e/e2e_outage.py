@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from stack.kafka import BrokerOptions
-from stack.lake import Lake
-from stack.versitygw import can_be_had
-from stack.waiting import wait_for
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import Pair
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.footprint import Footprint, footprint
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers.kafka import BrokerOptions
+from tierberg.stack.servers.versitygw import can_be_had
+from tierberg.stack.waiting import wait_for
 
 #: Until a bridge has given back what an outage cost: the catalog's and store's clients drop idle connections late.
 SETTLE_S = 60

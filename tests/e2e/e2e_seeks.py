@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, TopicPartition
 
-from converter.index import decode_directory
+from converter.index.codec import decode_directory
 from converter.types import IndexType
-from stack.jmx import JmxReader
 from tests.e2e.e2e_support import PATIENCE_S, Log, Pair, Rec, Sender
+from tierberg.stack.jmx import JmxReader
 
 ISOLATIONS = ("read_committed", "read_uncommitted")
 #: Records read after a seek, and seeks of each isolation level.

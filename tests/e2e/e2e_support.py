@@ -14,14 +14,14 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.known_segments import KnownSegment, read_segments
-from rsm_bridge.local_store import LocalObjectStore
-from stack.admin import Admin
-from stack.bridge import Bridge
-from stack.errors import StackError
-from stack.kafka import KafkaBroker
-from stack.waiting import wait_for
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.storage.segments.known import KnownSegment, read_segments
+from tierberg.stack.admin import Admin
+from tierberg.stack.errors import StackError
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import KafkaBroker
+from tierberg.stack.waiting import wait_for
 
 TIER_S = 120
 PUBLISH_S = 90

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.names import table_name
-from stack.waiting import wait_for
+from iceberg_catalog.tables.names import table_name
 from tests.e2e.e2e_lake import count
 from tests.e2e.e2e_support import PUBLISH_S, Rec
 from tests.oracle.protobuf import agree
 from tests.support.same_values import of_arrow, plain
 from tests.support.typed_case import Kind
+from tierberg.stack.waiting import wait_for
 
 TOMBSTONE_EACH = 7
 _ABSENT = object()

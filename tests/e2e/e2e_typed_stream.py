@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.names import table_name
-from rsm_bridge.known_segments import KnownSegment, read_segments
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
-from stack.jmx import JmxReader
-from stack.waiting import wait_for
+from iceberg_catalog.tables.names import table_name
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.segments.known import KnownSegment, read_segments
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, same
 from tests.e2e.e2e_typed import records
+from tierberg.stack.jmx import JmxReader
+from tierberg.stack.waiting import wait_for
 
 HEADER = 5
 AT_REST_S = 60

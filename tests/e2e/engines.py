@@ -13,11 +13,11 @@ from queue import Empty, Queue
 from threading import Thread
 from typing import Any, Protocol
 
-from stack.jars import spark_jars, spark_s3_jars
-from stack.lake import Lake
-from stack.ports import LOOPBACK
-from stack.trino import CATALOG, TrinoServer
 from tests.e2e.engine_rows import ZONE, Sum, spark_query, trino_query
+from tierberg.stack.jars import spark_jars, spark_s3_jars
+from tierberg.stack.lake import Lake
+from tierberg.stack.ports import LOOPBACK
+from tierberg.stack.servers.trino import CATALOG, TrinoServer
 
 SPARK_START_S = 180
 STATEMENT_S = 240

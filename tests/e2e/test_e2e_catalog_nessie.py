@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stack.nessie import NessieServer
-from stack.rest_catalog import S3Warehouse
 from tests.support.bridge_process import BridgeProcess
 from tests.support.eventually import eventually
 from tests.support.gateway import gateway_server
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
+from tierberg.stack.servers.nessie import NessieServer
+from tierberg.stack.servers.rest_catalog import S3Warehouse
 
 # The first use builds the S3 server and fetches the catalog's jar.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stack.azurite import Azurite
-from stack.postgres import PostgresServer
 from tests.support.catalog_smoke import Deployment, smoke
+from tierberg.stack.servers.azurite import Azurite
+from tierberg.stack.servers.postgres import PostgresServer
 
 # The first use fetches the server.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1000)]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
-from stack.fake_gcs import FakeGcs
-from stack.postgres import PostgresServer
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.storage.opening import open_store
 from tests.support.catalog_smoke import Deployment, smoke
 from tests.support.gcs_xml import gcs_xml
+from tierberg.stack.servers.fake_gcs import FakeGcs
+from tierberg.stack.servers.postgres import PostgresServer
 
 # The first use builds the emulator.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stack.postgres import PostgresServer
 from tests.support.catalog_smoke import Deployment, smoke
 from tests.support.gateway import gateway_server
+from tierberg.stack.servers.postgres import PostgresServer
 
 # The first use builds the S3 server.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog import commit as commit_module
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.commit import Change, commit
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.tables import ensure_table
-from stack.rest_catalog import RestCatalogServer, S3Warehouse
-from stack.versitygw import VersityGateway
-from stack.waiting import wait_for
+from iceberg_catalog.commit import commit as commit_module
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.tables.tables import ensure_table
 from tests.support.catalog_smoke import Deployment, smoke
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.key_lender import KeyLender
 from tests.support.s3_server import REGION, S3Server
 from tests.support.token_gate import CLIENT_ID, CLIENT_SECRET, TokenGate
 from tests.unit.catalog_support import OWNER, STATE
+from tierberg.stack.servers.rest_catalog import RestCatalogServer, S3Warehouse
+from tierberg.stack.servers.versitygw import VersityGateway
+from tierberg.stack.waiting import wait_for
 
 # The first use builds the S3 server and fetches the catalog's jars.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]

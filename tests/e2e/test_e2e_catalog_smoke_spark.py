@@ -10,9 +10,9 @@ from urllib.parse import parse_qs
 import pytest
 import yaml
 
-from repartition.catalogs import open_targets
-from repartition.session import spark_session
-from rsm_bridge.backend import open_backend
+from repartition.spark.session import spark_session
+from repartition.spark.targets import open_targets
+from rsm_bridge.storage.backend import open_backend
 from tests.e2e.e2e_copies import spark_conf
 from tests.e2e.test_e2e_catalog_smoke_rest import TOKEN_S, rest_catalog, store
 from tests.support.token_gate import CLIENT_ID, CLIENT_SECRET, TokenGate

@@ -6,10 +6,10 @@ import time
 
 import pytest
 
-from stack.waiting import wait_for
 from tests.e2e.e2e_batches import BatchProducer, consume
 from tests.e2e.e2e_cluster import HEAL_S, ThreeBrokers
 from tests.support.ledger import NOTHING, Ledger, compare
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 

@@ -7,13 +7,13 @@ import time
 import pyarrow as pa
 import pytest
 
-from stack.bridge import Bridge
-from stack.waiting import wait_for
 from tests.e2e.e2e_batches import BatchProducer
 from tests.e2e.e2e_cluster import ThreeBrokers
 from tests.e2e.e2e_follower import CLOSE_HANDED, Follower
 from tests.e2e.e2e_support import Rec
 from tests.support.ledger import NOTHING, Ledger, compare, records
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 

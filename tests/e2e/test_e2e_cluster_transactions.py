@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import pytest
 from confluent_kafka import KafkaException
 
-from stack.cluster_admin import ProducerState
-from stack.errors import StackError
-from stack.waiting import wait_for
 from tests.e2e.e2e_batches import BatchProducer, JavaProducer, Transactional
 from tests.e2e.e2e_cluster import ThreeBrokers
 from tests.support.ledger import Ledger
+from tierberg.stack.cluster_admin import ProducerState
+from tierberg.stack.errors import StackError
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stack.cluster_admin import ProducerState
-from stack.waiting import wait_for
 from tests.e2e.e2e_batches import BatchProducer
 from tests.e2e.e2e_cluster import PUBLISH_S, ThreeBrokers
 from tests.support.ledger import Ledger, compare
+from tierberg.stack.cluster_admin import ProducerState
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.cluster, pytest.mark.timeout(600, func_only=True)]
 

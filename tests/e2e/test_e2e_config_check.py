@@ -13,8 +13,8 @@ import pytest
 import yaml
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from stack.registry import RegistryServer
 from tests.e2e.e2e_support import Pair
+from tierberg.stack.servers.registry import RegistryServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 

@@ -22,15 +22,15 @@ import pytest
 import yaml
 from pyiceberg.catalog import Catalog
 
-from demo.events import PARTITION, flights
-from stack.lake import Lake
-from stack.ports import LOOPBACK
-from stack.spark_cluster import SparkCluster, spark_home
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_copies import COMMAND_S, ended, spark_conf, tierberg, tiered
 from tests.e2e.e2e_support import Pair, Rec, current_rows
 from tests.e2e.engines import Trino, trino_on
 from tests.support.copy_job import CopyJob
+from tierberg.demo.events import PARTITION, flights
+from tierberg.stack.lake import Lake
+from tierberg.stack.ports import LOOPBACK
+from tierberg.stack.servers.spark_cluster import SparkCluster, spark_home
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 
@@ -197,7 +197,7 @@ def submitted(pair: Pair, folder: Path, cluster: SparkCluster, topic: str, *conf
     submit = [str(spark_home() / "bin" / "spark-submit"), "--master", cluster.url]
     for item in (*(f"{name}={value}" for name, value in given.items()), *conf):
         submit += ["--conf", item]
-    job = Path(__file__).parents[2] / "repartition" / "submit.py"
+    job = Path(__file__).parents[2] / "tierberg" / "submit.py"
     return [*submit, str(job), topic, "--config", str(config)]
 
 

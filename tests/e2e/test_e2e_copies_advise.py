@@ -17,13 +17,13 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.table.puffin import PuffinFile
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from stack.lake import Lake
-from stack.rest_catalog import RestCatalogServer
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_copies import spark_conf, tierberg, tiered
 from tests.e2e.e2e_support import Pair, Rec
 from tests.e2e.engines import EngineError, trino_on
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers.rest_catalog import RestCatalogServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(2400)]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from stack.kafka import BrokerOptions
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_deep import MIB, SEGMENT, TOPIC_CONFIG, fill, seek_everywhere
 from tests.e2e.e2e_support import Pair, wait_tiered
+from tierberg.stack.servers.kafka import BrokerOptions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

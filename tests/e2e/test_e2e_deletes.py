@@ -11,10 +11,9 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from rsm_bridge.limits import STATE_SWEEP_COMMITS
-from stack.waiting import wait_for
 from tests.e2e.e2e_support import (
     Pair,
     Rec,
@@ -29,6 +28,7 @@ from tests.e2e.e2e_support import (
     wait_rows,
     wait_tiered,
 )
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

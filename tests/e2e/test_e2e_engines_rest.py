@@ -12,13 +12,9 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.foreign import TAG, foreign_commits
-from rsm_bridge.status_command import StatusOptions, status
-from rsm_bridge.verification import verify_store
-from stack.admin import TIERED
-from stack.lake import BUCKET, Lake
-from stack.waiting import wait_for
+from iceberg_catalog.commit.foreign import TAG, foreign_commits
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from rsm_bridge.status.verify.store import verify_store
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_lake import PARTITIONS, as_text, count, merge, produce, wait_published
 from tests.e2e.e2e_support import PUBLISH_S, Pair, Rec, Sender, read, same, wait_tiered
@@ -27,6 +23,10 @@ from tests.e2e.engines import Engine, EngineError, Spark, Trino, spark_on, trino
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
+from tierberg.commands.status import StatusOptions, status
+from tierberg.stack.admin import TIERED
+from tierberg.stack.lake import BUCKET, Lake
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # the first use fetches Trino and builds the S3 server
 

@@ -13,19 +13,19 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.commit import Change, commit
-from iceberg_catalog.evolution import bind
-from iceberg_catalog.evolution_names import SOURCES, Sources
-from iceberg_catalog.evolve_table import GENERATION, Evolved, Writer, evolved
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.rest_sessions import Timeouts
-from iceberg_catalog.tables import ensure_table
-from stack.lake import Lake
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.connect.rest import Timeouts
+from iceberg_catalog.evolve.evolve import bind
+from iceberg_catalog.evolve.names import SOURCES, Sources
+from iceberg_catalog.evolve.table import GENERATION, Evolved, Writer, evolved
+from iceberg_catalog.tables.tables import ensure_table
 from tests.e2e.engines import spark_on
 from tests.support.evolving import check_schema, check_step
 from tests.support.fault_proxy import LANDED, NOT_LANDED, REPEATED, Fault, FaultProxy, fault_proxy
 from tests.unit.catalog_support import OWNER, STATE
+from tierberg.stack.lake import Lake
 
 # The first use builds the S3 server and fetches the catalog's jars.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]

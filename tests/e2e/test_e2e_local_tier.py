@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from demo.consume import read_back
-from demo.events import flights
-from demo.ledger import Ledger
-from demo.produce import Producers
-from stack.admin import TIERED, Admin
-from stack.jmx import JmxReader
-from stack.kafka import KafkaBroker
-from stack.tiering import local_tier
 from tests.e2e.e2e_support import wait_off_disk
+from tierberg.demo.consume import read_back
+from tierberg.demo.events import flights
+from tierberg.demo.ledger import Ledger
+from tierberg.demo.produce import Producers
+from tierberg.stack.admin import TIERED, Admin
+from tierberg.stack.jmx import JmxReader
+from tierberg.stack.servers.kafka import KafkaBroker
+from tierberg.stack.tiering import local_tier
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 

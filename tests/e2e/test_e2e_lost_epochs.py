@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from rsm_bridge.known_segments import read_segments
-from rsm_bridge.local_store import LocalObjectStore
-from stack.admin import TIERED
-from stack.waiting import wait_for
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.storage.segments.known import read_segments
 from tests.e2e.e2e_status import only_partition, status, tierberg
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, row_count, same, stored_segments, wait_rows, wait_tiered
+from tierberg.stack.admin import TIERED
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge.known_segments import KnownSegment, read_segments
-from rsm_bridge.local_store import LocalObjectStore
-from stack.waiting import wait_for
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.storage.segments.known import KnownSegment, read_segments
 from tests.e2e.e2e_status import only_partition, status, tierberg
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, same, wait_rows, wait_tiered
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import Pair, Rec, Sender, load_rows, read, rows_by_offset, same, wait_rows, wait_tiered
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from rsm_bridge.verification import verify_store
-from stack.admin import TIERED
-from stack.jmx import JmxReader
-from stack.versitygw import can_be_had
-from stack.waiting import wait_for
+from rsm_bridge.status.verify.store import verify_store
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_lake import PARTITIONS, as_text, check, count, merge, produce, rows
 from tests.e2e.e2e_seeks import check_seeks, check_times, interleaved
 from tests.e2e.e2e_stamped import SMALL_SEGMENTS, senders, stamped, transactions
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
 from tests.faults_matrix.grounds import EmbeddedGround, Ground, LakeGround
+from tierberg.stack.admin import TIERED
+from tierberg.stack.jmx import JmxReader
+from tierberg.stack.servers.versitygw import can_be_had
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # the first use builds the S3 server and fetches jars
 

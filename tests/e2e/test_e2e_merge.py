@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.livefiles import LiveFiles
-from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
-from rsm_bridge.verification import verify_store
-from stack.waiting import wait_for
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_rereading import Rereading
 from tests.e2e.e2e_support import (
@@ -29,6 +28,7 @@ from tests.e2e.e2e_support import (
     wait_rows,
     wait_tiered,
 )
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from stack.kafka import BrokerOptions
 from tests.e2e.e2e_deep import MIB, SEGMENT, TOPIC_CONFIG, fill, seek_everywhere
 from tests.e2e.e2e_outage import Stage, stage
 from tests.e2e.e2e_support import wait_tiered
 from tests.support.fault_proxy import Weather
+from tierberg.stack.servers.kafka import BrokerOptions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 

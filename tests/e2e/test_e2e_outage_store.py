@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from stack.waiting import wait_for
 from tests.e2e.e2e_lake import PARTITIONS, check, count, merge, produce
 from tests.e2e.e2e_outage import Stage, stage
 from tests.e2e.e2e_status import status
 from tests.e2e.e2e_support import Sender, read, same, wait_tiered
 from tests.support.fault_proxy import Weather
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 

@@ -19,17 +19,17 @@ from typing import Self
 
 import pytest
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.commit import Change, commit
-from rsm_bridge.open_store import open_store
-from rsm_bridge.publish_table import RetryRunError, TableRun
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store_clock import StoreClock
-from stack.waiting import wait_for
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.storage.clock import StoreClock
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
 from tests.e2e.e2e_lake import PARTITIONS, check, count, merge, produce
 from tests.e2e.e2e_outage import Stage, stage
 from tests.e2e.e2e_support import read, same, wait_tiered
 from tests.support.fault_proxy import Weather
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from stack.jmx import JmxReader
-from stack.kafka import BrokerOptions
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import PATIENCE_S, Pair, wait_tiered
+from tierberg.stack.jmx import JmxReader
+from tierberg.stack.servers.kafka import BrokerOptions
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 

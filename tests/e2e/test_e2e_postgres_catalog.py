@@ -16,14 +16,14 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import create_engine, text
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.connect.rest import Timeouts
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.rest_sessions import Timeouts
-from iceberg_catalog.tables import ensure_table
-from stack.postgres import PostgresServer
+from iceberg_catalog.tables.tables import ensure_table
 from tests.unit.catalog_support import OWNER, STATE, Place
+from tierberg.stack.servers.postgres import PostgresServer
 
 # pg8000 leaves the socket of a connection that could not be made to the garbage collector.
 pytestmark = [pytest.mark.e2e, pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")]

@@ -10,11 +10,11 @@ import psutil
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient, SchemaRegistryError
 
-from rsm_bridge.registry_errors import RegistryUnavailableError, SchemaUnknownError
-from rsm_bridge.registry_settings import SchemaRegistrySettings
-from rsm_bridge.schema_registry import SchemaRegistry
-from stack.ports import LOOPBACK
-from stack.registry import RegistryServer
+from rsm_bridge.config.registry import SchemaRegistrySettings
+from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError
+from rsm_bridge.values.registry.registry import SchemaRegistry
+from tierberg.stack.ports import LOOPBACK
+from tierberg.stack.servers.registry import RegistryServer
 
 # The first use fetches the server.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]

@@ -11,10 +11,8 @@ from functools import partial
 
 import pytest
 
-from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.verification import verify_store
-from stack.admin import TIERED
-from stack.waiting import wait_for
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.storage.segments.known import KnownSegment
 from tests.e2e.e2e_rereading import Rereading
 from tests.e2e.e2e_support import (
     TIER_S,
@@ -31,6 +29,8 @@ from tests.e2e.e2e_support import (
     wait_tiered,
 )
 from tests.support.shim_client import Segment, ShimClient
+from tierberg.stack.admin import TIERED
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

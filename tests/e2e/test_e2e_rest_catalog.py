@@ -7,10 +7,10 @@ import random
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
-from stack.rest_catalog import RestCatalogServer
-from stack.waiting import wait_for
 from tests.e2e.e2e_lake import count, rows
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
+from tierberg.stack.servers.rest_catalog import RestCatalogServer
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

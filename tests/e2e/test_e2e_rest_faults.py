@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 from pyiceberg.catalog import Catalog
 
-from stack.lake import Lake
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_lake import PARTITIONS, check, merge, produce, wait_published
 from tests.e2e.e2e_support import Pair, wait_tiered
 from tests.support.fault_proxy import LANDED, NOT_LANDED, REPEATED, FaultProxy, fault_proxy
+from tierberg.stack.lake import Lake
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # the first use builds the S3 server and fetches jars
 

@@ -19,15 +19,15 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.commit import Change, Outcome, commit
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.rest_sessions import Timeouts
-from iceberg_catalog.tables import ensure_table
-from stack.rest_catalog import RestCatalogServer
+from iceberg_catalog.commit.commit import Change, Outcome, commit
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.connect.rest import Timeouts
+from iceberg_catalog.tables.tables import ensure_table
 from tests.support.fault_proxy import LANDED, LATE, NOT_LANDED, REPEATED, Fault, FaultProxy, fault_proxy
 from tests.support.token_gate import CLIENT_ID, CLIENT_SECRET, TokenGate
 from tests.unit.catalog_support import OWNER, STATE, Place
+from tierberg.stack.servers.rest_catalog import RestCatalogServer
 
 # The first use of the catalog fetches its jars.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1000)]

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
 from iceberg_catalog.errors import CatalogError
-from rsm_bridge.cli import app
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
-from stack.rest_catalog import RestCatalogServer
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.storage.opening import open_store
 from tests.unit.maintain_support import World, published
+from tierberg.cli import app
+from tierberg.stack.servers.rest_catalog import RestCatalogServer
 
 # The first use of the catalog fetches its jars.
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1000)]

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from stack.errors import StackError
-from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_follower import Follower
 from tests.e2e.e2e_support import (
@@ -23,6 +21,8 @@ from tests.e2e.e2e_support import (
     wait_rows,
     wait_tiered,
 )
+from tierberg.stack.errors import StackError
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 

@@ -14,10 +14,10 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyiceberg.catalog.sql import SqlCatalog
 
-from stack.versitygw import VersityGateway, can_be_had
-from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
+from tierberg.stack.servers.versitygw import VersityGateway, can_be_had
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1300)]  # the first use of the gateway builds it
 

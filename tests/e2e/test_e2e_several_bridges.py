@@ -17,16 +17,16 @@ import boto3
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from stack.admin import Admin
-from stack.bridge import Bridge
-from stack.jars import KAFKA_VERSION
-from stack.kafka import BrokerOptions, KafkaBroker
-from stack.ports import LOOPBACK, accepts, free_ports
-from stack.process import ServerProcess
-from stack.tiering import tierberg
-from stack.waiting import wait_for
 from tests.e2e.e2e_follower import CLOSE_HANDED, Follower
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
+from tierberg.stack.admin import Admin
+from tierberg.stack.jars import KAFKA_VERSION
+from tierberg.stack.ports import LOOPBACK, accepts, free_ports
+from tierberg.stack.process import ServerProcess
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker
+from tierberg.stack.tiering import tierberg
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 

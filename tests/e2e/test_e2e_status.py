@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from stack.rest_catalog import RestCatalogServer
-from stack.waiting import wait_for
 from tests.e2e.e2e_status import ask, causes, only_partition, status
 from tests.e2e.e2e_support import Pair, Rec, Sender, wait_tiered
+from tierberg.stack.servers.rest_catalog import RestCatalogServer
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from stack.jmx import JmxReader
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, row_count, rows_by_offset, same, wait_rows, wait_tiered
+from tierberg.stack.jmx import JmxReader
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rsm_bridge.layout import derived_head
-from stack.admin import TIERED
-from stack.kafka import BrokerOptions
-from stack.waiting import wait_for
+from rsm_bridge.storage.keys import derived_head
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import (
     PUBLISH_S,
@@ -27,6 +24,9 @@ from tests.e2e.e2e_support import (
     wait_rows,
     wait_tiered,
 )
+from tierberg.stack.admin import TIERED
+from tierberg.stack.servers.kafka import BrokerOptions
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
 

@@ -13,9 +13,6 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from pyiceberg.catalog import Catalog
 
-from stack.admin import TIERED
-from stack.lake import Lake
-from stack.registry import RegistryServer
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_support import Pair, Rec, Sender, read, rows_by_offset, same, wait_tiered
 from tests.e2e.e2e_typed import columns_are, published, records, register
@@ -24,6 +21,9 @@ from tests.support.typed_avro import AVRO
 from tests.support.typed_case import Kind
 from tests.support.typed_json import JSON
 from tests.support.typed_protobuf import protobuf
+from tierberg.stack.admin import TIERED
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers.registry import RegistryServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # the first use fetches servers and builds one
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.verification import verify_store
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.status.verify.store import verify_store
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_lake import PARTITIONS, check, merge, produce, rows
 from tests.e2e.e2e_seeks import check_seeks, check_times, interleaved, stored_sizes

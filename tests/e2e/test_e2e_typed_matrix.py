@@ -17,9 +17,7 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.names import table_name
-from stack.lake import Lake
-from stack.registry import RegistryServer
+from iceberg_catalog.tables.names import table_name
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_lake import rows
 from tests.e2e.e2e_seeks import remote_bytes, require_remote
@@ -32,6 +30,8 @@ from tests.support.typed_avro import AVRO
 from tests.support.typed_case import Kind, Source
 from tests.support.typed_json import INFERRED, JSON
 from tests.support.typed_protobuf import protobuf
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers.registry import RegistryServer
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # the first use fetches Trino and builds the S3 server
 

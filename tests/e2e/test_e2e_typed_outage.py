@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_lake import count
 from tests.e2e.e2e_status import causes, only_partition, status

@@ -18,12 +18,8 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from rsm_bridge.verification import verify_store
-from stack.lake import Lake
-from stack.registry import RegistryServer
-from stack.versitygw import can_be_had
-from stack.waiting import wait_for
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from rsm_bridge.status.verify.store import verify_store
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_status import causes, only_partition, status
 from tests.e2e.e2e_support import Pair
@@ -44,6 +40,10 @@ from tests.support.fault_proxy import FaultProxy, Weather, fault_proxy
 from tests.support.typed_case import Kind
 from tests.support.typed_json import JSON
 from tests.support.typed_wide import wide
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers.registry import RegistryServer
+from tierberg.stack.servers.versitygw import can_be_had
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]  # the first use fetches servers and builds one
 

@@ -14,9 +14,6 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from pyiceberg.catalog import Catalog
 
-from stack.lake import Lake
-from stack.registry import RegistryServer
-from stack.waiting import wait_for
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_status import causes, only_partition, status
 from tests.e2e.e2e_support import Pair, wait_tiered
@@ -32,6 +29,9 @@ from tests.e2e.e2e_typed_stream import (
     wait_frontier,
 )
 from tests.support.typed_wide import wide
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers.registry import RegistryServer
+from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]  # the first use fetches servers and builds one
 

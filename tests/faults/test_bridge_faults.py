@@ -13,11 +13,11 @@ from typing import Any
 import grpc
 import pytest
 
-import converter.writer
+import converter.segment.writer
 from converter.types import IndexType
 from iceberg_catalog import failpoints
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import (
@@ -88,7 +88,7 @@ def test_an_error_of_ours_stores_the_segment_verbatim(shim: ShimClient, bridge: 
 def test_a_segment_of_too_large_a_footer_is_stored_verbatim(
     limit: str, size: int, shim: ShimClient, bridge: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(converter.writer, limit, size)
+    monkeypatch.setattr(converter.segment.writer, limit, size)
     sent = segment_of(LogBuilder().fill(batches=40, size=10_000))
     answer = shim.copy(sent)
     assert "FooterTooLargeError" in answer.restarts[0]

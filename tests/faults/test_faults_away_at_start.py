@@ -14,18 +14,13 @@ from urllib.request import urlopen
 import pytest
 from structlog.testing import capture_logs
 
-from rsm_bridge.limits import (
-    REACH_AGAIN_SECONDS,
-    REACH_REMIND_SECONDS,
-    REACH_SECONDS,
-    REACH_SOUND_SECONDS,
-)
-from rsm_bridge.reachability import Place, Reachability
-from stack.ports import free_ports
+from rsm_bridge.limits import REACH_AGAIN_SECONDS, REACH_REMIND_SECONDS, REACH_SECONDS, REACH_SOUND_SECONDS
+from rsm_bridge.serving.reachability import Place, Reachability
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
+from tierberg.stack.ports import free_ports
 
 #: A few seconds, on a busy machine.
 SAID_SECONDS_MAX = 10.0
@@ -105,7 +100,7 @@ def test_the_ready_line_says_it(tmp_path: Path) -> None:
 
 def test_an_outage_is_said_once_and_its_end_too(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("REACH_SECONDS", "REACH_AGAIN_SECONDS", "REACH_SOUND_SECONDS"):
-        monkeypatch.setattr(f"rsm_bridge.reachability.{name}", 0.05)
+        monkeypatch.setattr(f"rsm_bridge.serving.reachability.{name}", 0.05)
     assert REACH_SECONDS < REACH_SOUND_SECONDS < REACH_REMIND_SECONDS
     from rsm_bridge.logs import logger
 

@@ -13,9 +13,9 @@ import grpc
 import pytest
 
 from benchmarks.certificates import Certificates, make_certificates
-from rsm_bridge.config_command import CheckOptions, check_config
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
+from rsm_bridge.status.check.command import CheckOptions, check_config
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, ShimError, segment_of
@@ -113,7 +113,7 @@ def test_a_key_of_another_certificate_is_refused_at_the_start_and_by_config_chec
     config.write_text(json.dumps({"data_dir": str(tmp_path / "data"), "tls": section}))
     with pytest.raises(SettingsError, match=said):
         check_config(CheckOptions(config=config, topics=("orders",), ask_kafka=False))
-    words = [sys.executable, "-c", "from rsm_bridge.cli import main; main()", "serve", "--config", str(config)]
+    words = [sys.executable, "-c", "from tierberg.cli import main; main()", "serve", "--config", str(config)]
     found = subprocess.run(words, check=False, timeout=120, capture_output=True, text=True)
     assert (found.returncode, bool(re.search(said, found.stderr))) == (2, True), found.stderr
     assert not (tmp_path / "data" / "numba-cache").exists(), "said before kernels are compiled"

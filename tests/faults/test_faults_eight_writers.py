@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.publish_table import RetryRunError, TableRun
-from rsm_bridge.store_clock import StoreClock
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.storage.clock import StoreClock
+from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
 from tests.unit.maintain_support import NAMESPACE, World, make_world
 
 WRITERS = 8

@@ -17,11 +17,11 @@ import yaml
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from converter.index import decode_directory
-from iceberg_catalog.catalogs import CatalogSettings, embedded_settings, open_catalog
-from iceberg_catalog.evolve_table import GENERATION
+from converter.index.codec import decode_directory
+from iceberg_catalog.connect.open import CatalogSettings, embedded_settings, open_catalog
+from iceberg_catalog.evolve.table import GENERATION
 from iceberg_catalog.failpoints import Order
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
 from tests.support.answering_server import answering
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.eventually import eventually

@@ -12,13 +12,13 @@ import grpc
 import pytest
 from crc32c import crc32c
 
-from converter.index import decode_directory
+from converter.index.codec import decode_directory
 from converter.types import IndexType
-from rsm_bridge.layout import index_prefix
 from rsm_bridge.limits import FETCH_CHUNK_BYTES, MIB
-from rsm_bridge.local_store import LocalObjectStore
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
+from rsm_bridge.storage.keys import index_prefix
+from rsm_bridge.storage.local import LocalObjectStore
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import HEADERS, Segment, ShimClient, ShimError, segment_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rsm_bridge.tombstone import is_tombstone
+from rsm_bridge.storage.tombstone import is_tombstone
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import HEADERS, ShimClient, copy_messages, segment_of
@@ -22,8 +22,8 @@ def eventually(true: threading.Event) -> None:
 
 
 def test_a_hanging_index_put_cannot_land_after_its_delete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.reclaim.LATE_COPY_SECONDS", 0.2)
-    monkeypatch.setattr("rsm_bridge.reclaim.COPY_RECHECK_SECONDS", 0.2)
+    monkeypatch.setattr("rsm_bridge.tables.reclaim.reclaimer.LATE_COPY_SECONDS", 0.2)
+    monkeypatch.setattr("rsm_bridge.tables.reclaim.reclaimer.COPY_RECHECK_SECONDS", 0.2)
     log = LogBuilder()
     log.batch([b"a", b"b"])
     segment = segment_of(log)

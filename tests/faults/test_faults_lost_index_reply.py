@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rsm_bridge.errors import StoreError
-from rsm_bridge.tombstone import is_tombstone
+from rsm_bridge.storage.tombstone import is_tombstone
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, ShimError, segment_of

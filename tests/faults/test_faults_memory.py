@@ -19,14 +19,14 @@ import pytest
 import zstandard
 
 from converter.types import IndexType
+from rsm_bridge.config.settings import LimitSettings
 from rsm_bridge.limits import COPY_FILES_BYTES_MAX, LARGE_FILES_BYTES, MIB
-from rsm_bridge.settings import LimitSettings
-from stack.bridge import Bridge
 from tests.faults.test_faults_resources import peak_bytes, warmed
 from tests.faults.test_faults_segments import batch
 from tests.oracle.transactions import producer_snapshot
 from tests.support.kafka_log import LogBuilder, varint
 from tests.support.shim_client import Segment, ShimClient, segment_of
+from tierberg.stack.servers.bridge import Bridge
 
 BOMBS = 4
 CONSUMERS = 20

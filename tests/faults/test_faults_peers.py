@@ -13,9 +13,9 @@ import grpc
 import pytest
 
 from rsm_bridge.limits import CONTENDED_SILENCE_SECONDS, COPY_PAUSE_SECONDS_MAX
-from rsm_bridge.precedence import Precedence
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.service import Running
+from rsm_bridge.serving.scheduling.precedence import Precedence
+from rsm_bridge.serving.service import Running
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import HEADERS, Segment, ShimClient, ShimError, copy_messages, segment_of
@@ -140,7 +140,7 @@ def test_a_waiting_copy_hears_of_its_place_in_the_queue(bridge: Running) -> None
 
 
 def test_calls_that_never_start_go(bridge: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.copy_call.START_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("rsm_bridge.serving.copy.call.START_SECONDS_MAX", 0.5)
     hold = threading.Event()
     with ShimClient(bridge.address) as shim:
         call = shim.stub("stream_stream", "CopySegment")(iter(lambda: hold.wait(20) and None, None), metadata=HEADERS)
@@ -183,7 +183,7 @@ def test_fetches_that_nobody_reads_do_not_slow_copies(pauses: list[float], bridg
 
 
 def test_a_fetch_that_nobody_reads_ends(bridge: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.fetch_claim.ANSWER_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("rsm_bridge.serving.fetch.claim.ANSWER_SECONDS_MAX", 0.5)
     with ShimClient(bridge.address) as shim:
         copied = shim.copied(segment_of(LogBuilder().fill(batches=24, records=8, size=100_000)))
         request = rsm_pb2.FetchSegmentRequest(segment=copied.message()).SerializeToString()

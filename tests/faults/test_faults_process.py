@@ -12,10 +12,10 @@ import grpc
 import pytest
 
 from rsm_bridge.proto import rsm_pb2
-from stack.ports import free_ports
 from tests.support.bridge_process import BridgeProcess
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import HEADERS, Segment, ShimClient, ShimError, copy_messages, segment_of
+from tierberg.stack.ports import free_ports
 
 DEADLINE_S = 4.0
 
@@ -111,7 +111,7 @@ def test_stopped_and_continued(tmp_path: Path) -> None:
 @pytest.mark.parametrize("point", ["after-index", "before-commit"])
 def test_killed_at_a_step_and_started_again(tmp_path: Path, point: str) -> None:
     """The index is there but nobody was told, or nothing was published yet: the next start makes it good, once."""
-    from iceberg_catalog.catalogs import embedded_settings, open_catalog
+    from iceberg_catalog.connect.open import embedded_settings, open_catalog
 
     data, (port,) = tmp_path / "data", free_ports(1)
     log = LogBuilder().fill(batches=10)

@@ -18,11 +18,11 @@ import zstandard
 
 from rsm_bridge.limits import CONTENDED_SILENCE_SECONDS, COPY_MEMORY_BYTES, FRAME_WAIT_SECONDS_MAX, MIB
 from rsm_bridge.proto import rsm_pb2
-from stack.bridge import Bridge
-from stack.waiting import wait_for
 from tests.faults.test_faults_segments import batch, good, sent, xerial
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import HEADERS, Segment, ShimClient, ShimError, copy_messages, frame_message, segment_of
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.waiting import wait_for
 
 GIB = 1 << 30
 BOMB_BYTES = GIB + 64 * MIB

@@ -15,7 +15,7 @@ import pytest
 import zstandard
 from crc32c import crc32c
 
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder, encode_record
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from converter.types import IndexType
-from rsm_bridge.fetcher import Fetcher
-from rsm_bridge.service import Running
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.serving.fetch.fetcher import Fetcher
+from rsm_bridge.serving.service import Running
+from rsm_bridge.storage.object_store import ObjectStore
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
@@ -65,7 +65,7 @@ class RememberedFetcher(Fetcher):
 @pytest.fixture(scope="module")
 def bridge(folder: Path) -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rsm_bridge.service.Fetcher", RememberedFetcher)
+        patch.setattr("rsm_bridge.serving.service.Fetcher", RememberedFetcher)
         with bridge_thread(test_settings(folder, topics=[PROVEN])) as running:
             yield running
 

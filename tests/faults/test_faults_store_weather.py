@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from stack.bridge import Bridge
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy, Weather, fault_proxy
 from tests.support.footprint import footprint
 from tests.support.kafka_log import LogBuilder
 from tests.support.s3_server import S3Server, moto_server
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
+from tierberg.stack.servers.bridge import Bridge
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

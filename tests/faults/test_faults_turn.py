@@ -14,14 +14,14 @@ import grpc
 import pytest
 from crc32c import crc32c
 
-from converter.index_model import Directory
+from converter.index.model import Directory
 from converter.types import IndexType
-from rsm_bridge import copy_call
-from rsm_bridge.copy_worker import CopyAttempt, store_segment
 from rsm_bridge.limits import CONTENDED_SILENCE_SECONDS, MIB
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.service import Running
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.serving.copy import call
+from rsm_bridge.serving.copy.attempt import CopyAttempt, store_segment
+from rsm_bridge.serving.service import Running
+from rsm_bridge.storage.object_store import ObjectStore
 from tests.faults.test_faults_memory import packed, record
 from tests.faults.test_faults_peers import gauge, only_start, until
 from tests.oracle.transactions import producer_snapshot
@@ -48,7 +48,7 @@ Messages = Callable[[Segment, threading.Event], Iterator[bytes]]
 @pytest.fixture
 def bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
     """One for which a snapshot of 1,000 producers is large."""
-    monkeypatch.setattr(copy_call, "COPY_FILES_BYTES_USUAL", 1000)
+    monkeypatch.setattr(call, "COPY_FILES_BYTES_USUAL", 1000)
     with bridge_thread(test_settings(tmp_path / "data")) as running:
         with ShimClient(running.address) as shim:  # kernels are loaded before anything is timed
             shim.copy(segment_of(LogBuilder().fill(batches=1)))
@@ -182,7 +182,7 @@ def test_the_turn_of_a_cancelled_copy_is_free_when_its_worker_has_ended(
             let_go.wait(40)
         return real(store, attempt)
 
-    monkeypatch.setattr(copy_call, "store_segment", slow_first)
+    monkeypatch.setattr(call, "store_segment", slow_first)
     try:
         with Begun(bridge, large_files(), whole):
             assert began.wait(20)
@@ -202,7 +202,7 @@ def test_the_turn_of_a_cancelled_copy_is_free_when_its_worker_has_ended(
 
 @pytest.mark.timeout(60)
 def test_a_copy_whose_sender_drips_ends_at_its_deadline(bridge: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_call, "COPY_SECONDS_MAX", 3.0)
+    monkeypatch.setattr(call, "COPY_SECONDS_MAX", 3.0)
 
     for messages in (drops_of_the_log, drops_of_a_file):
         with Begun(bridge, large_files(), messages) as slow:
@@ -219,15 +219,15 @@ def test_a_copy_that_cannot_be_told_of_itself_ends(
     bridge: Running, monkeypatch: pytest.MonkeyPatch, messages: Messages
 ) -> None:
     """Whatever gRPC says of a heartbeat: nobody waits for the copy."""
-    real, beats = copy_call.CopyCall._write, [0]
+    real, beats = call.CopyCall._write, [0]
 
-    async def write(self: copy_call.CopyCall, response: rsm_pb2.CopyResponse) -> None:
+    async def write(self: call.CopyCall, response: rsm_pb2.CopyResponse) -> None:
         beats[0] += 1
         if beats[0] == 2:
             raise RuntimeError("the stream is broken")
         await real(self, response)
 
-    monkeypatch.setattr(copy_call.CopyCall, "_write", write)
+    monkeypatch.setattr(call.CopyCall, "_write", write)
     with Begun(bridge, large_files(), messages) as unheard:
         until(partial(has_failed, unheard))
         assert failed(unheard) == "cancelled"

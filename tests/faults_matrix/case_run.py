@@ -6,12 +6,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from stack.process import ServerProcess
-from stack.waiting import wait_for
 from tests.e2e.e2e_support import wait_tiered
 from tests.faults_matrix.comparing import wait_published
 from tests.faults_matrix.world import World
 from tests.faults_matrix.writing import Writing
+from tierberg.stack.process import ServerProcess
+from tierberg.stack.waiting import wait_for
 
 Victim = Literal["bridge", "broker"]
 

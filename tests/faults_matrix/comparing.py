@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from stack.errors import StackError
-from stack.kafka import KafkaBroker
-from stack.waiting import wait_for
 from tests.e2e.e2e_support import Log, Rec, read, rows_by_offset, same
+from tierberg.stack.errors import StackError
+from tierberg.stack.servers.kafka import KafkaBroker
+from tierberg.stack.waiting import wait_for
 
 PUBLISH_S = 75
 

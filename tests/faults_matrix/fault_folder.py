@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iceberg_catalog.failpoints import Order
-from stack.waiting import wait_for
+from tierberg.stack.waiting import wait_for
 
 _POLL_S = 0.02
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import CatalogSettings, embedded_settings, open_catalog
-from stack.lake import BUCKET, Lake
+from iceberg_catalog.connect.open import CatalogSettings, embedded_settings, open_catalog
+from tierberg.stack.lake import BUCKET, Lake
 
 
 class Ground(Protocol):

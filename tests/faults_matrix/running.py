@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaException
 
 from iceberg_catalog.failpoints import Action, Order
-from stack.waiting import wait_for
 from tests.faults_matrix.case_run import CaseRun, Victim
 from tests.faults_matrix.cases import Case
 from tests.faults_matrix.scenarios import HIT_S
 from tests.faults_matrix.world import World
+from tierberg.stack.waiting import wait_for
 
 ACTIONS: Mapping[Victim, Action] = {"bridge": "kill", "broker": "stop"}
 

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from iceberg_catalog.expire import fence
+from iceberg_catalog.commit.expire import fence
+from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.failpoints import Order
-from iceberg_catalog.livefiles import LiveFiles
-from stack.errors import StackError
-from stack.waiting import wait_for
 from tests.e2e.e2e_follower import Follower
 from tests.e2e.e2e_support import same, wait_tiered
 from tests.faults_matrix.case_run import TIER_S, CaseRun
 from tests.faults_matrix.comparing import compare
+from tierberg.stack.errors import StackError
+from tierberg.stack.waiting import wait_for
 
 HIT_S = 60
 READ_S = 90

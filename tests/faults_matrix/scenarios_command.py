@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stack.waiting import wait_for
 from tests.faults_matrix.case_run import GONE_S, CaseRun
 from tests.faults_matrix.comparing import table_rows
 from tests.faults_matrix.scenarios import Deleting, Prepared, Scenario
+from tierberg.stack.waiting import wait_for
 
-#: Older than any copy can be, with clocks that differ: rsm_bridge/sweep.py.
+#: Older than any copy can be, with clocks that differ: rsm_bridge/tables/maintain/sweep.py.
 _LONG_AGO_S = 3 * 3600
 _MANIFEST = "left-by-a-crash-m0.avro"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from iceberg_catalog.livefiles import LiveFiles
+from iceberg_catalog.commit.head import LiveFiles
 from tests.faults_matrix.case_run import CaseRun
 from tests.faults_matrix.scenarios_command import ByCommand
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from stack.waiting import wait_for
 from tests.e2e.e2e_support import wait_tiered
 from tests.faults_matrix.case_run import GONE_S, TIER_S, CaseRun
 from tests.faults_matrix.comparing import table_rows
 from tests.faults_matrix.scenarios_command import ByCommand
+from tierberg.stack.waiting import wait_for
 
 _AS_IT_IS = {"topics": [{"pattern": ".*", "mode": "verbatim"}]}
 _AS_ROWS: dict[str, object] = {"topics": []}

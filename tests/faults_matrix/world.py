@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from stack.admin import Admin
-from stack.bridge import Bridge
-from stack.kafka import BrokerOptions, KafkaBroker
-from stack.process import ServerProcess
-from stack.tiering import tierberg
 from tests.e2e.e2e_support import Pair
 from tests.faults_matrix.fault_folder import FaultFolder
 from tests.faults_matrix.grounds import Ground
+from tierberg.stack.admin import Admin
+from tierberg.stack.process import ServerProcess
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker
+from tierberg.stack.tiering import tierberg
 
 #: Short intervals: what a case waits for is what it is about.
 SETTINGS: Mapping[str, Any] = {"publish_interval": "200ms", "reclaim_grace": "0s", "maintain_interval": "0s"}

@@ -6,10 +6,10 @@ import itertools
 import random
 from dataclasses import dataclass, field
 
-from stack.admin import Admin
-from stack.kafka import KafkaBroker
-from stack.waiting import wait_for
 from tests.e2e.e2e_support import Log, Rec, Sender
+from tierberg.stack.admin import Admin
+from tierberg.stack.servers.kafka import KafkaBroker
+from tierberg.stack.waiting import wait_for
 
 _VALUE_BYTES = 800
 _MARKERS_S = 30

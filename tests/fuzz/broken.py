@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from converter.kernel import kernel
+from converter.kernels.kernel import kernel
 from converter.types import Int64Array
 from tests.fuzz.target import MIB, Outcome, Target, WrongError
 

@@ -16,13 +16,13 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2
 from google.protobuf.message import Message
 
-from converter.values.avro import avro_decoder
-from converter.values.json_decode import json_decoder
-from converter.values.json_infer import infer_schema
+from converter.values.avro.decoder import avro_decoder
+from converter.values.json.decoder import json_decoder
+from converter.values.json.infer import infer_schema
 from converter.values.model import Decoder, SchemaTextError
-from converter.values.protobuf import protobuf_decoder
-from converter.values.warmup import warm_values
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from converter.values.proof.warmup import warm_values
+from converter.values.protobuf.decoder import protobuf_decoder
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 from tests.fuzz.envelope import packed, unpacked
 from tests.fuzz.mutate import TEXTS, bent, bent_json, number, written
 from tests.fuzz.outcome import worded

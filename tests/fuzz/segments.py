@@ -17,8 +17,8 @@ import crc32c
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from converter.batches.transactions import Transactions
 from converter.errors import SegmentError
-from converter.transactions import Transactions
 from converter.types import BatchFlag, Cause, ConvertOptions, LeaderEpoch, SegmentMetadata
 from tests.fuzz.envelope import packed, unpacked
 from tests.fuzz.mutate import bent, number, varint, zigzag

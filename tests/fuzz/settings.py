@@ -16,14 +16,14 @@ import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from rsm_bridge.cli import app
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.progress_confirm import WATCH_SECONDS
-from rsm_bridge.settings import load_settings
+from rsm_bridge.status.confirm import WATCH_SECONDS
 from tests.fuzz.envelope import packed, unpacked
 from tests.fuzz.mutate import TEXTS, bent, bent_json
 from tests.fuzz.outcome import worded
 from tests.fuzz.target import MIB, Outcome, Target, WrongError
+from tierberg.cli import app
 
 SECRET = "s3cr3t-Wert"
 _TEXT_CHARS_MAX = 4000

@@ -21,26 +21,26 @@ import numpy as np
 import pyarrow as pa
 import zstandard
 
+from converter.batches.later_indexes import LaterAborts
+from converter.batches.transactions import Transactions
 from converter.errors import SegmentError
-from converter.index import decode_directory
-from converter.later_indexes import LaterAborts
-from converter.transactions import Transactions
-from converter.values.avro import avro_decoder
-from converter.values.json_decode import json_decoder
-from converter.values.proven import unpack_proven
+from converter.index.codec import decode_directory
+from converter.values.avro.decoder import avro_decoder
+from converter.values.json.decoder import json_decoder
+from converter.values.proof.proven import unpack_proven
+from iceberg_catalog.commit.state import decode_state, encode_state
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.plan_types import PartState
-from iceberg_catalog.state import decode_state, encode_state
-from rsm_bridge.copy_progress import CopyProgress, decode_progress
-from rsm_bridge.custom_metadata import CustomMetadata, decode_custom_metadata
+from iceberg_catalog.plan.types import PartState
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import parse_checkpoint
-from rsm_bridge.lease import Lease
-from rsm_bridge.maintain_drop import DropRecord, decode_drop
-from rsm_bridge.store import VersionedBytes
-from rsm_bridge.tombstone import Tombstone, decode_tombstone
-from rsm_bridge.undelete_record import Undeleted
-from rsm_bridge.undelete_record import decode as decode_undeleted
+from rsm_bridge.storage.custom_metadata import CustomMetadata, decode_custom_metadata
+from rsm_bridge.storage.lease import Lease
+from rsm_bridge.storage.object_store import VersionedBytes
+from rsm_bridge.storage.projections.progress import CopyProgress, decode_progress
+from rsm_bridge.storage.segments.known import parse_checkpoint
+from rsm_bridge.storage.tombstone import Tombstone, decode_tombstone
+from rsm_bridge.tables.maintain.drop_table import DropRecord, decode_drop
+from rsm_bridge.tables.maintain.undelete_record import Undeleted
+from rsm_bridge.tables.maintain.undelete_record import decode as decode_undeleted
 from tests.fuzz.envelope import packed, unpacked
 from tests.fuzz.mutate import bent, bent_json, written
 from tests.fuzz.outcome import worded

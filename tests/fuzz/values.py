@@ -12,12 +12,12 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
-from converter.values.avro import avro_decoder
-from converter.values.encoders import encoder
-from converter.values.json_decode import json_decoder
+from converter.values.avro.decoder import avro_decoder
+from converter.values.json.decoder import json_decoder
 from converter.values.model import Decoded, Decoder
-from converter.values.protobuf import protobuf_decoder
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from converter.values.proof.encoders import encoder
+from converter.values.protobuf.decoder import protobuf_decoder
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 from tests.fuzz.envelope import packed, unpacked
 from tests.fuzz.mutate import bent
 from tests.fuzz.target import MIB, Outcome, Target, WrongError

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rsm_bridge.kernel_cache import sources_digest
+from rsm_bridge.serving.kernel_cache import sources_digest
 from tests.fuzz.child import FAILURES_MAX, Orders
 from tests.fuzz.page import PAGE_BYTES, Page, Progress, Stage
 from tests.fuzz.registry import target_named

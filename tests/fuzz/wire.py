@@ -13,13 +13,13 @@ from unittest.mock import patch
 import crc32c
 import grpc
 
-from converter.warmup import warm
+from converter.segment.warmup import warm
+from rsm_bridge.config.registry import SchemaRegistrySettings
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.registry_errors import SchemaLookupError
-from rsm_bridge.registry_settings import SchemaRegistrySettings
-from rsm_bridge.schema_registry import SchemaRegistry
-from rsm_bridge.wire import parse, parse_copy_request, segment_metadata
+from rsm_bridge.serving.wire.messages import parse, parse_copy_request, segment_metadata
+from rsm_bridge.values.registry.errors import SchemaLookupError
+from rsm_bridge.values.registry.registry import SchemaRegistry
 from tests.fuzz.envelope import packed, unpacked
 from tests.fuzz.mutate import TEXTS, any_json, bent, bent_json, number, written
 from tests.fuzz.outcome import worded
@@ -140,7 +140,7 @@ class Streams(Target):
         """A new bridge with an empty store."""
         self._inputs = 0
         # Only how long the bridge waits for the reason hangs on it; a third of all inputs would wait for half a second.
-        self._open.enter_context(patch("rsm_bridge.copy_call.CANCEL_NOTICE_SECONDS", 0.02))
+        self._open.enter_context(patch("rsm_bridge.serving.copy.call.CANCEL_NOTICE_SECONDS", 0.02))
         folder = Path(self._open.enter_context(TemporaryDirectory(prefix="tierberg-fuzz-")))
         bridge = self._open.enter_context(bridge_thread(test_settings(folder, publish_interval="5s")))
         self._channel = self._open.enter_context(grpc.insecure_channel(bridge.address))

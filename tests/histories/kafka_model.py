@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from iceberg_catalog.plan_types import BatchKind
+from iceberg_catalog.plan.types import BatchKind
 
 Epochs = tuple[tuple[int, int], ...]
 TXN, PLAIN, COMMIT, ABORT = BatchKind.TXN, BatchKind.PLAIN, BatchKind.COMMIT, BatchKind.ABORT

@@ -10,15 +10,15 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from converter.batches.framing import Framer
 from converter.errors import SegmentError
-from converter.framing import Framer
-from converter.index_model import StoredObject
+from converter.index.model import StoredObject
 from converter.types import SegmentMetadata
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import SegmentState
-from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.layout import data_key, index_key, tail_key
-from rsm_bridge.store import ListedObject
+from iceberg_catalog.plan.types import SegmentState
+from iceberg_catalog.tables.names import Owner
+from rsm_bridge.storage.keys import data_key, index_key, tail_key
+from rsm_bridge.storage.object_store import ListedObject
+from rsm_bridge.storage.segments.known import KnownSegment
 from tests.histories.batch_headers import header_bytes
 from tests.histories.kafka_model import ABORT, COMMIT, PLAIN, TXN, Batch, Copied, Due, Kafka
 from tests.histories.model_store import ModelStore, leader_epochs, segment_of

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from converter.types import LeaderEpoch
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import Batches, FileRef, Segment, SegmentState
+from iceberg_catalog.plan.types import Batches, FileRef, Segment, SegmentState
+from iceberg_catalog.tables.names import Owner
 from rsm_bridge.errors import ObjectNotFoundError, StoreError
-from rsm_bridge.known_segments import Deletion, KnownSegment
-from rsm_bridge.layout import IndexKey
-from rsm_bridge.store import ListedObject
+from rsm_bridge.storage.keys import IndexKey
+from rsm_bridge.storage.object_store import ListedObject
+from rsm_bridge.storage.segments.known import Deletion, KnownSegment
 from tests.histories.kafka_model import Batch
 from tests.histories.row_arrays import load_later
 
@@ -169,7 +169,7 @@ class ModelStore:
     # What the world does
 
     def read_known(self, _store: object, _key: IndexKey, found: ListedObject) -> KnownSegment:
-        """In place of rsm_bridge.known_segments.read_known."""
+        """In place of rsm_bridge.storage.segments.known.read_known."""
         self.faults.deny(found.key)
         self.reads += 1
         entry = self.entries.get(found.key)
@@ -188,7 +188,7 @@ class ModelStore:
         return True
 
     def put_tombstone(self, key: IndexKey, kind: SegmentState, now_ms: int) -> str:
-        """As rsm_bridge/deletes.py does it: `deleted` wins over `withdrawn`, and repeating it changes nothing."""
+        """As rsm_bridge/storage/segments/deleter.py: `deleted` wins over `withdrawn`, and a repetition changes nothing."""
         entry = self.entries.get(str(key))
         self.versions += 1
         if entry is None:

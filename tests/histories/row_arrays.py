@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from iceberg_catalog.plan_types import Batches
+from iceberg_catalog.plan.types import Batches
 from tests.histories.kafka_model import Batch
 
 

@@ -15,10 +15,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from iceberg_catalog import decide, lineage_record, plan, plan_files, plan_view, plan_walk
-from iceberg_catalog.plan_inputs import Input
-from iceberg_catalog.plan_types import Keep, PartState, Segment, SegmentState
-from rsm_bridge import planning
+from iceberg_catalog.plan import decide, judge, lineage_record, plan, walk
+from iceberg_catalog.plan import files as plan_files
+from iceberg_catalog.plan.inputs import Input
+from iceberg_catalog.plan.types import Keep, PartState, Segment, SegmentState
+from rsm_bridge.tables.publish import planning
 from tests.histories.running import Counts, run_history
 
 HISTORIES_MAX = 6000
@@ -70,9 +71,9 @@ SWITCHES = [
     Switch("R3 rewind", {(plan, "rewound"): lambda _e, _f, _a, state: (None, state.frontier, state.floor)}, False),
     Switch("R4 a withdrawal is no deletion", {(plan, "raised"): withdrawals_raise}),
     Switch("R5 the floor rises", {(plan, "raised"): lambda floor, *_: floor}),
-    Switch("R6 deleted segments give rows under keep", {(plan_walk, "sources"): live_only}, True, "keep"),
+    Switch("R6 deleted segments give rows under keep", {(walk, "sources"): live_only}, True, "keep"),
     Switch("R7 list again", {(planning, "plan"): believed_at_once}),
-    Switch("R8 the same producer's marker", {(plan_view, "decide"): any_marker}),
+    Switch("R8 the same producer's marker", {(judge, "decide"): any_marker}),
     Switch("R9 undecided rows wait", {(plan, "first_waiting"): lambda _, end: end}),
     Switch("R10 files of dead branches are cut", {(plan, "outgoing"): never_cut}, False),
     Switch("R10 files below the floor leave", {(plan_files, "expired"): kept_for_ever}),

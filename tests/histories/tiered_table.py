@@ -19,23 +19,25 @@ from uuid import UUID
 
 from converter.epochs import clipped, joined
 from converter.types import LeaderEpoch
-from iceberg_catalog import lineage_record
-from iceberg_catalog.lineage import UNKNOWN
-from iceberg_catalog.livefiles import Head, parse_file_name
-from iceberg_catalog.plan_types import LiveFile, PartState, Plan, Policy, Runs
-from iceberg_catalog.retained import KeptSnapshot, Retained
-from rsm_bridge import derived, planned_files, planning, reclaim, segment_listing
-from rsm_bridge.derived import Cut
+from iceberg_catalog.commit.head import Head, parse_file_name
+from iceberg_catalog.commit.retained import KeptSnapshot, Retained
+from iceberg_catalog.plan import lineage_record
+from iceberg_catalog.plan.lineage import UNKNOWN
+from iceberg_catalog.plan.types import LiveFile, PartState, Plan, Policy, Runs
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.layout import IndexKey
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.planned_files import PlannedFiles
-from rsm_bridge.planning import Planned, Planning
-from rsm_bridge.publish_table import RunResult
-from rsm_bridge.reclaim import Graces, Reclaimer
-from rsm_bridge.running_copies import RunningCopies
-from rsm_bridge.segment_listing import SegmentListing
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.storage.keys import IndexKey
+from rsm_bridge.storage.segments import listing as segment_listing
+from rsm_bridge.storage.segments.known import KnownSegment
+from rsm_bridge.storage.segments.listing import SegmentListing
+from rsm_bridge.storage.segments.running_copies import RunningCopies
+from rsm_bridge.tables.publish import planned_files, planning, rewritten
+from rsm_bridge.tables.publish.planned_files import PlannedFiles
+from rsm_bridge.tables.publish.planning import Planned, Planning
+from rsm_bridge.tables.publish.rewritten import Cut
+from rsm_bridge.tables.publish.table_run import RunResult
+from rsm_bridge.tables.reclaim import reclaimer as reclaim
+from rsm_bridge.tables.reclaim.reclaimer import Graces, Reclaimer
 from tests.histories.kafka_model import Batch
 from tests.histories.model_store import PAGE_KEYS, DataFile, ModelStore
 from tests.histories.row_oracle import JUDGED
@@ -116,7 +118,7 @@ class Written:
 
 
 def copy_rows(store: Any, key: str, cuts: Sequence[Cut], *_: Any, **__: Any) -> Written | None:
-    """In place of rsm_bridge.derived.copy_rows."""
+    """In place of rsm_bridge.tables.publish.rewritten.copy_rows."""
     rows: dict[int, Batch] = {}
     runs: tuple[LeaderEpoch, ...] = ()
     partition = int(key.split("/")[2])
@@ -130,7 +132,7 @@ def copy_rows(store: Any, key: str, cuts: Sequence[Cut], *_: Any, **__: Any) -> 
 
 
 def taken_as_footer(_table: object, _uri: str, _size: int, footer: Any, *_: Any, **__: Any) -> Any:
-    """In place of iceberg_catalog.datafile.data_file: the model's footer is the file."""
+    """In place of iceberg_catalog.tables.data_file.data_file: the model's footer is the file."""
     return footer
 
 
@@ -142,7 +144,7 @@ def model_parts(store: ModelStore, epochs_recorded: int) -> Iterator[None]:
         (segment_listing, "LIST_PAGE_KEYS", PAGE_KEYS),
         (planning, "INDEX_READS_MAX", INDEX_READS),
         (lineage_record, "LINEAGE_ENTRIES_MAX", epochs_recorded),
-        (derived, "copy_rows", copy_rows),
+        (rewritten, "copy_rows", copy_rows),
         (planned_files, "data_file", taken_as_footer),
         (reclaim, "expire", lambda topic, _, snapshots: topic.expire(snapshots)),
     ]
@@ -242,7 +244,7 @@ class Topic:
 
 @dataclass(slots=True, eq=False)
 class Run:
-    """One publisher run of one bridge: what rsm_bridge.publish_table.TableRun does, up to the commit."""
+    """One publisher run of one bridge: what rsm_bridge.tables.publish.table_run.TableRun does, up to the commit."""
 
     topic: Topic
     bridge: Bridge
@@ -325,7 +327,7 @@ def left_behind(head: TableHead, gone_ends: Sequence[int], epochs_recorded: int)
     """Files that stay though Kafka has deleted all of them. `gone_ends`: by partition, where what is deleted ends.
 
     In the hole of a shortened record it may be impossible to know that they were of the living log
-    (iceberg_catalog/lineage_record.py); they are counted, and not returned.
+    (iceberg_catalog/plan/lineage_record.py); they are counted, and not returned.
     """
     left: list[str] = []
     for file in head.live.values():

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from iceberg_catalog.plan_types import SegmentState
+from iceberg_catalog.plan.types import SegmentState
+from rsm_bridge.config.retention import policy_at
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
-from rsm_bridge.progress_stored import covered_from, gaps_between, rows_below, rows_without_index, unindexed
-from rsm_bridge.retention import policy_at
-from rsm_bridge.segment_listing import Notices
+from rsm_bridge.metrics.progress.stored import covered_from, gaps_between, rows_below, rows_without_index, unindexed
+from rsm_bridge.storage.segments.listing import Notices
 from tests.histories.kafka_model import COMMIT, PLAIN
 from tests.histories.kafka_steps import BRIDGES, KafkaSteps, Part
 from tests.histories.model_store import Faults

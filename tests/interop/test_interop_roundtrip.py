@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from converter.transactions import Transactions
+from converter.batches.transactions import Transactions
 from converter.types import BatchFlag, ConvertOptions, LeaderEpoch, Mode, SegmentMetadata
 from tests.interop.kafka_classes import KafkaClasses, KafkaSegment, WrittenSegment
 from tests.oracle.stored import Copied, copy_segment

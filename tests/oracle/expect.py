@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from converter.parser import SegmentParser
-from converter.rebuild import rebuild
-from converter.rows import row_buffers
+from converter.batches.parser import SegmentParser
+from converter.batches.rebuild import rebuild
+from converter.batches.rows import row_buffers
 from converter.types import BatchTable, ConvertOptions, ParsedStep
 from tests.oracle.records import LZ4, Batch, DecodeError, Message, Record, decode_records, decompress, signed
 from tests.oracle.strategies import MICROSECOND_LIMIT, Segment

@@ -6,14 +6,14 @@ import io
 from dataclasses import dataclass
 from functools import cached_property
 
-from converter.columns import row_schema
-from converter.index import block_section, decode_block, decode_directory
-from converter.index_model import Block, Directory, StoredObjects
-from converter.parser import SegmentParser
-from converter.replay import plan_read, replay
-from converter.transactions import Transactions
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
+from converter.index.codec import block_section, decode_block, decode_directory
+from converter.index.model import Block, Directory, StoredObjects
+from converter.parquet.columns import row_schema
+from converter.segment.reader import plan_read, replay
+from converter.segment.writer import SegmentWriter
 from converter.types import ConvertOptions, IndexType, SegmentMetadata
-from converter.writer import SegmentWriter
 
 OBJECTS = StoredObjects(bytes(range(16)), "data/x.parquet", "kept/x.kept", "data/x-tail.parquet")
 

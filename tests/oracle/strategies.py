@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from converter.transactions import Transactions
+from converter.batches.transactions import Transactions
 from converter.types import LeaderEpoch, SegmentMetadata
 from tests.oracle.records import NONE, ZSTD, Batch, Message, Record, encode_all, marker
 from tests.oracle.transactions import Outcome, outcome

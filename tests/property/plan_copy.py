@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from iceberg_catalog.plan_hold import Deletion, Hold, Reader, ReadTo
-from iceberg_catalog.plan_types import Events, PartState, Segment, SegmentState
+from iceberg_catalog.plan.hold import Deletion, Hold, Reader, ReadTo
+from iceberg_catalog.plan.types import Events, PartState, Segment, SegmentState
 
 FOR_EVER = 10**9
 #: How rows that Kafka had deleted left the table, over all copies: "read", or "let go" because their time was over;

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from iceberg_catalog.plan_types import BatchKind, Peeked, Runs, Segment, SegmentState
+from iceberg_catalog.plan.types import BatchKind, Peeked, Runs, Segment, SegmentState
 from tests.unit.plan_support import B, gone, open_at_end, runs_of, seg
 
 MARKERS = (BatchKind.COMMIT, BatchKind.ABORT)

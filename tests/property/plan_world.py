@@ -13,12 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-from iceberg_catalog.lineage import Lineage
-from iceberg_catalog.plan import plan_ahead
-from iceberg_catalog.plan_hold import NO_HOLD, Hold, waiting
-from iceberg_catalog.plan_inputs import spent
-from iceberg_catalog.plan_repair import plan_repair
-from iceberg_catalog.plan_types import (
+from iceberg_catalog.plan.hold import NO_HOLD, Hold, waiting
+from iceberg_catalog.plan.inputs import spent
+from iceberg_catalog.plan.lineage import Lineage
+from iceberg_catalog.plan.plan import plan_ahead
+from iceberg_catalog.plan.repair import plan_repair
+from iceberg_catalog.plan.types import (
     Derive,
     FileRef,
     Follow,
@@ -30,7 +30,7 @@ from iceberg_catalog.plan_types import (
     UseMain,
     remembered,
 )
-from rsm_bridge.reclaim_rules import Verdict, still_to_raise, verdict
+from rsm_bridge.tables.reclaim.rules import Verdict, still_to_raise, verdict
 from tests.property.plan_copy import LEFT, Copy
 from tests.property.plan_kafka import Kafka, Remote
 from tests.unit.plan_support import Model, Rows
@@ -91,7 +91,7 @@ def sources_of(item: UseMain | Derive, by_id: Mapping[str, Segment]) -> set[str]
 
 
 def agreed(first: list[Segment], second: list[Segment]) -> list[Segment]:
-    """What the second look shows, without what lies above all that the first one did (rsm_bridge/planning.py)."""
+    """What the second look shows, without what lies above all that the first did (tables/publish/planning.py)."""
     highest = max((item.end for item in first), default=-1)
     return [item for item in second if item.end <= highest]
 
@@ -202,7 +202,7 @@ class World:
     def planned(self, head: Table, listing: list[Segment]) -> tuple[Plan, list[Segment]]:
         """The plan, and what it was made from: `listing`, or where that is not enough a second, later look.
 
-        As rsm_bridge/planning.py does it: a hole is believed only in a listing that was begun after the first had
+        As tables/publish/planning.py does it: a hole is believed only in a listing that was begun after the first had
         ended, whether that one was whole or began at the frontier. One listing alone, slow, may miss on its first page
         a segment that was stored before another on its second.
         """
@@ -327,7 +327,7 @@ class World:
         return done + self.sweep(named)
 
     def waiting(self) -> int | None:
-        """The first offset below the floor that the head has for the copy (rsm_bridge/copy_hold.py)."""
+        """The first offset below the floor that the head has for the copy (rsm_bridge/storage/projections/hold.py)."""
         state = self.head.state
         start, end = waiting(self.hold(self.kafka.listing()), Lineage(state.lineage, state.known_end), state)
         held = [file for file, _ in self.head.files.values() if file.last < state.floor]
@@ -358,7 +358,7 @@ class World:
             return
         for name, key in self.pointers.items():
             live = self.kafka.remote[name.partition(".")[0]].segment.state == SegmentState.LIVE
-            if live and key in (one, two):  # a tombstone is never written again (rsm_bridge/merge.py)
+            if live and key in (one, two):  # a tombstone is never written again (rsm_bridge/tables/maintain/merge.py)
                 self.pointers[name] = path
                 self.never_own(name, FileRef(min(rows), max(rows), len(rows), shared=True))
         if crash == "pointers swapped":

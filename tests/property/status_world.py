@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import cast
 
 from converter.types import SegmentMetadata
-from iceberg_catalog.livefiles import Head
-from iceberg_catalog.plan_merge import MergeLimits
-from rsm_bridge.known_segments import KnownSegment
-from rsm_bridge.layout import index_key
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import Level
-from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaPartition, KafkaTopic, StoredTopic
-from rsm_bridge.progress_lost import lost_objects
-from rsm_bridge.progress_print import as_json, as_text
-from rsm_bridge.progress_report import Report
-from rsm_bridge.progress_store import head_of, read_topics, stored_topic
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
+from iceberg_catalog.commit.head import Head
+from iceberg_catalog.plan.merge import MergeLimits
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts, KafkaPartition, KafkaTopic, StoredTopic
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import Level
+from rsm_bridge.status.lost import lost_objects
+from rsm_bridge.status.report import Report
+from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
+from rsm_bridge.status.text import as_json, as_text
+from rsm_bridge.storage.keys import index_key
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.segments.known import KnownSegment
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.changing_store import ChangingStore
 from tests.support.status_facts import BROKER, CONFIG
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world

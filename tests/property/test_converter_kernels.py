@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converter import limits
-from converter.checksum import checksum, checksums
-from converter.kernel import readonly
-from converter.memory import copy, same
-from converter.rows import merge_values, split_values
+from converter.batches.rows import merge_values, split_values
+from converter.kernels.checksum import checksum, checksums
+from converter.kernels.kernel import readonly
+from converter.kernels.memory import copy, same
+from converter.kernels.utf8 import replace_invalid, valid_utf8
+from converter.kernels.varint import BAD, read_int, read_long, size_of, write
 from converter.types import VarBytes
-from converter.utf8 import replace_invalid, valid_utf8
-from converter.varint import BAD, read_int, read_long, size_of, write
 from tests.oracle.records import DecodeError, Reader, varint
 
 int64s = st.one_of(st.integers(-(2**63), 2**63 - 1), st.integers(-70, 70), st.integers(-(2**31), 2**31 - 1))

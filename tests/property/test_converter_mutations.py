@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
 from converter.errors import SegmentError
-from converter.parser import SegmentParser
-from converter.transactions import Transactions
 from converter.types import BatchFlag, ConvertOptions, Mode, ParsedStep, SegmentMetadata
 from tests.oracle.expect import served
 from tests.oracle.records import NONE, decode_batch, split_batches

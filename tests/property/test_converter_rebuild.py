@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from converter.batches.rebuild import rebuild
+from converter.batches.rows import row_buffers
 from converter.errors import SegmentError
-from converter.rebuild import rebuild
-from converter.rows import row_buffers
 from converter.types import BATCH_DTYPE, BatchTable, Int64Array, RowBuffers, UInt8Array, VarBytes
 from tests.oracle.expect import parse
 from tests.oracle.strategies import Segment, segments

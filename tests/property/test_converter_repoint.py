@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from converter import parquet_writer
-from converter.columns import row_schema
 from converter.errors import SegmentError
-from converter.index import decode_directory, decode_index, section_bytes
-from converter.index_model import Directory, StoredObject
-from converter.parquet_writer import RowFile
-from converter.repoint import first_row_of, repoint
+from converter.index.codec import decode_directory, decode_index, section_bytes
+from converter.index.model import Directory, StoredObject
+from converter.parquet import writer
+from converter.parquet.columns import row_schema
+from converter.parquet.writer import RowFile
+from converter.segment.repoint import first_row_of, repoint
 from converter.types import Cause, PageTable, ValueFormat
 from tests.unit.index_support import Batch, Record, Stored, simple_batches, write
 
@@ -95,8 +95,8 @@ def test_every_segment_of_a_merged_file_serves_what_it_served(
     if not any(part.data for part in parts):
         return
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parquet_writer, "PAGE_BYTES", page)
-        patched.setattr(parquet_writer, "ROW_GROUP_ROWS", 7)
+        patched.setattr(writer, "PAGE_BYTES", page)
+        patched.setattr(writer, "ROW_GROUP_ROWS", 7)
         data, named, pages = merged(parts, value_format)
     first_row = 0
     for part in parts:
@@ -114,10 +114,10 @@ def test_every_segment_of_a_merged_file_serves_what_it_served(
 
 
 def test_blocks_and_kafkas_files_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("converter.block_writer.BLOCK_BATCHES_MAX", 16)
+    monkeypatch.setattr("converter.index.block_writer.BLOCK_BATCHES_MAX", 16)
     part = write([simple_batches(100)])
     data, named, pages = merged([part, part])
-    monkeypatch.setattr("converter.block_writer.BLOCK_BATCHES_MAX", 4096)
+    monkeypatch.setattr("converter.index.block_writer.BLOCK_BATCHES_MAX", 4096)
     again = pointed(part, data, named, pages, 100)
     assert len(again.directory.blocks) == 7
     assert again.read_all() == part.served

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from converter.columns import row_schema, value_fields
 from converter.errors import SegmentError
-from converter.pages import ByteRange, PageReader
-from converter.pages_columns import read_columns
-from converter.parquet_writer import RowFile
+from converter.parquet.columns import row_schema, value_fields
+from converter.parquet.page_columns import read_columns
+from converter.parquet.pages import ByteRange, PageReader
+from converter.parquet.writer import RowFile
 from converter.types import PageTable
 
 LEAVES = [

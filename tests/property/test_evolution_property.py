@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from converter.values.model import ALIASES, BARE_VALUE, DOC
-from iceberg_catalog.evolution_types import field_count
+from iceberg_catalog.evolve.types import field_count
 from tests.support.evolving import Columns, Places
 
 #: Few, so that writers meet; with every pair that could be taken for one another.

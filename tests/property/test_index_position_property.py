@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.errors import SegmentError
-from converter.position import PositionAssigner
+from converter.index.position import PositionAssigner
 from converter.types import BATCH_DTYPE, BatchTable
 
 INTERVAL = 16 * 1024

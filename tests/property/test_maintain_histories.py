@@ -28,15 +28,15 @@ from hypothesis.stateful import (
 )
 
 from converter.types import SegmentMetadata
-from iceberg_catalog.plan_merge import MergeLimits
-from iceberg_catalog.plan_types import PartState
-from rsm_bridge import sweep
-from rsm_bridge.drop_other import drop_other
+from iceberg_catalog.plan.merge import MergeLimits
+from iceberg_catalog.plan.types import PartState
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.publish_table import RetryRunError, RunResult, TableRun
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.undelete import undelete
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.tables.maintain import sweep
+from rsm_bridge.tables.maintain.drop_other import drop_other
+from rsm_bridge.tables.maintain.undelete import undelete
+from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult, TableRun
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.killed import KilledError, die_at
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world
 

@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from converter.errors import SegmentError
-from converter.kernel import readonly
-from converter.pages_header import FIELDS, read_page_header, read_page_locations
-from converter.pages_values import count_entries, read_delta_packed, read_levels, read_plain_bytes
-from converter.thrift import read_struct
+from converter.kernels.kernel import readonly
+from converter.parquet.page_header import FIELDS, read_page_header, read_page_locations
+from converter.parquet.page_values import count_entries, read_delta_packed, read_levels, read_plain_bytes
+from converter.parquet.thrift import read_struct
 from tests.oracle.parquet_encodings import delta_packed, levels, plain, signed, thrift
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

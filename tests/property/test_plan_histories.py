@@ -31,7 +31,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from iceberg_catalog.plan_types import BatchKind, Follow, Keep, KeepUntil, Policy, Segment, SegmentState
+from iceberg_catalog.plan.types import BatchKind, Follow, Keep, KeepUntil, Policy, Segment, SegmentState
 from tests.property.plan_copy import FOR_EVER, LEFT, Copy
 from tests.property.plan_kafka import Kafka
 from tests.property.plan_world import AHEAD, Table, World

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import converter.block_writer
-import converter.parquet_writer
+import converter.index.block_writer
+import converter.parquet.writer
 from converter.types import BatchFlag, Cause, ValueFormat
 from tests.unit.index_support import Batch, Record, Stored, write
 
@@ -98,8 +98,8 @@ def test_stored_and_served(
 ) -> None:
     start = batches[0].base_offset if batches else 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(converter.block_writer, "BLOCK_BATCHES_MAX", block)
-        patch.setattr(converter.parquet_writer, "ROW_GROUP_BYTES", group_bytes)
+        patch.setattr(converter.index.block_writer, "BLOCK_BATCHES_MAX", block)
+        patch.setattr(converter.parquet.writer, "ROW_GROUP_BYTES", group_bytes)
         stored = write([batches[:cut], batches[cut:]], value_format, start_offset=start)
     assert stored.read_all(chunk_bytes) == stored.served
     assert stored.kept == b"".join(batch.encode() for batch in batches if batch.kept)

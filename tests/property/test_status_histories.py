@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rsm_bridge.progress_confirm import confirmed, watch
-from rsm_bridge.progress_report import NOTHING_ACCEPTED
+from rsm_bridge.status.confirm import confirmed, watch
+from rsm_bridge.status.report import NOTHING_ACCEPTED
 from tests.property.status_world import StatusWorld, alarms
 
 STEPS = ("copy", "open_transaction", "end_transaction", "retention", "withdraw", "publish", "reclaim", "maintain")
@@ -52,7 +52,7 @@ def act(world: StatusWorld, step: str, partition: int) -> None:
 
 
 def told(world: StatusWorld, meanwhile: Mapping[int, Callable[[], object]]) -> dict[str, str]:
-    """The alarms that the command would give: what may pass is looked at again (progress_confirm.py)."""
+    """The alarms that the command would give: what may pass is looked at again (rsm_bridge/status/confirm.py)."""
     found, _ = world.status(meanwhile)
     return alarms(confirmed(found, world.status()[0])) if watch(found, NOTHING_ACCEPTED, 1.0)[1] else alarms(found)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from converter.values.avro import avro_decoder
+from converter.values.avro.decoder import avro_decoder
 from tests.support.avro_values import Encoder, Matcher, random_schema, read_all, rows_of, without_logical
 
 SEEDS = st.integers(0, 2**63)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from converter.values import json_encode
-from converter.values.encoders import encoder
-from converter.values.json_decode import json_decoder
+from converter.values.json import encoder as json_encode
+from converter.values.json.decoder import json_decoder
 from converter.values.model import Encoder
+from converter.values.proof.encoders import encoder
 from tests.property import json_world as world
 from tests.support.json_writing import WRITERS, Documents, rewritten, sizes_of, texts
 

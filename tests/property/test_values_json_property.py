@@ -10,9 +10,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from converter.values import json_decode
-from converter.values.json_decode import json_decoder
-from converter.values.json_infer import infer_schema
+from converter.values.json import decoder as json_decode
+from converter.values.json.decoder import json_decoder
+from converter.values.json.infer import infer_schema
 from converter.values.model import Decoded
 from tests.property import json_world as world
 

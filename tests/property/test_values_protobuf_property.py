@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from converter.values.model import Decoder
-from converter.values.protobuf import protobuf_decoder
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from converter.values.protobuf.decoder import protobuf_decoder
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 from tests.oracle.protobuf import UnsureError, agree, expected, message_class
 from tests.oracle.protobuf_messages import damage, fill, rewrite, varint
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from rsm_bridge.configuration_doc import section_of, setting_names
+from rsm_bridge.config.reference import section_of, setting_names
 from tests.sabotage import ignored_settings
 from tests.sabotage.ignored_settings import attribute_of
 from tests.sabotage.sabotage_runner import ROOT, Hunk, Patch

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge.configuration_doc import setting_names
-from rsm_bridge.settings_section import Section
+from rsm_bridge.config.reference import setting_names
+from rsm_bridge.config.section import Section
 from tests.sabotage.ignored_settings import ignoring
 from tests.sabotage.sabotage_runner import BUILD, SAMPLE, Patch, PatchError, Tree, all_patches, judge, read_patch
 from tests.sabotage.settings_patches import settings_patches

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.settings import Settings
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.config.settings import Settings
 from tests.support.bridge_process import bridge_thread
 from tests.support.eventually import eventually
 from tests.support.shim_client import Segment, ShimClient

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from rsm_bridge.service import Running, running_bridge
-from rsm_bridge.settings import Settings, load_settings
+from rsm_bridge.config.settings import Settings, load_settings
+from rsm_bridge.serving.service import Running, running_bridge
 
 
 def test_settings(data_dir: Path, **overrides: Any) -> Settings:
@@ -79,7 +79,7 @@ class BridgeProcess:
     def __init__(self, *arguments: str, fault: str = "", expect_ready: bool = True) -> None:
         environment = {**os.environ, "TIERBERG_FAULT": fault}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "rsm_bridge.cli", "serve", *arguments],
+            [sys.executable, "-m", "tierberg.cli", "serve", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,

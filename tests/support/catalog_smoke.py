@@ -20,16 +20,16 @@ import pytest
 import yaml
 from pyiceberg.exceptions import NoSuchTableError
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.names import table_name
-from rsm_bridge.layout import INDEX_ROOT
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
-from stack.waiting import wait_for
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.tables.names import table_name
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.storage.keys import INDEX_ROOT
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
 from tests.support.bridge_process import BridgeProcess
 from tests.support.kafka_log import LogBuilder, Record
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
+from tierberg.stack.waiting import wait_for
 
 PARTITIONS = (0, 1)
 PUBLISHED_S = 60

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.storage.object_store import ObjectStore
 
 #: What only asks.
 ASKING = frozenset({"get_range", "get_ranges", "head_bytes", "list_after", "list_folders", "read", "size", "stat"})

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from stack.ports import LOOPBACK
+from tierberg.stack.ports import LOOPBACK
 
 STAGES = ("start", "read", "write", "dead letters", "publish", "record", "maintenance")
 

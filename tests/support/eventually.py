@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stack.waiting import wait_for
+from tierberg.stack.waiting import wait_for
 
 POLL_SECONDS = 0.05
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import fastavro
 
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 from tests.oracle.protobuf import message_class
 
 #: A row's columns that are not null, or the code in `_kafka_error`.

@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyiceberg.schema import Schema, index_by_id
 from pyiceberg.types import DecimalType, IcebergType, IntegerType, ListType, LongType, MapType, NestedField, StructType
 
-from converter.columns import zone
+from converter.parquet.columns import zone
 from converter.values.model import Bound
 from converter.values.project import project
-from iceberg_catalog.evolution import Evolution, bind, bind_key, evolve, key_writer
-from iceberg_catalog.evolution_names import Sources, folded
-from iceberg_catalog.evolution_types import key_columns, value_columns
-from iceberg_catalog.evolution_walk import Incompatible
-from iceberg_catalog.schema import table_properties, table_schema
+from iceberg_catalog.evolve.evolve import Evolution, bind, bind_key, evolve, key_writer
+from iceberg_catalog.evolve.names import Sources, folded
+from iceberg_catalog.evolve.types import key_columns, value_columns
+from iceberg_catalog.evolve.walk import Incompatible
+from iceberg_catalog.tables.schema import table_properties, table_schema
 from tests.unit.catalog_support import OWNER
 
 #: Where each field of a writer goes: path of source names → field id of the column.

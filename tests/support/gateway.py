@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from stack.versitygw import VersityGateway
 from tests.support.s3_server import S3Server
+from tierberg.stack.servers.versitygw import VersityGateway
 
 
 @contextmanager

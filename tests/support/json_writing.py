@@ -14,8 +14,8 @@ import orjson
 import pyarrow as pa
 
 from converter.types import VarBytes
-from converter.values.encoders import encoder
-from converter.values.json_decode import json_decoder
+from converter.values.json.decoder import json_decoder
+from converter.values.proof.encoders import encoder
 from tests.property import json_world as world
 
 Writer = Callable[[Any], bytes]

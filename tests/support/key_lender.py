@@ -13,8 +13,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from stack.errors import StackError
-from stack.versitygw import VersityGateway
+from tierberg.stack.errors import StackError
+from tierberg.stack.servers.versitygw import VersityGateway
 
 
 class KeyLender:

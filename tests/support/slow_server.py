@@ -11,9 +11,9 @@ import asyncio
 import sys
 from pathlib import Path
 
-from stack.ports import LOOPBACK, accepts, free_ports
-from stack.process import ServerProcess
-from stack.waiting import wait_for
+from tierberg.stack.ports import LOOPBACK, accepts, free_ports
+from tierberg.stack.process import ServerProcess
+from tierberg.stack.waiting import wait_for
 
 _CHUNK = 256 * 1024
 

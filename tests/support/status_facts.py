@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rsm_bridge.progress_facts import (
+from rsm_bridge.metrics.progress.facts import (
     Facts,
     KafkaFacts,
     KafkaPartition,

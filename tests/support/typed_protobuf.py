@@ -6,7 +6,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 from tests.oracle.protobuf import expected, message_class
 from tests.oracle.protobuf_messages import fill
 from tests.support.typed_case import Kind

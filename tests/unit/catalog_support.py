@@ -14,15 +14,15 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from converter.columns import row_schema
 from converter.epochs import footer_entry
+from converter.parquet.columns import row_schema
 from converter.types import LeaderEpoch, ValueFormat
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.datafile import data_file
-from iceberg_catalog.names import Owner
-from iceberg_catalog.schema import expected_field_ids
-from iceberg_catalog.state import StateRef
-from iceberg_catalog.tables import ensure_table
+from iceberg_catalog.commit.state import StateRef
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from iceberg_catalog.tables.data_file import data_file
+from iceberg_catalog.tables.names import Owner
+from iceberg_catalog.tables.schema import expected_field_ids
+from iceberg_catalog.tables.tables import ensure_table
 
 OWNER = Owner("cluster", "orders", bytes(range(16)))
 STATE = StateRef("state/x/abc.json", "abc")

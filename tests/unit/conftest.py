@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.service import Running
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.serving.service import Running
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.shim_client import ShimClient
 

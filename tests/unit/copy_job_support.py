@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from repartition.errors import RepartitionError
-from repartition.frontier import Frontier
-from repartition.job import Ran
-from repartition.reading import Range, Reading
+from repartition.run.frontier import Frontier
+from repartition.run.read_plan import Range, Reading
+from repartition.run.run import Ran
 from rsm_bridge.limits import MIB
 
 TABLE = "kafka.orders_now"

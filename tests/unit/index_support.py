@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from converter.columns import ERROR, ERROR_INVALID_UTF8, VALUE, row_schema
-from converter.index import block_section, decode_block
-from converter.index_model import Block, Directory, StoredObjects
-from converter.replay import last_batch_within, plan_read, replay
-from converter.transactions import Transactions
+from converter.batches.transactions import Transactions
+from converter.index.codec import block_section, decode_block
+from converter.index.model import Block, Directory, StoredObjects
+from converter.parquet.columns import ERROR, ERROR_INVALID_UTF8, VALUE, row_schema
+from converter.segment.reader import last_batch_within, plan_read, replay
+from converter.segment.writer import SegmentWriter, WrittenSegment
 from converter.types import (
     BATCH_DTYPE,
     BatchFlag,
@@ -30,7 +31,6 @@ from converter.types import (
     SegmentMetadata,
     ValueFormat,
 )
-from converter.writer import SegmentWriter, WrittenSegment
 
 FILES = {
     IndexType.OFFSET: b"the broker's own, which is not kept",

@@ -15,36 +15,44 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
-from converter.columns import row_schema
-from converter.index import decode_directory
-from converter.index_model import StoredObjects
-from converter.parser import SegmentParser
-from converter.transactions import Transactions
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
+from converter.index.codec import decode_directory
+from converter.index.model import StoredObjects
+from converter.parquet.columns import row_schema
+from converter.segment.writer import SegmentWriter
 from converter.types import ConvertOptions, IndexType, LeaderEpoch, Mode, SegmentMetadata
-from converter.writer import SegmentWriter
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.livefiles import recorded_states
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_merge import MergeLimits
-from iceberg_catalog.plan_types import Follow, Policy
-from iceberg_catalog.schema import expected_field_ids
-from iceberg_catalog.state import decode_state
-from iceberg_catalog.tables import find_table
-from rsm_bridge.copy_worker import custom_metadata
-from rsm_bridge.deletes import Deleter
-from rsm_bridge.known_segments import read_known
-from rsm_bridge.layout import data_key, index_key, index_prefix, kept_key, new_attempt_id, parse_index_key, stored_key
-from rsm_bridge.maintain import TableMaintenance, observe
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.merge import Merger
-from rsm_bridge.open_store import open_store
-from rsm_bridge.publish_table import RunResult, TableRun
-from rsm_bridge.reclaim import Graces, Reclaimer
-from rsm_bridge.running_copies import RunningCopies
-from rsm_bridge.segment_reader import SegmentReader
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
-from rsm_bridge.tombstone import decode_tombstone
+from iceberg_catalog.commit.head import recorded_states
+from iceberg_catalog.commit.state import decode_state
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from iceberg_catalog.plan.merge import MergeLimits
+from iceberg_catalog.plan.types import Follow, Policy
+from iceberg_catalog.tables.names import Owner
+from iceberg_catalog.tables.schema import expected_field_ids
+from iceberg_catalog.tables.tables import find_table
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.serving.copy.attempt import custom_metadata
+from rsm_bridge.storage.keys import (
+    data_key,
+    index_key,
+    index_prefix,
+    kept_key,
+    new_attempt_id,
+    parse_index_key,
+    stored_key,
+)
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.segments.deleter import Deleter
+from rsm_bridge.storage.segments.known import read_known
+from rsm_bridge.storage.segments.reader import SegmentReader
+from rsm_bridge.storage.segments.running_copies import RunningCopies
+from rsm_bridge.storage.tombstone import decode_tombstone
+from rsm_bridge.tables.maintain.maintain import TableMaintenance, observe
+from rsm_bridge.tables.maintain.merge import Merger
+from rsm_bridge.tables.publish.table_run import RunResult, TableRun
+from rsm_bridge.tables.reclaim.reclaimer import Graces, Reclaimer
 from tests.support.kafka_log import Record, checkpoint, control_batch, encode_batch
 
 NAMESPACE = "kafka"

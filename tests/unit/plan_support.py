@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_hold import NO_HOLD, Hold
-from iceberg_catalog.plan_types import (
+from iceberg_catalog.plan.hold import NO_HOLD, Hold
+from iceberg_catalog.plan.plan import plan
+from iceberg_catalog.plan.types import (
     Batches,
     BatchKind,
     Derive,

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode, Level
-from rsm_bridge.progress_facts import KafkaFacts, KafkaPartition, KafkaTopic
-from rsm_bridge.progress_gather import Wanted, gather
-from rsm_bridge.progress_report import NOTHING_ACCEPTED, Accepted, Finding, Report
-from rsm_bridge.settings import load_settings
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.metrics.progress.facts import KafkaFacts, KafkaPartition, KafkaTopic
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CauseCode, Level
+from rsm_bridge.status.gather import Wanted, gather
+from rsm_bridge.status.report import NOTHING_ACCEPTED, Accepted, Finding, Report
 from tests.support.status_facts import BROKER, CONFIG
 from tests.unit.maintain_support import World
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from repartition import advise as advising
-from repartition.advise import Asked, Options, survey
-from repartition.advise_plan import Planned, _deadline
-from repartition.advise_queries import parse_queries
-from repartition.advise_report import Figures, TableReport
+from repartition.advise import advise as advising
+from repartition.advise.advise import Asked, Options, survey
+from repartition.advise.queries import parse_queries
+from repartition.advise.report import Figures, TableReport
+from repartition.advise.spark_plan import Planned, _deadline
 from repartition.errors import RepartitionError
 
 

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.image import imread
 
-from repartition.advise_picture import _bounds, _ticks, check_place, draw
-from repartition.advise_print import as_text, seconds, spelled
-from repartition.advise_report import Answer, Figures, QueryReport, Report, TableReport, as_json
+from repartition.advise.picture import _bounds, _ticks, check_place, draw
+from repartition.advise.report import Answer, Figures, QueryReport, Report, TableReport, as_json
+from repartition.advise.text import as_text, seconds, spelled
 from repartition.errors import RepartitionError
-from rsm_bridge.progress_words import size
+from rsm_bridge.words import size
 
 BIG = Figures(40, 5 << 30, 0, 0, 12_000_000)
 SMALL = Figures(1, 3 << 20, 2, 4096, 1000)

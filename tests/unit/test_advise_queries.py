@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from repartition.advise import first_line, read_file
-from repartition.advise_queries import Query, parse_queries
+from repartition.advise.advise import first_line, read_file
+from repartition.advise.queries import Query, parse_queries
 from repartition.errors import RepartitionError
 from repartition.limits import QUERIES_FILE_BYTES_MAX, QUERIES_MAX, QUERY_CHARS_MAX, QUERY_NAME_CHARS_MAX
-from rsm_bridge.cli import app
+from tierberg.cli import app
 
 FILE = r"""
 -- A comment; with a semicolon and {table}

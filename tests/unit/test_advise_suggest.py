@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repartition.advise_report import How
-from repartition.advise_suggest import Layout, Seen, both, compared, either, suggestion
+from repartition.advise.report import How
+from repartition.advise.suggest import Layout, Seen, both, compared, either, suggestion
 
 TYPES = {"id": "bigint", "who": "string", "ts": "timestamp", "day": "date", "open": "boolean", "amount": "decimal(9,2)"}
 

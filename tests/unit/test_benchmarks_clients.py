@@ -17,7 +17,7 @@ from benchmarks.clients.protocol import number, text
 from benchmarks.segment_file import as_copy, open_segment, write_segment
 from benchmarks.segments import segment
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.wire import Frame, Start, parse_copy_request
+from rsm_bridge.serving.wire.messages import Frame, Start, parse_copy_request
 
 PROGRAM = """
 import json, sys, time

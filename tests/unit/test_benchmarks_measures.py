@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from benchmarks.measures import Measure, Target, load_measures, select
-from rsm_bridge.settings import LimitSettings
+from rsm_bridge.config.settings import LimitSettings
 
 MEASURE = Measure(
     id="m", title="t", unit="ms", direction="lower", floor="f", target=None, payloads=("flights",), suite="s"

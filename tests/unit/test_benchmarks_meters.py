@@ -23,7 +23,7 @@ from benchmarks.meters import (
     thread_cpu_s,
     tree_cpu_s,
 )
-from rsm_bridge.precedence import be_nice
+from rsm_bridge.serving.scheduling.precedence import be_nice
 
 
 def burn(seconds: float) -> None:

@@ -18,7 +18,7 @@ from benchmarks.suites.typed_damage import damaged
 from benchmarks.typed_baselines import per_record, reader
 from benchmarks.typed_conversion import columns_for, decoder, steps, typed_segment
 from benchmarks.typed_payloads import FIELDS, TYPED_PAYLOADS, VALUE_BYTES, split_name, typed_values
-from converter.columns import ERROR, RAW_VALUE
+from converter.parquet.columns import ERROR, RAW_VALUE
 
 _ROWS = 400
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.suites.freshness import tiered_at
 from benchmarks.visible import Sightings
-from rsm_bridge.layout import IndexKey
+from rsm_bridge.storage.keys import IndexKey
 from tests.support.eventually import eventually
 
 

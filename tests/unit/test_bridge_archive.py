@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rsm_bridge.layout import index_key
-from rsm_bridge.tombstone import decode_tombstone
+from rsm_bridge.storage.keys import index_key
+from rsm_bridge.storage.tombstone import decode_tombstone
 from tests.unit.maintain_support import DAY, make_world
 
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from rsm_bridge.bucket import RULE
-from rsm_bridge.cli import app
-from stack.versitygw import VersityGateway, can_be_had
+from rsm_bridge.storage.bucket import RULE
 from tests.support.s3_server import S3Server, moto_server
+from tierberg.cli import app
+from tierberg.stack.servers.versitygw import VersityGateway, can_be_had
 
 OTHERS = {
     "ID": "theirs",

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from rsm_bridge.byte_cache import ByteCache
+from rsm_bridge.serving.fetch.byte_cache import ByteCache
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from rsm_bridge.call_pool import CallPool
+from rsm_bridge.serving.scheduling.call_pool import CallPool
 
 T = TypeVar("T")
 

@@ -13,14 +13,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from converter.types import IndexType
-from rsm_bridge.access import caller, names_of
-from rsm_bridge.client_rules import ClientRule
+from rsm_bridge.config.client_rules import ClientRule
 from rsm_bridge.errors import BridgeError, SettingsError
-from rsm_bridge.layout import index_key, index_prefix
-from rsm_bridge.local_store import LocalObjectStore
-from rsm_bridge.service import Running
-from rsm_bridge.topic_owners import TopicOwners
-from rsm_bridge.wire import segment_metadata
+from rsm_bridge.serving.access import caller, names_of
+from rsm_bridge.serving.service import Running
+from rsm_bridge.serving.wire.messages import segment_metadata
+from rsm_bridge.storage.keys import index_key, index_prefix
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.storage.segments.topic_owners import TopicOwners
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.certificates import Authority
 from tests.support.kafka_log import LogBuilder
@@ -137,11 +137,11 @@ def test_one_sound_index_among_the_first_tells_whose_a_topic_is(
     for offset in (1, 2):
         broken = segment_of(LogBuilder(next_offset=offset).fill(1), topic_id=stored.topic_id)
         assert store.put_if_absent(str(index_key(segment_metadata(broken.message()))), b"damage")
-    monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_INDEXES_MAX", 2)
+    monkeypatch.setattr("rsm_bridge.storage.segments.topic_owners.OWNER_INDEXES_MAX", 2)
     owners = TopicOwners(store)
     with pytest.raises(BridgeError, match="none tells whose it is"):
         owners.cluster_of(stored.topic_id)
-    monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_INDEXES_MAX", 3)
+    monkeypatch.setattr("rsm_bridge.storage.segments.topic_owners.OWNER_INDEXES_MAX", 3)
     assert (owners.cluster_of(stored.topic_id), owners.known(stored.topic_id)) == ("prod", "prod")
 
 
@@ -154,7 +154,7 @@ def test_tombstones_that_anybody_may_put_hide_no_owner(
             never = segment_of(LogBuilder(next_offset=offset).fill(1), topic_id=stored.topic_id, cluster="prod")
             shim.delete(replace(never, end_offset=offset, start_offset=offset))
     assert TopicOwners(bridge.store).cluster_of(stored.topic_id) == "prod"
-    monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_TOMBSTONES_MAX", 3)
+    monkeypatch.setattr("rsm_bridge.storage.segments.topic_owners.OWNER_TOMBSTONES_MAX", 3)
     with pytest.raises(BridgeError, match="none tells whose it is"):
         TopicOwners(bridge.store).cluster_of(stored.topic_id)
 
@@ -162,7 +162,7 @@ def test_tombstones_that_anybody_may_put_hide_no_owner(
 def test_owners_that_are_remembered_have_a_limit(
     bridge: Running, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rsm_bridge.topic_owners.TOPIC_OWNERS_MAX", 2)
+    monkeypatch.setattr("rsm_bridge.storage.segments.topic_owners.TOPIC_OWNERS_MAX", 2)
     owners, topics = TopicOwners(bridge.store), [uuid.uuid4().bytes for _ in range(3)]
     with ShimClient(bridge.address, authority.credentials("broker-1")) as shim:
         for topic_id in topics:

@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from rsm_bridge.copy_memory import CopyMemory
 from rsm_bridge.limits import COPY_MEMORY_BYTES
+from rsm_bridge.serving.scheduling.copy_memory import CopyMemory
 from tests.support.eventually import eventually
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rsm_bridge.copy_worker import _pieces
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.serving.copy.attempt import _pieces
 
 ROWS = pa.record_batch({"a": [1]})
 

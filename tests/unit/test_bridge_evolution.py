@@ -20,7 +20,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, StructType
 
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually

@@ -21,7 +21,9 @@ from structlog.testing import capture_logs
 
 import converter
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.kernel_cache import (
+from rsm_bridge.limits import KERNEL_BYTES_FREE_MIN
+from rsm_bridge.logs import logger
+from rsm_bridge.serving.kernel_cache import (
     command_kernels,
     installed_kernels,
     is_cold,
@@ -29,8 +31,6 @@ from rsm_bridge.kernel_cache import (
     sources_digest,
     warmed,
 )
-from rsm_bridge.limits import KERNEL_BYTES_FREE_MIN
-from rsm_bridge.logs import logger
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
@@ -73,7 +73,7 @@ def test_many_first_starts_at_once_take_whole_kernels_and_leave_nothing(built: P
 def test_a_start_that_hangs_while_it_fills_the_folder_holds_up_no_other(
     built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rsm_bridge.kernel_cache.KERNEL_FILL_SECONDS", 0.2)
+    monkeypatch.setattr("rsm_bridge.serving.kernel_cache.KERNEL_FILL_SECONDS", 0.2)
     (tmp_path / "data" / "numba-cache").mkdir(parents=True)
     warned: list[str] = []
     with (tmp_path / "data" / "numba-cache" / "lock").open("a") as held:
@@ -161,7 +161,7 @@ def test_verify_compiles_nothing_after_warmup(tmp_path: Path, monkeypatch: pytes
     """A machine on which nothing was compiled, an installation of its own, a user of its own."""
     program = tmp_path / "tierberg.py"
     program.write_text(
-        f"import sys\nsys.prefix = {str(tmp_path / 'installed')!r}\nfrom rsm_bridge.cli import main\nmain()\n"
+        f"import sys\nsys.prefix = {str(tmp_path / 'installed')!r}\nfrom tierberg.cli import main\nmain()\n"
     )
     with bridge_thread(test_settings(tmp_path / "data")) as bridge, ShimClient(bridge.address) as shim:
         log = LogBuilder().fill(batches=3)
@@ -187,7 +187,7 @@ def test_one_folder_for_each_state_of_the_sources(tmp_path: Path, monkeypatch: p
     first = kernel_cache(tmp_path / "data", refuse)
     assert kernel_cache(tmp_path / "data", refuse) == first
     assert first.is_dir()
-    with (sources / "values" / "avro_ops.py").open("a") as opened:
+    with (sources / "values" / "converter/values/avro/program.py").open("a") as opened:
         opened.write("# changed\n")
     assert kernel_cache(tmp_path / "data", refuse) != first
     assert not first.exists()
@@ -316,7 +316,7 @@ class Watch:
             os._exit(0 if "NUMBA_CACHE_DIR" in os.environ else 9)
 sys.meta_path.insert(0, Watch())
 sys.argv = ["tierberg", *{words!r}]
-from rsm_bridge.cli import main
+from tierberg.cli import main
 main()
 """
     environment = {name: text for name, text in os.environ.items() if name != "NUMBA_CACHE_DIR"}

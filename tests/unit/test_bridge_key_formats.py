@@ -17,10 +17,10 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from converter.values.text import TextDecoder
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.service import Running
-from rsm_bridge.verification import verify_store
+from rsm_bridge.serving.service import Running
+from rsm_bridge.status.verify.store import verify_store
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually

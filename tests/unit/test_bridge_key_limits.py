@@ -11,17 +11,17 @@ import pytest
 from obstore.store import MemoryStore
 
 from converter.types import LeaderEpoch, SegmentMetadata
-from iceberg_catalog.livefiles import parse_file_name
-from rsm_bridge import layout
-from rsm_bridge.copy_progress import progress_key
+from iceberg_catalog.commit.head import parse_file_name
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.lease import lease_key
 from rsm_bridge.limits import KEY_BYTES_MAX, KEY_PART_BYTES_MAX
-from rsm_bridge.local_store import LocalObjectStore
-from rsm_bridge.maintain_drop import DropRecord
-from rsm_bridge.read_clients import ReadClients
-from rsm_bridge.store import ObjectStore
-from rsm_bridge.undelete_record import UndeleteRecord
+from rsm_bridge.storage import keys
+from rsm_bridge.storage.lease import lease_key
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.projections.progress import progress_key
+from rsm_bridge.storage.read_clients import ReadClients
+from rsm_bridge.tables.maintain.drop_table import DropRecord
+from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
 
 TOPIC = b"\xff" * 16
 TABLE = uuid.uuid4()
@@ -34,19 +34,19 @@ OLD = SegmentMetadata(
 
 
 def all_keys() -> dict[str, str]:
-    attempt = layout.new_attempt_id()
+    attempt = keys.new_attempt_id()
     return {
-        "index": str(layout.index_key(OLD)),
-        "data": layout.data_key(OLD, attempt),
-        "tail": layout.tail_key(OLD, attempt),
-        "kept": layout.kept_key(OLD, attempt),
-        **{f"derived on {head}": layout.derived_key(TOPIC, 2**31 - 1, 0, FAR, TABLE, head) for head in HEADS},
-        "rewritten": layout.rewritten_key(TOPIC, 2**31 - 1, 0, FAR),
-        "state": layout.state_key(uuid.uuid4(), "f" * 64, uuid.uuid4().hex),
+        "index": str(keys.index_key(OLD)),
+        "data": keys.data_key(OLD, attempt),
+        "tail": keys.tail_key(OLD, attempt),
+        "kept": keys.kept_key(OLD, attempt),
+        **{f"derived on {head}": keys.derived_key(TOPIC, 2**31 - 1, 0, FAR, TABLE, head) for head in HEADS},
+        "rewritten": keys.rewritten_key(TOPIC, 2**31 - 1, 0, FAR),
+        "state": keys.state_key(uuid.uuid4(), "f" * 64, uuid.uuid4().hex),
         "lease": lease_key(TOPIC.hex()),
         "undelete": UndeleteRecord(None, TOPIC).key,  # type: ignore[arg-type]
         "drop": DropRecord("t" * 249, "u" * 36, TOPIC.hex(), {}, {}).key,
-        "table": layout.table_record_key(TOPIC, TABLE),
+        "table": keys.table_record_key(TOPIC, TABLE),
         "copy": progress_key(TOPIC, "catalog" * 1000, "copy" * 1000),
     }
 
@@ -62,9 +62,9 @@ def test_a_key_fits_every_store(kind: str) -> None:
 def test_data_files_are_known_by_their_names(kind: str) -> None:
     key = all_keys()[kind]
     assert parse_file_name(key.rpartition("/")[2]) is not None
-    assert layout.is_stored_object(key)
-    assert (layout.derived_head(key) is not None) == kind.startswith("derived")
-    assert layout.derived_table(key) == (TABLE if kind.startswith("derived") else None)
+    assert keys.is_stored_object(key)
+    assert (keys.derived_head(key) is not None) == kind.startswith("derived")
+    assert keys.derived_table(key) == (TABLE if kind.startswith("derived") else None)
 
 
 def stores(folder: Path) -> list[ObjectStore]:

@@ -14,14 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
-from converter.index_model import Block
+from converter.index.model import Block
 from converter.types import BATCH_DTYPE, IndexType
-from rsm_bridge.chunks import cut
-from rsm_bridge.copy_files import CopyFiles
-from rsm_bridge.copy_memory import CopyMemory
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.inspection import describe
-from rsm_bridge.layout import INDEX_ROOT
 from rsm_bridge.limits import (
     COPY_FILES_BYTES_MAX,
     COPY_FILES_BYTES_USUAL,
@@ -35,12 +30,17 @@ from rsm_bridge.limits import (
     MIB,
     SEGMENT_BYTES_MAX,
 )
-from rsm_bridge.progress_store import read_topics
-from rsm_bridge.progress_stored import left_out
-from rsm_bridge.read_clients import ReadClients
-from rsm_bridge.service import Running
-from rsm_bridge.store import ObjectStore
-from rsm_bridge.wire import File
+from rsm_bridge.metrics.progress.stored import left_out
+from rsm_bridge.serving.copy.files_beside import CopyFiles
+from rsm_bridge.serving.scheduling.copy_memory import CopyMemory
+from rsm_bridge.serving.service import Running
+from rsm_bridge.serving.wire.messages import File
+from rsm_bridge.status.store_facts import read_topics
+from rsm_bridge.status.verify.inspection import describe
+from rsm_bridge.storage.keys import INDEX_ROOT
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.read_clients import ReadClients
+from rsm_bridge.storage.segments.chunks import cut
 from tests.oracle.transactions import producer_snapshot, transaction_index
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, ShimError, segment_of
@@ -68,7 +68,7 @@ def test_a_producer_snapshot_of_800_000_producers_comes_back_byte_for_byte(shim:
 
 def test_what_a_large_snapshot_calls_open_waits(bridge: Running, shim: ShimClient, snapshot: bytes) -> None:
     """The last of its entries is of the transaction that the segment leaves open."""
-    from converter.index import decode_directory
+    from converter.index.codec import decode_directory
 
     large = producer_snapshot([*((number, -1) for number in range(PRODUCERS)), (9_000_000, 2)])
     log = LogBuilder()
@@ -94,9 +94,9 @@ def test_a_snapshot_beyond_the_limit_fails_no_copy(
     bridge: Running, shim: ShimClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its log is served, what the snapshot alone knows is refused by name, and rows wait as without a snapshot."""
-    from converter.index import decode_directory
+    from converter.index.codec import decode_directory
 
-    monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 1000)
+    monkeypatch.setattr("rsm_bridge.serving.copy.files_beside.COPY_FILES_BYTES_MAX", 1000)
     large = producer_snapshot([(number, -1) for number in range(1000)])
     log = LogBuilder()
     log.batch([b"x"] * 2)
@@ -123,7 +123,7 @@ def test_what_reads_need_is_kept_and_the_snapshot_goes(
     shim: ShimClient, monkeypatch: pytest.MonkeyPatch, *, snapshot_first: bool
 ) -> None:
     """Whatever comes first: without its transaction index no consumer could read the segment."""
-    monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 1000)
+    monkeypatch.setattr("rsm_bridge.serving.copy.files_beside.COPY_FILES_BYTES_MAX", 1000)
     aborts, large = transaction_index([(number, 0, 1) for number in range(10)]), producer_snapshot([(1, -1)] * 19)
     assert len(large) <= 1000 < len(large) + len(aborts)
     sent = segment_of(LogBuilder().fill(batches=1))
@@ -143,7 +143,7 @@ def test_a_copy_without_what_reads_need_is_refused(
     bridge: Running, shim: ShimClient, monkeypatch: pytest.MonkeyPatch, kind: IndexType
 ) -> None:
     """Kafka deletes what it has a copy of; so there is none, and the error says which file is how large."""
-    monkeypatch.setattr("rsm_bridge.copy_files.COPY_FILES_BYTES_MAX", 1000)
+    monkeypatch.setattr("rsm_bridge.serving.copy.files_beside.COPY_FILES_BYTES_MAX", 1000)
     sent = segment_of(LogBuilder().fill(batches=1), files={kind: bytes(1001)})
     with pytest.raises(ShimError, match=f"{kind.name} 1001.*index.interval.bytes") as refused:
         shim.copy(sent)
@@ -266,9 +266,9 @@ def test_an_object_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch
     client = MemoryStore()
     store = ObjectStore(client, ReadClients(client), "memory://")
     store.put_if_absent("index/x", b"abc")
-    monkeypatch.setattr("rsm_bridge.store.INDEX_BYTES_MAX", 3)
+    monkeypatch.setattr("rsm_bridge.storage.object_store.INDEX_BYTES_MAX", 3)
     assert store.read("index/x").data == b"abc"
-    monkeypatch.setattr("rsm_bridge.store.INDEX_BYTES_MAX", 2)
+    monkeypatch.setattr("rsm_bridge.storage.object_store.INDEX_BYTES_MAX", 2)
     with pytest.raises(BridgeError, match="has 3 bytes") as failed:
         store.read("index/x")
     assert failed.value.kind == "corrupt_object"
@@ -278,7 +278,7 @@ def test_an_object_that_is_too_large_is_not_read(monkeypatch: pytest.MonkeyPatch
 def test_an_index_that_would_be_too_large_is_refused(
     bridge: Running, shim: ShimClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rsm_bridge.copy_worker.INDEX_BYTES_MAX", 1000)
+    monkeypatch.setattr("rsm_bridge.serving.copy.attempt.INDEX_BYTES_MAX", 1000)
     segment = segment_of(LogBuilder().fill(batches=3))
     with pytest.raises(ShimError, match="more than 1000") as failed:
         shim.copy(segment)

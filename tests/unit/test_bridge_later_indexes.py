@@ -8,9 +8,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from converter.types import IndexType
-from rsm_bridge.inspection import describe
-from rsm_bridge.layout import derived_head
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
+from rsm_bridge.status.verify.inspection import describe
+from rsm_bridge.storage.keys import derived_head
 from tests.oracle.transactions import producer_snapshot, transaction_index
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder

@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.livefiles import LiveFiles
-from rsm_bridge.verification import verify_store
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.status.verify.store import verify_store
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_catalog.names import Owner
+from iceberg_catalog.tables.names import Owner
 from rsm_bridge.errors import ObjectNotFoundError, StoreError
-from rsm_bridge.known_segments import read_segments
-from rsm_bridge.layout import index_key
-from rsm_bridge.maintain import find_owner
-from rsm_bridge.progress_store import read_topics
-from rsm_bridge.segment_listing import Notices
-from rsm_bridge.store import ListedObject, ObjectStore
-from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
-from rsm_bridge.verification import verify_store
+from rsm_bridge.status.store_facts import read_topics
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.storage.keys import index_key
+from rsm_bridge.storage.object_store import ListedObject, ObjectStore
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.segments.listing import Notices
+from rsm_bridge.tables.maintain.maintain import find_owner
+from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world
 
 
@@ -74,7 +74,7 @@ def test_c20_two_false_denials_of_a_listed_index_are_no_gap(
     world: World, monkeypatch: pytest.MonkeyPatch, notices: Notices, large: bool
 ) -> None:
     if large:
-        monkeypatch.setattr("rsm_bridge.segment_listing.LIST_PAGE_KEYS", 1)
+        monkeypatch.setattr("rsm_bridge.storage.segments.listing.LIST_PAGE_KEYS", 1)
     world.copy()
     world.publish()
     middle = str(index_key(world.copy()))
@@ -90,7 +90,7 @@ def test_c20_two_false_denials_of_a_listed_index_are_no_gap(
 
 
 def test_a_noticed_segment_that_is_denied_is_no_gap_either(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.segment_listing.LIST_PAGE_KEYS", 1)
+    monkeypatch.setattr("rsm_bridge.storage.segments.listing.LIST_PAGE_KEYS", 1)
     world.copy()
     world.publish()
     made = [index_key(world.copy()) for _ in range(2)]
@@ -153,7 +153,7 @@ def test_status_and_verify_read_nothing_into_a_denial(
     with Denial(world.store, denied).going_on(monkeypatch):
         (read,) = read_topics(world.store, None, time.monotonic() + 20)
         assert (read.listed, len(read.segments), read.damaged) == (2, 1, [])  # "1 of 2 indexes were read"
-        monkeypatch.setattr("rsm_bridge.verification.open_made_store", lambda _: world.store)
+        monkeypatch.setattr("rsm_bridge.status.verify.store.open_made_store", lambda _: world.store)
         report = verify_store(None, tmp_path, None)
     assert (report.segments, report.damages) == (1, [])
     assert len(report.unread) == 1

@@ -9,9 +9,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from converter.types import IndexType
-from iceberg_catalog.commit_summary import REWIND
-from rsm_bridge.service import Running
-from rsm_bridge.verification import verify_store
+from iceberg_catalog.plan.summary import REWIND
+from rsm_bridge.serving.service import Running
+from rsm_bridge.status.verify.store import verify_store
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, checkpoint
 from tests.support.shim_client import Segment, ShimClient, segment_of

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 
 from converter.types import IndexType
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_merge import MergeLimits
-from iceberg_catalog.plan_types import Follow
-from iceberg_catalog.tables import find_table
-from rsm_bridge import fetcher
-from rsm_bridge.known_segments import read_segments
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.merge import Merger
-from rsm_bridge.service import Running
-from rsm_bridge.state_objects import recorded_parts
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from iceberg_catalog.plan.merge import MergeLimits
+from iceberg_catalog.plan.types import Follow
+from iceberg_catalog.tables.names import Owner
+from iceberg_catalog.tables.tables import find_table
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.serving.fetch import fetcher
+from rsm_bridge.serving.service import Running
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.state_objects import recorded_parts
+from rsm_bridge.tables.maintain.merge import Merger
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of

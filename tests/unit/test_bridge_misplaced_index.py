@@ -13,16 +13,16 @@ import pytest
 from crc32c import crc32c
 
 from converter.types import SegmentMetadata
-from rsm_bridge.deletes import Deleter
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import read_footer, read_known, read_segments
-from rsm_bridge.layout import index_key, parse_index_key
-from rsm_bridge.maintain import find_owner
-from rsm_bridge.progress_store import _read_topic
-from rsm_bridge.publish_table import TableRun
-from rsm_bridge.segment_reader import SegmentReader
-from rsm_bridge.undelete import turn_back
-from rsm_bridge.verification import verify_store
+from rsm_bridge.status.store_facts import _read_topic
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.storage.keys import index_key, parse_index_key
+from rsm_bridge.storage.segments.deleter import Deleter
+from rsm_bridge.storage.segments.known import read_footer, read_known, read_segments
+from rsm_bridge.storage.segments.reader import SegmentReader
+from rsm_bridge.tables.maintain.maintain import find_owner
+from rsm_bridge.tables.maintain.undelete import turn_back
+from rsm_bridge.tables.publish.table_run import TableRun
 from tests.unit.maintain_support import NAMESPACE, World, make_world, published
 
 OTHER = bytes(range(16))

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import SettingsError, StoreError
-from rsm_bridge.local_store import LocalObjectStore
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
 from tests.support.answering_server import AnsweringServer, Request, answering
 from tests.unit.maintain_support import make_world
 

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from converter.types import IndexType
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.cli import app
-from rsm_bridge.layout import IndexKey
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.storage.keys import IndexKey
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder, aborted_transaction
 from tests.support.shim_client import Segment, ShimClient, segment_of
+from tierberg.cli import app
 
 
 @dataclass(frozen=True)

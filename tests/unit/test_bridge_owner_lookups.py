@@ -16,9 +16,7 @@ import grpc
 import pytest
 
 from converter.types import IndexType
-from rsm_bridge.call_pool import CallPool
 from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.layout import index_prefix
 from rsm_bridge.limits import (
     MIB,
     OWNER_BYTES_MAX,
@@ -27,13 +25,15 @@ from rsm_bridge.limits import (
     OWNER_UNKNOWN_MAX,
     OWNER_WORKERS,
 )
-from rsm_bridge.local_store import LocalObjectStore
-from rsm_bridge.owner_lookups import OwnerLookups
-from rsm_bridge.peers import Peer
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.service import Running
-from rsm_bridge.store import ListedObject, VersionedBytes
-from rsm_bridge.topic_owners import TopicOwners
+from rsm_bridge.serving.owner_lookups import OwnerLookups
+from rsm_bridge.serving.scheduling.call_pool import CallPool
+from rsm_bridge.serving.scheduling.peers import Peer
+from rsm_bridge.serving.service import Running
+from rsm_bridge.storage.keys import index_prefix
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.storage.object_store import ListedObject, VersionedBytes
+from rsm_bridge.storage.segments.topic_owners import TopicOwners
 from tests.support import shim_client
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.certificates import Authority
@@ -168,11 +168,11 @@ def test_what_a_look_up_reads_does_not_grow_with_the_index(
             store.bytes = 0
             assert TopicOwners(store).cluster_of(segment.topic_id) == "prod"
             assert store.bytes == OWNER_HEAD_BYTES
-            monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_HEAD_BYTES", 500)
+            monkeypatch.setattr("rsm_bridge.storage.segments.topic_owners.OWNER_HEAD_BYTES", 500)
             store.bytes = 0
             assert TopicOwners(store).cluster_of(segment.topic_id) == "prod"
             assert 500 < store.bytes < OWNER_HEAD_BYTES
-            monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_HEAD_BYTES", OWNER_HEAD_BYTES)
+            monkeypatch.setattr("rsm_bridge.storage.segments.topic_owners.OWNER_HEAD_BYTES", OWNER_HEAD_BYTES)
             shim.delete(segment)
 
 
@@ -222,7 +222,7 @@ def test_many_calls_for_one_topic_are_one_look_up_and_unknown_ones_are_remembere
         lookups.stored(topic_id)
         assert await lookups.cluster_of(topic_id, peer(1)) is None
         assert len(store.listed) == 2
-        monkeypatch.setattr("rsm_bridge.owner_lookups.OWNER_UNKNOWN_SECONDS", 0.0)
+        monkeypatch.setattr("rsm_bridge.serving.owner_lookups.OWNER_UNKNOWN_SECONDS", 0.0)
         lookups.stored(topic_id)
         for count in (3, 4):
             assert await lookups.cluster_of(topic_id, peer(1)) is None
@@ -252,7 +252,7 @@ def test_topics_that_tell_nothing_are_remembered_and_an_outage_is_not(store: Slo
 
 def test_what_is_remembered_of_unknown_topics_has_a_limit(store: SlowStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert OWNER_UNKNOWN_MAX <= 10_000
-    monkeypatch.setattr("rsm_bridge.owner_lookups.OWNER_UNKNOWN_MAX", 2)
+    monkeypatch.setattr("rsm_bridge.serving.owner_lookups.OWNER_UNKNOWN_MAX", 2)
 
     async def work(lookups: OwnerLookups, _: TopicOwners) -> None:
         topics = [uuid.uuid4().bytes for _ in range(3)]
@@ -292,7 +292,7 @@ def test_a_look_up_has_a_deadline_and_goes_on_when_its_caller_leaves(
     store: SlowStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def work(lookups: OwnerLookups, owners: TopicOwners) -> None:
-        monkeypatch.setattr("rsm_bridge.owner_lookups.OWNER_SECONDS_MAX", 0.1)
+        monkeypatch.setattr("rsm_bridge.serving.owner_lookups.OWNER_SECONDS_MAX", 0.1)
         store.open.clear()
         topic_id = uuid.uuid4().bytes
         with pytest.raises(BridgeError, match="was not found out within") as late:
@@ -303,7 +303,7 @@ def test_a_look_up_has_a_deadline_and_goes_on_when_its_caller_leaves(
         await asyncio.sleep(0)
         assert await lookups.cluster_of(topic_id, peer(1)) is None
         assert len(store.listed) == 1
-        monkeypatch.setattr("rsm_bridge.topic_owners.OWNER_SECONDS_MAX", -1.0)
+        monkeypatch.setattr("rsm_bridge.storage.segments.topic_owners.OWNER_SECONDS_MAX", -1.0)
         store.put_if_absent(f"{index_prefix(topic_id)}0/{1:020d}", b"damage")
         with pytest.raises(BridgeError, match="in time"):
             owners.cluster_of(topic_id)

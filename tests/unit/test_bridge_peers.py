@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsm_bridge.copy_places import CopyPlaces, Ticket
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.fair_queue import FairQueue
 from rsm_bridge.limits import (
     ANSWER_SECONDS_MAX,
     CONTENDED_SILENCE_SECONDS,
@@ -24,8 +22,10 @@ from rsm_bridge.limits import (
     HOST_SHARE,
     PEER_TICK_SECONDS,
 )
-from rsm_bridge.peer_patience import Patience, overdue
-from rsm_bridge.peers import Admission, Peer, admits, peer_of
+from rsm_bridge.serving.copy.peer_patience import Patience, overdue
+from rsm_bridge.serving.scheduling.copy_places import CopyPlaces, Ticket
+from rsm_bridge.serving.scheduling.fair_queue import FairQueue
+from rsm_bridge.serving.scheduling.peers import Admission, Peer, admits, peer_of
 
 
 def peer(host: str, port: int = 1) -> Peer:
@@ -126,7 +126,7 @@ def test_a_newcomer_waits_for_one_turn_however_much_another_has_queued() -> None
 
 def test_a_place_that_is_waited_for_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     assert COPY_WAIT_SECONDS_MAX < COPY_SECONDS_MAX
-    monkeypatch.setattr("rsm_bridge.copy_places.COPY_WAIT_SECONDS_MAX", 0.05)
+    monkeypatch.setattr("rsm_bridge.serving.scheduling.copy_places.COPY_WAIT_SECONDS_MAX", 0.05)
 
     async def run() -> None:
         places = CopyPlaces(1)
@@ -194,7 +194,7 @@ def test_what_silence_costs() -> None:
 
 
 def test_drops_that_keep_a_call_alive_do_not_keep_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.peer_patience.CONTENDED_SILENCE_SECONDS", 0.3)
+    monkeypatch.setattr("rsm_bridge.serving.copy.peer_patience.CONTENDED_SILENCE_SECONDS", 0.3)
     contended = False
 
     async def drop() -> object:

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from crc32c import crc32c
 
-from rsm_bridge.frame_feed import FeedClosedError, FrameFeed
 from rsm_bridge.limits import COPY_PAUSE_SECONDS_MAX
-from rsm_bridge.precedence import Precedence
-from rsm_bridge.wire import End, Frame
+from rsm_bridge.serving.copy.frame_feed import FeedClosedError, FrameFeed
+from rsm_bridge.serving.scheduling.precedence import Precedence
+from rsm_bridge.serving.wire.messages import End, Frame
 
 
 def test_copies_give_way_while_a_fetch_waits_and_no_longer_than_the_limit() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually

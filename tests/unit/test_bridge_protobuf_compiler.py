@@ -10,8 +10,8 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from converter.values.model import SchemaTextError
-from rsm_bridge import protobuf_compiler
-from rsm_bridge.protobuf_compiler import MAIN, protobuf_schema
+from rsm_bridge.values.registry import protobuf_compiler
+from rsm_bridge.values.registry.protobuf_compiler import MAIN, protobuf_schema
 
 PLAIN = 'syntax = "proto3"; message M { int32 a = 1; }'
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rsm_bridge.layout import IndexKey
 from rsm_bridge.limits import LATE_COPY_SECONDS
 from rsm_bridge.logs import logger
-from rsm_bridge.metrics import Metrics
-from rsm_bridge.open_store import open_store
-from rsm_bridge.precedence import Precedence
-from rsm_bridge.publisher import Publisher
-from rsm_bridge.running_copies import RunningCopies
-from rsm_bridge.tombstone import Tombstone
+from rsm_bridge.metrics.metrics import Metrics
+from rsm_bridge.serving.publisher import Publisher
+from rsm_bridge.serving.scheduling.precedence import Precedence
+from rsm_bridge.storage.keys import IndexKey
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.segments.running_copies import RunningCopies
+from rsm_bridge.storage.tombstone import Tombstone
 from tests.support.bridge_process import test_settings
 
 TOPIC = b"t" * 16

@@ -14,17 +14,17 @@ import pytest
 import structlog
 
 from iceberg_catalog.errors import CatalogError
-from rsm_bridge import publisher as publisher_module
 from rsm_bridge.limits import PUBLISH_BACKOFF_SECONDS_MAX, PUBLISH_BACKOFF_SECONDS_MIN, PUBLISH_WORKERS
-from rsm_bridge.metrics import Metrics
-from rsm_bridge.open_store import open_store
-from rsm_bridge.outages import Outages
-from rsm_bridge.precedence import Precedence
-from rsm_bridge.publish_table import RunResult
-from rsm_bridge.publisher import Publisher, _backoff
-from rsm_bridge.running_copies import RunningCopies
-from rsm_bridge.segment_listing import Notices
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.metrics.metrics import Metrics
+from rsm_bridge.serving import publisher as publisher_module
+from rsm_bridge.serving.outages import Outages
+from rsm_bridge.serving.publisher import Publisher, _backoff
+from rsm_bridge.serving.scheduling.precedence import Precedence
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.segments.listing import Notices
+from rsm_bridge.storage.segments.running_copies import RunningCopies
+from rsm_bridge.tables.publish.table_run import RunResult
 from tests.support.bridge_process import test_settings
 from tests.support.eventually import eventually
 from tests.unit.maintain_support import make_world

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from rsm_bridge import publisher as publisher_module
 from rsm_bridge.errors import StoreError
-from rsm_bridge.layout import IndexKey
 from rsm_bridge.limits import WHOLE_LISTING_SECONDS
 from rsm_bridge.logs import logger
-from rsm_bridge.metrics import Metrics
-from rsm_bridge.open_store import open_store
-from rsm_bridge.precedence import Precedence
-from rsm_bridge.publish_table import RetryRunError, RunResult
-from rsm_bridge.publisher import Publisher
-from rsm_bridge.running_copies import RunningCopies
-from rsm_bridge.segment_listing import Notices
+from rsm_bridge.metrics.metrics import Metrics
+from rsm_bridge.serving import publisher as publisher_module
+from rsm_bridge.serving.publisher import Publisher
+from rsm_bridge.serving.scheduling.precedence import Precedence
+from rsm_bridge.storage.keys import IndexKey
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.segments.listing import Notices
+from rsm_bridge.storage.segments.running_copies import RunningCopies
+from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult
 from tests.support.bridge_process import test_settings
 from tests.support.eventually import eventually
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge.chunks import split
 from rsm_bridge.limits import FETCH_CHUNK_BYTES, READ_AHEAD_BYTES
-from rsm_bridge.segment_reader import SegmentReader, StoredChunk
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
+from rsm_bridge.storage.segments.chunks import split
+from rsm_bridge.storage.segments.reader import SegmentReader, StoredChunk
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of

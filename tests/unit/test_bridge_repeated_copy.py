@@ -10,7 +10,7 @@ import pytest
 
 from converter.types import IndexType
 from iceberg_catalog import failpoints
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
 from tests.support.kafka_log import LogBuilder, aborted_transaction, checkpoint
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
 

@@ -38,7 +38,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(shim: ShimClie
 def test_a_request_that_does_not_come_is_waited_for_a_while(
     shim: ShimClient, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rsm_bridge.handlers.START_SECONDS_MAX", 0.3)
+    monkeypatch.setattr("rsm_bridge.serving.handlers.START_SECONDS_MAX", 0.3)
     kind = "stream_unary" if method == "DeleteSegment" else "stream_stream"
 
     def answered(requests: Iterator[bytes]) -> object:

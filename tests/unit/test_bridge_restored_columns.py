@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge.column_ids import StoredFieldIds
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.layout import column_ids_key
-from rsm_bridge.local_store import LocalObjectStore
-from rsm_bridge.verification import verify_store
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.storage.keys import column_ids_key
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.values.typed.column_ids import StoredFieldIds
 from tests.support.bridge_life import life_of
 from tests.support.bridge_process import test_settings
 from tests.support.kafka_log import LogBuilder

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from converter.types import IndexType
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import ObjectNotFoundError
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
+from rsm_bridge.storage.opening import open_store
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.fault_proxy import FaultProxy, fault_proxy

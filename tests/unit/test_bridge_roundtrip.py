@@ -11,8 +11,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
 from converter.types import IndexType
-from rsm_bridge.layout import INDEX_ROOT
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
+from rsm_bridge.storage.keys import INDEX_ROOT
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, aborted_transaction
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import rsm_bridge.derived
-from rsm_bridge.derived import rows_of_group
+import rsm_bridge.tables.publish.rewritten
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.tables.publish.rewritten import rows_of_group
 
 
 def test_a_row_group_of_many_rows_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rsm_bridge.derived, "ROW_GROUP_BYTES", 8 * 2 * 100)
+    monkeypatch.setattr(rsm_bridge.tables.publish.rewritten, "ROW_GROUP_BYTES", 8 * 2 * 100)
     rows = pa.table({"a": range(1050), "b": [None] * 1050})
     file = io.BytesIO()
     pq.write_table(rows, file, row_group_size=600)

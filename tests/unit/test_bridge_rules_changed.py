@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from converter.types import IndexType
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from tests.oracle.transactions import producer_snapshot, transaction_index
 from tests.support.answering_server import answering
 from tests.support.bridge_life import life_of

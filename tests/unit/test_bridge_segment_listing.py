@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from converter.types import SegmentMetadata
-from rsm_bridge import segment_listing
-from rsm_bridge.layout import IndexKey, index_key, index_prefix
-from rsm_bridge.segment_listing import ALL, Notices, SegmentListing
-from rsm_bridge.store import ListedObject, ObjectStore
+from rsm_bridge.storage.keys import IndexKey, index_key, index_prefix
+from rsm_bridge.storage.object_store import ListedObject, ObjectStore
+from rsm_bridge.storage.segments import listing as segment_listing
+from rsm_bridge.storage.segments.listing import ALL, Notices, SegmentListing
 from tests.unit.maintain_support import World, make_world
 
 
@@ -160,7 +160,7 @@ def test_after_a_start_what_is_new_is_published_before_a_long_history_is_read(
         world.copy(2)
     world.publish()
     world.copy(2)
-    monkeypatch.setattr("rsm_bridge.planning.INDEX_READS_MAX", 3)
+    monkeypatch.setattr("rsm_bridge.tables.publish.planning.INDEX_READS_MAX", 3)
     own = world.publisher
     world.publisher = type(own)(world.store, world.catalog, world.topic_id, own.namespace, clock_ms=world.now_ms)
     asked.clear()

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_catalog.plan_types import Follow, Keep, KeepUntil
-from rsm_bridge.configuration_doc import DOC, render
-from rsm_bridge.durations import parse_duration
+from iceberg_catalog.plan.types import Follow, Keep, KeepUntil
+from rsm_bridge.config.durations import parse_duration
+from rsm_bridge.config.reference import DOC, render
+from rsm_bridge.config.retention import policy_at
+from rsm_bridge.config.settings import is_local, load_settings, parse_listen
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.retention import policy_at
-from rsm_bridge.settings import is_local, load_settings, parse_listen
 
 
 def write(folder: Path, text: str) -> Path:
@@ -55,7 +55,10 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("a: [", "tierberg.yaml"),
         ("metrics_listen: 0.0.0.0:9100", "is not host:port on loopback"),
         ("metrics_listen: unix:/x", "is not host:port on loopback"),
-        ("repartition: {metrics: '0.0.0.0:9100'}", "repartition.metrics: 0.0.0.0:9100 is not host:port on loopback"),
+        (
+            "repartition: {metrics: '0.0.0.0:9100'}",
+            "repartition.jobs.metrics: 0.0.0.0:9100 is not host:port on loopback",
+        ),
         ("repartition: {metrics: '9100'}", "neither host:port"),
     ],
 )
@@ -155,7 +158,7 @@ def test_listen_forms() -> None:
 
 
 def test_the_committed_page_is_current() -> None:
-    assert DOC.read_text(encoding="utf-8") == render(), "run python -m rsm_bridge.configuration_doc"
+    assert DOC.read_text(encoding="utf-8") == render(), "run python -m rsm_bridge.config.reference"
 
 
 def test_only_sections_are_called_so() -> None:

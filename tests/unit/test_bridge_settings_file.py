@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.config.settings_file import read_settings_file
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import SETTINGS_FILE_BYTES_MAX, SETTINGS_VALUES_MAX
-from rsm_bridge.settings import load_settings
-from rsm_bridge.settings_file import read_settings_file
 
 SECRET = "hunter2-abc"
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from rsm_bridge import read_clients
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import ObjectNotFoundError, StoreError
-from rsm_bridge.open_store import open_store
-from rsm_bridge.read_clients import ReadClients
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.storage import read_clients
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.read_clients import ReadClients
 from tests.support.answering_server import Answer, AnsweringServer, Request, answering
 
 QUICK_S = 0.2

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from pyiceberg.table import Table
 
-from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import LiveFiles, recorded_states
+from iceberg_catalog.commit.state import StateRef, decode_state
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
-from iceberg_catalog.livefiles import LiveFiles, recorded_states
-from iceberg_catalog.plan_types import PartState
-from iceberg_catalog.state import StateRef, decode_state
+from iceberg_catalog.plan.types import PartState
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import StoreError
-from rsm_bridge.layout import STATE_ROOT
 from rsm_bridge.limits import STATE_SWEEP_COMMITS
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
-from rsm_bridge.state_objects import StateObjects
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.storage.keys import STATE_ROOT
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.state_objects import StateObjects
 from tests.unit.catalog_support import Place, make_place
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, SettingsError, StoreError
 from rsm_bridge.limits import UPLOAD_PART_BYTES
-from rsm_bridge.local_store import FolderLock, LocalObjectStore
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
-from stack.versitygw import VersityGateway, can_be_had
+from rsm_bridge.storage.local import FolderLock, LocalObjectStore
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
 from tests.support.s3_server import S3Server, moto_server
+from tierberg.stack.servers.versitygw import VersityGateway, can_be_had
 
 RACES = [f"race-{number}" for number in range(5)]
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_catalog.plan_types import PartState
-from rsm_bridge.known_segments import read_segments
-from rsm_bridge.layout import index_key
+from iceberg_catalog.plan.types import PartState
 from rsm_bridge.limits import CLOCK_FRESH_SECONDS, CLOCK_SKEW_SECONDS_MAX
-from rsm_bridge.state_objects import StateObjects
-from rsm_bridge.store import ListedObject, ObjectStore
-from rsm_bridge.store_clock import CLOCK_KEY, StoreClock, local_ms, taken_ms
-from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
-from rsm_bridge.tombstone import decode_tombstone
+from rsm_bridge.storage.clock import CLOCK_KEY, StoreClock, local_ms, taken_ms
+from rsm_bridge.storage.keys import index_key
+from rsm_bridge.storage.object_store import ListedObject, ObjectStore
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.state_objects import StateObjects
+from rsm_bridge.storage.tombstone import decode_tombstone
+from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from tests.unit.maintain_support import DAY, World, make_world, published
 
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.types import LeaderEpoch, SegmentMetadata
-from rsm_bridge.custom_metadata import CustomMetadata, decode_custom_metadata
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.layout import data_key, index_key, index_prefix, kept_key, parse_index_key
-from rsm_bridge.progress_causes import CAUSES, CauseCode
-from rsm_bridge.tombstone import Tombstone, decode_tombstone, is_tombstone
+from rsm_bridge.status.causes import CAUSES, CauseCode
+from rsm_bridge.storage.custom_metadata import CustomMetadata, decode_custom_metadata
+from rsm_bridge.storage.keys import data_key, index_key, index_prefix, kept_key, parse_index_key
+from rsm_bridge.storage.tombstone import Tombstone, decode_tombstone, is_tombstone
 
 ROOT = Path(__file__).resolve().parents[2]
 

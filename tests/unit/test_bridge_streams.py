@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rsm_bridge.limits import MESSAGE_BYTES_MAX, MIB, STREAMS_PER_CONNECTION_MAX
-from rsm_bridge.server import OPTIONS
+from rsm_bridge.serving.grpc_server import OPTIONS
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import HEADERS, ShimClient, segment_of
@@ -26,7 +26,7 @@ def test_a_connection_has_so_many_calls_and_further_ones_wait(tmp_path: Path, mo
     # A request that never ends holds a message: docs/threat-model.md says how much that is.
     assert STREAMS_PER_CONNECTION_MAX * MESSAGE_BYTES_MAX == 640 * MIB
     options = tuple((name, LIMIT if name == "grpc.max_concurrent_streams" else value) for name, value in OPTIONS)
-    monkeypatch.setattr("rsm_bridge.server.OPTIONS", options)
+    monkeypatch.setattr("rsm_bridge.serving.grpc_server.OPTIONS", options)
     with bridge_thread(test_settings(tmp_path)) as bridge, ShimClient(bridge.address) as full:
         segment = full.copied(segment_of(LogBuilder().fill(2)))  # and the client knows the limit
         ended: Queue[bytes | None] = Queue()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rsm_bridge.errors import ObjectNotFoundError
-from rsm_bridge.local_store import LocalObjectStore
-from rsm_bridge.store import VersionedBytes
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.storage.object_store import VersionedBytes
 
 PROCESSES = multiprocessing.get_context("spawn")
 KEY = "index/x"

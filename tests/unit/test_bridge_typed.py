@@ -19,16 +19,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 
-from converter.index import decode_directory
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.plan_merge import MergeLimits
-from iceberg_catalog.plan_types import Follow
-from rsm_bridge.known_segments import read_segments
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.merge import Merger
-from rsm_bridge.service import Running
-from rsm_bridge.state_objects import recorded_parts
-from rsm_bridge.verification import verify_store
+from converter.index.codec import decode_directory
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.plan.merge import MergeLimits
+from iceberg_catalog.plan.types import Follow
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.serving.service import Running
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.state_objects import recorded_parts
+from rsm_bridge.tables.maintain.merge import Merger
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually

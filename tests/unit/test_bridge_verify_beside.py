@@ -10,12 +10,12 @@ import pytest
 from pyiceberg.catalog import Catalog
 
 from converter.types import IndexType
-from rsm_bridge import verification
 from rsm_bridge.limits import VERIFY_LOOKS_MAX
-from rsm_bridge.publisher import Publisher
-from rsm_bridge.service import Running
-from rsm_bridge.table_check import check_table
-from rsm_bridge.verification import verify_store
+from rsm_bridge.serving.publisher import Publisher
+from rsm_bridge.serving.service import Running
+from rsm_bridge.status.verify import store
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.status.verify.table import check_table
 from tests.oracle.transactions import producer_snapshot
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
@@ -28,7 +28,7 @@ TXN: dict[str, Any] = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0
 
 def verified_beside(folder: Path, monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None]) -> list[str]:
     """The damages that a verify finds; `happens` once all is listed, while it still reads segments."""
-    real, done = verification._verify_segment, list[bool]()
+    real, done = store._verify_segment, list[bool]()
 
     def first_this(*arguments: Any) -> None:
         real(*arguments)
@@ -36,9 +36,9 @@ def verified_beside(folder: Path, monkeypatch: pytest.MonkeyPatch, happens: Call
             done.append(True)
             happens()
 
-    listed = verification._segments
-    monkeypatch.setattr(verification, "_segments", lambda *given: iter(list(listed(*given))))
-    monkeypatch.setattr(verification, "_verify_segment", first_this)
+    listed = store._segments
+    monkeypatch.setattr(store, "_segments", lambda *given: iter(list(listed(*given))))
+    monkeypatch.setattr(store, "_verify_segment", first_this)
     found = verify_store(None, folder, None).damages
     assert done
     return found
@@ -129,7 +129,7 @@ def test_damage_is_said_however_much_goes_on(
             eventually(lambda: len(rows_of(catalog, "busy")) == 10 * (len(looks) + 2))
         return found
 
-    monkeypatch.setattr(verification, "check_table", look)
+    monkeypatch.setattr(store, "check_table", look)
     key = next(item.key for item in bridge.store.list_after("index/") if lost.segment_id.hex() in item.key)
     index = bytes(bridge.store.read(key).data)
     bridge.store.delete_many([key])

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from rsm_bridge.limits import WARM_UP_BYTES
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import HEADERS, ShimClient, ShimError, segment_of
 

@@ -20,7 +20,16 @@ from rsm_bridge.limits import (
     OFFSET_MAX,
 )
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.wire import End, File, Frame, Start, fields, parse, parse_copy_request, segment_metadata
+from rsm_bridge.serving.wire.messages import (
+    End,
+    File,
+    Frame,
+    Start,
+    fields,
+    parse,
+    parse_copy_request,
+    segment_metadata,
+)
 
 
 def metadata(**changes: object) -> rsm_pb2.SegmentMetadata:

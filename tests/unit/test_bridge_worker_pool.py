@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError, wait
 
 import pytest
 
-from rsm_bridge.worker_pool import Errand, WorkerPool
+from rsm_bridge.serving.scheduling.worker_pool import Errand, WorkerPool
 
 
 def test_wanted_work_does_not_wait_for_work_ahead_of_time() -> None:

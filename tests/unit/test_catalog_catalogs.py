@@ -12,12 +12,12 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import text
 
-from iceberg_catalog.catalogs import CatalogSettings, embedded_settings, open_catalog
+from iceberg_catalog.connect.open import CatalogSettings, embedded_settings, open_catalog
+from iceberg_catalog.connect.rest import Timeouts
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import SQLITE_BUSY_TIMEOUT_MS
-from iceberg_catalog.names import Owner
-from iceberg_catalog.rest_sessions import Timeouts
-from iceberg_catalog.tables import ensure_table
+from iceberg_catalog.tables.names import Owner
+from iceberg_catalog.tables.tables import ensure_table
 
 
 @pytest.fixture

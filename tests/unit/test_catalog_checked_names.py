@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import Table
 
-from iceberg_catalog.checked_names import checked_name, require_named
-from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.commit.checked_names import checked_name, require_named
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.livefiles import LiveFiles
 from tests.unit.catalog_support import STATE, Place, make_place
 from tests.unit.foreign_support import insert
 

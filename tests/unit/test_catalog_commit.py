@@ -13,12 +13,12 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table.snapshots import Operation
 
-from iceberg_catalog import commit as commit_module
-from iceberg_catalog.commit import Change, Outcome, commit
-from iceberg_catalog.expire import expire
+from iceberg_catalog.commit import commit as commit_module
+from iceberg_catalog.commit.commit import Change, Outcome, commit
+from iceberg_catalog.commit.expire import expire
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.commit.state import StateRef
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.state import StateRef
 from tests.unit.catalog_support import STATE, Place, make_place
 
 

@@ -8,9 +8,9 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_catalog.commit_summary import joined, plan_summary
 from iceberg_catalog.limits import SUMMARY_RANGES_BYTES_MAX
-from iceberg_catalog.plan_types import Plan
+from iceberg_catalog.plan.summary import joined, plan_summary
+from iceberg_catalog.plan.types import Plan
 
 
 def test_nothing_to_say_is_no_entry() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from iceberg_catalog.plan_types import Segment
+from iceberg_catalog.plan.types import Segment
 from tests.unit.plan_support import Model, abort, commit, gone, plain, seg, txn
 
 OPEN = ((7, 2),)

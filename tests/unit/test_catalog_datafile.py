@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.manifest import DataFile
 
-from converter.columns import row_schema
-from iceberg_catalog.commit import Change, commit
-from iceberg_catalog.datafile import data_file, upper_text
+from converter.parquet.columns import row_schema
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.schema import expected_field_ids
+from iceberg_catalog.tables.data_file import data_file, upper_text
+from iceberg_catalog.tables.schema import expected_field_ids
 from tests.unit.catalog_support import STATE, Place, make_place, make_rows
 
 RAW = expected_field_ids("raw")

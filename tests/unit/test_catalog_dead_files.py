@@ -7,8 +7,8 @@ certain, so the divergence lies above it; but a file's own epochs tell that it d
 
 from __future__ import annotations
 
-from iceberg_catalog.lineage import UNKNOWN
-from iceberg_catalog.plan_types import PartState, Runs
+from iceberg_catalog.plan.lineage import UNKNOWN
+from iceberg_catalog.plan.types import PartState, Runs
 from tests.unit.plan_support import KEEP, Model, abort, commit, gone, plain, seg, txn
 
 SHORTENED = PartState(frontier=200, floor=0, lineage=((UNKNOWN, 0), (10, 100)), known_end=200)

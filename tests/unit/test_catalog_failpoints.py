@@ -18,7 +18,7 @@ import pytest
 
 from iceberg_catalog import failpoints
 from iceberg_catalog.failpoints import POINTS, InjectedFaultError, Order, hit, hit_async
-from stack.waiting import wait_for
+from tierberg.stack.waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("converter", "iceberg_catalog", "rsm_bridge")
@@ -49,7 +49,7 @@ def points_in_the_source() -> Counter[str]:
 
 def test_the_table_and_the_calls_are_the_same() -> None:
     found = points_in_the_source()
-    assert found.keys() - POINTS.keys() == set(), "not in iceberg_catalog/failpoint_table.py"
+    assert found.keys() - POINTS.keys() == set(), "not in iceberg_catalog/failpoints.py"
     assert POINTS.keys() - found.keys() == set(), "nowhere in the source"
 
 

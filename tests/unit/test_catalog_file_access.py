@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.file_access import TableFileIO
+from iceberg_catalog.connect.file_io import TableFileIO
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
 from tests.support.answering_server import answering
 
 

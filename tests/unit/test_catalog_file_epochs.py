@@ -10,14 +10,14 @@ import pytest
 
 from converter.epochs import clipped, footer_entry, joined, runs_of_footer
 from converter.types import LeaderEpoch
-from iceberg_catalog import file_epochs
-from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.file_epochs import Endings, FileEpochs
-from iceberg_catalog.lineage import UNKNOWN, Lineage
-from iceberg_catalog.livefiles import Head, LiveFiles
-from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_types import LiveFile, PartState, Runs
+from iceberg_catalog.plan import file_epochs
+from iceberg_catalog.plan.file_epochs import Endings, FileEpochs
+from iceberg_catalog.plan.lineage import UNKNOWN, Lineage
+from iceberg_catalog.plan.plan import plan
+from iceberg_catalog.plan.types import LiveFile, PartState, Runs
 from tests.unit.catalog_support import STATE, Place, make_place, make_rows
 from tests.unit.plan_support import FOLLOW, KEEP, B, seg
 

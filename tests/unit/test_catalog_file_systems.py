@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyarrow.fs import LocalFileSystem
 
-from iceberg_catalog import file_access
-from iceberg_catalog.file_access import TableFileIO
+from iceberg_catalog.connect import file_io
+from iceberg_catalog.connect.file_io import TableFileIO
 from tests.unit.catalog_support import Place, make_place
 
 S3 = {
@@ -21,7 +21,7 @@ S3 = {
 
 @pytest.fixture(autouse=True)
 def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_access, "_kept", type(file_access._kept)())
+    monkeypatch.setattr(file_io, "_kept", type(file_io._kept)())
 
 
 def client(**properties: Any) -> Any:
@@ -42,7 +42,7 @@ def test_other_credentials_mean_another_client() -> None:
 
 
 def test_clients_that_were_not_used_for_long_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_access, "FILE_SYSTEMS_MAX", 3)
+    monkeypatch.setattr(file_io, "FILE_SYSTEMS_MAX", 3)
     made: list[str] = []
 
     def ask(name: str) -> None:
@@ -50,7 +50,7 @@ def test_clients_that_were_not_used_for_long_are_dropped(monkeypatch: pytest.Mon
             made.append(name)
             return LocalFileSystem()
 
-        file_access.shared_file_system("file", None, {"s3.session-token": name}, make)
+        file_io.shared_file_system("file", None, {"s3.session-token": name}, make)
 
     for name in ("a", "b", "c", "a", "d", "a", "c", "b"):
         ask(name)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.manifest import ManifestContent
 
-from iceberg_catalog.commit import Change, commit
-from iceberg_catalog.foreign import FOREIGN_SINCE, TAG, ForeignCommits, foreign_commits
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.foreign import FOREIGN_SINCE, TAG, ForeignCommits, foreign_commits
+from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.limits import MANIFESTS_SMALL_MAX, SNAPSHOTS_KEPT_MAX
-from iceberg_catalog.livefiles import Head, LiveFiles
 from tests.unit.catalog_support import STATE, Place, make_place
 from tests.unit.foreign_support import delete_by_position, delete_whole_files, drop_tag, insert, rewrite, roll_back
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog.glue import GlueCatalog
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.commit import Change, commit
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.tables import ensure_table
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.tables.tables import ensure_table
 from tests.support.s3_server import moto_server
 from tests.unit.catalog_support import OWNER, STATE, Place
 

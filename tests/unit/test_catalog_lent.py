@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog import redaction
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.commit import Change, commit
-from iceberg_catalog.lent import LENT_AT, renewed, stamp
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import Head, LiveFiles
+from iceberg_catalog.commit.vended_credentials import LENT_AT, renewed, stamp
+from iceberg_catalog.connect import redaction
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.connect.redaction import HIDDEN, hide, remember_issued
 from iceberg_catalog.limits import ISSUED_SECRETS_MAX, LENT_AGE_MS_MAX, LENT_LEFT_MS_MIN
-from iceberg_catalog.livefiles import Head, LiveFiles
-from iceberg_catalog.redaction import HIDDEN, hide, remember_issued
 from tests.support.answering_server import answering
 from tests.unit.catalog_support import STATE, Place, make_place
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_catalog import lineage_record
+from iceberg_catalog.commit.state import encode_state
 from iceberg_catalog.limits import LINEAGE_ENTRIES_MAX, STATE_BYTES_MAX
-from iceberg_catalog.lineage import UNKNOWN, Lineage, divergence, of_segment, valid_end
-from iceberg_catalog.lineage_record import cut, fold, read_record
-from iceberg_catalog.plan_types import PartState, Segment
-from iceberg_catalog.state import encode_state
-from rsm_bridge.reclaim_rules import Verdict, verdict
+from iceberg_catalog.plan import lineage_record
+from iceberg_catalog.plan.lineage import UNKNOWN, Lineage, divergence, of_segment, valid_end
+from iceberg_catalog.plan.lineage_record import cut, fold, read_record
+from iceberg_catalog.plan.types import PartState, Segment
+from rsm_bridge.tables.reclaim.rules import Verdict, verdict
 from tests.unit.plan_support import (
     DELETED,
     KEEP,

@@ -10,11 +10,11 @@ import pytest
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import Head, LiveFiles, normal_path, parse_file_name
+from iceberg_catalog.commit.state import StateRef
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.livefiles import Head, LiveFiles, normal_path, parse_file_name
-from iceberg_catalog.plan_types import LiveFile
-from iceberg_catalog.state import StateRef
+from iceberg_catalog.plan.types import LiveFile
 from tests.unit.catalog_support import STATE, Place, make_place, make_rows
 
 ATTEMPT = "0123456789abcdef" * 2
@@ -81,7 +81,7 @@ def test_files_carry_offsets_and_partition(place: Place) -> None:
 
 def test_offsets_are_those_of_rows_not_of_the_key(place: Place) -> None:
     """A segment's first and last batch may be control batches."""
-    from iceberg_catalog.datafile import data_file
+    from iceberg_catalog.tables.data_file import data_file
 
     folder = place.data / "0"
     folder.mkdir(parents=True)

@@ -15,14 +15,14 @@ from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile, ManifestWriterV2
 
-from iceberg_catalog import manifest_files
-from iceberg_catalog.commit import Change, commit
+from iceberg_catalog.commit import manifest_writer
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.commit.manifest_entries import EncodedEntry, EntryReader
+from iceberg_catalog.commit.manifest_writer import BlockEncoder, BlockManifestWriter, entry_schema
+from iceberg_catalog.commit.sound import entries_of
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import MANIFESTS_SMALL_MAX
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.manifest_entries import EncodedEntry, EntryReader
-from iceberg_catalog.manifest_files import BlockEncoder, BlockManifestWriter, entry_schema
-from iceberg_catalog.sound import entries_of
 from tests.unit.catalog_support import STATE, Place, make_place
 
 SNAPSHOT = 2**62 + 5
@@ -79,7 +79,7 @@ def test_numbers_are_avros(number: int) -> None:
 
 
 def test_a_manifest_says_what_pyicebergs_own_says(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_files, "MANIFEST_BLOCK_BYTES", 1500)  # several blocks
+    monkeypatch.setattr(manifest_writer, "MANIFEST_BLOCK_BYTES", 1500)  # several blocks
     files = [place.write(10 * number, 10 * number + 4, partition=number) for number in range(9)]
     entries = [
         *(entry(item, ManifestEntryStatus.ADDED, SNAPSHOT, None) for item in files[:5]),

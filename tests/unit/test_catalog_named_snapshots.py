@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog import commit as commit_module
-from iceberg_catalog import expire as expire_module
 from iceberg_catalog import failpoints
-from iceberg_catalog.commit import Change, Outcome, commit
-from iceberg_catalog.expire import expire
-from iceberg_catalog.foreign import TAG
+from iceberg_catalog.commit import commit as commit_module
+from iceberg_catalog.commit import expire as expire_module
+from iceberg_catalog.commit.commit import Change, Outcome, commit
+from iceberg_catalog.commit.expire import expire
+from iceberg_catalog.commit.foreign import TAG
+from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
-from iceberg_catalog.livefiles import LiveFiles
 from tests.unit.catalog_support import STATE, Place, make_place
 from tests.unit.foreign_support import drop_tag, insert
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from iceberg_catalog.lineage import Lineage
-from iceberg_catalog.lineage_record import fold
-from iceberg_catalog.plan import plan_ahead
-from iceberg_catalog.plan_types import PartState, Plan, Policy
-from rsm_bridge.reclaim_rules import Verdict, still_to_raise, verdict
+from iceberg_catalog.plan.lineage import Lineage
+from iceberg_catalog.plan.lineage_record import fold
+from iceberg_catalog.plan.plan import plan_ahead
+from iceberg_catalog.plan.types import PartState, Plan, Policy
+from rsm_bridge.tables.reclaim.rules import Verdict, still_to_raise, verdict
 from tests.unit.plan_support import FOLLOW, KEEP, Model, abort, commit, gone, plain, seg, txn
 
 POLICIES = pytest.mark.parametrize("policy", [FOLLOW, KEEP], ids=["follow", "keep"])

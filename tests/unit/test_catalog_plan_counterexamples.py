@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from iceberg_catalog import lineage_record
-from iceberg_catalog.plan_types import Derive, Policy, UseMain
-from rsm_bridge.reclaim_rules import Verdict, verdict
+from iceberg_catalog.plan import lineage_record
+from iceberg_catalog.plan.types import Derive, Policy, UseMain
+from rsm_bridge.tables.reclaim.rules import Verdict, verdict
 from tests.unit.plan_support import (
     DELETED,
     FOLLOW,

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from iceberg_catalog.lineage import Lineage
-from iceberg_catalog.plan_hold import NO_HOLD, Deletion, Hold, Reader, ReadTo, first_unread, waiting
-from iceberg_catalog.plan_types import FileRef, KeepUntil, PartState, Policy, Segment, UseMain
-from rsm_bridge.reclaim_rules import Verdict, verdict
+from iceberg_catalog.plan.hold import NO_HOLD, Deletion, Hold, Reader, ReadTo, first_unread, waiting
+from iceberg_catalog.plan.lineage import Lineage
+from iceberg_catalog.plan.types import FileRef, KeepUntil, PartState, Policy, Segment, UseMain
+from rsm_bridge.tables.reclaim.rules import Verdict, verdict
 from tests.unit.plan_support import FOLLOW, KEEP, Model, commit, gone, plain, seg, txn
 
 LIMIT = 100

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_catalog.lineage import UNKNOWN, Lineage, divergence, of_segment, valid_end
-from iceberg_catalog.lineage_record import fold
-from iceberg_catalog.plan_types import PartState, UseMain
+from iceberg_catalog.plan.lineage import UNKNOWN, Lineage, divergence, of_segment, valid_end
+from iceberg_catalog.plan.lineage_record import fold
+from iceberg_catalog.plan.types import PartState, UseMain
 from tests.unit.plan_support import B, Model, commit, plain, runs_of, seg, txn
 
 

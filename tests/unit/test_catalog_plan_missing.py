@@ -1,4 +1,4 @@
-"""What becomes of each file of a restored head that the store has no more: iceberg_catalog/plan_missing.py."""
+"""What becomes of each file of a restored head that the store has no more: iceberg_catalog/plan/missing.py."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_missing import Missing, plan_missing
-from iceberg_catalog.plan_types import Derive, LiveFile, PartState, Policy, Segment, UseMain
+from iceberg_catalog.plan.missing import Missing, plan_missing
+from iceberg_catalog.plan.plan import plan
+from iceberg_catalog.plan.types import Derive, LiveFile, PartState, Policy, Segment, UseMain
 from tests.unit.plan_support import FOLLOW, KEEP, gone, plain, seg, txn
 
 STATE = PartState(frontier=10, lineage=((0, 0),), known_end=10)

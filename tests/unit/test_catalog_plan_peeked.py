@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from iceberg_catalog.plan_types import BatchKind, Segment, UseMain
-from iceberg_catalog.state import decode_state, encode_state
+from iceberg_catalog.commit.state import decode_state, encode_state
+from iceberg_catalog.plan.types import BatchKind, Segment, UseMain
 from tests.unit.plan_support import KEEP, WITHDRAWN, B, Model, abort, commit, gone, plain, seg, txn
 
 OPEN = ((7, 2),)
@@ -163,7 +163,7 @@ def test_the_state_keeps_it() -> None:
 
 def test_no_more_are_passed_than_the_record_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted over all runs: what was passed before and has no marker yet takes its room, lowest offsets first."""
-    monkeypatch.setattr("iceberg_catalog.plan_view.PEEKED_MAX", 2)
+    monkeypatch.setattr("iceberg_catalog.plan.judge.PEEKED_MAX", 2)
     batches = [plain(0, 1), txn(2, 2, 9), txn(3, 3, 8), txn(4, 4, 7), plain(5, 5)]
     opened = ((7, 4), (8, 3), (9, 2))
     a = seg("a", batches, opened=opened, peeked=tuple((pid, first, True) for pid, first in opened))

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from iceberg_catalog.plan_types import Derive, FileRef, KeepUntil, Segment, UseMain
-from rsm_bridge.reclaim_rules import Verdict, verdict
+from iceberg_catalog.plan.types import Derive, FileRef, KeepUntil, Segment, UseMain
+from rsm_bridge.tables.reclaim.rules import Verdict, verdict
 from tests.unit.plan_support import FOLLOW, KEEP, WITHDRAWN, Model, commit, gone, plain, seg, txn
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from iceberg_catalog.plan import plan
-from iceberg_catalog.plan_types import BatchKind, Derive, PartState, Segment, Trim, UseMain
+from iceberg_catalog.plan.plan import plan
+from iceberg_catalog.plan.types import BatchKind, Derive, PartState, Segment, Trim, UseMain
 from tests.unit.plan_support import (
     FOLLOW,
     KEEP,

@@ -11,24 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iceberg_catalog import (
-    decide,
-    lineage,
-    lineage_record,
-    plan,
-    plan_files,
-    plan_hold,
-    plan_inputs,
-    plan_peeked,
-    plan_rewind,
-    plan_view,
-    plan_walk,
-)
-from iceberg_catalog.lineage import Lineage
-from iceberg_catalog.plan_inputs import Input
-from iceberg_catalog.plan_types import FileRef, PartState, Peeked, Runs, Segment, SegmentState, UseMain
-from rsm_bridge import reclaim_rules
-from rsm_bridge.reclaim_rules import Verdict, verdict
+from iceberg_catalog.plan import decide, files, inputs, judge, lineage, lineage_record, plan, rewind
+from iceberg_catalog.plan import hold as plan_hold
+from iceberg_catalog.plan import peeked as plan_peeked
+from iceberg_catalog.plan import walk as plan_walk
+from iceberg_catalog.plan.inputs import Input
+from iceberg_catalog.plan.lineage import Lineage
+from iceberg_catalog.plan.types import FileRef, PartState, Peeked, Runs, Segment, SegmentState, UseMain
+from rsm_bridge.tables.reclaim import rules as reclaim_rules
+from rsm_bridge.tables.reclaim.rules import Verdict, verdict
 from tests.unit import test_catalog_cross_check as checks
 from tests.unit import test_catalog_lineage_record as records
 from tests.unit import test_catalog_plan_branches as branches
@@ -110,7 +101,7 @@ def walked_from_the_floor(alive: Any, _frontier: int, floor: int, *rest: Any, **
 
 
 def kept_as_they_are(*args: Any) -> tuple[list[str], list[str], list[Any]]:
-    remove, _, _ = plan_files.outgoing(*args)
+    remove, _, _ = files.outgoing(*args)
     return remove, [], []
 
 
@@ -206,12 +197,12 @@ SWITCHES = [
     ),
     Switch(
         "R3 from where the histories differ, though an older epoch has won back",
-        {(plan_rewind, "divergence"): from_the_newer_epoch},
+        {(rewind, "divergence"): from_the_newer_epoch},
         found.test_c17_an_older_epoch_that_wins_back_is_published_from_its_first_offset_on,
     ),
     Switch(
         "R3 rewind to the transactions open there",
-        {(plan_rewind, "open_at"): lambda _end, _alive: []},
+        {(rewind, "open_at"): lambda _end, _alive: []},
         found.test_c2_a_rewind_goes_to_the_first_offset_of_a_transaction_open_there,
     ),
     Switch(
@@ -231,7 +222,7 @@ SWITCHES = [
     ),
     Switch(
         "R6 deleted segments decide",
-        {(plan, "judged"): lambda alive, *rest: plan_view.judged(live_only(alive), *rest)},
+        {(plan, "judged"): lambda alive, *rest: judge.judged(live_only(alive), *rest)},
         partial(found.test_c5_a_marker_in_a_deleted_segment_still_decides, KEEP),
     ),
     Switch(
@@ -251,22 +242,22 @@ SWITCHES = [
     ),
     Switch(
         "R8 a hole ends transactions",
-        {(plan_view, "decide"): holes_ignored},
+        {(judge, "decide"): holes_ignored},
         found.test_c4_a_marker_lost_in_a_gap_is_not_replaced_by_the_next_one,
     ),
     Switch(
         "R8 a producer snapshot ends transactions",
-        {(plan_view, "decide"): lambda view, _ends: decide.decide(view, ())},
+        {(judge, "decide"): lambda view, _ends: decide.decide(view, ())},
         found.test_c14_a_row_whose_death_nothing_shows_does_not_hold_the_frontier,
     ),
     Switch(
         "R8 a producer's own marker",
-        {(plan_view, "decide"): any_producers_marker},
+        {(judge, "decide"): any_producers_marker},
         rules.test_markers_of_other_producers_decide_nothing,
     ),
     Switch(
         "R8 what was peeked decides until the marker is there",
-        {(plan_view, "applied"): lambda _view, verdicts, *_: plan_peeked.Applied(verdicts)},
+        {(judge, "applied"): lambda _view, verdicts, *_: plan_peeked.Applied(verdicts)},
         peeks.test_what_is_known_to_be_committed_is_published_as_it_is,
     ),
     Switch(
@@ -281,17 +272,17 @@ SWITCHES = [
     ),
     Switch(
         "R8 a marker that a newer snapshot shows dead",
-        {(plan_view, "dead_markers"): lambda view, _ends: np.zeros(len(view.base), dtype=np.bool_)},
+        {(judge, "dead_markers"): lambda view, _ends: np.zeros(len(view.base), dtype=np.bool_)},
         found.test_c16_a_dead_marker_below_the_log_start_decides_nothing,
     ),
     Switch(
         "R3 a marker that says otherwise than what was peeked",
-        {(plan_view, "checked"): lambda peeked, *_, **__: plan_peeked.Checked(tuple(peeked))},
+        {(judge, "checked"): lambda peeked, *_, **__: plan_peeked.Checked(tuple(peeked))},
         partial(peeks.test_a_marker_that_says_otherwise_is_right, True),
     ),
     Switch(
         "R9 markers against Kafka's files across segments",
-        {(plan_view, "contradiction"): lambda *_: None},
+        {(judge, "contradiction"): lambda *_: None},
         checks.test_an_abort_that_the_transaction_index_does_not_list,
     ),
     Switch(
@@ -301,7 +292,7 @@ SWITCHES = [
     ),
     Switch(
         "R3 rows below the frontier that nobody has read",
-        {(plan_rewind, "_unread"): lambda start, *_: start},
+        {(rewind, "_unread"): lambda start, *_: start},
         partial(branches.test_rows_below_the_frontier_that_nobody_has_read_come_with_a_rewind, FOLLOW, between=True),
     ),
     Switch(
@@ -311,7 +302,7 @@ SWITCHES = [
     ),
     Switch(
         "R7 a copy that lacks rows ends where a whole one begins",
-        {(plan_inputs.Cover, "until"): lambda _, item: item.valid_end},
+        {(inputs.Cover, "until"): lambda _, item: item.valid_end},
         partial(branches.test_a_copy_that_lacks_rows_ends_where_a_whole_one_begins, FOLLOW, between=False),
     ),
     Switch(
@@ -326,7 +317,7 @@ SWITCHES = [
     ),
     Switch(
         "R10 retention removes",
-        {(plan_files, "expired"): lambda *_: False},
+        {(files, "expired"): lambda *_: False},
         rules.test_retention_removes_a_file_and_raises_the_floor,
     ),
     Switch(
@@ -386,22 +377,22 @@ SWITCHES = [
     ),
     Switch(
         "R11 a segment's own file only if all its rows are wanted",
-        {(plan_files, "_pieces"): lambda stretch, *_: [UseMain(stretch.source.segment.id)]},
+        {(files, "_pieces"): lambda stretch, *_: [UseMain(stretch.source.segment.id)]},
         rules.test_interleaved_transactions_become_exact_ranges,
     ),
     Switch(
         "R11 a merged file is nobody's own",
-        {(plan_files, "_fits"): partial(fits_though_merged, plan_files._fits)},
+        {(files, "_fits"): partial(fits_though_merged, files._fits)},
         rules.test_a_merged_file_is_never_added_as_a_segments_own,
     ),
     Switch(
         "R12 no row from what may be gone",
-        {(plan_inputs, "spent"): lambda *_: False},
+        {(inputs, "spent"): lambda *_: False},
         retention.test_a_rewind_takes_no_row_from_a_deletion_that_was_taken_in,
     ),
     Switch(
         "R12 no row from what is being removed",
-        {(plan_inputs, "spent"): partial(spent_by_the_state, plan_inputs.spent)},
+        {(inputs, "spent"): partial(spent_by_the_state, inputs.spent)},
         holds.test_no_row_comes_from_a_deletion_whose_objects_are_being_removed,
     ),
     Switch(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from iceberg_catalog.plan_types import Derive, FileRef, Segment
+from iceberg_catalog.plan.types import Derive, FileRef, Segment
 from tests.property.plan_kafka import Broker
 from tests.unit.plan_support import B, Model, abort, commit, open_at_end, seg, txn
 

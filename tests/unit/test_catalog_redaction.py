@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from iceberg_catalog.redaction import HIDDEN, hide, secret_values
+from iceberg_catalog.connect.redaction import HIDDEN, hide, secret_values
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from requests.exceptions import ConnectionError as RequestsConnectionError
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
-from iceberg_catalog.rest_sessions import Timeouts
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.connect.rest import Timeouts
 from tests.support.http_loop import AnyMethod, served
 
 QUICK = Timeouts(1000, 2000)

@@ -12,11 +12,11 @@ from pyiceberg.exceptions import UnauthorizedError
 from requests.exceptions import ConnectionError as RequestsConnectionError
 from requests.exceptions import ReadTimeout
 
-from iceberg_catalog.catalogs import CatalogSettings, open_catalog
+from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from iceberg_catalog.connect.rest import Timeouts
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.names import Owner
-from iceberg_catalog.rest_sessions import Timeouts
-from iceberg_catalog.tables import ensure_table
+from iceberg_catalog.tables.names import Owner
+from iceberg_catalog.tables.tables import ensure_table
 from tests.support.answering_server import Answer, AnsweringServer, answering
 
 SECRET = "hunter2-hunter2"

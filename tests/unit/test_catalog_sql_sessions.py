@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog.rest_sessions import Timeouts
-from iceberg_catalog.sql_sessions import TimedSqlCatalog
+from iceberg_catalog.connect.rest import Timeouts
+from iceberg_catalog.connect.sql import TimedSqlCatalog
 
 LIBPQ = {"connect_timeout": 2, "tcp_user_timeout": 30_000, "options": "-c statement_timeout=30000"}
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_catalog import state as module
+from iceberg_catalog.commit import state as module
+from iceberg_catalog.commit.state import decode_state, encode_state
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.plan_types import PartState
-from iceberg_catalog.state import decode_state, encode_state
+from iceberg_catalog.plan.types import PartState
 
 OFFSETS = st.integers(-1, 2**63 - 1)
 STATES = st.builds(

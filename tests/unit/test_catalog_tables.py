@@ -15,15 +15,15 @@ from pyiceberg.schema import Schema, index_by_name
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 
-from converter.columns import row_schema
+from converter.parquet.columns import row_schema
 from converter.types import ValueFormat
-from iceberg_catalog import tables
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import TABLE_NAME_CHARS_MAX
-from iceberg_catalog.names import Owner, fallback_name, table_name
-from iceberg_catalog.schema import expected_field_ids, table_schema
-from iceberg_catalog.tables import ensure_table, find_table, is_owner
+from iceberg_catalog.tables import tables
+from iceberg_catalog.tables.names import Owner, fallback_name, table_name
+from iceberg_catalog.tables.schema import expected_field_ids, table_schema
+from iceberg_catalog.tables.tables import ensure_table, find_table, is_owner
 
 FORMATS: tuple[ValueFormat, ...] = get_args(ValueFormat)
 DATA = "file:///data"

@@ -13,28 +13,28 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from converter import codecs
 from converter import limits as converter_limits
+from converter.batches import codecs
 from converter.limits import VALUE_CELLS_MAX
-from converter.values.typed import Writer
-from iceberg_catalog.schema import table_schema
+from converter.values.by_writer import Writer
+from iceberg_catalog.tables.schema import table_schema
 from rsm_bridge import limits
-from rsm_bridge.decoder_shelf import DecoderShelf, decoder_bytes
-from rsm_bridge.deletes import Deleter
+from rsm_bridge.config.registry import SchemaRegistrySettings
+from rsm_bridge.config.settings import LimitSettings
 from rsm_bridge.errors import StoreError
-from rsm_bridge.frame_feed import FrameFeed
-from rsm_bridge.progress_board import ProgressBoard, _Row, _Topic
-from rsm_bridge.registry_errors import SchemaUnknownError, SchemaUnusableError
-from rsm_bridge.registry_schemas import RegisteredSchema
-from rsm_bridge.registry_settings import SchemaRegistrySettings
-from rsm_bridge.schema_registry import SchemaRegistry
-from rsm_bridge.segment_reader import IndexHeads
-from rsm_bridge.settings import LimitSettings
-from rsm_bridge.store import VersionedBytes
-from rsm_bridge.tombstone import Tombstone
-from rsm_bridge.typed_table import Given, TypedTable
-from rsm_bridge.value_schemas import SchemaRule, ValueSchemas
-from rsm_bridge.wire import Frame
+from rsm_bridge.metrics.board import ProgressBoard, _Row, _Topic
+from rsm_bridge.serving.copy.frame_feed import FrameFeed
+from rsm_bridge.serving.wire.messages import Frame
+from rsm_bridge.storage.object_store import VersionedBytes
+from rsm_bridge.storage.segments.deleter import Deleter
+from rsm_bridge.storage.segments.reader import IndexHeads
+from rsm_bridge.storage.tombstone import Tombstone
+from rsm_bridge.values.registry.errors import SchemaUnknownError, SchemaUnusableError
+from rsm_bridge.values.registry.registry import SchemaRegistry
+from rsm_bridge.values.registry.schemas import RegisteredSchema
+from rsm_bridge.values.typed.decoder_shelf import DecoderShelf, decoder_bytes
+from rsm_bridge.values.typed.schemas import SchemaRule, ValueSchemas
+from rsm_bridge.values.typed.table import Given, TypedTable
 from tests.support.answering_server import answering
 from tests.support.registry_answers import Schemas
 
@@ -90,7 +90,7 @@ def test_swaps_of_one_tombstone(beyond: int) -> None:
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_one_answer_of_the_registry(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert limits.REGISTRY_ANSWER_BYTES_MAX > 1000
-    monkeypatch.setattr("rsm_bridge.registry_client.REGISTRY_ANSWER_BYTES_MAX", 1000)
+    monkeypatch.setattr("rsm_bridge.values.registry.client.REGISTRY_ANSWER_BYTES_MAX", 1000)
     body = b'{"schema": "\\"long\\""}'
     with answering() as server:
         server.answers = lambda _: (200, body + b" " * (1000 + beyond - len(body)))
@@ -118,7 +118,7 @@ def test_what_is_remembered_of_the_registry(
 ) -> None:
     """Of three ids the first is forgotten, two stay."""
     assert getattr(limits, name) > 1000
-    monkeypatch.setattr(f"rsm_bridge.schema_registry.{name}", limit)
+    monkeypatch.setattr(f"rsm_bridge.values.registry.registry.{name}", limit)
     schemas = Schemas()
     for number in (1, 2, 3) if known else ():
         schemas.add(number, f"s{number}", {"schema": '"long"'})
@@ -194,7 +194,7 @@ def test_what_one_decoder_takes_is_never_more_than_all_may() -> None:
 def test_columns_of_decoders_for_the_same_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message of a schema may have the columns of a whole table; the most frequent ones are decoded."""
     assert limits.WRITERS_COLUMNS_MAX > 2
-    monkeypatch.setattr("rsm_bridge.typed_table.WRITERS_COLUMNS_MAX", 1)
+    monkeypatch.setattr("rsm_bridge.values.typed.table.WRITERS_COLUMNS_MAX", 1)
     registry: Any = Longs()
     schemas = ValueSchemas(SchemaRule("avro", "wire"), registry)
     table = TypedTable({"value": schemas}, _no_catalog, ThreadPoolExecutor(1))
@@ -210,7 +210,7 @@ def test_columns_of_decoders_for_the_same_rows(monkeypatch: pytest.MonkeyPatch) 
 def test_writers_that_a_table_does_not_take_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of so many at most; the catalog is asked again for others."""
     assert limits.REFUSED_MAX > 1
-    monkeypatch.setattr("rsm_bridge.typed_table.REFUSED_MAX", 1)
+    monkeypatch.setattr("rsm_bridge.values.typed.table.REFUSED_MAX", 1)
     asked = 0
     registry: Any = Longs()
     table = _catalog_table()
@@ -258,7 +258,7 @@ def test_a_decompressor_that_a_wide_window_made_large_is_dropped() -> None:
 def test_partitions_with_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those furthest behind."""
     assert limits.METRICS_PARTITIONS_MAX > 2
-    monkeypatch.setattr("rsm_bridge.progress_board.METRICS_PARTITIONS_MAX", 2)
+    monkeypatch.setattr("rsm_bridge.metrics.board.METRICS_PARTITIONS_MAX", 2)
     board = ProgressBoard()
     rows = {number: _Row(10, 5, number or None, None) for number in range(4)}
     board._topics[bytes(16)] = _Topic("t", rows)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from converter.parser import SegmentParser
-from converter.transactions import Transactions
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
 from converter.types import BatchFlag, ConvertOptions, LeaderEpoch, SegmentMetadata
 from tests.support.kafka_log import LogBuilder, aborted_transaction, empty_producer_snapshot
 

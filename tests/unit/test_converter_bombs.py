@@ -12,7 +12,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from converter.codecs import GZIP, LZ4, SNAPPY, ZSTD, LimitExceeded, PlainBuffer, Undecodable, decompress
+from converter.batches.codecs import GZIP, LZ4, SNAPPY, ZSTD, LimitExceeded, PlainBuffer, Undecodable, decompress
 
 LIMIT = 1 << 20
 PLAIN = bytes(range(256)) * (LIMIT // 256)

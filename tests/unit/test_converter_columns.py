@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from converter.columns import LEAF_COLUMNS, leaf_columns, row_schema
+from converter.parquet.columns import LEAF_COLUMNS, leaf_columns, row_schema
 from converter.types import ValueFormat
 
 NAMES = (

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from converter import epochs
-from converter.parser import SegmentParser
-from converter.summary import SummaryBuilder
-from converter.transactions import Transactions
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
+from converter.index.summary import SummaryBuilder
 from converter.types import ConvertOptions, LeaderEpoch, Mode
 from tests.oracle.records import Batch, Message, Record
 from tests.oracle.strategies import make_segment

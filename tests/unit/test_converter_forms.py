@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from converter import limits
-from converter.parser import SegmentParser
-from converter.transactions import Transactions
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
 from converter.types import BatchFlag, Cause, ConvertOptions, Mode, ParsedStep
 from tests.oracle.expect import actual_rows, parse, served, table
 from tests.oracle.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, Batch, Message, Record, compress, decode_batch, marker

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
 from converter.errors import SegmentError
-from converter.parser import SegmentParser
-from converter.transactions import Transactions
 from converter.types import ConvertOptions, LeaderEpoch, Mode, SegmentMetadata
 from tests.oracle.expect import parse, table
 from tests.oracle.records import Batch, Message, Record, split_batches

@@ -7,9 +7,9 @@ import struct
 import numpy as np
 import pytest
 
-from converter.later_indexes import ABORTED, COMMITTED, UNKNOWN, LaterAborts
-from converter.parser import SegmentParser
-from converter.transactions import Transactions
+from converter.batches.later_indexes import ABORTED, COMMITTED, UNKNOWN, LaterAborts
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
 from converter.types import BatchFlag, ConvertOptions
 from tests.oracle.records import Batch, Record, marker
 from tests.oracle.strategies import make_segment

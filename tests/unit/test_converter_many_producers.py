@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from converter.later_indexes import ABORTED, COMMITTED, UNKNOWN, LaterAborts
-from converter.transactions import Transactions
+from converter.batches.later_indexes import ABORTED, COMMITTED, UNKNOWN, LaterAborts
+from converter.batches.transactions import Transactions
 from tests.oracle.transactions import producer_snapshot, transaction_index
 
 PRODUCERS = 150_000

@@ -10,9 +10,9 @@ import pytest
 import zstandard
 
 from converter import limits
-from converter.parser import SegmentParser
-from converter.rows import split_values
-from converter.transactions import Transactions
+from converter.batches.parser import SegmentParser
+from converter.batches.rows import split_values
+from converter.batches.transactions import Transactions
 from converter.types import Cause, ConvertOptions, LeaderEpoch, ParsedStep, SegmentMetadata, VarBytes
 from tests.faults.test_faults_segments import batch
 from tests.support.kafka_log import varint

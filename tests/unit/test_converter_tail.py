@@ -7,11 +7,11 @@ import io
 import pyarrow.parquet as pq
 import pytest
 
-from converter.columns import OFFSET
 from converter.errors import SegmentError
-from converter.index import decode_directory, footer_bytes
-from converter.pagetable import footer_metadata
-from converter.replay import plan_read
+from converter.index.codec import decode_directory, footer_bytes
+from converter.parquet.columns import OFFSET
+from converter.parquet.page_table import footer_metadata
+from converter.segment.reader import plan_read
 from converter.types import BatchFlag
 from tests.unit.index_support import Batch, Stored, simple_batches, write
 

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from converter.transactions import ABORTED, COMMITTED, UNDECIDED, Transactions
+from converter.batches.transactions import ABORTED, COMMITTED, UNDECIDED, Transactions
 from converter.types import BatchFlag, ConvertOptions
 from tests.oracle.records import Batch, Record, marker
 from tests.oracle.strategies import make_segment
@@ -25,7 +25,7 @@ def txn(base: int, producer: int) -> Batch:
 
 
 def flags_and_conflicts(batches: list[Batch], transactions: Transactions) -> tuple[list[BatchFlag], int]:
-    from converter.parser import SegmentParser
+    from converter.batches.parser import SegmentParser
 
     segment = make_segment(list(batches))
     parser = SegmentParser(segment.metadata, ConvertOptions(), transactions)

@@ -12,11 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_hold import ReadTo
-from rsm_bridge import copy_progress
-from rsm_bridge.copy_hold import CopyReaders, WaitingCopy
-from rsm_bridge.copy_progress import (
+from iceberg_catalog.plan.hold import ReadTo
+from iceberg_catalog.tables.names import Owner
+from rsm_bridge.config.settings import Settings, load_settings
+from rsm_bridge.errors import BridgeError, StoreError
+from rsm_bridge.limits import COPY_PROGRESS_FRESH_SECONDS, COPY_PROGRESS_TEXT_CHARS_MAX
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.projections import progress as copy_progress
+from rsm_bridge.storage.projections.hold import CopyReaders, WaitingCopy
+from rsm_bridge.storage.projections.progress import (
     CopyFailure,
     CopyLoss,
     CopyProgress,
@@ -26,11 +31,6 @@ from rsm_bridge.copy_progress import (
     read_one,
     write_progress,
 )
-from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.limits import COPY_PROGRESS_FRESH_SECONDS, COPY_PROGRESS_TEXT_CHARS_MAX
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import Settings, load_settings
-from rsm_bridge.store import ObjectStore
 
 TOPIC = bytes(range(16))
 OWNER = Owner("test", "orders", TOPIC)

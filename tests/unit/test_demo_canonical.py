@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo.canonical import DUCKDB_CHECKSUM, canonical, checksum_term
-from demo.events import Headers
+from tierberg.demo.canonical import DUCKDB_CHECKSUM, canonical, checksum_term
+from tierberg.demo.events import Headers
 
 BYTES = st.none() | st.binary(max_size=20)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), BYTES), max_size=3).map(tuple)

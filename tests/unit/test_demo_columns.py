@@ -13,11 +13,11 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from demo import avro
-from demo.avro import AvroFlights, schema
-from demo.canonical import checksum_term
-from demo.columns import AVRO_TYPES, COLUMNS, DUCKDB_COLUMNS, JSON_TYPES, columns_text
-from demo.events import Flight, flights
+from tierberg.demo import avro
+from tierberg.demo.avro import AvroFlights, schema
+from tierberg.demo.canonical import checksum_term
+from tierberg.demo.columns import AVRO_TYPES, COLUMNS, DUCKDB_COLUMNS, JSON_TYPES, columns_text
+from tierberg.demo.events import Flight, flights
 
 _ARROW = {
     "int": pa.int32(),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from demo import consume
-from demo.consume import read_back
-from demo.errors import DemoError
-from demo.events import Event
-from demo.ledger import Ledger
+from tierberg.demo import consume
+from tierberg.demo.consume import read_back
+from tierberg.demo.errors import DemoError
+from tierberg.demo.events import Event
+from tierberg.demo.ledger import Ledger
 
 EVENT = Event(0, b"k", b"value", (("h", b"1"), ("h", None)), 1234)
 

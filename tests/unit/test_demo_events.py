@@ -8,8 +8,8 @@ from itertools import islice
 
 import pytest
 
-from demo.errors import DemoError
-from demo.events import EWR, FLIGHTS, JFK, LGA, Flight, flights
+from tierberg.demo.errors import DemoError
+from tierberg.demo.events import EWR, FLIGHTS, JFK, LGA, Flight, flights
 
 
 @pytest.fixture(scope="module")

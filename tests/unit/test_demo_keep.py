@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from demo.errors import DemoError
-from demo.keep import ended_in_order, how_to_use
-from demo.main import _fresh_folder, _last_words
-from rsm_bridge.local_store import FolderLock
+from rsm_bridge.storage.local import FolderLock
+from tierberg.demo.errors import DemoError
+from tierberg.demo.keep import ended_in_order, how_to_use
+from tierberg.demo.main import _fresh_folder, _last_words
 
 
 def servers(folder: Path) -> Any:

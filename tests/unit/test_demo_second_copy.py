@@ -13,19 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from demo import second_copy
-from demo import servers as demo_servers
-from demo.columns import COLUMNS
-from demo.errors import DemoError
-from demo.queries import ONE_DAY, QUERIES, queries_file
-from demo.second_copy import compare_layouts, make_copy, own_lines
-from demo.servers import COPY, TOPIC
-from repartition.advise_picture import _NAME_CHARS
-from repartition.advise_queries import parse_queries
-from rsm_bridge.copy_hold import declared_copies
-from rsm_bridge.copy_layout import partition_term, sort_term
-from rsm_bridge.settings import load_settings
-from stack.process import ServerProcess
+from repartition.advise.picture import _NAME_CHARS
+from repartition.advise.queries import parse_queries
+from rsm_bridge.config.layout_terms import partition_term, sort_term
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.storage.projections.hold import declared_copies
+from tierberg.demo import second_copy
+from tierberg.demo import servers as demo_servers
+from tierberg.demo.columns import COLUMNS
+from tierberg.demo.errors import DemoError
+from tierberg.demo.queries import ONE_DAY, QUERIES, queries_file
+from tierberg.demo.second_copy import compare_layouts, make_copy, own_lines
+from tierberg.demo.servers import COPY, TOPIC
+from tierberg.stack.process import ServerProcess
 
 
 @pytest.fixture

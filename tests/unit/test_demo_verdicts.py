@@ -9,16 +9,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from demo import verdicts
-from demo.both_worlds import kafka_row, show_columns, show_side_by_side
-from demo.checks import Summary, mib
-from demo.consume import ReadBack
-from demo.engines import Answer, Engine, Row, show
-from demo.events import Event
-from demo.ledger import Ledger
-from demo.queries import ONE_DAY
-from demo.second_copy import Comparison
-from demo.verdicts import (
+from repartition.advise.picture import draw
+from repartition.advise.report import Answer as Needed
+from repartition.advise.report import Figures, QueryReport, Report, TableReport
+from tierberg.demo import verdicts
+from tierberg.demo.both_worlds import kafka_row, show_columns, show_side_by_side
+from tierberg.demo.checks import Summary, mib
+from tierberg.demo.consume import ReadBack
+from tierberg.demo.engines import Answer, Engine, Row, show
+from tierberg.demo.events import Event
+from tierberg.demo.ledger import Ledger
+from tierberg.demo.queries import ONE_DAY
+from tierberg.demo.second_copy import Comparison
+from tierberg.demo.verdicts import (
     RemoteReads,
     judge_answers,
     judge_columns,
@@ -29,9 +32,6 @@ from demo.verdicts import (
     judge_reading,
     judge_records,
 )
-from repartition.advise_picture import draw
-from repartition.advise_report import Answer as Needed
-from repartition.advise_report import Figures, QueryReport, Report, TableReport
 
 SAMPLE = Row(1, 5, 1000, b"k", b'{"a":[1]}', (("h", None),))
 ENGINE = Engine("Spark", [Answer("SELECT 1", ["a"], [(1,)])], 10, 99, 77, 0, SAMPLE)

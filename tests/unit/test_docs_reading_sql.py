@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from demo.spark import spark_session
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
+from tierberg.demo.spark import spark_session
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reading.md"
 

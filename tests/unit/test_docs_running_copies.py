@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rsm_bridge.cli import app
-from rsm_bridge.settings import Settings
-from stack.spark_cluster import spark_home
+from rsm_bridge.config.settings import Settings
+from tierberg.cli import app
+from tierberg.stack.servers.spark_cluster import spark_home
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "running-copies.md").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def submits() -> list[list[str]]:
 
 @pytest.mark.parametrize("pom", ["spark-pom.xml", "spark-s3-pom.xml"])
 def test_jars_are_those_of_the_tests(pom: str) -> None:
-    text = (ROOT / "stack" / pom).read_text(encoding="utf-8").split("<dependencies>")[1]
+    text = (ROOT / "tierberg" / "stack" / pom).read_text(encoding="utf-8").split("<dependencies>")[1]
     parts = (r"<groupId>([^*<]*)<", r"<artifactId>([^*<]*)<", r"<version>([^<]*)<")
     found = list(zip(*(re.findall(part, text) for part in parts), strict=True))
     assert found

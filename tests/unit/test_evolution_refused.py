@@ -11,11 +11,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError
 from pyiceberg.table import Table
 
-from iceberg_catalog import evolve_table
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.evolve_table import Writer, evolved
-from iceberg_catalog.names import Owner
-from iceberg_catalog.tables import ensure_table
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from iceberg_catalog.evolve import table as evolve_table
+from iceberg_catalog.evolve.table import Writer, evolved
+from iceberg_catalog.tables.names import Owner
+from iceberg_catalog.tables.tables import ensure_table
 
 GOOD = Writer(pa.struct([pa.field("good", pa.int32())]))
 ALSO_GOOD = Writer(pa.struct([pa.field("also_good", pa.string())]))

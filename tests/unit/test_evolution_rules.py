@@ -10,12 +10,12 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, UUIDType
 
-from converter.columns import row_schema
+from converter.parquet.columns import row_schema
 from converter.values.model import ALIASES, DOC, Bound
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.evolution import bind, bind_key, evolve
-from iceberg_catalog.evolution_names import Sources
-from iceberg_catalog.evolution_types import key_columns, takes, typed_row_schema, value_columns
+from iceberg_catalog.evolve.evolve import bind, bind_key, evolve
+from iceberg_catalog.evolve.names import Sources
+from iceberg_catalog.evolve.types import key_columns, takes, typed_row_schema, value_columns
 from iceberg_catalog.limits import (
     COLUMN_DOC_CHARS_MAX,
     COLUMN_NAME_CHARS_MAX,
@@ -24,7 +24,7 @@ from iceberg_catalog.limits import (
     SOURCE_NAME_CHARS_MAX,
     SOURCE_NAMES_MAX,
 )
-from iceberg_catalog.schema import expected_field_ids, table_schema
+from iceberg_catalog.tables.schema import expected_field_ids, table_schema
 from tests.support.evolving import Columns
 
 KAFKA = [*row_schema("raw").names, "_kafka_error"]

@@ -17,18 +17,18 @@ from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownExcept
 from pyiceberg.table import Table
 
 from converter.values.project import project
-from iceberg_catalog import evolve_table
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.commit import Change, commit
-from iceberg_catalog.datafile import data_file
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from iceberg_catalog.connect.sql import TimedSqlCatalog
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.evolution import bind
-from iceberg_catalog.evolution_names import SOURCES, Sources
-from iceberg_catalog.evolution_types import typed_row_schema, value_columns
-from iceberg_catalog.evolve_table import GENERATION, Evolved, Writer, evolved
+from iceberg_catalog.evolve import table as evolve_table
+from iceberg_catalog.evolve.evolve import bind
+from iceberg_catalog.evolve.names import SOURCES, Sources
+from iceberg_catalog.evolve.table import GENERATION, Evolved, Writer, evolved
+from iceberg_catalog.evolve.types import typed_row_schema, value_columns
 from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.sql_sessions import TimedSqlCatalog
+from iceberg_catalog.tables.data_file import data_file
 from tests.support.evolving import check_schema, check_step
 from tests.support.killed import KilledError
 from tests.unit.catalog_support import OWNER, STATE, Place, make_place, make_rows

@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from converter.errors import SegmentError
-from converter.index import HEADER_SIZE, block_section, decode_block, decode_directory, footer_bytes, section_bytes
-from converter.index_columns import (
+from converter.index.codec import (
+    HEADER_SIZE,
+    block_section,
+    decode_block,
+    decode_directory,
+    footer_bytes,
+    section_bytes,
+)
+from converter.index.columns import (
     inflate,
     pack,
     pack_batches,

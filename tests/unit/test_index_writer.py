@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from crc32c import crc32c
 
-import converter.block_writer
-import converter.parquet_writer
-import converter.writer
+import converter.index.block_writer
+import converter.parquet.writer
+import converter.segment.writer
 from converter import limits
-from converter.columns import leaf_columns, row_schema
+from converter.batches.transactions import Transactions
 from converter.errors import SegmentError
-from converter.index import decode_directory, footer_bytes, section_bytes
-from converter.index_model import CauseCount, OpenTransaction, StoredObject, UndecidedTransaction
+from converter.index.codec import decode_directory, footer_bytes, section_bytes
+from converter.index.model import CauseCount, OpenTransaction, StoredObject, UndecidedTransaction
 from converter.limits import SUMMARY_TRANSACTIONS_MAX
-from converter.pagetable import READ_LEAVES, footer_metadata, page_table
-from converter.transactions import Transactions
+from converter.parquet.columns import leaf_columns, row_schema
+from converter.parquet.page_table import READ_LEAVES, footer_metadata, page_table
+from converter.segment.writer import FooterTooLargeError, SegmentWriter
 from converter.types import BatchFlag, Cause, ConvertOptions, IndexType, LeaderEpoch
-from converter.writer import FooterTooLargeError, SegmentWriter
 from tests.unit.index_support import (
     FILES,
     OBJECTS,
@@ -102,7 +102,7 @@ def test_kept_batches_with_rows_are_rows_and_are_served_as_kept() -> None:
 
 
 def test_blocks_are_cut_and_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter.block_writer, "BLOCK_BATCHES_MAX", 4)
+    monkeypatch.setattr(converter.index.block_writer, "BLOCK_BATCHES_MAX", 4)
     stored = write([simple_batches(3), simple_batches(0)[:0], simple_batches(11)[3:]])
     blocks = stored.directory.blocks
     assert blocks["batches"].tolist() == [4, 4, 3]
@@ -114,7 +114,7 @@ def test_blocks_are_cut_and_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_blocks_are_cut_early_by_timestamp_deltas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter.block_writer, "BLOCK_DELTAS", 5)
+    monkeypatch.setattr(converter.index.block_writer, "BLOCK_DELTAS", 5)
     batches = simple_batches(9, 2)
     for batch in batches:
         batch.exact = True
@@ -124,7 +124,7 @@ def test_blocks_are_cut_early_by_timestamp_deltas(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_batch_with_more_deltas_than_a_block_wants(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter.block_writer, "BLOCK_DELTAS", 2)
+    monkeypatch.setattr(converter.index.block_writer, "BLOCK_DELTAS", 2)
     batches = simple_batches(3, 7)
     batches[1].exact = True
     stored = write([batches])
@@ -133,7 +133,7 @@ def test_a_batch_with_more_deltas_than_a_block_wants(monkeypatch: pytest.MonkeyP
 
 
 def test_many_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter.parquet_writer, "ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(converter.parquet.writer, "ROW_GROUP_BYTES", 1000)
     stored = write([simple_batches(10), simple_batches(40)[10:], simple_batches(50)[40:]])
     assert footer_metadata(stored.written.footer).num_row_groups == 3
     assert stored.read_all(300) == stored.served
@@ -176,7 +176,7 @@ def test_statistics_of_the_small_columns() -> None:
 
 @pytest.mark.parametrize("value_format", ["raw", "string"])
 def test_levels_the_page_reader_assumes(value_format: str) -> None:
-    """pages.py knows definition and repetition levels by heart: they must be the file's."""
+    """converter/parquet/pages.py knows definition and repetition levels by heart: they must be the file's."""
     stored = write([simple_batches(4)], value_format)  # type: ignore[arg-type]
     schema = footer_metadata(stored.written.footer).schema
     levels = {schema.column(i).path: schema.column(i) for i in range(len(schema))}
@@ -234,7 +234,7 @@ def test_other_readers_read_the_values(tmp_path: Path) -> None:
 
 
 def test_abort_leaves_no_readable_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter.parquet_writer, "ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(converter.parquet.writer, "ROW_GROUP_BYTES", 1000)
     builder = StepBuilder()
     data = io.BytesIO()
     writer = SegmentWriter(metadata(10**6), ConvertOptions(), builder.schema, data, io.BytesIO())
@@ -259,7 +259,7 @@ def test_a_footer_that_nothing_would_read_again_is_an_error_of_ours(name: str, m
             writer.add(builder.step(simple_batches(50)))
         return writer
 
-    monkeypatch.setattr(converter.parquet_writer, "ROW_GROUP_BYTES", 1000)
+    monkeypatch.setattr(converter.parquet.writer, "ROW_GROUP_BYTES", 1000)
     file = write()._file
     assert file.row_groups == 3
     assert file.column_chunks == 3 * len(leaf_columns("raw"))
@@ -271,9 +271,9 @@ def test_a_footer_that_nothing_would_read_again_is_an_error_of_ours(name: str, m
         writer = write()
         writer.finish(FILES, Transactions(), OBJECTS)
 
-    monkeypatch.setattr(converter.writer, name, 2 * size)
+    monkeypatch.setattr(converter.segment.writer, name, 2 * size)
     whole()
-    monkeypatch.setattr(converter.writer, name, size - 1)
+    monkeypatch.setattr(converter.segment.writer, name, size - 1)
     with pytest.raises(FooterTooLargeError):
         whole()
 

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from iceberg_catalog.plan_types import Runs, SegmentState
-from rsm_bridge.cli import app
+from iceberg_catalog.plan.types import Runs, SegmentState
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment, parse_checkpoint
-from rsm_bridge.leader_epochs import History, history_of, joined, said
-from rsm_bridge.progress_facts import Unread
-from rsm_bridge.progress_gather import history_starts, with_unread
-from rsm_bridge.progress_stored import stored_partitions
+from rsm_bridge.metrics.progress.facts import Unread
+from rsm_bridge.metrics.progress.stored import stored_partitions
+from rsm_bridge.status.gather import history_starts, with_unread
+from rsm_bridge.storage.segments.known import KnownSegment, parse_checkpoint
+from rsm_bridge.storage.segments.leader_epochs import History, history_of, joined, said
 from tests.support.kafka_log import checkpoint
 from tests.support.status_facts import kafka, kafka_partition, kafka_topic, stored, stored_partition
 from tests.unit.maintain_support import make_world, published
 from tests.unit.plan_support import plain
 from tests.unit.test_status_stored import known, seg
+from tierberg.cli import app
 
 
 def segment(

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.cli import app
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
+from tierberg.cli import app
 
 
 def test_a_mass_delete_is_held_shown_and_undone_while_the_bridge_runs(tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from rsm_bridge.cli import app
-from rsm_bridge.lease import Lease, lease_key
-from rsm_bridge.local_store import FolderLock
 from rsm_bridge.logs import logger
-from rsm_bridge.maintain_service import Maintainer
-from rsm_bridge.metrics import Metrics
-from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
+from rsm_bridge.metrics.metrics import Metrics
+from rsm_bridge.serving.maintainer import Maintainer
+from rsm_bridge.storage.lease import Lease, lease_key
+from rsm_bridge.storage.local import FolderLock
+from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from tests.support.bridge_process import test_settings
 from tests.unit.maintain_support import World, make_world, published
 from tests.unit.test_maintain_sweep import age
+from tierberg.cli import app
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rsm_bridge.backend import open_backend
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.maintain_command import maintain
+from rsm_bridge.storage.backend import open_backend
 from tests.unit.maintain_support import World, make_world
+from tierberg.commands.maintain import maintain
 
 DAMAGE: dict[str, Callable[[bytes, bytes], bytes]] = {
     "cut": lambda data, _: data[: len(data) // 2],

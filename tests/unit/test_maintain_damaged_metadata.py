@@ -10,16 +10,16 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from iceberg_catalog.errors import CatalogError
-from rsm_bridge.backend import open_backend
-from rsm_bridge.maintain_command import drop, maintain
-from rsm_bridge.verification import verify_store
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.storage.backend import open_backend
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, segment_of
 from tests.unit.test_bridge_roundtrip import expected_rows, rows_of
+from tierberg.commands.maintain import drop, maintain
 
 BENT: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog.plan_hold import ReadTo
-from rsm_bridge.copy_hold import CopyReaders, WaitingCopy
-from rsm_bridge.copy_progress import CopyProgress, progress_key, write_progress
-from rsm_bridge.known_segments import read_segments
-from rsm_bridge.maintain import observe
-from rsm_bridge.maintain_drop import drop_table
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.publish_table import TableRun
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.segment_listing import Notices, SegmentListing
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
-from rsm_bridge.table_check import check_table
-from rsm_bridge.undelete import undelete
+from iceberg_catalog.plan.hold import ReadTo
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.status.verify.table import check_table
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.projections.hold import CopyReaders, WaitingCopy
+from rsm_bridge.storage.projections.progress import CopyProgress, progress_key, write_progress
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.segments.listing import Notices, SegmentListing
+from rsm_bridge.tables.maintain.drop_table import drop_table
+from rsm_bridge.tables.maintain.maintain import observe
+from rsm_bridge.tables.maintain.undelete import undelete
+from rsm_bridge.tables.publish.table_run import TableRun
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world, published
 
 HOLD = 7 * DAY

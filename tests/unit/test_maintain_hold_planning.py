@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from converter.index_model import StoredObject
-from iceberg_catalog.livefiles import Head
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import FileRef, LiveFile, PartState, Segment, SegmentState
-from rsm_bridge.copy_hold import WaitingCopy
-from rsm_bridge.known_segments import Deletion, KnownSegment
-from rsm_bridge.layout import IndexKey
-from rsm_bridge.planning import Planning
-from rsm_bridge.segment_listing import Notices
-from rsm_bridge.store import ListedObject
+from converter.index.model import StoredObject
+from iceberg_catalog.commit.head import Head
+from iceberg_catalog.plan.types import FileRef, LiveFile, PartState, Segment, SegmentState
+from iceberg_catalog.tables.names import Owner
+from rsm_bridge.storage.keys import IndexKey
+from rsm_bridge.storage.object_store import ListedObject
+from rsm_bridge.storage.projections.hold import WaitingCopy
+from rsm_bridge.storage.segments.known import Deletion, KnownSegment
+from rsm_bridge.storage.segments.listing import Notices
+from rsm_bridge.tables.publish.planning import Planning
 from tests.unit.plan_support import FOLLOW, gone, plain, seg
 
 TOPIC = bytes(range(16))

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import StoreError
-from rsm_bridge.lease import Lease, kept, lease_key
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.storage.lease import Lease, kept, lease_key
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
 from tests.support.s3_server import S3Server, moto_server
 
 KEY = lease_key("0" * 32)

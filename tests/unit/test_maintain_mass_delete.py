@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import FileRef, SegmentState
-from rsm_bridge.known_segments import Deletion, KnownSegment
-from rsm_bridge.layout import IndexKey
+from iceberg_catalog.plan.types import FileRef, SegmentState
+from iceberg_catalog.tables.names import Owner
 from rsm_bridge.limits import MASS_DELETE_WINDOW_SECONDS
-from rsm_bridge.mass_delete import HeldDeletes, mass_deletes
-from rsm_bridge.metrics import Metrics
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.store import ListedObject
+from rsm_bridge.metrics.metrics import Metrics
+from rsm_bridge.storage.keys import IndexKey
+from rsm_bridge.storage.object_store import ListedObject
+from rsm_bridge.storage.segments.known import Deletion, KnownSegment
+from rsm_bridge.tables.reclaim.mass_delete import HeldDeletes, mass_deletes
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.unit.maintain_support import DAY, World, make_world, published
 from tests.unit.plan_support import plain, seg
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from converter.errors import SegmentError
-from iceberg_catalog.commit import commit
-from iceberg_catalog.plan_merge import MergeLimits
-from iceberg_catalog.plan_types import Keep
-from rsm_bridge import merge as merging
-from rsm_bridge.known_segments import KnownSegment, read_segments
-from rsm_bridge.layout import stored_key
-from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
-from rsm_bridge.undelete import undelete
+from iceberg_catalog.commit.commit import commit
+from iceberg_catalog.plan.merge import MergeLimits
+from iceberg_catalog.plan.types import Keep
+from rsm_bridge.storage.keys import stored_key
+from rsm_bridge.storage.segments.known import KnownSegment, read_segments
+from rsm_bridge.tables.maintain import merge as merging
+from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
+from rsm_bridge.tables.maintain.undelete import undelete
 from tests.support.killed import KilledError, die_at
 from tests.unit.maintain_support import NAMESPACE, World, files_of, make_world, published
 

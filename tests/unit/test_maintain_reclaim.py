@@ -9,11 +9,11 @@ import pytest
 
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from rsm_bridge.errors import StoreError
-from rsm_bridge.layout import derived_head, index_key
 from rsm_bridge.limits import COPY_SECONDS_MAX, LATE_COPY_SECONDS, LATE_PUT_SECONDS
-from rsm_bridge.publish_table import RetryRunError, TableRun
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.tombstone import decode_tombstone
+from rsm_bridge.storage.keys import derived_head, index_key
+from rsm_bridge.storage.tombstone import decode_tombstone
+from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.unit.maintain_support import NAMESPACE, World, make_world, published
 
 GRACE = 600.0

@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from iceberg_catalog.plan_types import PartState, Segment, SegmentState
-from rsm_bridge.reclaim_rules import Verdict, verdict
+from iceberg_catalog.plan.types import PartState, Segment, SegmentState
+from rsm_bridge.tables.reclaim.rules import Verdict, verdict
 from tests.unit.plan_support import commit, gone, plain, seg, txn
 
 SEEN = PartState(frontier=20, floor=20, lineage=((0, 0),), known_end=20)

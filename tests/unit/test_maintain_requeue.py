@@ -9,16 +9,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from converter.add_rows import add_rows
+from converter.segment.add_rows import add_rows
 from converter.types import Cause
-from iceberg_catalog.commit_summary import REPAIR
-from iceberg_catalog.plan_merge import MergeLimits
-from rsm_bridge import requeue, requeue_command
-from rsm_bridge.cli import app
-from rsm_bridge.known_segments import KnownSegment, read_segments
-from rsm_bridge.merge import prove
+from iceberg_catalog.plan.merge import MergeLimits
+from iceberg_catalog.plan.summary import REPAIR
+from rsm_bridge.storage.segments.known import KnownSegment, read_segments
+from rsm_bridge.tables.maintain import requeue
+from rsm_bridge.tables.maintain.merge import prove
 from tests.support.killed import KilledError, die_at
 from tests.unit.maintain_support import World, make_world
+from tierberg.cli import app
+from tierberg.commands import requeue as requeue_command
 
 STEPS = ("requeue-written", "requeue-repair", "before-swap", "after-swap")
 

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.plan_merge import MergeLimits
-from rsm_bridge import missing_files
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.plan.merge import MergeLimits
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
-from rsm_bridge.layout import index_key, stored_key, stored_range
-from rsm_bridge.listed_keys import DeniedKeyError
-from rsm_bridge.maintain import open_maintenance
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ListedObject
-from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
-from rsm_bridge.tombstone import decode_tombstone
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.storage.keys import index_key, stored_key, stored_range
+from rsm_bridge.storage.listed_keys import DeniedKeyError
+from rsm_bridge.storage.object_store import ListedObject
+from rsm_bridge.storage.tombstone import decode_tombstone
+from rsm_bridge.tables.maintain import missing_files
+from rsm_bridge.tables.maintain.maintain import open_maintenance
+from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from tests.unit.maintain_support import World, make_world, published
 
 MERGES = MergeLimits(

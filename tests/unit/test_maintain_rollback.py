@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.table.snapshots import Operation
 
 from converter.types import SegmentMetadata
-from iceberg_catalog.plan_merge import MergeLimits
+from iceberg_catalog.plan.merge import MergeLimits
 from tests.unit.foreign_support import set_head
 from tests.unit.maintain_support import World, make_world
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog import failpoints, tables
-from rsm_bridge import merge, segment_listing, sweep
-from rsm_bridge.layout import INDEX_ROOT
-from rsm_bridge.merge import Merger
+from iceberg_catalog import failpoints
+from iceberg_catalog.tables import tables
+from rsm_bridge.storage.keys import INDEX_ROOT
+from rsm_bridge.storage.segments import listing
+from rsm_bridge.tables.maintain import merge, sweep
+from rsm_bridge.tables.maintain.merge import Merger
 from tests.unit import test_maintain_merge as merges
 from tests.unit import test_maintain_sweep as sweeps
 from tests.unit.maintain_support import World, make_world, published
@@ -84,7 +86,7 @@ SWITCHES = [
     Switch("R14 a merged file is proven", {(merge, "prove"): lambda *_: None}, merged_wrongly),
     Switch(
         "R15 segments of one topic id only",
-        {(segment_listing, "index_prefix"): lambda _, *partition: INDEX_ROOT},
+        {(listing, "index_prefix"): lambda _, *partition: INDEX_ROOT},
         created_again,
     ),
     Switch(

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.livefiles import LiveFiles
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.config.retention import follow_kafka
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.limits import COPY_SECONDS_MAX, LATE_PUT_SECONDS
-from rsm_bridge.open_store import open_store
-from rsm_bridge.retention import follow_kafka
-from rsm_bridge.settings import load_settings
-from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
-from rsm_bridge.undelete import undelete
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
+from rsm_bridge.tables.maintain.undelete import undelete
 from tests.support.s3_server import S3Server, moto_server
 from tests.unit.maintain_support import NAMESPACE, World
 

@@ -13,11 +13,11 @@ from pyiceberg.table.snapshots import Operation, Summary
 from typer.testing import CliRunner
 
 from iceberg_catalog.errors import CatalogError
-from rsm_bridge.cli import app
-from rsm_bridge.publish_table import TableRun
+from rsm_bridge.tables.publish.table_run import TableRun
 from tests.unit.catalog_support import make_rows
 from tests.unit.foreign_support import commit_manifests
 from tests.unit.maintain_support import World, make_world, published
+from tierberg.cli import app
 
 RUNNER = CliRunner()
 FOREIGN = (1000, 1001, 1002)

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from converter.types import Mode
+from iceberg_catalog.commit.head import normal_path
+from iceberg_catalog.commit.metadata_files import list_metadata, named_metadata
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
-from iceberg_catalog.livefiles import normal_path
-from iceberg_catalog.metadata_files import list_metadata, named_metadata
-from iceberg_catalog.plan_types import PartState
-from rsm_bridge.layout import DATA_ROOT, KEPT_ROOT, index_key
+from iceberg_catalog.plan.types import PartState
 from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
-from rsm_bridge.state_objects import StateObjects
-from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
+from rsm_bridge.storage.keys import DATA_ROOT, KEPT_ROOT, index_key
+from rsm_bridge.storage.state_objects import StateObjects
+from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from tests.unit.maintain_support import World, make_world, published
 
 

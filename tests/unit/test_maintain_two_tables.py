@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from iceberg_catalog.commit.head import normal_path
+from iceberg_catalog.commit.metadata_files import list_metadata
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.livefiles import normal_path
-from iceberg_catalog.metadata_files import list_metadata
-from iceberg_catalog.plan_merge import MergeLimits
-from rsm_bridge.drop_other import drop_other
+from iceberg_catalog.plan.merge import MergeLimits
+from rsm_bridge.config.settings import TableLayout
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.layout import derived_head, state_prefix
 from rsm_bridge.limits import OTHER_TABLE_RECHECK_SECONDS
-from rsm_bridge.maintain_drop import drop_table
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.settings import TableLayout
-from rsm_bridge.sweep import COPY_IS_OVER_SECONDS
-from rsm_bridge.table_records import recorded_uuids
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.storage.keys import derived_head, state_prefix
+from rsm_bridge.storage.table_records import recorded_uuids
+from rsm_bridge.tables.maintain.drop_other import drop_other
+from rsm_bridge.tables.maintain.drop_table import drop_table
+from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from tests.support.killed import KilledError, die_at
 from tests.unit.maintain_support import DAY, World, make_world, published
 

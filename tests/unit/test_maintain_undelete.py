@@ -12,15 +12,15 @@ import pytest
 
 from iceberg_catalog import failpoints
 from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.layout import IndexKey, index_key
 from rsm_bridge.limits import COPY_SECONDS_MAX
-from rsm_bridge.maintain_drop import drop_table
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.publish_table import RetryRunError
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.tombstone import is_tombstone
-from rsm_bridge.undelete import Restored, RestoringRun, covered, undelete
-from rsm_bridge.undelete_record import Undeleted, UndeleteRecord, decode, take_back
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.storage.keys import IndexKey, index_key
+from rsm_bridge.storage.tombstone import is_tombstone
+from rsm_bridge.tables.maintain.drop_table import drop_table
+from rsm_bridge.tables.maintain.undelete import Restored, RestoringRun, covered, undelete
+from rsm_bridge.tables.maintain.undelete_record import Undeleted, UndeleteRecord, decode, take_back
+from rsm_bridge.tables.publish.table_run import RetryRunError
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world, published
 
 

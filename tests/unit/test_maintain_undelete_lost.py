@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rsm_bridge.cli import app
-from rsm_bridge.known_segments import read_segments
-from rsm_bridge.layout import index_key
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.tombstone import decode_tombstone, is_tombstone
-from rsm_bridge.undelete_lost import lost_of
+from rsm_bridge.storage.keys import index_key
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.tombstone import decode_tombstone, is_tombstone
+from rsm_bridge.tables.maintain.undelete_lost import lost_of
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.unit.maintain_support import DAY, World, make_world, published
+from tierberg.cli import app
 
 RUNNER = CliRunner()
 

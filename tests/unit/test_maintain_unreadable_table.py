@@ -11,18 +11,18 @@ from pyiceberg.exceptions import NoSuchTableError, ServerError
 from pyiceberg.table import Table
 from typer.testing import CliRunner, Result
 
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.sql import TimedSqlCatalog
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.names import Owner, fallback_name
-from iceberg_catalog.sql_sessions import TimedSqlCatalog
-from iceberg_catalog.tables import ensure_table, find_table, load_existing
-from rsm_bridge.cli import app
-from rsm_bridge.maintain_tally import Tally
-from rsm_bridge.progress_store import head_of, read_topics, stored_topic
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.settings import load_settings
-from rsm_bridge.table_records import recorded_uuids
+from iceberg_catalog.tables.names import Owner, fallback_name
+from iceberg_catalog.tables.tables import ensure_table, find_table, load_existing
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
+from rsm_bridge.storage.table_records import recorded_uuids
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.unit.maintain_support import NAMESPACE, World, make_world, published
+from tierberg.cli import app
 
 NAME = (NAMESPACE, "orders")
 LOSSES = ("metadata", "denied", "manifests", "state")

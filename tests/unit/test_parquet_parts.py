@@ -15,10 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import converter.packed_rows
-import converter.parquet_writer
-from converter import columns
-from converter.columns import leaf_paths, value_fields
+import converter.parquet.packed_rows
+import converter.parquet.writer
 from converter.limits import (
     COLUMN_CHUNKS_MAX,
     COLUMN_CHUNKS_USUAL,
@@ -26,8 +24,10 @@ from converter.limits import (
     ROW_GROUP_BYTES,
     STATISTICS_BYTES_MAX,
 )
-from converter.pagetable import footer_metadata, page_table
-from converter.parquet_writer import RowFile
+from converter.parquet import columns
+from converter.parquet.columns import leaf_paths, value_fields
+from converter.parquet.page_table import footer_metadata, page_table
+from converter.parquet.writer import RowFile
 from converter.types import LeaderEpoch, PageTable
 from tests.unit.index_support import Batch, Record, write
 
@@ -47,15 +47,15 @@ NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def sizes(monkeypatch: pytest.MonkeyPatch, *, usual: int, group: int = 60_000) -> None:
-    monkeypatch.setattr(converter.parquet_writer, "COLUMN_CHUNKS_USUAL", usual, raising=False)
-    for module in (converter.parquet_writer, converter.packed_rows):
+    monkeypatch.setattr(converter.parquet.writer, "COLUMN_CHUNKS_USUAL", usual, raising=False)
+    for module in (converter.parquet.writer, converter.parquet.packed_rows):
         monkeypatch.setattr(module, "ROW_GROUP_BYTES", group, raising=False)
-    monkeypatch.setattr(converter.parquet_writer, "PAGE_BYTES", 5_000)
-    monkeypatch.setattr(converter.parquet_writer, "PROVEN_PAGE_BYTES", 5_000)
-    monkeypatch.setattr(converter.packed_rows, "PACKED_STEP_BYTES", group // 2)
-    monkeypatch.setattr(converter.packed_rows, "PACKED_BYTES_MAX", group)
-    monkeypatch.setattr(converter.packed_rows, "PACKED_COLUMNS", 4)
-    monkeypatch.setattr(converter.packed_rows, "PACKED_RUN_BYTES_MAX", 2 * group)
+    monkeypatch.setattr(converter.parquet.writer, "PAGE_BYTES", 5_000)
+    monkeypatch.setattr(converter.parquet.writer, "PROVEN_PAGE_BYTES", 5_000)
+    monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_STEP_BYTES", group // 2)
+    monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_BYTES_MAX", group)
+    monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_COLUMNS", 4)
+    monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_RUN_BYTES_MAX", 2 * group)
 
 
 def some_rows(seed: int) -> list[pa.RecordBatch]:
@@ -189,8 +189,8 @@ def test_rows_of_a_wide_table_that_hold_little_make_few_column_chunks(
 ) -> None:
     """A tombstone takes one byte on the wire, and 16 KB as Arrow has it in a table of 2,000 columns."""
     schema, rows = wide(500, 1000, filled=filled)
-    monkeypatch.setattr(converter.parquet_writer, "COLUMN_CHUNKS_USUAL", 2000, raising=False)
-    monkeypatch.setattr(converter.parquet_writer, "ROW_GROUP_BYTES", 4 * 2**20)
+    monkeypatch.setattr(converter.parquet.writer, "COLUMN_CHUNKS_USUAL", 2000, raising=False)
+    monkeypatch.setattr(converter.parquet.writer, "ROW_GROUP_BYTES", 4 * 2**20)
     file = RowFile(schema, io.BytesIO(), "raw")
     for _ in range(60):
         file.add(rows)
@@ -209,9 +209,9 @@ def test_pages_of_few_bytes_are_passed_on_together(monkeypatch: pytest.MonkeyPat
             return super().write(data)
 
     schema, rows = wide(2000, 500, filled=False)
-    monkeypatch.setattr(converter.parquet_writer, "COLUMN_CHUNKS_USUAL", 0)
-    monkeypatch.setattr(converter.parquet_writer, "ROW_GROUP_BYTES", 1)
-    monkeypatch.setattr(converter.packed_rows, "PACKED_CELLS_MAX", 500 * 2000)
+    monkeypatch.setattr(converter.parquet.writer, "COLUMN_CHUNKS_USUAL", 0)
+    monkeypatch.setattr(converter.parquet.writer, "ROW_GROUP_BYTES", 1)
+    monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_CELLS_MAX", 500 * 2000)
     file = RowFile(schema, Target(), "raw")
     file.add(rows)
     writes.clear()
@@ -240,9 +240,9 @@ def test_an_ordinary_file_is_one_part() -> None:
 
 def test_long_values_of_many_columns_are_in_no_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
     """2,000 columns of 4 KB texts: Arrow would keep 16 MB of them for each row group, five times."""
-    monkeypatch.setattr(converter.parquet_writer, "EXTREMES_BYTES_USUAL", 100_000, raising=False)
-    monkeypatch.setattr(converter.parquet_writer, "ROW_GROUP_BYTES", 100_000)
-    monkeypatch.setattr(converter.packed_rows, "PACKED_RUN_BYTES_MAX", 200_000)
+    monkeypatch.setattr(converter.parquet.writer, "EXTREMES_BYTES_USUAL", 100_000, raising=False)
+    monkeypatch.setattr(converter.parquet.writer, "ROW_GROUP_BYTES", 100_000)
+    monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_RUN_BYTES_MAX", 200_000)
     fields = [pa.field(name, kind) for name, kind in (("n", pa.int64()), ("short", pa.string()), ("t", pa.string()))]
     fields += [
         pa.field("l", pa.list_(pa.struct([("x", pa.binary())]))),

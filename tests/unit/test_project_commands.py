@@ -45,7 +45,7 @@ def test_exact_pins() -> None:
 
 def test_import_rules_cover_every_package() -> None:
     rules = PYPROJECT["tool"]["importlinter"]
-    packages = {"converter", "iceberg_catalog", "rsm_bridge", "repartition", "stack", "demo", "benchmarks", "tests"}
+    packages = {"converter", "iceberg_catalog", "rsm_bridge", "repartition", "tierberg", "benchmarks", "tests"}
     assert set(rules["root_packages"]) == packages
     for contract in rules["contracts"]:
         assert contract["type"] == "forbidden"

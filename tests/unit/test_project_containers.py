@@ -13,16 +13,17 @@ import jsonschema
 import pytest
 import yaml
 
-from rsm_bridge.cli import app
-from rsm_bridge.secret_settings import revealed
-from rsm_bridge.settings import Settings, load_settings
-from stack import versitygw
-from stack.jars import KAFKA_VERSION, TRINO_VERSION
-from stack.rest_catalog import S3Warehouse
-from stack.tiering import Plugin, tiering_properties
-from stack.trino import catalog_properties
+from rsm_bridge.config.secrets import revealed
+from rsm_bridge.config.settings import Settings, load_settings
+from tierberg.cli import app
+from tierberg.stack.jars import KAFKA_VERSION, TRINO_VERSION
+from tierberg.stack.servers import versitygw
+from tierberg.stack.servers.rest_catalog import S3Warehouse
+from tierberg.stack.servers.trino import catalog_properties
+from tierberg.stack.tiering import Plugin, tiering_properties
 
 ROOT = Path(__file__).resolve().parents[2]
+STACK = ROOT / "tierberg" / "stack"
 SCHEMA = json.loads((ROOT / "tests/support/compose.schema.json").read_text(encoding="utf-8"))
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -83,7 +84,7 @@ def test_every_server_says_whether_it_is_healthy() -> None:
 
 @pytest.mark.parametrize("name", ["embedded", "lake"])
 def test_bridge_settings_of_compose_are_settings(name: str) -> None:
-    settings = load_settings(ROOT / "stack" / "compose" / f"{name}.yaml")
+    settings = load_settings(STACK / "compose" / f"{name}.yaml")
     assert settings.data_dir == Path("/data")
     assert settings.listen == Settings().listen
     assert (settings.store is None) == (name == "embedded")
@@ -92,7 +93,7 @@ def test_bridge_settings_of_compose_are_settings(name: str) -> None:
 
 def test_servers_and_clients_of_the_lake_meet() -> None:
     services = COMPOSE["services"]
-    settings = load_settings(ROOT / "stack" / "compose" / "lake.yaml")
+    settings = load_settings(STACK / "compose" / "lake.yaml")
     assert settings.store is not None
     store = revealed(settings.store.options)
     catalog = revealed(settings.catalog.properties)
@@ -107,14 +108,14 @@ def test_servers_and_clients_of_the_lake_meet() -> None:
     ):  # fmt: skip
         assert given == keys
     for engine in ("trino/lake.properties", "spark-defaults.conf"):
-        text = (ROOT / "stack" / "compose" / engine).read_text(encoding="utf-8")
+        text = (STACK / "compose" / engine).read_text(encoding="utf-8")
         assert catalog["uri"] in text
         assert store["endpoint"] in text
     assert s3["image"].endswith(f":{versitygw.VERSION}")
 
 
 def test_trino_of_compose_is_told_what_the_local_process_is() -> None:
-    text = (ROOT / "stack" / "compose" / "trino" / "lake.properties").read_text(encoding="utf-8")
+    text = (STACK / "compose" / "trino" / "lake.properties").read_text(encoding="utf-8")
     given = dict(line.split("=", 1) for line in text.splitlines())
     local = catalog_properties("http://catalog:8181", S3Warehouse("", "http://s3:7070", "stack", "stack-secret"))
     assert given == local
@@ -122,17 +123,17 @@ def test_trino_of_compose_is_told_what_the_local_process_is() -> None:
 
 def test_versions_of_compose_are_those_of_the_local_processes() -> None:
     services = COMPOSE["services"]
-    pom = (ROOT / "stack" / "iceberg-rest-pom.xml").read_text(encoding="utf-8")
+    pom = (STACK / "iceberg-rest-pom.xml").read_text(encoding="utf-8")
     (iceberg,) = re.findall(r"<iceberg.version>(.*)</iceberg.version>", pom)
     assert services["catalog"]["image"].endswith(f":{iceberg}")
-    spark = (ROOT / "stack" / "spark-pom.xml").read_text(encoding="utf-8")
+    spark = (STACK / "spark-pom.xml").read_text(encoding="utf-8")
     (runtime,) = re.findall(r"<artifactId>(iceberg-spark-runtime[^<]*)</artifactId>\s*<version>([^<]*)<", spark)
-    s3 = (ROOT / "stack" / "spark-s3-pom.xml").read_text(encoding="utf-8")
+    s3 = (STACK / "spark-s3-pom.xml").read_text(encoding="utf-8")
     assert f"<version>{runtime[1]}</version>" in s3
-    assert ":".join(runtime) in (ROOT / "stack" / "compose" / "spark-defaults.conf").read_text(encoding="utf-8")
+    assert ":".join(runtime) in (STACK / "compose" / "spark-defaults.conf").read_text(encoding="utf-8")
     (locked,) = re.findall(r'name = "pyspark"\nversion = "([^"]*)"', (ROOT / "uv.lock").read_text(encoding="utf-8"))
     assert services["spark"]["image"].startswith(f"apache/spark:{locked}-")
-    trino = (ROOT / "stack" / "trino-pom.xml").read_text(encoding="utf-8")
+    trino = (STACK / "trino-pom.xml").read_text(encoding="utf-8")
     assert f"<version>{TRINO_VERSION}</version>\n      <type>tar.gz</type>" in trino
     assert services["trino"]["image"] == f"trinodb/trino:{TRINO_VERSION}"
 

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from converter.errors import SegmentError, SegmentErrorKind
 from iceberg_catalog.errors import CatalogError, CatalogErrorKind
 from repartition.errors import RepartitionErrorKind
-from rsm_bridge.cli import app
-from rsm_bridge.cli_exit import FAILURE, FINDING, USAGE, exit_code
 from rsm_bridge.errors import BridgeError, ErrorKind, SettingsError
-from rsm_bridge.publish_table import RetryRunError
-from stack.ports import free_ports
+from rsm_bridge.tables.publish.table_run import RetryRunError
+from tierberg.cli import app
+from tierberg.commands.exits import FAILURE, FINDING, USAGE, exit_code
+from tierberg.stack.ports import free_ports
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("verify",),

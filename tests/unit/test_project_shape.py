@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("converter", "iceberg_catalog", "rsm_bridge", "stack", "demo")
+PACKAGES = ("converter", "iceberg_catalog", "rsm_bridge", "repartition", "tierberg")
 GENERATED = re.compile(r"_pb2(_grpc)?\.pyi?$")
 SOURCES = sorted(
     path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if not GENERATED.search(path.name)

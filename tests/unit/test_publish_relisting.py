@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from iceberg_catalog.livefiles import Head
-from iceberg_catalog.plan_types import PartState, UseMain
+from iceberg_catalog.commit.head import Head
+from iceberg_catalog.plan.types import PartState, UseMain
 from rsm_bridge.errors import StoreError
-from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.limits import LISTINGS_MAX
-from rsm_bridge.planning import Planned, Planning, agreed
-from rsm_bridge.segment_listing import ALL, Notices
+from rsm_bridge.storage.segments.known import KnownSegment
+from rsm_bridge.storage.segments.listing import ALL, Notices
+from rsm_bridge.tables.publish.planning import Planned, Planning, agreed
 from tests.unit.plan_support import FOLLOW, plain, seg
 from tests.unit.test_maintain_hold_planning import NOW, known
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from repartition.catalogs import open_targets
 from repartition.errors import RepartitionError
-from repartition.spark_catalog import spark_catalog
-from rsm_bridge.backend import Backend, open_backend
-from rsm_bridge.copy_rules import CopyRule
-from rsm_bridge.secret_settings import revealed
+from repartition.spark.catalog import spark_catalog
+from repartition.spark.targets import open_targets
+from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.secrets import revealed
+from rsm_bridge.storage.backend import Backend, open_backend
 
 PREFIX = "spark.sql.catalog.lake."
 REST = {"type": "rest", "uri": "https://catalog"}

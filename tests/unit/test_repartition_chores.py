@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from repartition.chores import Budget, Chore, Facts, due
 from repartition.limits import EXPIRY_EVERY_MS, ORPHANS_EVERY_MS, RETENTION_EVERY_MS, SNAPSHOT_AGE_MS
+from repartition.maintain.due import Budget, Chore, Facts, due
 
 NOW = 1_700_000_000_000
 IDLE = Facts(0, 0, 1, (NOW,), orphans_ms=NOW, retention_ms=NOW)

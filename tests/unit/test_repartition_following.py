@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-import repartition.command
-import repartition.following
-from iceberg_catalog.names import Owner
-from repartition.catalogs import Target
-from repartition.command import Options
+import repartition.jobs.command
+import repartition.jobs.projections
+from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
-from repartition.following import Following
-from repartition.metrics import CopyMetrics
-from repartition.showing import Shown
-from repartition.source import Source
-from rsm_bridge.settings import Settings
+from repartition.jobs.command import Options
+from repartition.jobs.metrics import CopyMetrics
+from repartition.jobs.progress_bars import Shown
+from repartition.jobs.projections import Following
+from repartition.run.source import Source
+from repartition.spark.targets import Target
+from rsm_bridge.config.settings import Settings
 
 SETTINGS = Settings.model_validate(
     {
@@ -53,7 +53,7 @@ def tables(kept: Following) -> list[str]:
 
 
 def found(monkeypatch: pytest.MonkeyPatch, *sources: Source) -> None:
-    monkeypatch.setattr(repartition.following, "find_sources", lambda _: list(sources))
+    monkeypatch.setattr(repartition.jobs.projections, "find_sources", lambda _: list(sources))
 
 
 def test_a_topic_that_comes_later_is_kept_and_the_others_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_a_catalog_that_is_away_takes_no_copies_from_a_job(monkeypatch: pytest.M
     kept, said = following()
     kept.take([topic("flights")])
     before = kept.copies
-    monkeypatch.setattr(repartition.following, "find_sources", away)
+    monkeypatch.setattr(repartition.jobs.projections, "find_sources", away)
     kept.look()
     assert kept.copies == before
     assert said == ["topics cannot be looked for, the next round tries again: OSError: 503"]
@@ -130,11 +130,11 @@ def test_a_job_for_all_topics_may_begin_before_the_first(monkeypatch: pytest.Mon
         rules.extend(rule.table for rule in given)
         raise NoMoreRoundsError
 
-    monkeypatch.setattr(repartition.command, "open_backend", lambda *_: PLACE)
-    monkeypatch.setattr(repartition.command, "find_sources", lambda _: [])
-    monkeypatch.setattr(repartition.command, "open_targets", opened)
+    monkeypatch.setattr(repartition.jobs.command, "open_backend", lambda *_: PLACE)
+    monkeypatch.setattr(repartition.jobs.command, "find_sources", lambda _: [])
+    monkeypatch.setattr(repartition.jobs.command, "open_targets", opened)
     with pytest.raises((NoMoreRoundsError, RepartitionError)) as raised:
-        repartition.command.repartition(None, None, Options(continuous=continuous), Shown((), print))
+        repartition.jobs.command.repartition(None, None, Options(continuous=continuous), Shown((), print))
     if continuous:
         assert rules == ["{topic}_by_day", "mart.{topic}"], "their catalogs are set when Spark begins"
     else:

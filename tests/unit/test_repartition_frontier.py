@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repartition.errors import RepartitionError
-from repartition.frontier import Frontier, Position, decode_frontier
+from repartition.run.frontier import Frontier, Position, decode_frontier
 
 WHOLE = st.integers(-1, 2**63 - 1)
 POSITIONS = st.dictionaries(st.integers(0, 2**31 - 1), st.builds(Position, WHOLE, WHOLE, WHOLE, WHOLE), max_size=5)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rsm_bridge.cli import app
+from tierberg.cli import app
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_catalog.decide import NEVER
 from iceberg_catalog.limits import EVENTS_KEPT
-from iceberg_catalog.plan_types import LiveFile, PartState, remembered
-from repartition.drift import drift
-from repartition.frontier import Frontier, Position
-from repartition.reading import Range, first_live, plan_reading, position_at
+from iceberg_catalog.plan.decide import NEVER
+from iceberg_catalog.plan.types import LiveFile, PartState, remembered
+from repartition.run.drift import drift
+from repartition.run.frontier import Frontier, Position
+from repartition.run.read_plan import Range, first_live, plan_reading, position_at
 
 TOPIC_ID = b"\7" * 16
 NOTHING = Frontier(TOPIC_ID)

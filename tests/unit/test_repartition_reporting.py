@@ -13,20 +13,20 @@ from hypothesis import strategies as st
 from pyiceberg.exceptions import ServerError
 from pyiceberg.table.snapshots import Operation, Summary
 
-import repartition.job
+import repartition.run.run
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.names import Owner
+from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
-from repartition.frontier import Frontier
-from repartition.job import CopyJob, Ran
-from repartition.reporting import report_run
-from rsm_bridge.copy_hold import DeclaredCopy
-from rsm_bridge.copy_progress import CopyProgress, CopySize, read_one
-from rsm_bridge.copy_rules import CopyRule
+from repartition.run.frontier import Frontier
+from repartition.run.reporting import report_run
+from repartition.run.run import CopyJob, Ran
+from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.open_store import open_store
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ObjectStore
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.projections.hold import DeclaredCopy
+from rsm_bridge.storage.projections.progress import CopyProgress, CopySize, read_one
 from tests.unit.copy_job_support import NOTHING
 
 OWNER = Owner("test", "orders", b"t" * 16)
@@ -61,8 +61,8 @@ def test_a_copy_had_everything_when_its_run_pinned_the_snapshot(
         now_ms()
         return Ran(NOTHING, 0, 7)
 
-    monkeypatch.setattr(repartition.job, "now_ms", now_ms)
-    monkeypatch.setattr(repartition.job, "load_copy", lambda *_: None)
+    monkeypatch.setattr(repartition.run.run, "now_ms", now_ms)
+    monkeypatch.setattr(repartition.run.run, "load_copy", lambda *_: None)
     monkeypatch.setattr(CopyJob, "_run", run)
     store, target = make_store(tmp_path), SimpleNamespace(catalog=None)
     source: Any = SimpleNamespace(owner=OWNER, place=SimpleNamespace(store=store), pin=pin)

@@ -12,23 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.exceptions import ServerError
 
-import repartition.rounds
-from iceberg_catalog.names import Owner
-from repartition.chores import Budget
+import repartition.jobs.rounds
+from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
+from repartition.jobs.events import CopyName, Ended, Event, Failed
+from repartition.jobs.rounds import Tended, run_round
 from repartition.limits import RACES_MAX
-from repartition.maintenance import Done
-from repartition.rounds import Tended, run_round
-from repartition.session import require_session
-from repartition.watching import CopyName, Ended, Event, Failed
-from rsm_bridge.copy_rules import CopyRule
+from repartition.maintain.due import Budget
+from repartition.maintain.maintain import Done
+from repartition.spark.session import require_session
+from rsm_bridge.config.projections import CopyRule
 from rsm_bridge.errors import BridgeError
 from tests.unit.copy_job_support import FakeJob, FakeSession, Run, portion
 
 
 @pytest.fixture
 def _no_chores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repartition.rounds, "maintain", lambda *_: [])
+    monkeypatch.setattr(repartition.jobs.rounds, "maintain", lambda *_: [])
 
 
 def a_copy(name: str, *runs: Run) -> Tended:
@@ -78,7 +78,7 @@ def test_a_copy_is_maintained_between_its_runs_and_goes_on_without(monkeypatch: 
             raise RepartitionError("spark", "no chore")
         return []
 
-    monkeypatch.setattr(repartition.rounds, "maintain", maintain)
+    monkeypatch.setattr(repartition.jobs.rounds, "maintain", maintain)
     copies = [a_copy("a", portion(3), portion(0)), a_copy("b", portion(6), portion(3), portion(0))]
     assert turns(copies) == (1, "abBabb")
     assert "".join(asked) == "aba"
@@ -87,7 +87,7 @@ def test_a_copy_is_maintained_between_its_runs_and_goes_on_without(monkeypatch: 
 
 @pytest.mark.usefixtures("_no_chores")
 def test_status_hears_of_a_copy_that_others_are_always_faster_than(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repartition.rounds, "RACE_WAIT_S_MAX", 0.0)
+    monkeypatch.setattr(repartition.jobs.rounds, "RACE_WAIT_S_MAX", 0.0)
     raced = RepartitionError("raced", "main has moved")
     copy = a_copy("a", *[raced] * RACES_MAX, portion(0), *[raced] * (RACES_MAX + 1))
     assert turns([copy]) == (0, "a")

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from iceberg_catalog.rest_sessions import Timeouts
+from iceberg_catalog.connect.rest import Timeouts
 from repartition.errors import RepartitionError
-from repartition.layout import partition_changes
-from repartition.spark_catalog import spark_catalog
-from repartition.writing import merge_statement
-from rsm_bridge.copy_layout import PartitionTerm, SortTerm, partition_term, sort_term
-from rsm_bridge.copy_rules import CopyRule
+from repartition.run.table import partition_changes
+from repartition.run.write import merge_statement
+from repartition.spark.catalog import spark_catalog
+from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, sort_term
+from rsm_bridge.config.projections import CopyRule
 
 TERMS = [
     ("day(ts)", PartitionTerm("ts", "day"), "days(`ts`)"),

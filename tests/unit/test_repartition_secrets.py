@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog import redaction
-from iceberg_catalog.names import Owner
-from iceberg_catalog.redaction import HIDDEN, hide
-from repartition.advise import first_line
+from iceberg_catalog.connect import redaction
+from iceberg_catalog.connect.redaction import HIDDEN, hide
+from iceberg_catalog.tables.names import Owner
+from repartition.advise.advise import first_line
 from repartition.errors import RepartitionError
-from repartition.job import CopyJob
-from repartition.watching import CopyName, Failed, lines
-from rsm_bridge.backend import Backend, open_backend
-from rsm_bridge.copy_hold import declared_copies
-from rsm_bridge.copy_progress import read_one
+from repartition.jobs.events import CopyName, Failed, lines
+from repartition.run.run import CopyJob
+from rsm_bridge.config.secrets import settings_secrets
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.secret_settings import settings_secrets
+from rsm_bridge.storage.backend import Backend, open_backend
+from rsm_bridge.storage.projections.hold import declared_copies
+from rsm_bridge.storage.projections.progress import read_one
 
 OWNER = Owner("test", "orders", b"t" * 16)
 COPYS, SPARKS, STORES, OWNS = "copys-hunter2", "sparks-hunter2", "stores-hunter2", "owns-hunter2"

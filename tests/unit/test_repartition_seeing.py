@@ -17,18 +17,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
-import repartition.rounds
-from repartition.chores import Budget, Chore
-from repartition.command import Options
-from repartition.command import repartition as run_job
+import repartition.jobs.rounds
 from repartition.errors import RepartitionError
-from repartition.frontier import Frontier, Position
+from repartition.jobs.command import Options
+from repartition.jobs.command import repartition as run_job
+from repartition.jobs.events import Began, CopyName, Watcher, lines
+from repartition.jobs.metrics import CopyMetrics, served
+from repartition.jobs.progress_bars import Shown, shown, with_bars
+from repartition.jobs.rounds import Tended, run_round
 from repartition.limits import RACES_MAX
-from repartition.maintenance import Done
-from repartition.metrics import CopyMetrics, served
-from repartition.rounds import Tended, run_round
-from repartition.showing import Shown, shown, with_bars
-from repartition.watching import Began, CopyName, Watcher, lines
+from repartition.maintain.due import Budget, Chore
+from repartition.maintain.maintain import Done
+from repartition.run.frontier import Frontier, Position
 from rsm_bridge.limits import MIB
 from tests.unit.copy_job_support import START, STEPS, TABLE, FakeJob, Run, portion
 
@@ -47,7 +47,7 @@ def _one_chore(monkeypatch: pytest.MonkeyPatch) -> None:
         budget.maintaining_s += 1.0
         return [Done("compaction", 1.0, "9 files became 1")]
 
-    monkeypatch.setattr(repartition.rounds, "maintain", maintain)
+    monkeypatch.setattr(repartition.jobs.rounds, "maintain", maintain)
 
 
 def test_elsewhere_every_step_is_a_line() -> None:
@@ -210,7 +210,7 @@ def test_maintenance_that_fails_is_no_run_that_failed(
             job.step(chore)
         raise RepartitionError("spark", "it failed")
 
-    monkeypatch.setattr(repartition.rounds, "maintain", maintain)
+    monkeypatch.setattr(repartition.jobs.rounds, "maintain", maintain)
     metrics, said = CopyMetrics(), list[str]()
     with served(metrics, "127.0.0.1:0", said.append):
         metrics.expect([NAME])
@@ -231,7 +231,7 @@ def test_a_job_serves_the_page_that_the_settings_name(tmp_path: Path, monkeypatc
             pages.append(page.read())
         yield
 
-    monkeypatch.setattr("repartition.command.spark_session", session)
+    monkeypatch.setattr("repartition.jobs.command.spark_session", session)
     config = tmp_path / "tierberg.yaml"
     rule = "{pattern: t, value_format: json, copies: [{table: mart.t}]}"
     config.write_text(f"data_dir: {tmp_path}/data\nrepartition: {{metrics: '127.0.0.1:0'}}\ntopics: [{rule}]\n")
@@ -240,7 +240,7 @@ def test_a_job_serves_the_page_that_the_settings_name(tmp_path: Path, monkeypatc
         raise KeyboardInterrupt
 
     # Of this module alone: the thread in which Spark's client collects what is no longer used sleeps too.
-    monkeypatch.setattr("repartition.command.time", SimpleNamespace(monotonic=time.monotonic, sleep=stop))
+    monkeypatch.setattr("repartition.jobs.command.time", SimpleNamespace(monotonic=time.monotonic, sleep=stop))
     with pytest.raises(KeyboardInterrupt):
         run_job(config, None, Options(continuous=True), Shown((), said.append))
     assert b"tierberg_copy_" in pages[0]
@@ -251,6 +251,8 @@ def test_a_port_that_is_taken_does_not_stop_a_job() -> None:
     with served(CopyMetrics(), "127.0.0.1:0", first.append):
         taken = first[0].removeprefix("metrics: http://").removesuffix("/metrics")
         with served(CopyMetrics(), taken, second.append):
-            assert re.match(rf"repartition.metrics: cannot listen on {taken}: .*; this job runs without", second[0])
+            assert re.match(
+                rf"repartition.jobs.metrics: cannot listen on {taken}: .*; this job runs without", second[0]
+            )
     with served(CopyMetrics(), None, second.append):
         assert len(second) == 1

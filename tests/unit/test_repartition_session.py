@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from repartition import session as session_module
 from repartition.errors import RepartitionError
-from repartition.session import properties_text, spark_session
+from repartition.spark import session as session_module
+from repartition.spark.session import properties_text, spark_session
 
 
 class FakeConf(dict[str, str]):

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-import converter.block_writer
+import converter.index.block_writer
 from converter.errors import SegmentError
-from converter.index import decode_directory
+from converter.index.codec import decode_directory
 from converter.types import Cause
 from tests.unit.index_support import Batch, Record, Stored, write
 
@@ -37,7 +37,7 @@ def stored() -> Stored:
         batch.kept, batch.cause = i % 7 == 3, Cause.SERVED_SIZE if i % 7 == 3 else Cause.NONE
         batches.append(batch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(converter.block_writer, "BLOCK_BATCHES_MAX", 9)
+        patch.setattr(converter.index.block_writer, "BLOCK_BATCHES_MAX", 9)
         return write([batches[:10], batches[10:]], "string")
 
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from converter.values.avro import avro_decoder
-from converter.values.json_decode import json_decoder
+from converter.values.avro.decoder import avro_decoder
+from converter.values.json.decoder import json_decoder
 from converter.values.model import Decoder, SchemaTextError
-from converter.values.protobuf import protobuf_decoder
+from converter.values.protobuf.decoder import protobuf_decoder
 from converter.values.schema_size import PLACE_CHARS_MAX, SCHEMA_SIZE_MAX, SchemaSize, place_within
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 
 MIB = 1024 * 1024
 _LONG = "k" * 100_000

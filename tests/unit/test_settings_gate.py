@@ -7,8 +7,8 @@ import re
 import pytest
 from pydantic import BaseModel
 
-from rsm_bridge.configuration_doc import setting_names
-from rsm_bridge.settings_section import Section
+from rsm_bridge.config.reference import setting_names
+from rsm_bridge.config.section import Section
 from tests.support.named_tests import ROOT, is_there
 from tests.support.setting_effects import EFFECTS, SHIM_EFFECTS
 

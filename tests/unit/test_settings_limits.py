@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge.local_store import LocalObjectStore
-from rsm_bridge.service import Running
+from rsm_bridge.serving.service import Running
+from rsm_bridge.storage.local import LocalObjectStore
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.livefiles import LiveFiles
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.logs import logger
-from rsm_bridge.maintain_service import Maintainer
+from rsm_bridge.serving.maintainer import Maintainer
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, Record, encode_batch

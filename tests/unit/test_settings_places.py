@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from iceberg_catalog.catalogs import open_catalog
-from repartition.layout import table_properties
-from rsm_bridge.backend import catalog_properties
-from rsm_bridge.config_command import CheckOptions, check_config
-from rsm_bridge.copy_rules import CopyRule
+from iceberg_catalog.connect.open import open_catalog
+from repartition.run.table import table_properties
+from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.registry import SchemaRegistrySettings
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.registry_settings import SchemaRegistrySettings
-from rsm_bridge.schema_registry import SchemaRegistry
+from rsm_bridge.status.check.command import CheckOptions, check_config
+from rsm_bridge.storage.backend import catalog_properties
+from rsm_bridge.values.registry.registry import SchemaRegistry
 from tests.support.answering_server import answering
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.certificates import Authority
@@ -271,7 +271,7 @@ def test_the_named_broker_is_asked_by_a_client_with_the_properties(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By what arrives there: Kafka's request has the client's name."""
-    monkeypatch.setattr("rsm_bridge.config_command.STATUS_KAFKA_SECONDS", 3.0)
+    monkeypatch.setattr("rsm_bridge.status.check.command.STATUS_KAFKA_SECONDS", 3.0)
     config = tmp_path / "tierberg.yaml"
     with listening() as (address, said):
         config.write_text(f"kafka: {{bootstrap_servers: '{address}', properties: {{client.id: seen-by-brokers}}}}\n")

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from stack import kafka
-from stack.cluster import KafkaCluster
-from stack.errors import StackError
-from stack.java_program import JavaProgram
-from stack.kafka import KafkaBroker, Node
-from stack.tiering import Plugin
+from tierberg.stack.cluster import KafkaCluster
+from tierberg.stack.errors import StackError
+from tierberg.stack.java_program import JavaProgram
+from tierberg.stack.servers import kafka
+from tierberg.stack.servers.kafka import KafkaBroker, Node
+from tierberg.stack.tiering import Plugin
 
 PLUGIN = Plugin("a.B", "/plugins/b.jar")
 ECHO = """

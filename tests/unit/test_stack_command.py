@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from stack.command import appearing, run_to_end
-from stack.errors import StackError
+from tierberg.stack.command import appearing, run_to_end
+from tierberg.stack.errors import StackError
 
 
 def _python(code: str) -> list[str]:

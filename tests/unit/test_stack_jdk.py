@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from stack.errors import StackError
-from stack.jdk import VARIABLE, java
+from tierberg.stack.errors import StackError
+from tierberg.stack.jdk import VARIABLE, java
 
 
 def jdk(folder: Path, version: str) -> Path:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from stack import __main__ as command
-from stack import lake as lake_module
-from stack import rest_catalog
-from stack.errors import StackError
-from stack.lake import Lake
-from stack.rest_catalog import RestCatalogServer, S3Warehouse
+from tierberg.stack import __main__ as command
+from tierberg.stack import lake as lake_module
+from tierberg.stack.errors import StackError
+from tierberg.stack.lake import Lake
+from tierberg.stack.servers import rest_catalog
+from tierberg.stack.servers.rest_catalog import RestCatalogServer, S3Warehouse
 
 S3 = S3Warehouse("s3://lake/warehouse", "http://127.0.0.1:9", "someone", "hunter2-hunter2")
 
@@ -55,7 +55,7 @@ def test_keys_are_in_no_command_line_and_in_a_file_for_us_only(tmp_path: Path, m
 
 
 def test_a_bridge_is_told_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stack.versitygw.binary", lambda: tmp_path / "versitygw")
+    monkeypatch.setattr("tierberg.stack.servers.versitygw.binary", lambda: tmp_path / "versitygw")
     made = Lake(tmp_path)
     settings = made.bridge_settings()
     assert settings["store"]["url"] == f"s3://{lake_module.BUCKET}/tierberg"
@@ -104,7 +104,7 @@ def test_what_was_started_is_stopped_when_the_next_server_does_not_start(
 @pytest.mark.timeout(1500)
 def test_the_whole_stack_starts_and_ends_with_one_signal(tmp_path: Path) -> None:
     """The real command and the real servers."""
-    argv = [sys.executable, "-m", "stack", "--data-dir", str(tmp_path / "stack")]
+    argv = [sys.executable, "-m", "tierberg.stack", "--data-dir", str(tmp_path / "stack")]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None

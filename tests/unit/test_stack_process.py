@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from stack.errors import StackError
-from stack.process import ServerProcess
-from stack.waiting import wait_for
+from tierberg.stack.errors import StackError
+from tierberg.stack.process import ServerProcess
+from tierberg.stack.waiting import wait_for
 
 STUBBORN = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
 PATIENT = "import time; print('up', flush=True); time.sleep(60)"

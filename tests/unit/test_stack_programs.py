@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from stack import azurite, postgres
-from stack.errors import StackError
-from stack.go_program import GoProgram
+from tierberg.stack.errors import StackError
+from tierberg.stack.go_program import GoProgram
+from tierberg.stack.servers import azurite, postgres
 
 
 @pytest.fixture(autouse=True)

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from stack import jars, kafka
-from stack.bridge import Bridge
-from stack.errors import StackError
-from stack.kafka import BrokerOptions, KafkaBroker
-from stack.ports import accepts, free_ports
-from stack.tiering import Plugin, tierberg, tiering_properties
+from tierberg.stack import jars
+from tierberg.stack.errors import StackError
+from tierberg.stack.ports import accepts, free_ports
+from tierberg.stack.servers import kafka
+from tierberg.stack.servers.bridge import Bridge
+from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker
+from tierberg.stack.tiering import Plugin, tierberg, tiering_properties
 
 PLUGIN = Plugin("a.B", "/plugins/b.jar", {"bridge.target": "127.0.0.1:1"})
 

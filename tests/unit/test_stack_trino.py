@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from stack import __main__ as command
-from stack import trino
-from stack.errors import StackError
-from stack.rest_catalog import S3Warehouse
-from stack.trino import TrinoServer
-from stack.trino_files import unpack
+from tierberg.stack import __main__ as command
+from tierberg.stack.errors import StackError
+from tierberg.stack.servers import trino
+from tierberg.stack.servers.rest_catalog import S3Warehouse
+from tierberg.stack.servers.trino import TrinoServer
+from tierberg.stack.servers.trino_files import unpack
 
 S3 = S3Warehouse("s3://lake/warehouse", "http://127.0.0.1:9", "someone", "hunter2-hunter2")
 

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from converter.types import IndexType
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from iceberg_catalog.livefiles import LiveFiles
-from rsm_bridge.backend import open_backend
-from rsm_bridge.known_segments import read_segments
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.limits import TOPIC_GONE_SECONDS
-from rsm_bridge.maintain_command import restore
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode, Level
-from rsm_bridge.progress_stored import stored_partitions
-from rsm_bridge.state_objects import recorded_parts
+from rsm_bridge.metrics.progress.stored import stored_partitions
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CauseCode, Level
+from rsm_bridge.storage.backend import open_backend
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.state_objects import recorded_parts
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, checkpoint
@@ -28,6 +27,7 @@ from tests.support.shim_client import ShimClient, segment_of
 from tests.support.status_facts import facts, kafka, kafka_partition, kafka_topic, stored
 from tests.unit.test_bridge_roundtrip import expected_rows, rows_of
 from tests.unit.test_status_causes import found
+from tierberg.commands.maintain import restore
 
 NAMED: dict[str, Any] = {"topic": "orders", "topic_id": b"o" * 16}
 

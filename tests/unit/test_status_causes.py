@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 
-from iceberg_catalog.foreign import ForeignCommits
-from rsm_bridge.copy_progress import CopyFailure, CopyLoss, CopyProgress
+from iceberg_catalog.commit.foreign import ForeignCommits
 from rsm_bridge.limits import TOPIC_GONE_SECONDS
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
-from rsm_bridge.progress_facts import (
+from rsm_bridge.metrics.progress.facts import (
     CopyFacts,
     Facts,
     Gap,
@@ -26,8 +23,11 @@ from rsm_bridge.progress_facts import (
     StoredTopic,
     Unread,
 )
-from rsm_bridge.progress_print import as_json, as_text
-from rsm_bridge.progress_report import Accepted, Finding, Report
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CAUSES, CauseCode, Level
+from rsm_bridge.status.report import Accepted, Finding, Report
+from rsm_bridge.status.text import as_json, as_text
+from rsm_bridge.storage.projections.progress import CopyFailure, CopyLoss, CopyProgress
 from tests.support.status_facts import (
     BROKER,
     DAY,

@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge import progress_gather
-from rsm_bridge.backend import open_backend
+from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.own_cluster import Asked, asked
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode, Level
-from rsm_bridge.progress_facts import Facts, Gap, HeldDelete, KafkaFacts
-from rsm_bridge.progress_kafka import KafkaSource
-from rsm_bridge.progress_print import as_text
-from rsm_bridge.progress_report import Report
-from rsm_bridge.settings import Settings
-from rsm_bridge.status_command import StatusOptions, status
-from rsm_bridge.topic_forget import Wish, forget
+from rsm_bridge.metrics.progress.facts import Facts, Gap, HeldDelete, KafkaFacts
+from rsm_bridge.metrics.progress.kafka import KafkaSource
+from rsm_bridge.metrics.progress.own_cluster import Asked, asked
+from rsm_bridge.status import gather
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CauseCode, Level
+from rsm_bridge.status.report import Report
+from rsm_bridge.status.text import as_text
+from rsm_bridge.storage.backend import open_backend
+from rsm_bridge.tables.maintain.topic_forget import Wish, forget
 from tests.support.status_facts import (
     HOUR,
     NOW,
@@ -35,6 +34,7 @@ from tests.support.status_facts import (
     stored_partition,
 )
 from tests.unit.maintain_support import World, make_world, published
+from tierberg.commands.status import StatusOptions, status
 
 C = CauseCode
 #: Of one topic that is not in Kafka, and of those that are.
@@ -136,7 +136,7 @@ def look(two: Two, monkeypatch: pytest.MonkeyPatch) -> Look:
         def asked_for(_: Settings, found: Facts) -> Facts:
             return replace(found, kafka=there)
 
-        monkeypatch.setattr(progress_gather, "_kafka", asked_for)
+        monkeypatch.setattr(gather, "_kafka", asked_for)
         text, needed = status(StatusOptions(data_dir=two.folder, bridge="none", patience=0.0, json=True))
         topics = json.loads(text)["topics"]
         return {topic["topic_id"]: [item["code"] for item in topic["findings"]] for topic in topics}, needed

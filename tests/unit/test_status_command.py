@@ -19,19 +19,19 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from converter.types import IndexType
-from iceberg_catalog.catalogs import embedded_settings, open_catalog
-from rsm_bridge.cli import app
-from rsm_bridge.progress_gather import beyond_tiered, bridge_address, within
-from rsm_bridge.service import Running
-from rsm_bridge.settings import load_settings
-from rsm_bridge.status_command import StatusOptions, status
-from stack.ports import free_ports
+from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.serving.service import Running
+from rsm_bridge.status.gather import beyond_tiered, bridge_address, within
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, segment_of
 from tests.support.status_facts import kafka, kafka_partition, kafka_topic, stored, stored_partition
+from tierberg.cli import app
+from tierberg.commands.status import StatusOptions, status
+from tierberg.stack.ports import free_ports
 
 RUNNER = CliRunner()
 
@@ -354,7 +354,7 @@ def test_segments_nobody_publishes(tmp_path: Path) -> None:
 
 
 def test_brokers_that_are_away(tmp_path: Path, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.progress_gather.STATUS_KAFKA_SECONDS", 1.0)
+    monkeypatch.setattr("rsm_bridge.status.gather.STATUS_KAFKA_SECONDS", 1.0)
     (port,) = free_ports(1)
     found = report(tmp_path, bootstrap_server=f"127.0.0.1:{port}")
     assert codes(found) == {"kafka_away"}
@@ -383,7 +383,7 @@ def test_what_cannot_be_used_is_exit_code_two(tmp_path: Path, arguments: tuple[s
 
 
 def test_time_that_runs_out_is_said_and_counts_stay_honest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.progress_store.STATUS_READERS", 1)
+    monkeypatch.setattr("rsm_bridge.status.store_facts.STATUS_READERS", 1)
     with bridge_thread(test_settings(tmp_path)) as running:
         first = segment_of(LogBuilder().fill(batches=1))
         more = [
@@ -392,7 +392,7 @@ def test_time_that_runs_out_is_said_and_counts_stay_honest(tmp_path: Path, monke
         ]
         copy(running, first, *more)
         until(tmp_path, "published")
-    monkeypatch.setattr("rsm_bridge.progress_store.time", _Later())
+    monkeypatch.setattr("rsm_bridge.status.store_facts.time", _Later())
     found = report(tmp_path)
     assert "partly_read" in codes(found)
     assert found["topics"][0]["partitions"][0]["tiered_end"] == 200  # the newest are read first

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge import status_command
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
-from rsm_bridge.progress_confirm import WATCH_SECONDS, confirmed, watch
-from rsm_bridge.progress_facts import Facts, Problem
-from rsm_bridge.progress_report import NOTHING_ACCEPTED, Accepted
-from rsm_bridge.status_command import StatusOptions, status
+from rsm_bridge.metrics.progress.facts import Facts, Problem
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CAUSES, CauseCode, Level
+from rsm_bridge.status.confirm import WATCH_SECONDS, confirmed, watch
+from rsm_bridge.status.report import NOTHING_ACCEPTED, Accepted
 from tests.support.status_facts import (
     DAY,
     HOUR,
@@ -29,6 +27,8 @@ from tests.support.status_facts import (
     stored_partition,
     table,
 )
+from tierberg.commands import status as status_command
+from tierberg.commands.status import StatusOptions, status
 
 C = CauseCode
 #: Never a matter of the moment: read from settings, from one object that does not change, or from days of waiting.

@@ -12,18 +12,18 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from iceberg_catalog.livefiles import LiveFiles
-from iceberg_catalog.plan_hold import ReadTo
-from rsm_bridge.cli import app
-from rsm_bridge.copy_hold import CopyReaders
-from rsm_bridge.copy_progress import CopyFailure, CopyProgress, CopySize, progress_key, write_progress
-from rsm_bridge.known_segments import read_segments
-from rsm_bridge.progress_copies import copy_facts
-from rsm_bridge.progress_facts import CopyFacts
-from rsm_bridge.settings import load_settings
-from rsm_bridge.state_objects import recorded_parts
+from iceberg_catalog.commit.head import LiveFiles
+from iceberg_catalog.plan.hold import ReadTo
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.metrics.progress.facts import CopyFacts
+from rsm_bridge.status.projections import copy_facts
+from rsm_bridge.storage.projections.hold import CopyReaders
+from rsm_bridge.storage.projections.progress import CopyFailure, CopyProgress, CopySize, progress_key, write_progress
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.state_objects import recorded_parts
 from tests.unit.maintain_support import DAY, World, make_world, published
 from tests.unit.test_status_print import SCHEMA
+from tierberg.cli import app
 
 COPY: dict[str, Any] = {"table": "{topic}_by_day", "hold": "2d"}
 RUNNER = CliRunner()

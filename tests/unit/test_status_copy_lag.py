@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode
-from rsm_bridge.progress_copy_lag import CopyLag, copy_lag
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CauseCode
+from rsm_bridge.status.copy_lag import CopyLag, copy_lag
 from tests.support.status_facts import HOUR, MINUTE, NOW, facts, kafka, kafka_partition, kafka_topic
 
 UNLIMITED = {"local.retention.ms": -2, "retention.ms": -1, "local.retention.bytes": -2, "retention.bytes": -1}

@@ -14,19 +14,19 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from rsm_bridge import progress_gather
-from rsm_bridge.cli import app
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CAUSES, CauseCode, Level
-from rsm_bridge.progress_cures import Called, advice, filled
-from rsm_bridge.progress_facts import Facts, KafkaTopic, Problem
-from rsm_bridge.progress_print import as_json, as_text
-from rsm_bridge.progress_report import Finding
-from rsm_bridge.settings import Settings
+from rsm_bridge.config.settings import Settings
+from rsm_bridge.metrics.progress.facts import Facts, KafkaTopic, Problem
 from rsm_bridge.shell_words import command_line
-from rsm_bridge.status_command import StatusOptions, status
+from rsm_bridge.status import gather
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CAUSES, CauseCode, Level
+from rsm_bridge.status.cures import Called, advice, filled
+from rsm_bridge.status.report import Finding
+from rsm_bridge.status.text import as_json, as_text
 from tests.support.status_facts import HOUR, NOW, beside, facts, kafka, kafka_topic, stored, stored_partition, table
 from tests.unit.maintain_support import World, make_world, published
+from tierberg.cli import app
+from tierberg.commands.status import StatusOptions, status
 
 RUNNER = CliRunner()
 CALLED = Called(Path("/etc/a b.yaml"), None, "b:1,c:2", "b:1,c:2")
@@ -125,7 +125,7 @@ def test_a_topic_whose_name_is_an_option_is_cured_as_pasted(tmp_path: Path, monk
     world.delete(segments[0])
     other = World(world.store, world.catalog, topic="other")
     published(other)
-    monkeypatch.setattr(progress_gather, "_kafka", lambda _, found: replace(found, kafka=kafka(there_of(other))))
+    monkeypatch.setattr(gather, "_kafka", lambda _, found: replace(found, kafka=kafka(there_of(other))))
     text, needed = status(StatusOptions(data_dir=tmp_path, bridge="none", patience=0.0))
     assert needed, text
     (command,) = re.findall(r"`tierberg (undelete [^`]*)`", text)
@@ -199,7 +199,7 @@ def test_the_cure_of_a_topic_that_was_made_again_works_as_pasted(
     def asked_for(_: Settings, found: Facts) -> Facts:
         return replace(found, kafka=there)
 
-    monkeypatch.setattr(progress_gather, "_kafka", asked_for)
+    monkeypatch.setattr(gather, "_kafka", asked_for)
     text, needed = status(StatusOptions(data_dir=tmp_path, bridge="none", patience=0.0))
     assert needed
     (command,) = re.findall(r"`tierberg (undelete [^`]*)`", text)

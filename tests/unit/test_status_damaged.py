@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge.copy_hold import CopyReaders
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import ObjectNotFoundError
-from rsm_bridge.known_segments import KnownSegment, read_known
-from rsm_bridge.layout import IndexKey, parse_index_key
-from rsm_bridge.progress_causes import CauseCode, Level
-from rsm_bridge.progress_facts import Gap
-from rsm_bridge.progress_print import as_text
-from rsm_bridge.progress_report import Accepted
-from rsm_bridge.progress_stored import covered_from, gaps_between, unindexed
-from rsm_bridge.settings import load_settings
-from rsm_bridge.store import ListedObject, ObjectStore
+from rsm_bridge.metrics.progress.facts import Gap
+from rsm_bridge.metrics.progress.stored import covered_from, gaps_between, unindexed
+from rsm_bridge.status.causes import CauseCode, Level
+from rsm_bridge.status.report import Accepted
+from rsm_bridge.status.text import as_text
+from rsm_bridge.storage.keys import IndexKey, parse_index_key
+from rsm_bridge.storage.object_store import ListedObject, ObjectStore
+from rsm_bridge.storage.projections.hold import CopyReaders
+from rsm_bridge.storage.segments.known import KnownSegment, read_known
 from tests.unit.maintain_support import DAY, World, make_world, published
 from tests.unit.plan_support import plain
 from tests.unit.status_support import damage, in_kafka, indexes, looked, of, persons
@@ -195,7 +195,7 @@ def test_one_that_is_listed_and_denied_hides_as_little(
             raise ObjectNotFoundError(denied)
         return read_known(store, key, listed)
 
-    monkeypatch.setattr("rsm_bridge.progress_store.read_known", read)
+    monkeypatch.setattr("rsm_bridge.status.store_facts.read_known", read)
     assert persons(looked(tmp_path, in_kafka(world))) == set()
     indexes(world, 0)[1].unlink()
     report = looked(tmp_path, in_kafka(world))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from rsm_bridge.limits import RETENTION_LATE_SECONDS
-from rsm_bridge.progress_causes import Level
-from rsm_bridge.progress_deletes import held_delete
-from rsm_bridge.progress_facts import HeldDelete, HeldPart, HeldSegment, KafkaPartition, KafkaTopic
+from rsm_bridge.metrics.progress.facts import HeldDelete, HeldPart, HeldSegment, KafkaPartition, KafkaTopic
+from rsm_bridge.status.causes import Level
+from rsm_bridge.status.deletes import held_delete
 
 SECOND = 1000
 MINUTE = 60 * SECOND

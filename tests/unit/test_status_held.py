@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import FileRef, PartState, SegmentState
-from rsm_bridge.known_segments import Deletion, KnownSegment, SegmentCounts
-from rsm_bridge.layout import IndexKey
-from rsm_bridge.progress_causes import Level
-from rsm_bridge.progress_deletes import held_delete
-from rsm_bridge.progress_facts import KafkaPartition, KafkaTopic
-from rsm_bridge.progress_held import held_deletes
-from rsm_bridge.store import ListedObject
+from iceberg_catalog.plan.types import FileRef, PartState, SegmentState
+from iceberg_catalog.tables.names import Owner
+from rsm_bridge.metrics.progress.facts import KafkaPartition, KafkaTopic
+from rsm_bridge.status.causes import Level
+from rsm_bridge.status.deletes import held_delete
+from rsm_bridge.status.held import held_deletes
+from rsm_bridge.storage.keys import IndexKey
+from rsm_bridge.storage.object_store import ListedObject
+from rsm_bridge.storage.segments.known import Deletion, KnownSegment, SegmentCounts
 from tests.unit.plan_support import plain, seg
 
 MIB = 1024 * 1024

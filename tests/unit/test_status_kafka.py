@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, OffsetSpec
 
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode, Level
-from rsm_bridge.progress_facts import KafkaFacts, Problem, Unread
-from rsm_bridge.progress_kafka import KafkaSource
+from rsm_bridge.metrics.progress.facts import KafkaFacts, Problem, Unread
+from rsm_bridge.metrics.progress.kafka import KafkaSource
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CauseCode, Level
 from tests.support.status_facts import facts, kafka, kafka_partition, kafka_topic
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"

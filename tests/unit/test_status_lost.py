@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode, Level
-from rsm_bridge.progress_facts import Gap, KafkaFacts
-from rsm_bridge.progress_lost import lost_objects
-from rsm_bridge.progress_report import Finding
-from rsm_bridge.progress_store import head_of, read_topics, stored_topic
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.settings import load_settings
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.metrics.progress.facts import Gap, KafkaFacts
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CauseCode, Level
+from rsm_bridge.status.lost import lost_objects
+from rsm_bridge.status.report import Finding
+from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.status_facts import facts, kafka, kafka_partition, kafka_topic, stored, stored_partition
 from tests.unit.maintain_support import NAMESPACE, World, make_world, published
 

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import ForbiddenError
 
-from iceberg_catalog.names import is_name_of, table_name
-from rsm_bridge import progress_gather, progress_tables
+from iceberg_catalog.tables.names import is_name_of, table_name
+from rsm_bridge.config.settings import Settings, load_settings
 from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.progress_facts import Facts, KafkaFacts, KafkaPartition, KafkaTopic
-from rsm_bridge.reclaim import Graces
-from rsm_bridge.settings import Settings, load_settings
-from rsm_bridge.status_command import StatusOptions, status
-from rsm_bridge.verification import verify_store
+from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts, KafkaPartition, KafkaTopic
+from rsm_bridge.status import gather, tables
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.status_facts import kafka, kafka_topic
 from tests.unit.maintain_support import World, make_world, published
 from tests.unit.test_status_lost import path_of
+from tierberg.commands.status import StatusOptions, status
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def answering(found: KafkaFacts | None) -> Iterator[None]:
         return replace(facts, kafka=replace(found, topics={n: t for n, t in found.topics.items() if n == facts.wanted}))
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(progress_gather, "_kafka", asked)
+        patched.setattr(gather, "_kafka", asked)
         yield
 
 
@@ -136,14 +136,14 @@ def test_tables_of_another_store_are_not_ours(tmp_path: Path) -> None:
 
 def test_what_came_since_the_store_was_read_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(tmp_path)
-    real = progress_gather._store
+    real = gather._store
 
     def read(*given: Any) -> Any:
         found = real(*given)
         published(world)
         return found
 
-    monkeypatch.setattr(progress_gather, "_store", read)
+    monkeypatch.setattr(gather, "_store", read)
     assert not told(tmp_path)
 
 
@@ -153,14 +153,14 @@ def test_tables_that_were_not_looked_at_are_counted(tmp_path: Path, monkeypatch:
     for item in (world, *others):
         published(item)
         empty(item)
-    monkeypatch.setattr(progress_tables, "STATUS_LOST_TABLES_MAX", 1)
+    monkeypatch.setattr(tables, "STATUS_LOST_TABLES_MAX", 1)
     note = ("partly_read", None, "1 of 3 tables without a known topic were looked at")
     assert told(tmp_path) == [lacks(others[0], "a", 9)]
     assert note in told(tmp_path, level="note")
     assert told(tmp_path, topic="z") == [lacks(world, "z", 9)], "the likeliest first"
     assert told(tmp_path, asked=kafka(of(world)))[0] == lacks(world, "z", 9)
-    monkeypatch.setattr(progress_gather, "STATUS_CATALOG_SECONDS", -0.5)
-    found = progress_gather._tables(world.catalog, progress_gather.patient(_settings(tmp_path)), _nothing())
+    monkeypatch.setattr(gather, "STATUS_CATALOG_SECONDS", -0.5)
+    found = gather._tables(world.catalog, gather.patient(_settings(tmp_path)), _nothing())
     assert found.tables_unread == "0 of 3 tables without a known topic were looked at"
 
 
@@ -188,7 +188,7 @@ def test_a_table_that_cannot_be_read_is_said(tmp_path: Path, monkeypatch: pytest
     published(world)
     empty(world)
     with monkeypatch.context() as patched:
-        patched.setattr(progress_tables, "lost_rows", _away)
+        patched.setattr(tables, "lost_rows", _away)
         assert not told(tmp_path)
         assert ("partly_read", None, "1 table cannot be read, first kafka.orders") in told(tmp_path, level="note")
     for path in (tmp_path / "store" / "state").rglob("*.json"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from rsm_bridge.progress_store import head_of, read_topics, stored_topic
-from rsm_bridge.settings import load_settings
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
 from tests.unit.maintain_support import NAMESPACE, make_world, published
 
 

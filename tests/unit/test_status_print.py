@@ -10,12 +10,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode
-from rsm_bridge.progress_facts import Facts, OpenTransaction, Problem
-from rsm_bridge.progress_print import as_json, as_text
-from rsm_bridge.progress_report import Accepted
-from rsm_bridge.progress_words import age, moment, plural
+from rsm_bridge.metrics.progress.facts import Facts, OpenTransaction, Problem
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CauseCode
+from rsm_bridge.status.report import Accepted
+from rsm_bridge.status.text import as_json, as_text
+from rsm_bridge.words import age, moment, plural
 from tests.support.status_facts import (
     DAY,
     HOUR,

@@ -20,17 +20,17 @@ import rsm_bridge.limits
 from converter.types import IndexType
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import START_STOP_SECONDS_MAX, STORE_REFUSAL_SECONDS_MAX, STORE_REFUSAL_SECONDS_MIN
-from rsm_bridge.probes import Probes
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode
-from rsm_bridge.progress_gather import Wanted, gather
-from rsm_bridge.store_writes import StoreWrites
-from stack.ports import accepts, free_ports
+from rsm_bridge.serving.probes import Probes
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CauseCode
+from rsm_bridge.status.gather import Wanted, gather
+from rsm_bridge.storage.writes import StoreWrites
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, ShimError, segment_of
+from tierberg.stack.ports import accepts, free_ports
 
 
 def get(address: str | None, path: str) -> tuple[int, str]:
@@ -70,7 +70,7 @@ def test_a_sound_bridge_is_alive_and_ready(tmp_path: Path) -> None:
 
 
 def test_a_store_that_is_gone_makes_it_unready_and_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.probes.PROBE_FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("rsm_bridge.serving.probes.PROBE_FRESH_SECONDS", 0.0)
     with with_page(tmp_path) as running:
         assert get(running.metrics_address, "/readyz")[0] == 200
         (tmp_path / "store").rename(tmp_path / "elsewhere")
@@ -84,7 +84,7 @@ def test_a_store_that_is_gone_makes_it_unready_and_alive(tmp_path: Path, monkeyp
 
 def test_a_store_that_takes_no_copies_is_said_until_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers all the while: a file is where the folder of data files would be."""
-    monkeypatch.setattr("rsm_bridge.store_writes.STORE_REFUSAL_SECONDS_MIN", 0.01)
+    monkeypatch.setattr("rsm_bridge.storage.writes.STORE_REFUSAL_SECONDS_MIN", 0.01)
     settings = test_settings(tmp_path, metrics_listen="127.0.0.1:0")
     segment = segment_of(LogBuilder().fill(batches=3))
     with bridge_thread(settings) as running, ShimClient(running.address) as shim:
@@ -112,7 +112,7 @@ def test_a_store_that_takes_no_copies_is_said_until_it_does(tmp_path: Path, monk
 
 def test_what_the_store_refused_is_old_news_where_nobody_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    monkeypatch.setattr("rsm_bridge.store_writes.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("rsm_bridge.storage.writes.time", SimpleNamespace(monotonic=lambda: now[0]))
     writes = StoreWrites()
     for seconds, refused in ((0.0, False), (STORE_REFUSAL_SECONDS_MIN - 1, False), (1, True)):
         now[0] += seconds
@@ -268,7 +268,7 @@ def test_many_probes_ask_the_store_once() -> None:
 
 
 def test_an_event_loop_that_hangs_or_ended_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.probes.PROBE_SECONDS", 0.2)
+    monkeypatch.setattr("rsm_bridge.serving.probes.PROBE_SECONDS", 0.2)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

@@ -8,15 +8,15 @@ from typing import Any, NoReturn
 
 import pytest
 
-from converter.index_model import StoredObject
+from converter.index.model import StoredObject
 from converter.types import Cause
-from iceberg_catalog.names import Owner
-from iceberg_catalog.plan_types import Keep, LiveFile, PartState, Runs, Segment, SegmentState
-from rsm_bridge.known_segments import Deletion, KnownSegment, SegmentCounts
-from rsm_bridge.layout import IndexKey
-from rsm_bridge.progress_facts import Gap, OpenTransaction, StoredPartition
-from rsm_bridge.progress_stored import Withheld, gaps_between, rows_below, stored_partitions, withheld
-from rsm_bridge.store import ListedObject
+from iceberg_catalog.plan.types import Keep, LiveFile, PartState, Runs, Segment, SegmentState
+from iceberg_catalog.tables.names import Owner
+from rsm_bridge.metrics.progress.facts import Gap, OpenTransaction, StoredPartition
+from rsm_bridge.metrics.progress.stored import Withheld, gaps_between, rows_below, stored_partitions, withheld
+from rsm_bridge.storage.keys import IndexKey
+from rsm_bridge.storage.object_store import ListedObject
+from rsm_bridge.storage.segments.known import Deletion, KnownSegment, SegmentCounts
 from tests.unit.plan_support import B, abort, commit, plain, txn
 from tests.unit.plan_support import seg as segment_of
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rsm_bridge.progress import assess
-from rsm_bridge.progress_causes import CauseCode, Level
-from rsm_bridge.progress_facts import Facts, Problem
-from rsm_bridge.progress_print import as_json, as_text
+from rsm_bridge.metrics.progress.facts import Facts, Problem
+from rsm_bridge.status.assess import assess
+from rsm_bridge.status.causes import CauseCode, Level
+from rsm_bridge.status.text import as_json, as_text
 from tests.support.status_facts import (
     DAY,
     HOUR,

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rsm_bridge.progress_causes import CauseCode, Level
+from rsm_bridge.status.causes import CauseCode, Level
 from tests.unit.maintain_support import World, make_world, published
 from tests.unit.status_support import indexes, looked, of, persons
 

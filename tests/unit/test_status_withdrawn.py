@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from converter.types import SegmentMetadata
-from rsm_bridge.progress_causes import CauseCode, Level
-from rsm_bridge.progress_facts import StoredTopic, Withdrawn
-from rsm_bridge.progress_gather import beyond_tiered
+from rsm_bridge.metrics.progress.facts import StoredTopic, Withdrawn
+from rsm_bridge.status.causes import CauseCode, Level
+from rsm_bridge.status.gather import beyond_tiered
 from tests.support.status_facts import NOW, kafka, kafka_partition, kafka_topic, stored, stored_partition, table
 from tests.unit.maintain_support import DAY, World, make_world
 from tests.unit.status_support import in_kafka, indexes, looked, of, persons

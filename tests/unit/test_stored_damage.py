@@ -14,19 +14,19 @@ import pytest
 from crc32c import crc32c
 
 from converter.errors import SegmentError
-from converter.index import HEADER_SIZE, decode_directory
+from converter.index.codec import HEADER_SIZE, decode_directory
+from iceberg_catalog.commit.state import decode_state, encode_state
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.plan_hold import ReadTo
-from iceberg_catalog.plan_types import PartState
-from iceberg_catalog.state import decode_state, encode_state
-from rsm_bridge import lease
-from rsm_bridge.copy_progress import CopyFailure, CopyLoss, CopyProgress, CopySize, decode_progress
+from iceberg_catalog.plan.hold import ReadTo
+from iceberg_catalog.plan.types import PartState
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.layout import IndexKey, state_key
-from rsm_bridge.maintain_drop import DropRecord, decode_drop
-from rsm_bridge.tombstone import Tombstone, decode_tombstone
-from rsm_bridge.undelete_record import Undeleted
-from rsm_bridge.undelete_record import decode as decode_undelete
+from rsm_bridge.storage import lease
+from rsm_bridge.storage.keys import IndexKey, state_key
+from rsm_bridge.storage.projections.progress import CopyFailure, CopyLoss, CopyProgress, CopySize, decode_progress
+from rsm_bridge.storage.tombstone import Tombstone, decode_tombstone
+from rsm_bridge.tables.maintain.drop_table import DropRecord, decode_drop
+from rsm_bridge.tables.maintain.undelete_record import Undeleted
+from rsm_bridge.tables.maintain.undelete_record import decode as decode_undelete
 from tests.unit.index_support import simple_batches, write
 
 TOPIC = bytes(range(16))

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from converter.errors import SegmentError
-from rsm_bridge.cli import app
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import read_footer, read_known
-from rsm_bridge.layout import parse_index_key
-from rsm_bridge.segment_reader import SegmentReader
+from rsm_bridge.storage.keys import parse_index_key
+from rsm_bridge.storage.segments.known import read_footer, read_known
+from rsm_bridge.storage.segments.reader import SegmentReader
 from tests.unit.maintain_support import World, make_world, published
+from tierberg.cli import app
 
 RUNNER = CliRunner()
 COMMANDS = (

@@ -10,22 +10,22 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-import converter.index
-import converter.index_columns
-import converter.pages
-import converter.values.proven
-import converter.values.restore
+import converter.index.codec
+import converter.index.columns
+import converter.parquet.pages
+import converter.values.proof.proven
+import converter.values.proof.restore
 from converter import limits
+from converter.batches.rebuild import rebuild
+from converter.batches.transactions import aborted_entries, entry_bytes
 from converter.errors import SegmentError
-from converter.index import decode_directory, footer_bytes
-from converter.index_columns import inflate
-from converter.position import PositionAssigner
-from converter.rebuild import rebuild
-from converter.thrift import read_struct
-from converter.transactions import aborted_entries, entry_bytes
+from converter.index.codec import decode_directory, footer_bytes
+from converter.index.columns import inflate
+from converter.index.position import PositionAssigner
+from converter.parquet.thrift import read_struct
 from converter.types import BATCH_DTYPE, RowBuffers, VarBytes
-from converter.values.proven import ProvenValues, unpack_proven
-from rsm_bridge.settings import LimitSettings
+from converter.values.proof.proven import ProvenValues, unpack_proven
+from rsm_bridge.config.settings import LimitSettings
 from tests.unit.index_support import simple_batches, write
 
 NO_ENCODINGS = ProvenValues(pa.schema([]), (), ())
@@ -43,7 +43,7 @@ def refusal(call: Any, *given: Any, **named: Any) -> str:
 
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_a_part_of_a_block(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter.index_columns, "BLOCK_PART_BYTES_MAX", 100)
+    monkeypatch.setattr(converter.index.columns, "BLOCK_PART_BYTES_MAX", 100)
     assert limits.BLOCK_PART_BYTES_MAX > 100
     part = zstandard.compress(bytes(100 + beyond))
     assert ("claims 101 bytes" in refusal(inflate, part, 100 + beyond)) is bool(beyond)
@@ -55,7 +55,7 @@ def test_a_directory_that_is_read_and_one_that_is_written(beyond: int, monkeypat
     head = stored.written.index
     size = decode_directory(head).directory_size
     assert size < limits.DIRECTORY_BYTES_MAX
-    monkeypatch.setattr(converter.index, "DIRECTORY_BYTES_MAX", size - beyond)
+    monkeypatch.setattr(converter.index.codec, "DIRECTORY_BYTES_MAX", size - beyond)
     assert bool(refusal(decode_directory, head)) is bool(beyond)
     if beyond:
         with pytest.raises((ValueError, SegmentError), match=f"directory of {size} bytes"):
@@ -68,7 +68,7 @@ def test_a_footer(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = decode_directory(stored.written.index)
     assert directory.footer is not None
     place = slice(directory.footer.offset, directory.footer.offset + directory.footer.size)
-    monkeypatch.setattr(converter.index, "FOOTER_BYTES_MAX", directory.footer_raw_size - beyond)
+    monkeypatch.setattr(converter.index.codec, "FOOTER_BYTES_MAX", directory.footer_raw_size - beyond)
     assert directory.footer_raw_size < limits.FOOTER_BYTES_MAX
     assert bool(refusal(footer_bytes, directory, stored.written.index[place])) is bool(beyond)
     claims = replace(directory, footer_raw_size=limits.FOOTER_BYTES_MAX + 1)
@@ -78,7 +78,7 @@ def test_a_footer(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the size in its header: nothing of it is decompressed."""
     stored = write([simple_batches(30)])
-    monkeypatch.setattr(converter.pages, "PAGE_BYTES_MAX", 4)
+    monkeypatch.setattr(converter.parquet.pages, "PAGE_BYTES_MAX", 4)
     assert limits.PAGE_BYTES_MAX > 4
     assert "page header of" in refusal(stored.read_all, 1000)
 
@@ -92,7 +92,7 @@ def test_the_entries_of_a_page_of_lists(beyond: int, monkeypatch: pytest.MonkeyP
     batches[0].records[0].headers = ((b"k", b"v"),) * 500
     stored = write([batches])
     entries = 500 + len(batches[0].records) - 1
-    monkeypatch.setattr(converter.pages, "PAGE_VALUES_MAX", entries - beyond)
+    monkeypatch.setattr(converter.parquet.pages, "PAGE_VALUES_MAX", entries - beyond)
     assert limits.PAGE_VALUES_MAX > entries
     assert ("page header of" in refusal(stored.read_all, 1 << 20)) is bool(beyond)
 
@@ -100,7 +100,7 @@ def test_the_entries_of_a_page_of_lists(beyond: int, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_what_is_said_of_encodings(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
     packed = zstandard.compress(b"{}" + b" " * (1000 + beyond))
-    monkeypatch.setattr(converter.values.proven, "PROVEN_BYTES_MAX", 1002)
+    monkeypatch.setattr(converter.values.proof.proven, "PROVEN_BYTES_MAX", 1002)
     assert limits.PROVEN_BYTES_MAX > 1002
     assert ("not to be believed" in refusal(unpack_proven, packed)) is bool(beyond)
 
@@ -119,11 +119,11 @@ def test_one_call_of_rebuild(beyond: int, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_values_that_are_columns_alone(beyond: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(converter.values.restore, "REBUILD_BYTES_MAX", 1000)
+    monkeypatch.setattr(converter.values.proof.restore, "REBUILD_BYTES_MAX", 1000)
     stored = VarBytes(np.zeros(2, dtype=np.int64), NO_BYTES, np.zeros(1, dtype=np.bool_))
     sizes = np.array([1000 + beyond], dtype=np.int64)
     columns = pa.array([{"a": 1}])
-    said = refusal(converter.values.restore.restored, stored, np.array([1]), sizes, columns, NO_ENCODINGS)
+    said = refusal(converter.values.proof.restore.restored, stored, np.array([1]), sizes, columns, NO_ENCODINGS)
     assert said
     assert ("not to be believed" in said) is bool(beyond)
 

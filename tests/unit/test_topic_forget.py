@@ -10,20 +10,20 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from converter.index import decode_directory
+from converter.index.codec import decode_directory
 from converter.types import SegmentMetadata
-from rsm_bridge.backend import open_backend
-from rsm_bridge.cli import app
-from rsm_bridge.copy_worker import custom_metadata
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.known_segments import KnownSegment
 from rsm_bridge.limits import FORGET_WATCH_SECONDS
-from rsm_bridge.progress_facts import KafkaFacts
-from rsm_bridge.progress_store import head_of, read_topics, stored_topic
-from rsm_bridge.topic_forget import AskKafka, Wish, forget
+from rsm_bridge.metrics.progress.facts import KafkaFacts
+from rsm_bridge.serving.copy.attempt import custom_metadata
+from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
+from rsm_bridge.storage.backend import open_backend
+from rsm_bridge.storage.segments.known import KnownSegment
+from rsm_bridge.tables.maintain.topic_forget import AskKafka, Wish, forget
 from tests.support.killed import KilledError, die_at
 from tests.support.status_facts import BROKER, kafka, kafka_topic
 from tests.unit.maintain_support import World, make_world, published
+from tierberg.cli import app
 
 #: Another topic of the store that Kafka has: it is the right cluster.
 OTHER = "cd" * 16

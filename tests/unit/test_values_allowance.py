@@ -19,10 +19,10 @@ from converter.types import Int64Array
 from converter.values import allowance as module
 from converter.values import rows as rows_module
 from converter.values.allowance import Allowance
+from converter.values.by_writer import Part, Parted, Route, Writer, columns_of
 from converter.values.model import Bound, Decoded, Decoder, no_room_in_file
 from converter.values.rows import made_in_pieces
-from converter.values.typed import Part, Parted, Route, Writer, columns_of
-from rsm_bridge.typed_table import KeyDecoder
+from rsm_bridge.values.typed.table import KeyDecoder
 from tests.unit.test_values_cells import FORMS, SLOW, avro, avro_long, json_wide, protobuf
 
 #: Items of a value: more cells than its bytes pay for.

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from converter.values.avro import avro_decoder
-from converter.values.avro_logical import logical_of
+from converter.values.avro.decoder import avro_decoder
+from converter.values.avro.logical import logical_of
 from converter.values.model import ALIASES, DOC, Decoded
 from tests.support.avro_values import rows_of, zigzag
 

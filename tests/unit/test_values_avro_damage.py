@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from converter.values.avro import avro_decoder
+from converter.values.avro.decoder import avro_decoder
 from tests.support.avro_values import rows_of, zigzag
 
 NODE = {"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "R"]}]}

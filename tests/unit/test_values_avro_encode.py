@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from converter.errors import SegmentError
 from converter.types import VarBytes
-from converter.values.avro import avro_decoder
-from converter.values.avro_encode import avro_encoder
-from converter.values.avro_encode_flat import flat
-from converter.values.avro_encode_kernel import STACK_COLUMNS, run
-from converter.values.avro_encode_program import lay_out_writing, numbered
-from converter.values.avro_program import lay_out
-from converter.values.avro_schema import read_schema
-from converter.values.encoders import encoder
+from converter.values.avro.compile import lay_out
+from converter.values.avro.decoder import avro_decoder
+from converter.values.avro.encode_compile import lay_out_writing, numbered
+from converter.values.avro.encode_flat import flat
+from converter.values.avro.encode_kernel import STACK_COLUMNS, run
+from converter.values.avro.encoder import avro_encoder
+from converter.values.avro.schema import read_schema
 from converter.values.model import Decoder, Encoder, Encoding
+from converter.values.proof.encoders import encoder
 from tests.support.any_columns import any_column
 from tests.support.avro_usual import UsualEncoder, random_flat_schema, written_by_fastavro
 from tests.support.avro_values import Encoder as AnyEncoder

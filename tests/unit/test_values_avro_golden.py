@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from converter.values.avro import avro_decoder
-from converter.values.avro_column import Form
-from converter.values.avro_encode_program import numbered
-from converter.values.avro_program import lay_out
-from converter.values.avro_schema import read_schema
-from converter.values.encoders import encoder
+from converter.values.avro.columns import Form
+from converter.values.avro.compile import lay_out
+from converter.values.avro.decoder import avro_decoder
+from converter.values.avro.encode_compile import numbered
+from converter.values.avro.schema import read_schema
 from converter.values.model import Encoding
+from converter.values.proof.encoders import encoder
 from tests.support.golden_columns import of_json, to_json
 
 VECTORS: list[dict[str, Any]] = json.loads(

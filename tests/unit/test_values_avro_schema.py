@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from converter.values.avro import avro_decoder
+from converter.values.avro.decoder import avro_decoder
 from converter.values.model import SchemaTextError
 from tests.support.avro_values import rows_of
 

@@ -17,12 +17,12 @@ import pytest
 
 from converter.limits import PIECE_CELLS_MAX, VALUE_CELLS_MAX
 from converter.values.allowance import Allowance
-from converter.values.avro import avro_decoder
-from converter.values.json_decode import json_decoder
+from converter.values.avro.decoder import avro_decoder
+from converter.values.json.decoder import json_decoder
 from converter.values.model import CellsExceededError, Decoder, too_many_cells
-from converter.values.protobuf import protobuf_decoder
+from converter.values.protobuf.decoder import protobuf_decoder
 from converter.values.rows import made_in_pieces
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 
 COLUMNS = 99
 ERROR = f"out_of_range: takes more than {VALUE_CELLS_MAX} cells"

@@ -14,21 +14,21 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from rsm_bridge import protobuf_compiler
-from rsm_bridge.cli import app
-from rsm_bridge.config_check import check
-from rsm_bridge.config_print import as_json, as_text
-from rsm_bridge.config_report import ConfigReport, TopicCheck
-from rsm_bridge.config_schemas import SchemaChecks
+from rsm_bridge.config.registry import SchemaRegistrySettings
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.local_store import LocalObjectStore
-from rsm_bridge.progress_facts import KafkaFacts, KafkaTopic
-from rsm_bridge.registry_settings import SchemaRegistrySettings
-from rsm_bridge.schema_registry import SchemaRegistry
-from rsm_bridge.settings import load_settings
-from rsm_bridge.typed_topics import opened_typed_topics
+from rsm_bridge.metrics.progress.facts import KafkaFacts, KafkaTopic
+from rsm_bridge.status.check.report import ConfigReport, TopicCheck
+from rsm_bridge.status.check.rules import check
+from rsm_bridge.status.check.schemas import SchemaChecks
+from rsm_bridge.status.check.text import as_json, as_text
+from rsm_bridge.storage.local import LocalObjectStore
+from rsm_bridge.values.registry import protobuf_compiler
+from rsm_bridge.values.registry.registry import SchemaRegistry
+from rsm_bridge.values.typed.topics import opened_typed_topics
 from tests.support.answering_server import AnsweringServer, answering
 from tests.support.registry_answers import Schemas
+from tierberg.cli import app
 
 PLUGIN = "io.tierberg.rsm.TierbergRemoteStorageManager"
 BROKER = {"remote.log.storage.system.enable": "true", "remote.log.storage.manager.class.name": PLUGIN}

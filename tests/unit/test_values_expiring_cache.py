@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rsm_bridge.expiring_cache import ExpiringCache
+from rsm_bridge.values.registry.expiring_cache import ExpiringCache
 
 
 def kept(cache: ExpiringCache[str, int], now: float = 0.0) -> set[str]:

@@ -11,15 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from converter.values import json_decode, json_gather, json_hash, json_proof, json_scan, json_split
-from converter.values.json_decode import json_decoder
-from converter.values.json_gather import gather
-from converter.values.json_infer import infer_schema
-from converter.values.json_nodes import DEPTH_MAX, make_plan
-from converter.values.json_schema import parse_schema
-from converter.values.json_split import split
+from converter.values.json import decoder as json_decode
+from converter.values.json import gather as json_gather
+from converter.values.json import hashing, proof, scan
+from converter.values.json import split as json_split
+from converter.values.json.decoder import json_decoder
+from converter.values.json.gather import gather
+from converter.values.json.infer import infer_schema
+from converter.values.json.nodes import DEPTH_MAX, make_plan
+from converter.values.json.schema import parse_schema
+from converter.values.json.split import split
 from converter.values.model import DOC, Decoded, SchemaTextError
-from converter.values.warmup import warm_json
+from converter.values.proof.warmup import warm_json
 
 INT, N, S, B = {"type": "integer"}, {"type": "number"}, {"type": "string"}, {"type": "boolean"}
 MOMENT, DAY = {"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}
@@ -260,16 +263,16 @@ def test_the_proof_finds_every_changed_byte() -> None:
     offsets.setflags(write=False)
     tape, slots, good, _ = split(data, offsets, np.ones(1, dtype=np.bool_), plan.nodes, plan.members, plan.names)
     column = gather(data, tape, slots, plan, root, 1)
-    assert json_proof.proved(data, offsets, good, column).tolist() == [True]
+    assert proof.proved(data, offsets, good, column).tolist() == [True]
     leaves = [column.children[0], column.children[1], *column.children[2].children, column.children[3].children[0]]
     for leaf in leaves:
         for at in range(int(leaf.offsets[-1])):
             leaf.data[at] ^= 1
-            assert json_proof.proved(data, offsets, good, column).tolist() == [False]
+            assert proof.proved(data, offsets, good, column).tolist() == [False]
             leaf.data[at] ^= 1
     for part in (column, *column.children):
         part.present[0] ^= True
-        assert json_proof.proved(data, offsets, good, column).tolist() == [False]
+        assert proof.proved(data, offsets, good, column).tolist() == [False]
         part.present[0] ^= True
 
 
@@ -285,7 +288,7 @@ def test_several_threads_share_a_decoder() -> None:
 def test_nothing_is_compiled_after_the_warm_up() -> None:
     kernels = [
         value
-        for module in (json_split, json_gather, json_proof, json_hash, json_scan)
+        for module in (json_split, json_gather, proof, hashing, scan)
         for value in vars(module).values()
         if hasattr(value, "signatures")
     ]

@@ -15,18 +15,18 @@ import pyarrow as pa
 import pytest
 
 from converter.errors import SegmentError
-from converter.values import json_encode_kernel, json_encode_scalars, json_encode_text
-from converter.values.encoders import encoder
-from converter.values.json_decode import json_decoder
-from converter.values.json_encode import json_encoder
-from converter.values.json_encode_sample import member_order
-from converter.values.json_encode_style import NUMBER_FORMS, Style, TimeForm, parse_style, style_text
-from converter.values.json_infer import infer_schema
+from converter.values.json import encode_kernel, encode_scalars, encode_text
+from converter.values.json.decoder import json_decoder
+from converter.values.json.encoder import json_encoder
+from converter.values.json.infer import infer_schema
+from converter.values.json.style import NUMBER_FORMS, Style, TimeForm, parse_style, style_text
+from converter.values.json.style_sample import member_order
 from converter.values.model import Encoding
-from converter.values.warmup import warm_json
-from demo.events import flights
+from converter.values.proof.encoders import encoder
+from converter.values.proof.warmup import warm_json
 from tests.support.json_writing import rewritten, sizes_of, texts
 from tests.support.typed_json import SCHEMA as EVERY_TYPE
+from tierberg.demo.events import flights
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "values_json_1.json"
 MOMENT, DAY = {"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}
@@ -288,7 +288,7 @@ def test_every_type_in_one_schema() -> None:
 def test_nothing_is_compiled_after_the_warm_up() -> None:
     kernels = [
         value
-        for module in (json_encode_kernel, json_encode_scalars, json_encode_text)
+        for module in (encode_kernel, encode_scalars, encode_text)
         for value in vars(module).values()
         if hasattr(value, "signatures")
     ]

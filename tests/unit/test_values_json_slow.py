@@ -12,14 +12,14 @@ import pytest
 
 from converter.limits import EXCESS_CELLS_MAX, FILE_CELLS_MAX, MIB, SLOW_STEPS_MAX, VALUE_CELLS_MAX
 from converter.values import allowance as module
-from converter.values import json_decode
 from converter.values.allowance import Allowance
-from converter.values.json_count import most
-from converter.values.json_decode import json_decoder
-from converter.values.json_document import BadValue, Value, parse
-from converter.values.json_nodes import LIST, MAP, Node, make_plan
-from converter.values.json_rows import decode_row
-from converter.values.json_schema import parse_schema
+from converter.values.json import decoder as json_decode
+from converter.values.json.count import most
+from converter.values.json.decoder import json_decoder
+from converter.values.json.exact_reader import BadValue, Value, parse
+from converter.values.json.exact_rows import decode_row
+from converter.values.json.nodes import LIST, MAP, Node, make_plan
+from converter.values.json.schema import parse_schema
 from converter.values.model import Decoder, no_room_in_file, too_many_cells
 from tests.property import json_world
 

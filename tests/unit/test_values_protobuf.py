@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from converter.values import protobuf
-from converter.values import protobuf_schema as schema_module
 from converter.values.model import SchemaTextError, too_many_cells
-from converter.values.protobuf import protobuf_decoder
-from converter.values.protobuf_plan import COLUMNS_MAX, DEPTH_MAX, NUMBER
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from converter.values.protobuf import decoder as protobuf
+from converter.values.protobuf import schema as schema_module
+from converter.values.protobuf.decoder import protobuf_decoder
+from converter.values.protobuf.nodes import COLUMNS_MAX, DEPTH_MAX, NUMBER
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 from tests.oracle.protobuf import message_class
 from tests.oracle.protobuf_messages import varint
 

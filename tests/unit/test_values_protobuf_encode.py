@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from converter.errors import SegmentError
-from converter.values.encoders import encoder
 from converter.values.model import Decoder, Encoder, Encoding
-from converter.values.protobuf import protobuf_decoder
-from converter.values.protobuf_encode_columns import flatten
-from converter.values.protobuf_encode_kernel import write
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from converter.values.proof.encoders import encoder
+from converter.values.protobuf.decoder import protobuf_decoder
+from converter.values.protobuf.encode_flat import flatten
+from converter.values.protobuf.encode_kernel import write
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 from tests.oracle.protobuf import message_class
 from tests.oracle.protobuf_messages import damage, fill, read_varint, records, rewrite, unknown, varint
 from tests.property.test_values_protobuf_property import SCHEMAS

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from converter.values.encoders import encoder
 from converter.values.model import Encoding
-from converter.values.protobuf_encode_program import Read
+from converter.values.proof.encoders import encoder
+from converter.values.protobuf.encode_compile import Read
 from tests.support.golden_columns import of_json
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "values_protobuf_1.json").read_text(encoding="utf-8"))

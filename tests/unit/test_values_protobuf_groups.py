@@ -13,12 +13,12 @@ from google.protobuf.message import DecodeError, Message
 
 from converter.limits import EXCESS_CELLS_MAX, FILE_CELLS_MAX
 from converter.values.allowance import Allowance
-from converter.values.protobuf import protobuf_decoder
-from converter.values.protobuf_plan import Node, make_plan
-from converter.values.protobuf_scan import STEP_CELLS, most_cells
-from converter.values.protobuf_schema import SchemaFiles
-from converter.values.protobuf_table import row_cells, scan_table
-from rsm_bridge.protobuf_compiler import protobuf_schema
+from converter.values.protobuf.decoder import protobuf_decoder
+from converter.values.protobuf.nodes import Node, make_plan
+from converter.values.protobuf.scan import STEP_CELLS, most_cells
+from converter.values.protobuf.scan_table import row_cells, scan_table
+from converter.values.protobuf.schema import SchemaFiles
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 from tests.oracle.protobuf_messages import varint
 
 COLUMNS = " ".join(f"optional int32 a{n} = {n + 1};" for n in range(100))

@@ -15,22 +15,22 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from converter.columns import RAW_VALUE, row_schema, value_fields
+from converter.batches.rows import var_bytes
 from converter.errors import SegmentError
-from converter.rows import var_bytes
+from converter.parquet.columns import RAW_VALUE, row_schema, value_fields
 from converter.types import Int64Array
-from converter.values import prover as prover_module
-from converter.values.avro import avro_decoder
+from converter.values.avro.decoder import avro_decoder
+from converter.values.by_writer import Parted, Route, Writer, columns_of, parted_by_id
 from converter.values.model import Encoding
-from converter.values.proven import moved, pack_proven, unpack_proven
-from converter.values.prover import ValueProver
-from converter.values.restore import restored
+from converter.values.proof import prover as prover_module
+from converter.values.proof.proven import moved, pack_proven, unpack_proven
+from converter.values.proof.prover import ValueProver
+from converter.values.proof.restore import restored
 from converter.values.rows import by_name, typed_rows
-from converter.values.typed import Parted, Route, Writer, columns_of, parted_by_id
-from iceberg_catalog.evolution import bind, evolve
-from iceberg_catalog.evolution_names import Sources
-from iceberg_catalog.evolution_types import typed_row_schema, value_columns
-from iceberg_catalog.schema import table_schema
+from iceberg_catalog.evolve.evolve import bind, evolve
+from iceberg_catalog.evolve.names import Sources
+from iceberg_catalog.evolve.types import typed_row_schema, value_columns
+from iceberg_catalog.tables.schema import table_schema
 
 ORDER = {"id": "int", "who": ["null", "string"], "at": {"type": "record", "name": "At", "fields": [
     {"name": "n", "type": {"type": "array", "items": "int"}}]}}  # fmt: skip

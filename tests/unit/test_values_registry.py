@@ -15,15 +15,12 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge import limits, registry_schemas
+from rsm_bridge import limits
+from rsm_bridge.config.registry import SchemaRegistrySettings
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.registry_errors import (
-    RegistryUnavailableError,
-    SchemaUnknownError,
-    SchemaUnusableError,
-)
-from rsm_bridge.registry_settings import SchemaRegistrySettings
-from rsm_bridge.schema_registry import SchemaRegistry
+from rsm_bridge.values.registry import schemas as registry_schemas
+from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
+from rsm_bridge.values.registry.registry import SchemaRegistry
 from tests.support.answering_server import AnsweringServer, answering
 from tests.support.registry_answers import Schemas, talking
 
@@ -391,7 +388,7 @@ def test_after_its_end_it_says_so(server: AnsweringServer, schemas: Schemas) -> 
 
 
 def test_the_cache_is_bounded(server: AnsweringServer, schemas: Schemas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.schema_registry.REGISTRY_SCHEMAS_MAX", 2)
+    monkeypatch.setattr("rsm_bridge.values.registry.registry.REGISTRY_SCHEMAS_MAX", 2)
     for number in (1, 2, 3):
         schemas.add(number, f"s{number}", AVRO)
     with opened(server.uri) as registry:

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from benchmarks.certificates import Certificates, make_certificates
-from rsm_bridge.registry_errors import RegistryUnavailableError
-from rsm_bridge.registry_settings import SchemaRegistrySettings
-from rsm_bridge.schema_registry import SchemaRegistry
+from rsm_bridge.config.registry import SchemaRegistrySettings
+from rsm_bridge.values.registry.errors import RegistryUnavailableError
+from rsm_bridge.values.registry.registry import SchemaRegistry
 
 
 @pytest.fixture(scope="module")

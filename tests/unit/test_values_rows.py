@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from converter.columns import row_schema
+from converter.parquet.columns import row_schema
 from converter.values import rows as module
 from converter.values.rows import as_written_now, by_name, pieces, typed_rows
-from iceberg_catalog.schema import expected_field_ids
+from iceberg_catalog.tables.schema import expected_field_ids
 
 RAW = row_schema("raw", expected_field_ids("raw"))
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from rsm_bridge import topic_rules
+from rsm_bridge.config import topics
+from rsm_bridge.config.secrets import settings_secrets
+from rsm_bridge.config.settings import Settings, convert_options, load_settings
+from rsm_bridge.config.topics import matching
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.secret_settings import settings_secrets
-from rsm_bridge.settings import Settings, convert_options, load_settings
-from rsm_bridge.topic_rules import matching
 
 REGISTRY = {"url": "http://127.0.0.1:8081"}
 
@@ -80,7 +80,7 @@ def test_inline_schemas_come_from_here_or_a_file(tmp_path: Path, monkeypatch: py
     path.write_bytes(b"\xff")
     with pytest.raises(SettingsError, match=r"größe\.avsc.*utf-8"):
         there.inline_text()
-    monkeypatch.setattr(topic_rules, "SCHEMA_BYTES_MAX", 3)
+    monkeypatch.setattr(topics, "SCHEMA_BYTES_MAX", 3)
     path.write_bytes(b"four")
     with pytest.raises(SettingsError, match="larger than 3 bytes"):
         there.inline_text()

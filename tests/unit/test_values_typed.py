@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from converter.values.allowance import Allowance
+from converter.values.by_writer import SCHEMA_IDS_MAX, Route, Writer, columns_of, parted, parted_by_id
 from converter.values.model import CELLS_UNLIMITED, Bound, Decoded, Encoding, ValueProblem, error_text
-from converter.values.typed import SCHEMA_IDS_MAX, Route, Writer, columns_of, parted, parted_by_id
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from converter.types import Int64Array, VarBytes
-from converter.values import warmup
 from converter.values.allowance import Allowance
-from converter.values.encoders import encoder
 from converter.values.model import CELLS_UNLIMITED, Decoded, Decoder, Encoder, Encoding
+from converter.values.proof import warmup
+from converter.values.proof.encoders import encoder
 
 #: Where nothing is cached all of them are compiled here.
 pytestmark = pytest.mark.timeout(900)
@@ -54,7 +54,9 @@ def test_every_decoder_decodes_its_value(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_without_the_libraries_of_protobuf_the_rest_is_warmed() -> None:
     """A plain installation: `tierberg warmup`, and a bridge with JSON topics."""
-    code = "import sys; sys.modules['ptars'] = None; from converter.values.warmup import warm_values; warm_values()"
+    code = (
+        "import sys; sys.modules['ptars'] = None; from converter.values.proof.warmup import warm_values; warm_values()"
+    )
     # find_spec() of a module that is blocked raises; one that is not there answers None.
     hide = (
         "import importlib.util as u; f = u.find_spec; u.find_spec = lambda n, *a: None if n == 'ptars' else f(n, *a); "

@@ -11,21 +11,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from converter.values.json_decode import json_decoder
-from converter.values.json_infer import infer_schema
+from converter.values.by_writer import MESSAGES_MAX, Writer, parted_by_id
+from converter.values.json.decoder import json_decoder
+from converter.values.json.infer import infer_schema
 from converter.values.model import Decoder, SchemaTextError
-from converter.values.typed import MESSAGES_MAX, Writer, parted_by_id
-from iceberg_catalog.evolution import evolve
-from iceberg_catalog.evolution_names import Sources
+from iceberg_catalog.evolve.evolve import evolve
+from iceberg_catalog.evolve.names import Sources
 from iceberg_catalog.limits import COLUMNS_MAX
-from iceberg_catalog.schema import table_schema
-from rsm_bridge import value_schemas
-from rsm_bridge.decoder_shelf import DecoderShelf
+from iceberg_catalog.tables.schema import table_schema
 from rsm_bridge.limits import COMPILER_TRIES_MAX
-from rsm_bridge.protobuf_compiler import protobuf_schema
-from rsm_bridge.registry_schemas import RegisteredSchema
-from rsm_bridge.service import Running
-from rsm_bridge.value_schemas import ColumnsWaitError, SchemaRule, ValueSchemas
+from rsm_bridge.serving.service import Running
+from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
+from rsm_bridge.values.registry.schemas import RegisteredSchema
+from rsm_bridge.values.typed import schemas as value_schemas
+from rsm_bridge.values.typed.decoder_shelf import DecoderShelf
+from rsm_bridge.values.typed.schemas import ColumnsWaitError, SchemaRule, ValueSchemas
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -232,7 +232,7 @@ def test_a_compiler_that_never_ends_with_a_schema_is_not_waited_for_for_ever(
         calls += 1
         raise error
 
-    monkeypatch.setattr("rsm_bridge.protobuf_compiler.protobuf_schema", fails)
+    monkeypatch.setattr("rsm_bridge.values.registry.protobuf_compiler.protobuf_schema", fails)
     schemas = _protobuf_schemas()
     for _ in range(COMPILER_TRIES_MAX - 1):
         with pytest.raises(ColumnsWaitError, match="could not be compiled"):
@@ -247,7 +247,7 @@ def test_a_compiler_that_cannot_be_started_is_waited_for(monkeypatch: pytest.Mon
     def fails(*_: object) -> bytes:
         raise BlockingIOError("no more processes")
 
-    monkeypatch.setattr("rsm_bridge.protobuf_compiler.protobuf_schema", fails)
+    monkeypatch.setattr("rsm_bridge.values.registry.protobuf_compiler.protobuf_schema", fails)
     schemas = _protobuf_schemas()
     for _ in range(COMPILER_TRIES_MAX + 1):
         with pytest.raises(ColumnsWaitError):
@@ -263,7 +263,7 @@ def test_a_schema_is_compiled_once_however_many_messages_values_name(monkeypatch
         calls += 1
         return protobuf_schema(*given)
 
-    monkeypatch.setattr("rsm_bridge.protobuf_compiler.protobuf_schema", counted)
+    monkeypatch.setattr("rsm_bridge.values.registry.protobuf_compiler.protobuf_schema", counted)
     schemas = _protobuf_schemas()
     first, second = (schemas.decoder(Writer(7, (number,))) for number in range(2))
     assert not isinstance(first, str)
@@ -283,7 +283,7 @@ def test_a_refusal_of_a_message_that_a_schema_has_is_kept(monkeypatch: pytest.Mo
         calls += 1
         raise SchemaTextError("too many columns")
 
-    monkeypatch.setattr("converter.values.protobuf.protobuf_decoder", refuses)
+    monkeypatch.setattr("converter.values.protobuf.decoder.protobuf_decoder", refuses)
     schemas = _protobuf_schemas()
     for _ in range(3):
         assert "too many columns" in str(schemas.decoder(Writer(7, (1,))))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from rsm_bridge.cli import app
-from rsm_bridge.reclaim import Graces
+from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.unit.maintain_support import DAY, World, make_world, published
+from tierberg.cli import app
 
 
 def run(folder: Path, topic: str) -> tuple[int, str]:

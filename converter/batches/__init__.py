@@ -1,0 +1,1 @@
+"""Record batches: framing, parsing, rebuilding."""

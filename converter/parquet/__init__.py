@@ -1,0 +1,1 @@
+"""Writing data files, and reading pages of them."""

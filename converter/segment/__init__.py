@@ -1,0 +1,1 @@
+"""A whole segment: into its objects, and back."""

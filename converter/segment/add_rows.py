@@ -1,0 +1,123 @@
+"""A segment that was stored as it is gets its rows, and Kafka is served the very same bytes as before.
+
+Brokers cache positions, so what is served for a segment never changes its form: every batch stays KEPT. Those that
+decode become rows as well, in a data file of their own. The index differs in flags, causes, rows and pages only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from converter.batches.parser import SegmentParser
+from converter.batches.transactions import Transactions
+from converter.errors import SegmentError
+from converter.index.block_writer import BlockWriter
+from converter.index.codec import Buffer, decode_index, encode_index, section_bytes
+from converter.index.model import Block, Directory, StoredObject
+from converter.index.summary import SummaryBuilder
+from converter.parquet.writer import RowFile
+from converter.types import BatchFlag, BatchTable, Cause, ConvertOptions, ParsedStep
+
+_TAKEN = ["base_offset", "flags", "cause", "control_type", "row_start", "row_count"]
+_NO_DELTAS = np.empty(0, dtype=np.int64)
+
+
+def add_rows(
+    index: Buffer,
+    kept: Iterable[Buffer],
+    options: ConvertOptions,
+    schema: pa.Schema,
+    data: BinaryIO,
+    data_key: str,
+    pending: str | None = None,
+) -> bytes:
+    """Convert a verbatim segment.
+
+    Args:
+        index: its whole index object.
+        kept: its kept bytes, all of them, in pieces of any size.
+        options: the topic's rule.
+        schema: columns.row_schema for the rule, with the field ids to write.
+        data: where the Parquet file goes; nothing is written to it when no batch has rows.
+        data_key: what the index shall call that file.
+        pending: why these rows lack value columns of the table, if they do.
+
+    Returns:
+        The new index.
+
+    Raises:
+        SegmentError: `corrupt_object` when index and kept bytes contradict each other.
+        ValueError: the segment has rows already.
+    """
+    directory, blocks = decode_index(index)
+    if directory.data is not None or directory.kept is None:
+        raise ValueError("the segment is not stored verbatim")
+    view = memoryview(index).cast("B")
+    files = {kind: section_bytes(part, view[part.offset :][: part.size]) for kind, part in directory.files.items()}
+    transactions = Transactions.of_files(files)
+    parser = SegmentParser(directory.metadata, options, transactions)
+    file = RowFile(schema, data, options.value_format)
+    found: list[BatchTable] = []
+    try:
+        for step in _steps(parser, kept):
+            file.add(step.rows)
+            found.append(step.batches[_TAKEN].copy())
+        pages = file.close(directory.summary.leader_epochs)
+    except BaseException:
+        file.abort()
+        raise
+    writer, summary = BlockWriter(), SummaryBuilder(directory.metadata.leader_epochs)
+    for batches in _converted(blocks, np.concatenate(found)):
+        summary.add(batches)
+        writer.add(batches, _NO_DELTAS)
+        writer.end_block()
+    table, parts = writer.finish(pages)
+    new = replace(
+        directory,
+        options=options,
+        data=None if pages is None else StoredObject(data_key, file.size, file.crc32c),
+        summary=summary.build(
+            directory.summary.open_transactions,
+            parser.transaction_conflicts > 0,
+            verbatim=False,
+            pending=None if pages is None else pending,
+        ),
+        blocks=table,
+    )
+    return encode_index(new, files, None if pages is None else file.footer, parts)[0]
+
+
+def has_added_rows(directory: Directory) -> bool:
+    """Whether the segment was stored as it is and got its rows later."""
+    return directory.data is not None and any(count.cause == Cause.VERBATIM for count in directory.summary.kept)
+
+
+def _steps(parser: SegmentParser, kept: Iterable[Buffer]) -> Iterator[ParsedStep]:
+    for piece in kept:
+        yield from parser.feed(piece)
+    yield from parser.finish()
+
+
+def _converted(blocks: Iterable[Block], found: BatchTable) -> Iterable[BatchTable]:
+    """The batch tables of the blocks, with what the parser has now made of each batch."""
+    at = 0
+    for block in blocks:
+        batches = block.batches.copy()
+        mine = found[at : at + len(batches)]
+        at += len(batches)
+        if not np.array_equal(mine["base_offset"], batches["base_offset"]):
+            raise SegmentError("corrupt_object", "the kept bytes hold other batches than the index says")
+        flags = mine["flags"] & np.uint16(0xFFFF & ~int(BatchFlag.EXACT_TIMESTAMPS))
+        withheld = ((mine["flags"] & BatchFlag.KEPT) != 0) & (mine["row_count"] == 0)
+        batches["flags"] = flags | np.uint16(BatchFlag.KEPT)
+        batches["cause"] = np.where(withheld, mine["cause"], np.uint8(Cause.VERBATIM))
+        for name in ("control_type", "row_start", "row_count"):
+            batches[name] = mine[name]
+        yield batches
+    if at != len(found):
+        raise SegmentError("corrupt_object", "the kept bytes hold more batches than the index says")

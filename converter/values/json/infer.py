@@ -1,0 +1,155 @@
+"""A JSON Schema from a sample of values: made once, stored, used for ever.
+
+Hence it promises little. A member is a column of a type where every value of the sample has that type; where they
+differ it is JSON text. Strings stay strings, dates too: the first one of another form would be lost as a dead letter.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from converter.limits import VALUE_CELLS_MAX
+from converter.values.json import nodes
+from converter.values.json.exact_reader import BadValue, Number, Value, parse, parsing_cells
+
+#: Names of one object beyond which it is taken for a map of things, and stays JSON text.
+INNER_MEMBERS_MAX: Final = 200
+#: Columns of the value itself; the names that come later go to `_additional`.
+MEMBERS_MAX: Final = 1000
+#: Objects and arrays within each other; deeper ones stay JSON text.
+LEVELS_MAX: Final = 8
+#: Places of the values that get a column, one within another counted too: a table has room for 2,000. Names that come
+#: later go to `_additional` of the object they are in.
+PLACES_MAX: Final = 1_500
+#: Longer names go there as well: no table takes them as a column's.
+NAME_CHARS_MAX: Final = 1_000
+#: What parsing the sample may take together, in cells; its first object is looked at in any case.
+SAMPLE_CELLS_MAX: Final = 4 * VALUE_CELLS_MAX
+_INT64: Final = range(-(2**63), 2**63)
+_DECIMAL_DIGITS: Final = 38
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was seen at one place of the values. `kinds`: types of JSON Schema; `text`: no type holds all of it."""
+
+    kinds: set[str] = field(default_factory=set)
+    beyond_double: bool = False
+    beyond_int64: bool = False
+    text: bool = False
+    members: dict[str, _Seen] = field(default_factory=dict)
+    elements: _Seen | None = None
+
+
+def infer_schema(values: pa.BinaryArray) -> str | None:
+    """The text of a JSON Schema that every JSON object of the sample decodes with.
+
+    Args:
+        values: up to some thousand values; nulls are left out, values that are too large to be parsed
+            (VALUE_CELLS_MAX), and after the first object those beyond SAMPLE_CELLS_MAX. The schema depends on them and
+            their order only.
+
+    Returns:
+        None when no value is a JSON object.
+    """
+    root = _Seen()
+    cells, left = 0, [PLACES_MAX]
+    for value in values:
+        if not value.is_valid:
+            continue
+        needed = parsing_cells(np.frombuffer(value.as_buffer(), dtype=np.uint8))
+        cells += needed
+        if needed > VALUE_CELLS_MAX:
+            continue
+        if cells > SAMPLE_CELLS_MAX and root.kinds:
+            break
+        try:
+            document = parse(value.as_py())
+        except BadValue:
+            continue
+        if isinstance(document.content, dict):
+            _see(root, document, 0, left)
+    if not root.kinds:
+        return None
+    properties = {name: _schema(seen) for name, seen in list(root.members.items())[:MEMBERS_MAX]}
+    return json.dumps({"type": "object", "properties": properties})
+
+
+def _see(seen: _Seen, value: Value, level: int, left: list[int]) -> None:
+    """`left`: how many places there may be more."""
+    content = value.content
+    if isinstance(content, Number):
+        _see_number(seen, content)
+    elif isinstance(content, bool):
+        seen.kinds.add("boolean")
+    elif isinstance(content, str):
+        seen.kinds.add("string")
+    elif isinstance(content, dict):
+        seen.kinds.add("object")
+        if level >= LEVELS_MAX:
+            seen.text = True
+            return
+        for name, member in content.items():
+            if (place := _member(seen, name, level, left)) is not None:
+                _see(place, member.value, level + 1, left)
+    elif isinstance(content, list):
+        seen.kinds.add("array")
+        if level >= LEVELS_MAX:
+            seen.text = True
+            return
+        for element in content:
+            if seen.elements is None:
+                left[0] -= 1
+                seen.elements = _Seen()
+            _see(seen.elements, element, level + 1, left)
+
+
+def _member(seen: _Seen, name: str, level: int, left: list[int]) -> _Seen | None:
+    """The place of an object's member; None where it is to have no column of its own."""
+    if (found := seen.members.get(name)) is not None:
+        return found
+    most = INNER_MEMBERS_MAX + 1 if level else MEMBERS_MAX
+    if len(seen.members) >= most or left[0] <= 0 or len(name) > NAME_CHARS_MAX:
+        return None
+    left[0] -= 1
+    return seen.members.setdefault(name, _Seen())
+
+
+def _see_number(seen: _Seen, number: Number) -> None:
+    if not number.whole:
+        seen.kinds.add("number")
+        seen.text |= math.isinf(float(number.text))
+        return
+    seen.kinds.add("integer")
+    if len(number.text.lstrip("-")) > _DECIMAL_DIGITS:
+        seen.text = True
+        return
+    value = int(number.text)
+    seen.beyond_double |= abs(value) > nodes.WHOLE_DOUBLE_MAX
+    seen.beyond_int64 |= value not in _INT64
+
+
+def _schema(seen: _Seen) -> dict[str, Any]:
+    """{} where no one type holds what was seen: JSON text."""
+    kinds = seen.kinds
+    if seen.text:
+        return {}
+    if kinds == {"integer", "number"}:
+        return {} if seen.beyond_double else {"type": "number"}
+    if len(kinds) != 1:
+        return {}
+    (kind,) = kinds
+    if kind == "integer" and seen.beyond_int64:
+        limit = 10**_DECIMAL_DIGITS - 1
+        return {"type": "integer", "minimum": -limit, "maximum": limit}
+    if kind == "object" and 0 < len(seen.members) <= INNER_MEMBERS_MAX:
+        return {"type": "object", "properties": {name: _schema(member) for name, member in seen.members.items()}}
+    if kind == "array" and seen.elements is not None and seen.elements.kinds:
+        return {"type": "array", "items": _schema(seen.elements)}
+    return {"type": kind}

@@ -1,0 +1,1 @@
+"""Typed columns without the values' bytes: proven by writing them again."""

@@ -1,0 +1,1 @@
+"""Commits: snapshots, manifests, state, and reading them again."""

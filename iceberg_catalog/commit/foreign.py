@@ -1,0 +1,76 @@
+"""Commits that others made to a table of ours: an engine inserted, deleted, updated or rewrote.
+
+Each snapshot of ours records a state; one that does not, and adds or removes files, is *foreign*. Its files alone would
+not tell: a DELETE of whole partitions leaves none. Nothing a foreign commit did is touched, and no row below the
+frontier is added again. What helps is to put the table back to `since`, its last snapshot that was ours alone; the plan
+then publishes again what came after. So that this stays possible:
+
+* the next commit of ours tags that snapshot with `tierberg-before-foreign`: what a tag names never expires, and its
+  files stay in the store;
+* our snapshots repeat `tierberg.foreign-since` for as long as the tag is there, for the foreign ones expire.
+
+The first commit after the table was put back removes the tag. So does who drops it by hand: the table is then accepted
+as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyiceberg.table import Table
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate, TableUpdate
+
+from iceberg_catalog.commit.head import named_state
+
+FOREIGN_SINCE: Final = "tierberg.foreign-since"
+TAG: Final = "tierberg-before-foreign"
+
+_CHANGES: Final = ("added-data-files", "deleted-data-files", "added-delete-files", "removed-delete-files")
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommits:
+    """since: the last snapshot with nothing foreign in it. operations: of the foreign ones still kept, newest first."""
+
+    since: int
+    operations: tuple[str, ...]
+
+
+def foreign_commits(table: Table) -> ForeignCommits | None:
+    """What of others is in the table's head; None: nothing, as far as kept snapshots say. No requests."""
+    tag = table.metadata.refs.get(TAG)
+    since: int | None = None
+    operations: list[str] = []
+    current = table.current_snapshot()
+    while current is not None:
+        said = _properties(current)
+        if named_state(current) is not None:
+            if tag is None or FOREIGN_SINCE not in said:
+                since = current.snapshot_id if since is None and operations else since
+                break
+            since = tag.snapshot_id  # not the one in the summary, which is gone if somebody has moved the tag
+        elif any(said.get(name, "0") != "0" for name in _CHANGES):
+            operations.append(said.get("operation", "unknown"))
+        parent = current.parent_snapshot_id
+        current = table.metadata.snapshot_by_id(parent) if parent is not None else None
+    return None if since is None else ForeignCommits(since, tuple(operations))
+
+
+def tag_updates(table: Table, found: ForeignCommits | None) -> tuple[TableUpdate, ...]:
+    """What a commit on this head does about the tag. `found`: of the same head."""
+    tag = table.metadata.refs.get(TAG)
+    if found is None:
+        return () if tag is None else (RemoveSnapshotRefUpdate.model_validate({"ref-name": TAG}),)
+    if tag is not None and tag.snapshot_id == found.since:
+        return ()
+    named = {"ref-name": TAG, "type": SnapshotRefType.TAG, "snapshot-id": found.since}
+    return (SetSnapshotRefUpdate.model_validate(named),)
+
+
+def _properties(snapshot: Snapshot) -> dict[str, str]:
+    """The snapshot's summary with its operation; empty for one without."""
+    summary = snapshot.summary
+    return {} if summary is None else {"operation": summary.operation.value, **summary.additional_properties}

@@ -1,0 +1,1 @@
+"""What a table must become. Pure."""

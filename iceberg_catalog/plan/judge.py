@@ -1,0 +1,129 @@
+"""R8, applied: the living log from the walk's start on, and what each batch of it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from converter.types import UInt8Array
+from iceberg_catalog.limits import PEEKED_MAX
+from iceberg_catalog.plan.cross_check import contradiction
+from iceberg_catalog.plan.decide import NEVER, Part, SnapshotEnd, Verdict, View, dead_markers, decide
+from iceberg_catalog.plan.inputs import Cover, Input, Stretch
+from iceberg_catalog.plan.lineage import of_segment
+from iceberg_catalog.plan.peeked import Checked, applied, checked
+from iceberg_catalog.plan.types import Peeked, Segment
+from iceberg_catalog.plan.walk import Walk
+
+Judged = tuple[Stretch, UInt8Array]
+"""A stretch and a Verdict per batch of its segment, UNDECIDED for batches outside of the view."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the walk met.
+
+    Attributes:
+        stretches: of the walk, with their verdicts.
+        lost: offsets [first, last] of batches of lost transactions.
+        view: the living log.
+        peeked: transactions decided without a marker, with the base offset of the first batch that needed it.
+        marked: what the markers of the view say of transactions that were peeked before.
+        conflict: offset of the first batch whose marker contradicts Kafka's files.
+    """
+
+    stretches: list[Judged]
+    lost: list[tuple[int, int]]
+    view: View
+    marked: Checked
+    peeked: tuple[tuple[Peeked, int], ...] = ()
+    conflict: int | None = None
+
+    @property
+    def stop(self) -> int:
+        """R9: offset that nothing is published from on, whatever the verdicts; the walk's start or above."""
+        return NEVER if self.conflict is None else max(self.conflict, self.stretches[0][0].start)
+
+
+def judged(alive: Sequence[Input], walk: Walk, frontier: int, peeked: Sequence[Peeked] = ()) -> Judgement:
+    """The walk's stretches with a verdict for each batch, by marker or by what was peeked.
+
+    Args:
+        alive: the living segments.
+        walk: over them, from the frontier on.
+        frontier: offset that the walk was to begin at.
+        peeked: transactions that the frontier has passed without a marker. Those that still have none count against
+            how many may be.
+    """
+    view, ends = _seen(alive, walk)
+    by_marker = decide(view, ends)
+    marked = checked(peeked, view, follows=bool(walk.stretches) and walk.stretches[0].start == frontier)
+    told = applied(view, by_marker, alive, PEEKED_MAX - len(marked.open))
+    lost = np.flatnonzero(told.verdicts == Verdict.LOST)
+    return Judgement(
+        [(stretch, _verdicts_of(stretch, view, told.verdicts)) for stretch in walk.stretches],
+        [(int(view.base[number]), int(view.last[number])) for number in lost],
+        view,
+        marked,
+        told.used,
+        contradiction(view, by_marker, ends),
+    )
+
+
+def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
+    """The view, and the producer snapshots that lie in it.
+
+    The view's coverage is that of all living segments, deleted and withdrawn ones too. It goes on beyond the walk
+    while there is no hole, and over holes only where the walk went over them. Markers of a dead branch are not in it.
+    """
+    parts: list[Part] = []
+    if not walk.stretches:
+        return View.join(parts), []
+    begin = reach = walk.stretches[0].start
+    cover = Cover(alive)
+    stretch = 0
+    while True:
+        best = cover.at(reach)
+        if best is not None:
+            mask = best.between(reach, best.valid_end)
+            if parts:
+                mask &= best.batches.base >= reach
+            told_from = _told(best.segment)[0] if best.segment.checkpoint else 0
+            parts.append(Part(best.batches, mask, stretch, told_from))
+            reach = best.valid_end
+            continue
+        higher = cover.next_base()
+        if higher is None or reach >= walk.pos:
+            break
+        reach = higher
+        stretch += 1
+    ends = [
+        _snapshot_of(item.segment, item.segment.open_end)
+        for item in alive
+        if item.segment.open_end is not None
+        and begin <= item.segment.end < reach
+        and item.valid_end == item.segment.end + 1
+    ]
+    view = View.join(parts)
+    return view.without(dead_markers(view, ends)), ends
+
+
+def _snapshot_of(segment: Segment, opened: tuple[tuple[int, int], ...]) -> SnapshotEnd:
+    """The producer snapshot of a copy, beside where the history begins that it tells."""
+    return SnapshotEnd(segment.end, opened, *_told(segment))
+
+
+def _told(segment: Segment) -> tuple[int, int]:
+    """From where on a copy tells its leader's history, and in which epoch that was there."""
+    entries = of_segment(segment).entries
+    return (entries[0][1], entries[0][0]) if entries else (0, 0)
+
+
+def _verdicts_of(stretch: Stretch, view: View, verdicts: UInt8Array) -> UInt8Array:
+    batches = stretch.source.batches
+    found = np.searchsorted(view.base, batches.base)
+    safe = np.minimum(found, max(len(view.base) - 1, 0))
+    known = (found < len(view.base)) & (view.base[safe] == batches.base)
+    return np.where(known, verdicts[safe], np.uint8(Verdict.UNDECIDED)).astype(np.uint8)

@@ -1,0 +1,1 @@
+"""`tierberg advise`."""

@@ -1,0 +1,87 @@
+"""`tierberg repartition`: one Spark application for all copies of all topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from repartition.errors import RepartitionError
+from repartition.jobs.events import Watcher
+from repartition.jobs.metrics import CopyMetrics, served
+from repartition.jobs.progress_bars import Shown
+from repartition.jobs.projections import Following
+from repartition.jobs.rounds import run_round
+from repartition.run.source import Source, find_source, find_sources
+from repartition.spark.session import spark_session
+from repartition.spark.targets import open_targets
+from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.secrets import revealed
+from rsm_bridge.limits import MIB
+from rsm_bridge.storage.backend import Backend, open_backend
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Of the command. `max_bytes`: None: as the settings say. `maintenance`: its share of the running time."""
+
+    topic: str | None = None
+    topic_id: str | None = None
+    continuous: bool = False
+    max_bytes: int | None = None
+    repair: bool = False
+    maintenance: float = 0.2
+
+
+def repartition(config: Path | None, data_dir: Path | None, options: Options, shown: Shown) -> int:
+    """Runs every copy of one topic, or of all, until there is nothing new; returns how many failed.
+
+    Without end under `continuous`; with all topics, it then keeps those too that come later.
+
+    Args:
+        config: the settings file, None: defaults.
+        data_dir: over that of the settings.
+        options: what to do.
+        shown: what is told of the runs.
+
+    Raises:
+        SettingsError, CatalogError: settings, store or catalog cannot be opened.
+        RepartitionError: `no_source`, `bad_rule`; `spark` when the session has ended.
+    """
+    backend = open_backend(config, data_dir)
+    limit = backend.settings.repartition.max_mib
+    if options.max_bytes is None and limit is not None:
+        options = replace(options, max_bytes=limit * MIB)
+    following = options.topic is None and options.continuous
+    sources = (
+        find_sources(backend) if options.topic is None else [find_source(backend, options.topic, options.topic_id)]
+    )
+    rules = _rules(backend, sources, following=following)
+    targets, conf = open_targets(backend, rules)
+    metrics, settings = CopyMetrics(), backend.settings.repartition
+    with served(metrics, settings.metrics, shown.say), spark_session(conf, revealed(settings.spark)) as session:
+        kept = Following(
+            backend, session, targets, options.max_bytes, options.repair, options.maintenance, metrics, shown.say
+        )
+        kept.take(sources)
+        watchers: Sequence[Watcher] = (*shown.watchers, metrics)
+        if not options.continuous:
+            return run_round(kept.copies, watchers)
+        while True:
+            end = time.monotonic() + settings.interval
+            run_round(kept.copies, watchers, end)
+            time.sleep(max(0.0, end - time.monotonic()))
+            if following:
+                kept.look()
+
+
+def _rules(backend: Backend, sources: Sequence[Source], *, following: bool) -> list[CopyRule]:
+    """Of all copies that the job can meet. `following`: also those of topics that are still to come."""
+    topics = sorted({source.owner.topic for source in sources})
+    given = backend.settings.topics if following else [backend.settings.rule(topic) for topic in topics]
+    found = [copy for rule in given for copy in rule.copies]
+    if not found:
+        said = "no rule" if following else f"no topic with a table ({', '.join(topics) or 'there is none'})"
+        raise RepartitionError("bad_rule", f"{said} has `copies`")
+    return found

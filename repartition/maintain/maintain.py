@@ -1,0 +1,237 @@
+"""Maintenance of a copy's tables, in turn with its runs, by Iceberg's own procedures.
+
+MERGE and compaction at the same time would fail each other; in turn neither does. Should another job run meanwhile, its
+run is refused when it publishes, and it starts over; or the chore is refused, and left to the next round. Snapshots
+stay for SNAPSHOT_AGE_MS, so no reader meets a file that is gone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from converter.parquet import columns
+from repartition.errors import RepartitionError, as_ours, first_line, lost_maintenance
+from repartition.limits import COMPACTION_INPUT_FILES_MIN, ORPHAN_AGE_MS, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
+from repartition.maintain.due import (
+    LAST_COMPACTION,
+    LAST_EXPIRY,
+    LAST_ORPHANS,
+    LAST_RETENTION,
+    Budget,
+    Chore,
+    due,
+    facts_of,
+)
+from repartition.run.reporting import now_ms, report_size
+from repartition.run.run import LETTERS, CopyJob
+from repartition.run.target import load_copy, quoted, run_branches, staged
+from repartition.run.write import append
+from rsm_bridge.config.layout_terms import sort_term
+from rsm_bridge.storage.lease import Lease, holder_name, kept, lease_key
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One chore. `said`: what it did, in the procedure's own figures."""
+
+    chore: Chore
+    seconds: float
+    said: str
+
+
+def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) -> list[Done]:
+    """Does what is due while the budget lasts, unless another job is at it: of the copy, then of its dead letters.
+
+    Raises:
+        RepartitionError: `spark`: a chore failed, or, with what kind that has, the table cannot be looked at; nothing
+            is half done, the next pass goes on. `not_ours`: it is somebody else's by now.
+        StoreError: the store does not answer.
+    """
+    digest = job.copy.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
+    lease = Lease(job.source.backend.store, lease_key(f"copy-{digest}"), holder_name())
+    tables = kept_tables(job) if budget.left() else ()
+    chores = [(table, chore) for table in tables for chore in _due(table, clock())]
+    if not chores or not lease.acquire():
+        return []
+    done: list[Done] = []
+    with kept(lease):
+        for table, chore in chores:
+            if not budget.left():
+                break
+            job.step(chore)
+            began = time.monotonic()
+            said = _do(table, chore, clock())
+            done.append(Done(chore, time.monotonic() - began, f"{table.called}{said}"))
+            budget.maintaining_s += done[-1].seconds
+        _report(kept_tables(job)[0])
+    return done
+
+
+def _report(copy: KeptTable) -> None:
+    """The size that it has now. What does not answer is let be: the next run says it too."""
+    with suppress(Exception):
+        found = copy.load()
+        if found is not None:
+            report_size(copy.job.source.backend.store, copy.job.source.owner.topic_id, copy.job.copy, found)
+
+
+def _due(table: KeptTable, at_ms: int) -> tuple[Chore, ...]:
+    try:
+        found = table.load()
+        if found is None:
+            return ()
+        facts = facts_of(found.metadata, lambda snapshot: len(snapshot.manifests(found.io)), at_ms)
+    except RepartitionError:
+        raise
+    except Exception as error:  # whatever a client of catalog or store raises: other copies go on
+        said = f"maintenance cannot look at the table, the next round tries again: {first_line(error)}"
+        raise RepartitionError(as_ours(error).kind, said) from error
+    return due(facts, at_ms, retention=table.job.rule.retention is not None)
+
+
+def _do(table: KeptTable, chore: Chore, at_ms: int) -> str:
+    try:
+        return _CHORES[chore](table, at_ms)
+    except Exception as error:
+        raced = error.kind == "raced" if isinstance(error, RepartitionError) else lost_maintenance(error)
+        if raced:
+            return "another job was faster; the next round tries again"
+        if isinstance(error, RepartitionError):
+            raise
+        raise RepartitionError("spark", f"{chore} failed, the next round tries again: {first_line(error)}") from error
+
+
+def _retention(table: KeptTable, at_ms: int) -> str:
+    oldest = _timestamp(at_ms - int((table.job.rule.retention or 0) * 1000))
+    table.sql(f"DELETE FROM {table.quoted} WHERE {columns.TIMESTAMP} < {oldest}")
+    _note(table, LAST_RETENTION, at_ms)
+    return f"rows before {oldest} deleted"
+
+
+def _compaction(table: KeptTable, at_ms: int) -> str:
+    order = ", ".join(sort_term(text).sql() for text in table.sort_by)
+    how = f"strategy => 'sort', sort_order => '{order}', " if order else ""
+    found = table.call(
+        "rewrite_data_files",
+        f"{how}options => map('min-input-files', '{COMPACTION_INPUT_FILES_MIN}', 'delete-file-threshold', '1', "
+        "'remove-dangling-deletes', 'true')",
+    )
+    if found["rewritten_data_files_count"]:
+        table.record_again()
+    # Where no partition has enough small files, nothing tells that it was looked.
+    _note(table, LAST_COMPACTION, at_ms)
+    return f"{found['rewritten_data_files_count']} files became {found['added_data_files_count']}"
+
+
+def _manifests(table: KeptTable, _at_ms: int) -> str:
+    found = table.call("rewrite_manifests", "use_caching => false")
+    return f"{found['rewritten_manifests_count']} manifests became {found['added_manifests_count']}"
+
+
+def _expiry(table: KeptTable, at_ms: int) -> str:
+    left = run_branches(table.load().metadata, at_ms - ORPHAN_AGE_MS)
+    for branch in left:
+        table.sql(f"ALTER TABLE {table.quoted} DROP BRANCH IF EXISTS `{branch}`")
+    oldest = _timestamp(at_ms - SNAPSHOT_AGE_MS)
+    found = table.call("expire_snapshots", f"older_than => {oldest}, retain_last => {SNAPSHOTS_KEPT}")
+    _note(table, LAST_EXPIRY, at_ms)
+    return f"{len(left)} branches of dead runs dropped, {found['deleted_data_files_count']} data files expired"
+
+
+def _orphans(table: KeptTable, at_ms: int) -> str:
+    # Listed by the table's own client, which is set up for its store.
+    given = f"older_than => {_timestamp(at_ms - ORPHAN_AGE_MS)}, prefix_listing => true"
+    rows = table.call_rows("remove_orphan_files", given)
+    _note(table, LAST_ORPHANS, at_ms)
+    return f"{len(rows)} files of nobody removed"
+
+
+def _note(table: KeptTable, key: str, at_ms: int) -> None:
+    table.sql(f"ALTER TABLE {table.quoted} SET TBLPROPERTIES ('{key}' = '{at_ms}')")
+
+
+def _timestamp(at_ms: int) -> str:
+    return f"TIMESTAMP '{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}+00:00'"
+
+
+_CHORES: dict[Chore, Callable[[KeptTable, int], str]] = {
+    "retention": _retention,
+    "compaction": _compaction,
+    "manifests": _manifests,
+    "expiry": _expiry,
+    "orphans": _orphans,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTable:
+    """One of them.
+
+    Attributes:
+        job: the copy's.
+        name: namespaces first.
+        kind: as the table's stamp says.
+        sort_by: what compaction sorts by.
+        called: what it is called before what a chore says; empty: nothing.
+    """
+
+    job: CopyJob
+    name: tuple[str, ...]
+    kind: str
+    sort_by: tuple[str, ...] = ()
+    called: str = ""
+
+    @property
+    def quoted(self) -> str:
+        """As a table in Spark's SQL."""
+        return quoted(self.job.target.spark_name, *self.name)
+
+    def load(self) -> Any:
+        """PyIceberg's table; None: there is none.
+
+        Raises:
+            RepartitionError: `not_ours`.
+        """
+        return load_copy(self.job.target.catalog, self.name, self.job.source.owner, self.kind)
+
+    def sql(self, text: str) -> None:
+        """One statement."""
+        self.job.session.sql(text)
+
+    def call(self, procedure: str, arguments: str) -> Any:
+        """The one row that a procedure of the catalog answers for this table."""
+        return self.call_rows(procedure, arguments)[0]
+
+    def call_rows(self, procedure: str, arguments: str) -> list[Any]:
+        """All rows of that."""
+        # With the catalog's name: else Spark takes a namespace for one first, and warns of it with a stack trace.
+        system = quoted(self.job.target.spark_name)
+        found = self.job.session.sql(f"CALL {system}.system.{procedure}(table => '{self.quoted}', {arguments})")
+        rows: list[Any] = found.collect()
+        return rows
+
+    def record_again(self) -> None:
+        """Writes the frontier to the head, so that the snapshot which said it may expire with what it names.
+
+        Raises:
+            RepartitionError: `raced` if a run has published meanwhile: its frontier is further.
+        """
+        job, target = self.job, self.job.target
+        found = job.recorded(job.source.owner, self.name, self.kind)
+        with staged(job.session, target.spark_name, self.name, found.snapshot_id) as (branch, publish):
+            append(job.session.table(branch).where("false"), branch, found.frontier)
+            publish()
+        job.recorded(job.source.owner, self.name, self.kind)
+
+
+def kept_tables(job: CopyJob) -> tuple[KeptTable, KeptTable]:
+    """Of one copy; either may not be there yet."""
+    return (
+        KeptTable(job, job.name, job.rule.mode, job.rule.sort_by),
+        KeptTable(job, job.letters_name, LETTERS, called="dead letters: "),
+    )

@@ -1,0 +1,292 @@
+"""One run of one copy: read what is new, write it, and how far it goes, in one commit."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyiceberg.table import Table
+
+from iceberg_catalog.plan.decide import NEVER
+from iceberg_catalog.plan.types import PartState
+from iceberg_catalog.tables.names import Owner
+from repartition.errors import RepartitionError, as_ours, first_line
+from repartition.run.changes import DELETED, STEP, Changes, changes
+from repartition.run.conform import conformed
+from repartition.run.drift import Drift, drift
+from repartition.run.frontier import Frontier, Position
+from repartition.run.read_plan import Reading, first_live, plan_reading, position_at
+from repartition.run.reporting import now_ms, report_failure, report_run
+from repartition.run.sort import AS_GIVEN, laid_out
+from repartition.run.source import Pinned, Source
+from repartition.run.table import create_table, evolve_table, refuse_other_rule, rule_stamp
+from repartition.run.target import Recorded, keep_frontier, load_copy, owner_stamp, quoted, recorded, staged
+from repartition.run.write import append, cut, upsert
+from repartition.spark.session import unconstrained
+from repartition.spark.targets import Target
+from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.shell_words import command_line
+from rsm_bridge.storage.projections.hold import DeclaredCopy
+
+DEAD_LETTERS = "__dead_letters"
+LETTERS = "dead-letters"
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What one run did.
+
+    Attributes:
+        reading: what was read; no ranges: there was nothing new.
+        dead_letters: records that have no row.
+        snapshot_id: of the topic's table, that was read; None: it has none yet.
+    """
+
+    reading: Reading
+    dead_letters: int
+    snapshot_id: int | None
+
+    @property
+    def ranges(self) -> int:
+        """How many partitions had something new."""
+        return len(self.reading.ranges)
+
+    @property
+    def complete(self) -> bool:
+        """The copy has all that this snapshot has."""
+        return self.reading.complete
+
+
+@dataclass(slots=True)
+class CopyJob:
+    """One copy of one topic. Not for several threads.
+
+    Attributes:
+        session: Spark's.
+        source: the topic's table; `source_catalog` is its catalog's name in Spark.
+        copy: what it is to be.
+        target: its catalog.
+        max_bytes: how much one run reads; None: all there is.
+        repair: read again what the topic's table took back, instead of stopping.
+        planned: told what a run is about to read; not when there is nothing new.
+        step: told what comes next: `read`, `write`, `dead letters`, `publish`, `record`, and chores of maintenance.
+    """
+
+    session: Any
+    source: Source
+    source_catalog: str
+    copy: DeclaredCopy
+    target: Target
+    max_bytes: int | None = None
+    repair: bool = False
+    planned: Callable[[Reading], None] = lambda _reading: None
+    step: Callable[[str], None] = lambda _step: None
+
+    @property
+    def rule(self) -> CopyRule:
+        """As declared."""
+        return self.copy.rule
+
+    @property
+    def name(self) -> tuple[str, ...]:
+        """Of the copy's table, namespaces first."""
+        return tuple(self.copy.table.split("."))
+
+    @property
+    def letters_name(self) -> tuple[str, ...]:
+        """Of the table of its dead letters, the same way."""
+        return (*self.name[:-1], f"{self.name[-1]}{DEAD_LETTERS}")
+
+    def run(self) -> Ran:
+        """Reads what is new, once, and leaves word of it in the store.
+
+        Raises:
+            RepartitionError: `raced` if another job was faster: run again; and the others of errors.py.
+        """
+        pinned: Pinned | None = None
+        pinned_ms = now_ms()
+        try:
+            pinned = self.source.pin()
+            ran = self._run(pinned)
+            table = load_copy(self.target.catalog, self.name, self.source.owner, self.rule.mode)
+        except Exception as error:
+            said = error if isinstance(error, RepartitionError) else self._said(pinned, error)
+            if said.kind != "raced":
+                self.report(said)
+            raise said from error
+        report_run(
+            self.source.backend.store,
+            self.source.owner.topic_id,
+            self.copy,
+            ran.reading.after,
+            snapshot_id=ran.snapshot_id,
+            pinned_ms=pinned_ms,
+            complete=ran.complete,
+            lost=ran.reading.lost,
+            table=table,
+        )
+        return ran
+
+    def report(self, error: RepartitionError) -> None:
+        """Leaves word of a failure in the store, for `tierberg status`, until a run goes well."""
+        report_failure(self.source.backend.store, self.source.owner.topic_id, self.copy, error)
+
+    def _run(self, pinned: Pinned) -> Ran:
+        before = self.recorded(pinned.owner, self.name, self.rule.mode)
+        found = drift(before.frontier, pinned.states)
+        again = self._again(pinned, found)
+        reading = plan_reading(before.frontier, pinned.states, pinned.files, self.max_bytes, again)
+        if pinned.snapshot_id is None or reading.after == before.frontier:
+            return Ran(Reading((), before.frontier, before.frontier), 0, pinned.snapshot_id)
+        self.planned(reading)
+        self.step("read")
+        made = changes(self.session, self._records(pinned, reading.condition()), self.rule)
+        self._bring_to_rule(pinned.owner, made)
+        begun = staged(self.session, self.target.spark_name, self.name, before.snapshot_id)
+        with unconstrained(self.session), begun as (branch, publish):
+            # Rows of an append could come twice, and of rows that were taken back nothing else is known.
+            if again and (found.rewound or self.rule.mode == "append"):
+                cut(self.session, branch, again)
+            self.step("write")
+            self._write(branch, made, reading)
+            self.step("dead letters")
+            letters = self._bury(pinned, made, reading, again)
+            self.step("publish")
+            publish()
+        self.step("record")
+        self.recorded(pinned.owner, self.name, self.rule.mode)
+        return Ran(reading, letters, pinned.snapshot_id)
+
+    def recorded(self, owner: Owner, name: tuple[str, ...], kind: str) -> Recorded:
+        """What the table records, which is then safe from expiry; nothing where there is no table yet."""
+        table = load_copy(self.target.catalog, name, owner, kind)
+        if table is None:
+            return Recorded(None, None, Frontier(owner.topic_id))
+        if kind != LETTERS:
+            refuse_other_rule(table, self.rule)
+        found = recorded(table, owner)
+        if found.told_by is not None:
+            keep_frontier(self.session, self.target.spark_name, table, found.told_by)
+        return found
+
+    def _said(self, pinned: Pinned | None, error: Exception) -> RepartitionError:
+        """Somebody else's error as ours. Where a slow run lost its snapshot, the next one has a newer one."""
+        expired = False
+        with contextlib.suppress(Exception):  # a catalog that is away: the first error says it
+            expired = pinned is not None and pinned.snapshot_id is not None and not self.source.has(pinned.snapshot_id)
+        if expired:
+            said = f"a snapshot of table {'.'.join(self.source.name)} expired while it was read: {first_line(error)}"
+            return RepartitionError("raced", said)
+        return as_ours(error)
+
+    def _again(self, pinned: Pinned, found: Drift) -> Mapping[int, int]:
+        """Offsets below the frontier to begin at, by partition."""
+        late = _late(pinned, found)
+        if not found.rewound:
+            return late
+        if not self.repair:
+            raise RepartitionError("rewound", _rewound(self.name, pinned.owner.topic, found.rewound))
+        if self.rule.mode == "append":
+            return _least(found.rewound, late)
+        # What a key was before the record that was taken back is nowhere but in the topic's table.
+        # Where keys move it may be in another partition.
+        whole = found.rewound if self.rule.key_order == "partition" else pinned.states
+        firsts = {n: min(pinned.states[n].floor, first_live(n, 0, pinned.files)) for n in whole}
+        return {**late, **firsts}
+
+    def _records(self, pinned: Pinned, condition: str) -> Any:
+        name = quoted(self.source_catalog, *self.source.name)
+        return self.session.sql(f"SELECT * FROM {name} VERSION AS OF {pinned.snapshot_id} WHERE {condition}")
+
+    def _bring_to_rule(self, owner: Owner, made: Changes) -> None:
+        frame = made.rows.drop(DELETED, STEP)
+        table = self._table(owner)
+        if table is not None:
+            evolve_table(self.session, self.target.spark_name, self.name, table, frame, self.rule)
+            return
+        stamp = owner_stamp(owner, self.rule.mode) | rule_stamp(self.rule)
+        create_table(self.session, self.target.spark_name, self.name, frame, self.rule, stamp)
+        self._table(owner)  # another job may have made it meanwhile, by another rule
+
+    def _table(self, owner: Owner) -> Table | None:
+        """The copy's, of the rule's key."""
+        table = load_copy(self.target.catalog, self.name, owner, self.rule.mode)
+        if table is not None:
+            refuse_other_rule(table, self.rule)
+        return table
+
+    def _write(self, branch: str, made: Changes, reading: Reading) -> None:
+        rows = conformed(self.session, made.rows, branch)
+        if self.rule.mode == "append":
+            with laid_out(self.session, rows, self.target.spark_name, self.rule) as placed:
+                append(placed, branch, reading.after, AS_GIVEN)
+        else:
+            upsert(self.session, rows, branch, reading.after, self.rule, few=reading.few)
+
+    def _bury(self, pinned: Pinned, made: Changes, reading: Reading, again: Mapping[int, int]) -> int:
+        """Dead letters, once: their table has a frontier of its own, and comes first.
+
+        That is ahead of the copy's where a run died in between. Letters of records that the topic's table took back, or
+        that come late, are taken out and made anew: some may be rows now, or may be gone.
+        """
+        owner, name, count = pinned.owner, self.letters_name, int(made.dead.count())
+        there = self.recorded(owner, name, LETTERS)
+        anew = _letters_anew(pinned, there.frontier, reading, again)
+        if not count and not anew:
+            return 0
+        if there.snapshot_id is None:
+            plain = CopyRule(table=self.rule.table)
+            stamp = owner_stamp(owner, LETTERS)
+            create_table(self.session, self.target.spark_name, name, made.dead, plain, stamp)
+        known = {n: min(position.next, anew.get(n, NEVER)) for n, position in there.frontier.positions.items()}
+        fresh = made.dead
+        for number, end in known.items():
+            fresh = fresh.where(f"NOT (_kafka_partition = {number} AND _kafka_offset < {end})")
+        with staged(self.session, self.target.spark_name, name, there.snapshot_id) as (branch, publish):
+            if anew:
+                cut(self.session, branch, anew)
+            append(conformed(self.session, fresh, branch), branch, _ahead(reading.after, known, pinned.states))
+            publish()
+        return count
+
+
+def _late(pinned: Pinned, found: Drift) -> dict[int, int]:
+    """First offsets that have got rows late. What Kafka has deleted since cannot be read again, and stays as it is."""
+    return {number: first_live(number, at, pinned.files) for number, at in found.repaired.items()}
+
+
+def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    """By partition, of those that either has."""
+    return {n: min(one.get(n, NEVER), other.get(n, NEVER)) for n in one.keys() | other.keys()}
+
+
+def _letters_anew(pinned: Pinned, frontier: Frontier, reading: Reading, again: Mapping[int, int]) -> dict[int, int]:
+    """Where dead letters begin anew, by partition; never before what this run reads. `frontier`: theirs."""
+    if not reading.before.positions:  # the copy's first run: letters are of one that was dropped, or of a run that died
+        return {number: first_live(number, 0, pinned.files) for number in frontier.positions}
+    found = drift(frontier, pinned.states)
+    anew: dict[int, int] = {}
+    for number, at in _least(found.rewound, _late(pinned, found)).items():
+        read = reading.before.positions.get(number, Position()).next
+        anew[number] = max(at, min(read, again.get(number, read)))
+    return anew
+
+
+def _ahead(after: Frontier, known: Mapping[int, int], states: Mapping[int, PartState]) -> Frontier:
+    """`after`, but no partition less far than in `known`."""
+    further = {n: position_at(end, states[n]) for n, end in known.items() if n in states}
+    positions = {
+        n: max(further.get(n, position), position, key=lambda item: item.next)
+        for n, position in after.positions.items()
+    }
+    return Frontier(after.topic_id, {**further, **positions})
+
+
+def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:
+    where = ", ".join(f"partition {number} from offset {offset}" for number, offset in sorted(offsets.items()))
+    return (
+        f"copy {'.'.join(name)} has read records that the table of topic {topic} took back since, after an unclean "
+        f"election: {where}. `{command_line('tierberg repartition', [topic], ['--repair'])}` reads them again"
+    )

@@ -1,0 +1,164 @@
+"""What the table of a copy looks like: made from the rule, and brought to it again when rule or source have changed.
+
+Columns only ever come or get wider (Iceberg spec, "Schema evolution"); what the source or the rule no longer gives
+stays and is null from then on. Partition fields and sort order change in place, for files written from then on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyiceberg.table import Table
+
+from repartition.errors import RepartitionError, lost_race
+from repartition.run.target import quoted
+from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, sort_term
+from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.limits import MIB
+
+
+def table_properties(rule: CopyRule) -> dict[str, str]:
+    """Of the copy's table, beside its owner stamp."""
+    common = {
+        "format-version": str(rule.format_version),
+        "write.target-file-size-bytes": str(rule.target_file_mib * MIB),
+        "write.distribution-mode": "hash" if rule.partition_by else "none",
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "50",
+        "write.parquet.compression-codec": "zstd",
+    }
+    return common | {f"write.{verb}.mode": rule.row_writes for verb in ("merge", "update", "delete")}
+
+
+def create_table(
+    session: Any, catalog: str, name: tuple[str, ...], frame: Any, rule: CopyRule, stamp: dict[str, str]
+) -> None:
+    """Makes the table for the columns of `frame`; somebody else who does the same is fine."""
+    # Java's side quotes the names of nested fields, Python's does not.
+    columns = ", ".join(f"{quoted(field.name())} {field.dataType().sql()}" for field in _nullable(frame).fields())
+    terms = ", ".join(partition_term(text).ddl() for text in rule.partition_by)
+    for depth in range(1, len(name)):
+        session.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(catalog, *name[:depth])}")
+    properties = _listed({**table_properties(rule), **stamp})
+    session.sql(
+        f"CREATE TABLE IF NOT EXISTS {quoted(catalog, *name)} ({columns}) USING iceberg"
+        f"{f' PARTITIONED BY ({terms})' if terms else ''} TBLPROPERTIES ({properties})"
+    )
+    if rule.sort_by:
+        session.sql(f"ALTER TABLE {quoted(catalog, *name)} {_order(rule)}")
+
+
+def evolve_table(session: Any, catalog: str, name: tuple[str, ...], table: Table, frame: Any, rule: CopyRule) -> None:
+    """Brings columns, partition fields, sort order and properties to what they should be.
+
+    Raises:
+        RepartitionError: `bad_rule` if a column's type cannot become what the rule gives now.
+    """
+    _evolve_columns(session, catalog, name, frame)
+    full = quoted(catalog, *name)
+    for statement in partition_changes(partition_terms(table), [partition_term(text) for text in rule.partition_by]):
+        session.sql(f"ALTER TABLE {full} {statement}")
+    if sort_terms(table) != [sort_term(text) for text in rule.sort_by]:
+        session.sql(f"ALTER TABLE {full} {_order(rule)}")
+    stale = {key: value for key, value in table_properties(rule).items() if _stale(table, key, value)}
+    if stale:
+        session.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ({_listed(stale)})")
+
+
+def partition_changes(now: Sequence[PartitionTerm], wanted: Sequence[PartitionTerm]) -> list[str]:
+    """`ALTER TABLE` clauses from one spec to another; the order of fields alone is no difference."""
+    dropped = [f"DROP PARTITION FIELD {term.ddl()}" for term in now if term not in wanted]
+    return [*dropped, *(f"ADD PARTITION FIELD {term.ddl()}" for term in wanted if term not in now)]
+
+
+def partition_terms(table: Table) -> list[PartitionTerm]:
+    """The table's present spec."""
+    schema = table.schema()
+    return [
+        PartitionTerm(schema.find_column_name(field.source_id) or "", str(field.transform))
+        for field in table.spec().fields
+        if str(field.transform) != "void"
+    ]
+
+
+def sort_terms(table: Table) -> list[SortTerm]:
+    """The table's present sort order, as far as the rule could have made it."""
+    schema = table.schema()
+    return [
+        sort_term(
+            f"{schema.find_column_name(field.source_id)} {'desc' if 'DESC' in str(field.direction) else 'asc'} "
+            f"nulls {'first' if 'FIRST' in str(field.null_order).upper() else 'last'}"
+        )
+        for field in table.sort_order().fields
+    ]
+
+
+def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: Any) -> None:
+    """By Iceberg's own union of schemas: new columns come, int becomes long, float double, decimals wider."""
+    jvm = session._jvm
+    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, quoted(catalog, *name))
+    wanted = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(_nullable(frame))
+    try:
+        table.updateSchema().unionByNameWith(wanted).commit()
+    except Exception as error:
+        if lost_race(error):
+            raise
+        raise RepartitionError(
+            "bad_rule",
+            f"table {'.'.join(name)} cannot take what its rule gives now: {error}. Give the column another name in "
+            "`select`, or choose another `table`",
+        ) from error
+
+
+def _nullable(frame: Any) -> Any:
+    """Java's schema of the frame. A field that is never null today may be one that nobody gives tomorrow."""
+    return frame._jdf.schema().asNullable()
+
+
+def _order(rule: CopyRule) -> str:
+    terms = ", ".join(sort_term(text).ddl() for text in rule.sort_by)
+    spread = "DISTRIBUTED BY PARTITION " if rule.partition_by else ""
+    return f"WRITE {spread}LOCALLY ORDERED BY {terms}" if terms else f"WRITE {spread}UNORDERED"
+
+
+def _stale(table: Table, key: str, value: str) -> bool:
+    if key == "format-version":
+        return table.format_version < int(value)
+    return table.properties.get(key) != value
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    """As `TBLPROPERTIES` takes them."""
+    return ", ".join(f"'{key}' = '{_text(value)}'" for key, value in properties.items())
+
+
+def _text(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")
+
+
+COPY_KEY: Final = "tierberg.copy.key"  # of upsert: the columns' names, sorted, as a JSON list
+
+
+def rule_stamp(rule: CopyRule) -> dict[str, str]:
+    """Table properties that say of which columns there is one row each; none where every record has its own."""
+    return {COPY_KEY: json.dumps(sorted(rule.key), ensure_ascii=False)} if rule.key else {}
+
+
+def refuse_other_rule(table: Table, rule: CopyRule) -> None:
+    """Does nothing where the table can be brought to the rule.
+
+    Raises:
+        RepartitionError: `bad_rule` if its rows are one per other columns than the rule's `key`, or its format version
+            is above the rule's.
+    """
+    name, anew = ".".join(table.name()), "choose another `table`, or drop this one to have it filled anew"
+    found, wanted = table.properties.get(COPY_KEY), rule_stamp(rule).get(COPY_KEY)
+    if found != wanted:
+        said = f"table {name} has one row per {found or 'unknown key'}, and the rule's `key` is now {wanted or 'none'}"
+        raise RepartitionError("bad_rule", f"{said}. Set it back, {anew}")
+    if table.format_version > rule.format_version:
+        version = table.format_version
+        said = f"table {name} has format version {version}, above the rule's {rule.format_version}, and cannot go back"
+        raise RepartitionError("bad_rule", f"{said}. Set `format_version: {version}`, {anew}")

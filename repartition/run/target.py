@@ -1,0 +1,195 @@
+"""The table of a copy: who it belongs to, how far it has read, and how one run's commits become visible at once.
+
+A run writes to a branch of its own, begun at the table's head, and then moves `main` there by `fast_forward`. The
+catalog refuses that when `main` has moved meanwhile, so of two jobs at once one wins and the other starts over, and
+what a killed job left on its branch was never visible.
+
+The frontier is a property of the snapshots that a run writes. Compaction and others' commits come in the
+snapshots after; it is that of the newest ancestor of `main` that has one. Where expiry has cut the ancestry, it is that
+of the tag :data:`TAG`, which is put on the run's own snapshot and keeps it from expiring.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+
+from converter.parquet import columns
+from iceberg_catalog.tables.names import Owner
+from repartition.errors import RepartitionError, first_line
+from repartition.run.frontier import FRONTIER, Frontier, decode_frontier
+
+TAG: Final = "tierberg_frontier"
+BRANCH: Final = "tierberg_run_"
+COPY_TOPIC: Final = "tierberg.copy.topic"
+COPY_TOPIC_ID: Final = "tierberg.copy.topic-id"
+COPY_KIND: Final = "tierberg.copy.kind"  # append, upsert, dead-letters
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the head of a copy says.
+
+    Attributes:
+        snapshot_id: of the head; None: the table has no snapshot yet.
+        told_by: the snapshot that says how far it has read; None: the tag's, or none.
+        frontier: how far it has read.
+    """
+
+    snapshot_id: int | None
+    told_by: int | None
+    frontier: Frontier
+
+
+def owner_stamp(owner: Owner, kind: str) -> dict[str, str]:
+    """Table properties that say whose copy it is."""
+    return {COPY_TOPIC: owner.topic, COPY_TOPIC_ID: owner.topic_id.hex(), COPY_KIND: kind}
+
+
+def load_copy(catalog: Catalog, name: tuple[str, ...], owner: Owner, kind: str) -> Table | None:
+    """The table, None if there is none.
+
+    Raises:
+        RepartitionError: `not_ours` if it is no copy of this topic id, or of another kind.
+    """
+    try:
+        table = catalog.load_table(name)
+    except NoSuchTableError:
+        return None
+    wanted = owner_stamp(owner, kind)
+    found = {key: table.properties.get(key) for key in wanted}
+    if found != wanted:
+        raise RepartitionError(
+            "not_ours",
+            f"table {'.'.join(name)} is {found}, not {wanted}; choose another `table`, or drop it. A topic that was "
+            "deleted and created again has other records under the same offsets, and needs a copy of its own",
+        )
+    return table
+
+
+def recorded(table: Table, owner: Owner) -> Recorded:
+    """How far the copy has read.
+
+    Raises:
+        RepartitionError: `no_frontier` if it has snapshots and none says it: never taken for the beginning.
+    """
+    head = table.current_snapshot()
+    if head is None:
+        return Recorded(None, None, Frontier(owner.topic_id))
+    current: Snapshot | None = head
+    while current is not None:
+        text = _property(current)
+        if text is not None:
+            where = f"{'.'.join(table.name())}@{current.snapshot_id}"
+            return Recorded(head.snapshot_id, current.snapshot_id, decode_frontier(text, where))
+        current = _parent(table, current)
+    return Recorded(head.snapshot_id, None, _tagged(table))
+
+
+def _tagged(table: Table) -> Frontier:
+    name = ".".join(table.name())
+    tagged = table.metadata.refs.get(TAG)
+    snapshot = None if tagged is None else table.metadata.snapshot_by_id(tagged.snapshot_id)
+    text = None if snapshot is None else _property(snapshot)
+    lost = "drop the table and let it be filled again: nothing in it says how far it has read"
+    if text is None:
+        raise RepartitionError(
+            "no_frontier", f"table {name} has rows, but no snapshot says how far it has read; {lost}"
+        )
+    frontier = decode_frontier(text, f"{name}, tag {TAG}")
+    beyond = table.scan(row_filter=_beyond(frontier), selected_fields=(columns.OFFSET,), limit=1)
+    if beyond.to_arrow().num_rows:
+        raise RepartitionError(
+            "no_frontier", f"table {name}: the snapshots after tag {TAG} were expired with what they said; {lost}"
+        )
+    return frontier
+
+
+def _beyond(frontier: Frontier) -> str:
+    """Rows that who has read up to there has not seen, those of partitions that came later among them."""
+    known = ", ".join(str(number) for number in (-1, *frontier.positions))
+    further = (
+        f"({columns.PARTITION} = {number} AND {columns.OFFSET} >= {position.next})"
+        for number, position in frontier.positions.items()
+    )
+    return " OR ".join([f"{columns.PARTITION} NOT IN ({known})", *further])
+
+
+def keep_frontier(session: Any, catalog: str, table: Table, told_by: int) -> None:
+    """Puts the tag on the snapshot that says how far the copy has read, unless it is there already."""
+    tagged = table.metadata.refs.get(TAG)
+    if tagged is None or tagged.snapshot_id != told_by:
+        name = quoted(catalog, *table.name())
+        session.sql(f"ALTER TABLE {name} CREATE OR REPLACE TAG `{TAG}` AS OF VERSION {told_by}")
+
+
+def _parent(table: Table, snapshot: Snapshot) -> Snapshot | None:
+    parent = snapshot.parent_snapshot_id
+    return None if parent is None else table.metadata.snapshot_by_id(parent)
+
+
+def _property(snapshot: Snapshot) -> str | None:
+    return snapshot.summary.additional_properties.get(FRONTIER) if snapshot.summary is not None else None
+
+
+def quoted(*names: str) -> str:
+    """An identifier for Spark's SQL."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
+@contextmanager
+def staged(
+    session: Any, catalog: str, name: tuple[str, ...], head: int | None
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """A branch begun at `head`, as a table to read and write, and what makes it `main`; it is gone afterwards.
+
+    Args:
+        session: Spark's.
+        catalog: its name there.
+        name: of the table, namespaces first.
+        head: snapshot id the run was planned on; None: the table has none.
+
+    Raises:
+        RepartitionError: `raced` if the table had none and has a `main` now; by the second value, if `main` is not at
+            `head` any more. Other errors of Spark and the catalog pass.
+    """
+    table = quoted(catalog, *name)
+    ref = f"{BRANCH}{int(time.time() * 1000)}_{uuid.uuid4().hex[:8]}"
+    begin = "" if head is None else f" AS OF VERSION {head}"
+    session.sql(f"ALTER TABLE {table} CREATE BRANCH `{ref}`{begin}")
+
+    def publish() -> None:
+        try:
+            session.sql(f"CALL {quoted(catalog)}.system.fast_forward('{table}', 'main', '{ref}')")
+        except Exception as error:
+            if main() == head:
+                raise  # the catalog is away, or does not let us: nobody was faster
+            raise RepartitionError("raced", f"{'.'.join(name)} has moved on meanwhile: {first_line(error)}") from error
+
+    def main() -> int | None:
+        found = session.sql(f"SELECT snapshot_id FROM {table}.refs WHERE name = 'main'").collect()
+        return int(found[0][0]) if found else None
+
+    try:
+        # Made from nothing, or from what another job has published meanwhile, whose rows would come once more.
+        if head is None and main() is not None:
+            raise RepartitionError("raced", f"{'.'.join(name)} has got its first rows meanwhile")
+        yield f"{table}.`branch_{ref}`", publish
+    finally:
+        session.sql(f"ALTER TABLE {table} DROP BRANCH IF EXISTS `{ref}`")
+
+
+def run_branches(metadata: TableMetadata, before_ms: int) -> list[str]:
+    """Branches of runs that began before then, milliseconds since the epoch: those that are alive are younger."""
+    began = {name: name.removeprefix(BRANCH).partition("_")[0] for name in metadata.refs if name.startswith(BRANCH)}
+    return [name for name, text in began.items() if text.isdecimal() and int(text) < before_ms]

@@ -1,0 +1,1 @@
+"""Settings: what `tierberg.yaml` may say, and what it means."""

@@ -1,0 +1,130 @@
+"""`topics[].copies`: tables that `tierberg repartition` derives from a topic's table, laid out by the user's keys."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from rsm_bridge.config.durations import Seconds
+from rsm_bridge.config.layout_terms import partition_term, sort_term
+from rsm_bridge.config.section import CatalogProperties, Section, texts
+
+CopyMode = Literal["append", "upsert"]
+Envelope = Literal["none", "debezium"]
+RowWrites = Literal["copy-on-write", "merge-on-read"]
+KeyOrder = Literal["partition", "timestamp"]
+
+_TOPIC: Final = "{topic}"
+
+
+class CopyCatalog(Section):
+    """The Iceberg catalog of a copy, where it is not that of the topic's own table."""
+
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="The catalog's name.")
+    properties: CatalogProperties = Field(
+        description="PyIceberg's catalog properties, as in `catalog.properties`; the environment adds to them likewise."
+    )
+
+    _plain_texts = field_validator("properties", mode="before")(texts)
+
+
+class CopyRule(Section):
+    """One table derived from a topic's table by `tierberg repartition`."""
+
+    table: str = Field(
+        description="Its name, without or with a namespace: lower-case letters, digits and `_`; `{topic}` is the plain "
+        "name of the topic's own table. Without a namespace it lies beside that."
+    )
+    catalog: CopyCatalog | None = Field(default=None, description="Its catalog. Default: that of the topic's table.")
+    mode: CopyMode = Field(
+        default="append",
+        description="`append`: every record, once. `upsert`: the latest record of each key, in Kafka's order; a "
+        "tombstone deletes.",
+    )
+    key: tuple[str, ...] = Field(
+        default=(), description="With `upsert`: the columns of the result that make a row's key; never null."
+    )
+    envelope: Envelope = Field(
+        default="none",
+        description="`debezium`: values are change events with `before`, `after` and `op`; a row is `after`, and `op` "
+        "`d` deletes. With `upsert` only.",
+    )
+    key_order: KeyOrder = Field(
+        default="partition",
+        description="With `upsert`. `partition`: a key lives in one Kafka partition; one that is met in another stops "
+        "the copy. `timestamp`: it may move; the later Kafka timestamp wins, then the higher partition and offset.",
+    )
+    select: tuple[str, ...] = Field(
+        default=("*",),
+        description="SQL expressions of Spark over the topic's columns (with `debezium`: of the row's). "
+        "`_kafka_partition` and `_kafka_offset` are added where they are missing. Each row must stand alone: no "
+        "aggregates, no subqueries.",
+    )
+    where: str | None = Field(default=None, description="SQL condition of Spark; rows it does not hold for stay out.")
+    partition_by: tuple[str, ...] = Field(
+        default=(),
+        description="Iceberg's transforms of columns, nested ones with dots: `day(ts)`, `bucket(16, customer.id)`, "
+        "`truncate(4, code)`, `region`.",
+    )
+    sort_by: tuple[str, ...] = Field(
+        default=(), description="`column [asc|desc] [nulls first|last]`; the order of rows within each file."
+    )
+    target_file_mib: int = Field(default=128, ge=1, le=8192, description="Size that data files are made for, in MiB.")
+    retention: Seconds | None = Field(
+        default=None,
+        description="Rows whose `_kafka_timestamp` is older leave the copy with its maintenance. Kafka's retention "
+        "does not delete from it. Default: they stay.",
+    )
+    hold: Seconds = Field(
+        default=7 * 86400.0,
+        ge=0,
+        description="How long rows that Kafka's retention deleted, or the topic's deletion, stay in the topic's table "
+        "because this copy has not read them, counted from the delete. `tierberg status` warns from half of it on. "
+        "`0s`: not at all. Nothing to a table with `table_retention: keep`.",
+    )
+    format_version: Literal[2, 3] = Field(
+        default=2, description="Of the Iceberg table. `3` has deletion vectors, which fewer engines read."
+    )
+    row_writes: RowWrites = Field(
+        default="merge-on-read",
+        description="With `upsert`. `merge-on-read`: position deletes (deletion vectors in version 3), compacted by "
+        "maintenance. `copy-on-write`: files that changed are written again; readers see no delete files.",
+    )
+
+    @field_validator("table")
+    @classmethod
+    def _names_a_table(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z0-9_]+(\.[a-z0-9_]+)*", value.replace(_TOPIC, "_")):
+            raise ValueError(f"use lower-case letters, digits and _, dots between namespaces, and {_TOPIC}")
+        return value
+
+    @field_validator("partition_by", "sort_by")
+    @classmethod
+    def _terms_parse(cls, value: tuple[str, ...], info: Any) -> tuple[str, ...]:
+        for text in value:
+            (partition_term if info.field_name == "partition_by" else sort_term)(text)
+        return value
+
+    @model_validator(mode="after")
+    def _fits_the_mode(self) -> CopyRule:
+        if (self.mode == "upsert") != bool(self.key):
+            raise ValueError("mode: upsert takes key, and mode: append takes none")
+        if len(set(self.key)) != len(self.key):
+            raise ValueError("key names a column twice")
+        if self.mode == "append":
+            given = {"envelope", "key_order", "row_writes"} & self.model_fields_set
+            if given:
+                raise ValueError(f"mode: append takes no {' and no '.join(sorted(given))}")
+        return self
+
+    def table_of(self, plain: str, namespace: str) -> tuple[str, ...]:
+        """Namespace levels and name.
+
+        Args:
+            plain: name of the topic's own table.
+            namespace: of that table; dots part its levels.
+        """
+        levels = tuple(self.table.replace(_TOPIC, plain).split("."))
+        return levels if len(levels) > 1 else (*namespace.split("."), *levels)

@@ -1,0 +1,1 @@
+"""Counters, the page that shows them, and what is known about progress."""

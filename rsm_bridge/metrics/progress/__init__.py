@@ -1,0 +1,1 @@
+"""Facts about progress: of the store, of Kafka."""

@@ -1,0 +1,1 @@
+"""What brokers and probes talk to, and what runs beside."""

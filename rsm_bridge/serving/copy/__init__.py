@@ -1,0 +1,1 @@
+"""Copying one segment into the store."""

@@ -1,0 +1,1 @@
+"""Answering a fetch from the store."""

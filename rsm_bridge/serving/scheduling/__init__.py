@@ -1,0 +1,1 @@
+"""Who may work when, and with how much memory."""

@@ -1,0 +1,1 @@
+"""Messages and statuses of the gRPC protocol."""

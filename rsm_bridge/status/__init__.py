@@ -1,0 +1,1 @@
+"""`tierberg status`: what is known, judged, in words."""

@@ -1,0 +1,109 @@
+"""From facts of a copy to its line in the report, and to what somebody has to know of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rsm_bridge.limits import COPY_BEHIND_SECONDS
+from rsm_bridge.metrics.progress.facts import CopyFacts, HeldRows
+from rsm_bridge.status.causes import CAUSES, CauseCode, Level
+from rsm_bridge.status.report import CopyReport, Finding
+from rsm_bridge.storage.projections.progress import CopyLoss
+from rsm_bridge.words import age, moment, plural
+
+#: Wait for a job, and are a matter for a person once they have waited too long.
+_RAISED: Final = frozenset({CauseCode.COPY_NEVER_RAN, CauseCode.COPY_BEHIND})
+
+
+def copy_reports(copies: Iterable[CopyFacts], now_ms: int) -> tuple[CopyReport, ...]:
+    """One per declared copy."""
+    return tuple(_report(copy, now_ms) for copy in copies)
+
+
+def _report(copy: CopyFacts, now_ms: int) -> CopyReport:
+    progress, held = copy.progress, copy.held
+    caught_up_ms = None if progress is None else progress.caught_up_ms
+    behind = None if caught_up_ms is None else max(0, now_ms - caught_up_ms) / 1000
+    return CopyReport(
+        table=copy.table,
+        catalog=copy.catalog,
+        snapshot_id=None if progress is None else progress.snapshot_id,
+        table_snapshot_id=copy.snapshot_id,
+        succeeded_ms=None if progress is None else progress.succeeded_ms,
+        caught_up_ms=caught_up_ms,
+        lag_offsets=copy.lag_offsets,
+        lag_rows=copy.lag_rows,
+        lag_s=behind if copy.lag_offsets else 0.0,
+        hold_s=copy.hold_s,
+        held=held,
+        held_s=None if held is None else max(0, held.ends_ms - now_ms) / 1000,
+        size=None if progress is None else progress.size,
+        failure=None if progress is None else progress.failure,
+        lost_offsets=sum(item.offsets for item in _losses(copy)),
+        lost_ms=max((item.at_ms for item in _losses(copy)), default=None),
+    )
+
+
+def _losses(copy: CopyFacts) -> list[CopyLoss]:
+    return [] if copy.progress is None else list(copy.progress.lost.values())
+
+
+def copy_findings(copies: Iterable[CopyFacts], topic: str, now_ms: int) -> Iterator[Finding]:
+    """What is to be known of copies, in no order."""
+    for copy in copies:
+        late = _is_late(copy, now_ms)
+        for code, said in _causes(copy, now_ms, late=late):
+            level = Level.PERSON if late and code in _RAISED else CAUSES[code].level
+            yield Finding(code, level, f"{copy.table}: {said}", topic)
+
+
+def _is_late(copy: CopyFacts, now_ms: int) -> bool:
+    """Whether it has lacked something for so long that no job can be at it, or that one is too slow."""
+    progress = copy.progress
+    if not copy.lag_offsets:
+        return False
+    # A back-fill in portions is behind for as long as it takes: there the last run that went well counts.
+    had = None if progress is None else progress.caught_up_ms
+    if progress is not None and had is None:
+        had = progress.succeeded_ms
+    since_ms = max((at for at in (copy.unread_ms, had) if at is not None), default=now_ms)
+    return now_ms - since_ms > 1000 * max(COPY_BEHIND_SECONDS, copy.hold_s / 2)
+
+
+def _causes(copy: CopyFacts, now_ms: int, *, late: bool) -> Iterator[tuple[CauseCode, str]]:
+    progress = copy.progress
+    if copy.damage is not None:
+        yield CauseCode.COPY_PROGRESS_DAMAGED, copy.damage.message
+    elif progress is None:
+        yield CauseCode.COPY_NEVER_RAN, f"{_lag(copy)} of the table wait for its first run"
+    elif progress.failure is not None:
+        failure = progress.failure
+        advice = f" ({failure.advice})" if failure.advice else ""
+        yield CauseCode.COPY_FAILED, f"{moment(failure.at_ms, now_ms)}: {failure.message}{advice}"
+    if progress is not None and progress.lost:
+        where = ", ".join(f"partition {number} below {item.end}" for number, item in sorted(progress.lost.items()))
+        offsets = plural(sum(item.offsets for item in _losses(copy)), "offset")
+        met_ms = max(item.at_ms for item in _losses(copy))
+        yield CauseCode.COPY_LOST_ROWS, f"{offsets} in all, {where}; last met {moment(met_ms, now_ms)}"
+    if copy.held is not None:
+        yield _waits(copy, copy.held, now_ms)
+    if copy.lag_offsets and progress is not None and (late or copy.held is None):
+        since = "it has never caught up" if progress.caught_up_ms is None else _since(progress.caught_up_ms, now_ms)
+        yield CauseCode.COPY_BEHIND, f"{_lag(copy)} behind, {since}"
+
+
+def _lag(copy: CopyFacts) -> str:
+    return f"{plural(copy.lag_offsets, 'offset')}, {plural(copy.lag_rows, 'row')}"
+
+
+def _since(caught_up_ms: int, now_ms: int) -> str:
+    return f"it last had everything {age(max(0, now_ms - caught_up_ms) / 1000)} ago"
+
+
+def _waits(copy: CopyFacts, held: HeldRows, now_ms: int) -> tuple[CauseCode, str]:
+    """Half of the time has passed, or not."""
+    left = max(0, held.ends_ms - now_ms) / 1000
+    code = CauseCode.COPY_LOSES_ROWS if left <= copy.hold_s / 2 else CauseCode.COPY_HOLDS_ROWS
+    rows = f"{plural(held.rows, 'row')} in {plural(held.files, 'file')} stay for it that Kafka has deleted"
+    return code, f"rows will be lost to this copy in {age(left)} unless it runs; {rows}"

@@ -1,0 +1,1 @@
+"""`tierberg verify` and `tierberg inspect`."""

@@ -1,0 +1,1 @@
+"""The object store: keys, small objects, leases."""

@@ -1,0 +1,1 @@
+"""Objects that second copies (projections) keep in the store."""

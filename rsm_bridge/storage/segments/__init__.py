@@ -1,0 +1,1 @@
+"""What the store has of segments."""

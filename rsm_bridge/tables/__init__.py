@@ -1,0 +1,1 @@
+"""Tables of topics, from what the store has."""

@@ -1,0 +1,258 @@
+"""One maintenance pass over one topic id and its table: snapshots expire, leftovers go, what is small is put together.
+
+The order matters: objects are listed, then the table is loaded, then indexes are listed; see sweep.py.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyiceberg.catalog import Catalog
+
+from iceberg_catalog import failpoints
+from iceberg_catalog.commit.expire import expire, fence, foldable
+from iceberg_catalog.commit.head import Head, LiveFiles
+from iceberg_catalog.commit.metadata_files import delete_metadata
+from iceberg_catalog.commit.retained import RetainedFiles, fixed_snapshots
+from iceberg_catalog.plan.merge import MergeLimits
+from iceberg_catalog.plan.types import Policy
+from iceberg_catalog.tables.names import Owner, PlainName, table_name
+from iceberg_catalog.tables.tables import find_table, owned_tables
+from rsm_bridge.config.retention import policy_at
+from rsm_bridge.config.settings import MergeSettings, Settings
+from rsm_bridge.limits import MIB, SNAPSHOT_AGE_SECONDS_MAX
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.storage.object_store import ListedObject, ObjectStore
+from rsm_bridge.storage.projections.hold import WaitingCopies, no_copies
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.segments.topic_segments import stored_owner
+from rsm_bridge.storage.state_objects import StateObjects, recorded_parts
+from rsm_bridge.tables.maintain.merge import Merger
+from rsm_bridge.tables.maintain.missing_files import MissingRun
+from rsm_bridge.tables.maintain.sweep import Leftovers, Sweeper
+from rsm_bridge.tables.maintain.undelete_record import delete_passed
+from rsm_bridge.tables.publish.table_run import RunResult, waiting_files
+from rsm_bridge.values.typed.table import TypedTable, untyped
+
+
+@dataclass(slots=True)
+class TableMaintenance:
+    """Passes over one topic id. Remembers what it read of immutable objects; one thread at a time.
+
+    grace: `reclaim_grace`, seconds. owner: whose table, None while nobody knows: the pass finds it out. merger: None:
+    small files stay as they are. plain: topic → name of its table. missing: None:
+    files that the store has no more stay in the table.
+    """
+
+    store: ObjectStore
+    catalog: Catalog
+    topic_id: bytes
+    namespace: str
+    grace: float
+    merger: Merger | None = None
+    owner: Owner | None = None
+    clock_ms: Callable[[], int] = field(kw_only=True)
+    plain: PlainName = table_name
+    missing: MissingRun | None = None
+    _live: LiveFiles = field(default_factory=LiveFiles)
+    _retained: RetainedFiles = field(default_factory=RetainedFiles)
+    _sweeper: Sweeper = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sweeper = Sweeper(self.store, self.topic_id, self.grace)
+
+    def run(self, tally: Tally, *, dry_run: bool = False) -> None:
+        """One pass; what it did, or with `dry_run` would do, is in `tally`.
+
+        Raises:
+            BridgeError, SegmentError, CatalogError: and what else catalog and storage raise. Nothing needs undoing.
+        """
+        stored = self._sweeper.stored()
+        head = self._mended(stored, tally, dry_run=dry_run)
+        if head is not None:
+            self._expire(head, self._old(head), tally, dry_run=dry_run)
+            if not dry_run:
+                delete_passed(self.store, self.topic_id, recorded_parts(self.store, head))
+        left = self._sweeper.look(stored, head, self.clock_ms())
+        left.count(tally)
+        if not dry_run:
+            self._remove(left, head)
+        if left.snapshots and (head := self.head()) is not None:
+            self._expire(head, left.snapshots, tally, dry_run=dry_run)
+        if self.merger is not None:
+            self._merge(self.merger, stored, tally, dry_run=dry_run)
+        self._fold(tally, dry_run=dry_run)
+
+    def _mended(self, stored: Sequence[ListedObject], tally: Tally, *, dry_run: bool) -> Head | None:
+        """The head, without the files that the store has no more."""
+        head = self.head()
+        if head is None or self.missing is None or self.owner is None:
+            return head
+        done = self.missing.mend({item.key for item in stored}, self.owner, self.head, dry_run=dry_run)
+        tally.missing += done.removed
+        tally.missing_stay += len(done.stay)
+        tally.lost += done.lost
+        return self.head() if done.removed and not dry_run else head
+
+    def _remove(self, left: Leftovers, head: Head | None) -> None:
+        if left.objects:
+            failpoints.hit("sweep-objects", self.topic_id.hex())
+        self.store.delete_many([listed.key for _, listed in left.objects])
+        if head is not None and left.metadata:
+            failpoints.hit("sweep-metadata", self.topic_id.hex())
+            delete_metadata(head.table, list(left.metadata))
+
+    def _merge(self, merger: Merger, stored: Sequence[ListedObject], tally: Tally, *, dry_run: bool) -> None:
+        """Merges last, on a head of its own: expiry may have written another, and segments are read only if need be."""
+        head = self.head()
+        if head is None or len(head.files) < merger.limits.files_min:
+            return
+        states = recorded_parts(self.store, head)
+        segments = read_segments(self.store, self.topic_id)
+        planned = merger.planned(head, stored, segments, states, self.clock_ms())
+        if not dry_run:
+            merger.run(self._live, head, planned, segments, tally)
+            return
+        tally.merged += sum(len(merge.files) for _, merge in planned)
+        tally.merged_into += len(planned)
+
+    def head(self) -> Head | None:
+        """The table's head; None while there is no table."""
+        self.owner = self.owner or find_owner(self.store, self.catalog, self.topic_id, self.namespace)
+        if self.owner is None:
+            return None
+        table = find_table(self.catalog, self.owner, namespace=self.namespace, plain=self.plain)
+        return None if table is None else self._live.read(table)
+
+    def expire_unreadable(self, snapshot_id: int, tally: Tally) -> bool:
+        """Expires an older snapshot that nobody can read; False while it is held, or where a commit came between."""
+        head = self.head()
+        if head is None or snapshot_id in fixed_snapshots(head.table):
+            return False
+        before = tally.objects["snapshot"]
+        self._expire(head, [snapshot_id], tally, dry_run=False)
+        return tally.objects["snapshot"] > before
+
+    def _old(self, head: Head) -> list[int]:
+        """Snapshots that were replaced long ago."""
+        before_ms = self.clock_ms() - SNAPSHOT_AGE_SECONDS_MAX * 1000
+        return [
+            item.snapshot_id
+            for item in self._retained.read(head).snapshots
+            if item.replaced_ms is not None and item.replaced_ms < before_ms
+        ]
+
+    def _expire(self, head: Head, snapshots: Collection[int], tally: Tally, *, dry_run: bool) -> None:
+        """What only they named goes in the next pass."""
+        if snapshots and (dry_run or expire(self.catalog, head, list(snapshots)) is not None):
+            tally.objects["snapshot"] += len(snapshots)
+
+    def _fold(self, tally: Tally, *, dry_run: bool) -> None:
+        """Commits fold as they go; a table that rests may be left with many manifests, which every reader opens."""
+        head = self.head()
+        small = 0 if head is None else foldable(head)
+        if head is None or not small:
+            return
+        if not dry_run:
+            commit_id = uuid.uuid4().hex
+            state = StateObjects(self.store).put(head.table, recorded_parts(self.store, head), commit_id)
+            if fence(self.catalog, head, state, commit_id=commit_id, as_of_ms=self.clock_ms(), fold=True) is None:
+                return
+        tally.objects["folded"] += small
+
+
+def observe(
+    store: ObjectStore,
+    catalog: Catalog,
+    topic_id: bytes,
+    namespace: str,
+    plain: PlainName = table_name,
+    copies: WaitingCopies = no_copies,
+    *,
+    clock_ms: Callable[[], int],
+) -> RunResult:
+    """What a publisher run would start from, without running it: head and state first, listing after.
+
+    `copies`: declared ones that rows may wait for. `clock_ms`: decides how long they have.
+
+    Raises:
+        BridgeError, SegmentError, CatalogError: and what else catalog and storage raise.
+    """
+    owner = find_owner(store, catalog, topic_id, namespace)
+    table = None if owner is None else find_table(catalog, owner, namespace=namespace, plain=plain)
+    head = None if table is None else LiveFiles().read(table)
+    states = {} if head is None else recorded_parts(store, head)
+    found = RunResult(head, states, read_segments(store, topic_id))
+    declared = () if owner is None or table is None else copies(owner, table.name()[-1])
+    return replace(found, waiting=waiting_files(found, declared, clock_ms() if declared else 0))
+
+
+def find_owner(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> Owner | None:
+    """Whose topic id it is, by its first index or tombstone, or by the stamp of a table.
+
+    Damaged ones do not tell. None when nothing does. Raises what store and catalog raise.
+    """
+    stored = stored_owner(store, topic_id)
+    if stored is not None:
+        return stored
+    owned = owned_tables(catalog, namespace=namespace)
+    return next((owner for _, owner in owned if owner.topic_id == topic_id), None)
+
+
+def open_maintenance(
+    settings: Settings,
+    store: ObjectStore,
+    catalog: Catalog,
+    topic_id: bytes,
+    stopping: Callable[[], bool] = lambda: False,
+    *,
+    clock_ms: Callable[[], int],
+    typed: Callable[[Owner], TypedTable | None] = untyped,
+) -> TableMaintenance:
+    """Maintenance of one topic id.
+
+    `stopping`: asked between merges. `clock_ms`: decides what may go by its age. `typed`: the columns of its values.
+    """
+
+    def policy(topic: str, now_ms: int) -> Policy:
+        return policy_at(settings.rule(topic).table_retention, now_ms)
+
+    merger = Merger(store, catalog, topic_id, merge_limits(settings.merge), policy, stopping)
+    missing = MissingRun(
+        store,
+        catalog,
+        topic_id,
+        settings.catalog.namespace,
+        settings.catalog.layout,
+        lambda topic: settings.rule(topic).table_retention,
+        typed=typed,
+        plain=settings.table_of,
+        values=settings.values_of,
+        generation=settings.generation,
+        clock_ms=clock_ms,
+    )
+    return TableMaintenance(
+        store,
+        catalog,
+        topic_id,
+        settings.catalog.namespace,
+        settings.reclaim_grace,
+        merger if settings.merge.small_mib else None,
+        missing=missing,
+        plain=settings.table_of,
+        clock_ms=clock_ms,
+    )
+
+
+def merge_limits(settings: MergeSettings) -> MergeLimits:
+    """The section `merge` in the units of the plan."""
+    return MergeLimits(
+        small_bytes=settings.small_mib * MIB,
+        target_bytes=settings.target_mib * MIB,
+        files_min=settings.files_min,
+        files_max=settings.files_max,
+        age_ms=int(settings.age * 1000),
+        span_ms=int(settings.span * 1000),
+    )

@@ -1,0 +1,334 @@
+"""One publisher run of one table: head → listing → plan → derived files → one commit (iceberg_catalog/plan/plan.py).
+
+Every failure ends the run; the next one starts from the table's head again, so nothing here needs undoing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from converter.types import ValueFormat
+from iceberg_catalog import failpoints
+from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.head import Head, LiveFiles
+from iceberg_catalog.commit.state import StateRef, decode_state
+from iceberg_catalog.plan.summary import plan_summary
+from iceberg_catalog.plan.types import PartState, Plan, Policy
+from iceberg_catalog.tables.names import Owner, PlainName, table_name
+from iceberg_catalog.tables.tables import check_layout, find_table
+from rsm_bridge.config.retention import follow_kafka, policy_at
+from rsm_bridge.config.settings import TableLayout
+from rsm_bridge.limits import PLANS_PER_RUN_MAX, RUNS_TO_LAND_MAX
+from rsm_bridge.storage.backend import topic_table
+from rsm_bridge.storage.clock import local_ms
+from rsm_bridge.storage.keys import derived_head
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.projections.hold import WaitingCopies, WaitingCopy, held_files, no_copies
+from rsm_bridge.storage.segments.known import KnownSegment
+from rsm_bridge.storage.segments.listing import ALL, Notices, SegmentListing
+from rsm_bridge.storage.state_objects import StateObjects
+from rsm_bridge.storage.table_records import record_table
+from rsm_bridge.tables.publish.planned_files import HeldSegmentError, PlannedFiles, TableChangedError
+from rsm_bridge.tables.publish.planning import Planning
+from rsm_bridge.values.typed.table import TypedTable, untyped
+
+T = TypeVar("T")
+
+
+class PlanAgainError(Exception):
+    """Pending segments that a plan wanted have to wait; the next plan stops before them."""
+
+
+class RetryRunError(Exception):
+    """The commit did not land for sure: start again from the head.
+
+    Attributes:
+        conflict: it was refused, because another bridge was faster; otherwise nobody knows.
+    """
+
+    def __init__(self, message: str, *, conflict: bool = False) -> None:
+        super().__init__(message)
+        self.conflict = conflict
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run leaves behind. `head` is None while the topic has no table.
+
+    `files_added` and `files_removed` count data files, `files_derived` those of the added ones that were written anew,
+    `rewinds` partitions, `gaps` stretches of offsets never uploaded, `lost` batches of transactions without a marker.
+    `complete`: `segments` are all of the topic id, else those the run looked at. `listing_seconds`: what the latest
+    whole listing took. `held`: index keys of pending segments that cannot have their columns now, and why. `more`:
+    others are left to the next run. `waiting`: by partition, the first offset below the floor that copies of the table
+    have not read, and the bytes of the files that stay for them; known where the run is complete.
+    """
+
+    head: Head | None
+    states: Mapping[int, PartState]
+    segments: Sequence[KnownSegment]
+    files_added: int = 0
+    files_removed: int = 0
+    rewinds: int = 0
+    gaps: int = 0
+    lost: int = 0
+    files_derived: int = 0
+    complete: bool = True
+    listing_seconds: float = 0.0
+    held: Mapping[str, str] = field(default_factory=dict)
+    more: bool = False
+    waiting: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TableRun:
+    """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time.
+
+    retention: `table_retention` of a topic name, in seconds if it is a duration. readers: read indexes at once. typed:
+    the columns of a topic's values; None where it has none. plain: topic → name of its table. copies: declared ones
+    that rows may wait for. values: what a topic's new table is made for; None: as its segments are stored. clock_ms:
+    decides what leaves the table by its age; asked only where something may.
+    """
+
+    store: ObjectStore
+    catalog: Catalog
+    topic_id: bytes
+    namespace: str
+    layout: TableLayout = "outside"
+    retention: Callable[[str], str | float] = follow_kafka
+    readers: Executor | None = None
+    typed: Callable[[Owner], TypedTable | None] = untyped
+    plain: PlainName = table_name
+    generation: int = 0
+    copies: WaitingCopies = no_copies
+    values: Callable[[str], ValueFormat] | None = None
+    clock_ms: Callable[[], int] = field(kw_only=True)
+    _held: dict[str, str] = field(default_factory=dict, init=False)
+    _live: LiveFiles = field(default_factory=LiveFiles)
+    _whose: KnownSegment | None = field(default=None, init=False)
+    _files: PlannedFiles | None = field(default=None, init=False)
+    _recorded: tuple[StateRef, dict[int, PartState]] | None = field(default=None, init=False)
+    _as_of_ms: int = field(default=0, init=False)
+    _table_uuid: uuid.UUID | None = field(default=None, init=False)
+    _had_none: bool = field(default=False, init=False)
+    _listing: SegmentListing = field(init=False)
+    _state_objects: StateObjects = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._listing = SegmentListing(self.store, self.topic_id, self.readers)
+        self._state_objects = StateObjects(self.store)
+
+    def run(self, notices: Notices = ALL) -> RunResult:
+        """Brings the table up to what the store holds, as far as `notices` ask to look.
+
+        Raises:
+            RetryRunError: the commit was refused or its outcome is unknown.
+            CatalogError, BridgeError, SegmentError: and whatever else catalog and store raise.
+        """
+        self._held = {}
+        for _ in range(PLANS_PER_RUN_MAX):
+            try:
+                return self._run(notices)
+            except (PlanAgainError, TableChangedError):
+                continue
+        raise RetryRunError("the table or what waits for columns kept changing", conflict=True)
+
+    def _run(self, notices: Notices) -> RunResult:
+        table = self._table(notices)
+        if table is None:
+            self._had_none, self._table_uuid = True, None
+            if notices.look or notices.whole:
+                return RunResult(None, {}, self._listing.whole() or ())
+            return RunResult(None, {}, self._listing.known(), complete=False)
+        if self._is_new(table):
+            notices = ALL
+        head = self._live.read(table)
+        states = self._states(head)
+        self._as_of_ms = local_ms()
+        failpoints.hit("head-read", self.topic_id.hex())
+        copies = self._copies(table)
+        policy, now_ms = self._policy(copies)
+        planning = Planning(self._listing, head, states, policy, now_ms, self._held, copies)
+        found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
+        if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):
+            result = RunResult(head, states, found.segments)
+        else:
+            result = self._apply(head, states, found.segments, found.plans)
+        return replace(
+            result,
+            complete=found.complete,
+            listing_seconds=self._listing.whole_seconds,
+            held=dict(self._held),
+            more=found.more,
+            waiting=waiting_files(result, copies, now_ms) if found.complete else {},
+        )
+
+    def _is_new(self, table: Table) -> bool:
+        """Records the table before this process first lists for it: see storage/table_records.py.
+
+        Whether something may have been listed before it was recorded: that may have gone.
+        """
+        if self._table_uuid == table.metadata.table_uuid:
+            return False
+        name = ".".join(table.name())
+        is_new = record_table(self.store, self.topic_id, table.metadata.table_uuid, name)
+        had_none, self._had_none, self._table_uuid = self._had_none, False, table.metadata.table_uuid
+        return is_new or had_none
+
+    def _policy(self, copies: Sequence[WaitingCopy] = ()) -> tuple[Policy, int]:
+        """What becomes of rows that Kafka deleted, and the time it goes by, in milliseconds since the epoch."""
+        retention = "follow-kafka" if self._whose is None else self.retention(self._whose.owner.topic)
+        now_ms = self.clock_ms() if copies or not isinstance(retention, str) else self._as_of_ms
+        return policy_at(retention, now_ms), now_ms
+
+    def until_landed(self, attempt: Callable[[], T], missing: str) -> T:
+        """What `attempt` returns, made again while its commit does not land.
+
+        Args:
+            attempt: a run, and what belongs to it.
+            missing: what is not so yet when it never landed; begins the error's sentence.
+
+        Raises:
+            RetryRunError: it did not in RUNS_TO_LAND_MAX tries. What else `attempt` raises passes through.
+        """
+        error: RetryRunError | None = None
+        for _ in range(RUNS_TO_LAND_MAX):
+            try:
+                return attempt()
+            except RetryRunError as refused:
+                error = refused
+        raise RetryRunError(f"{missing}, run it again: {error}")
+
+    def _table(self, notices: Notices) -> Table | None:
+        """The topic's table; created when a live segment has rows for it."""
+        self._whose = self._listing.witness(notices)
+        if self._whose is None:
+            return None
+        owner = self._whose.owner
+        table = find_table(self.catalog, owner, namespace=self.namespace, plain=self.plain)
+        if table is not None:
+            if _has_rows(self._whose):
+                check_layout(table)
+            return table
+        if not _has_rows(self._whose):
+            return None
+        # What is remembered may have been deleted since, the table with it: only what is stored now makes a new one.
+        self._listing.whole()
+        self._whose = self._listing.witness()
+        if self._whose is None or not _has_rows(self._whose):
+            return None
+        begun = self._whose.value_format if self.values is None else self.values(owner.topic)
+        return topic_table(self.store, self.catalog, owner, begun, self.namespace, self.layout, self.plain)
+
+    def _copies(self, table: Table) -> Sequence[WaitingCopy]:
+        return () if self._whose is None else self.copies(self._whose.owner, table.name()[-1])
+
+    def _states(self, head: Head) -> dict[int, PartState]:
+        if head.state is None:
+            return {}
+        if self._recorded is None or self._recorded[0] != head.state:
+            data = self.store.read(head.state.key).data
+            self._recorded = head.state, decode_state(data, head.state.sha256)
+        return dict(self._recorded[1])
+
+    def _planned_files(self, head: Head, segments: Sequence[KnownSegment]) -> PlannedFiles:
+        """Those of the latest plan on this head, with what was written for it."""
+        by_id = {known.listed.key: known for known in segments}
+        if self._files is not None and self._files.head is head:
+            self._files.segments = by_id
+            return self._files
+        typed = None if self._whose is None else self.typed(self._whose.owner)
+        if typed is not None:
+            typed.saw(head.table)
+        self._files = PlannedFiles(
+            self.store,
+            head,
+            self.topic_id,
+            by_id,
+            typed,
+            self.generation,
+            lambda: self._schema_id(head.table),
+        )
+        return self._files
+
+    def _schema_id(self, table: Table) -> int:
+        return self.catalog.load_table(table.name()).metadata.current_schema_id
+
+    def _apply(
+        self, head: Head, states: Mapping[int, PartState], segments: Sequence[KnownSegment], plans: Mapping[int, Plan]
+    ) -> RunResult:
+        append: list[DataFile] = []
+        delete: list[str] = []
+        replaced: list[str] = []
+        replacement: list[DataFile] = []
+        held: dict[str, str] = {}
+        files = self._planned_files(head, segments)
+        by_path = {file.path: file for file in head.files}
+        for partition, item in plans.items():
+            try:
+                for piece in item.add:
+                    append.extend(files.added(partition, piece))
+            except HeldSegmentError as error:
+                held[error.key] = str(error)
+            delete.extend(item.remove)
+            replaced.extend(item.replace)
+            for trim in item.trim:
+                replaced.append(trim.path)
+                replacement.extend(files.trimmed(partition, by_path[trim.path], trim.keep_below))
+        if held:
+            self._held |= held
+            raise PlanAgainError
+        new_states = {**states, **{partition: item.state for partition, item in plans.items()}}
+        change = Change(tuple(append), tuple(delete), tuple(replaced), tuple(replacement))
+        committed = self._commit(head, change, new_states, plan_summary(plans))
+        return RunResult(
+            committed,
+            new_states,
+            segments,
+            len(append) + len(replacement),
+            len(delete) + len(replaced),
+            sum(item.rewind is not None for item in plans.values()),
+            sum(len(item.gaps) for item in plans.values()),
+            sum(len(item.lost) for item in plans.values()),
+            sum(derived_head(file.file_path) is not None for file in (*append, *replacement)),
+        )
+
+    def _commit(self, head: Head, change: Change, states: Mapping[int, PartState], summary: Mapping[str, str]) -> Head:
+        commit_id = uuid.uuid4().hex
+        recorded = self._state_objects.put(head.table, states, commit_id)
+        swept = self._state_objects.before_commit(head.table)
+        failpoints.hit("before-commit", self.topic_id.hex())
+        outcome = commit(
+            self.catalog,
+            head,
+            change,
+            recorded,
+            commit_id=commit_id,
+            as_of_ms=self._as_of_ms,
+            summary=summary,
+        )
+        if outcome.kind != "committed" or outcome.table is None:
+            failpoints.hit("refused", self.topic_id.hex())
+            refused = outcome.kind == "conflict"
+            raise RetryRunError(f"the commit ended as {outcome.kind}: {outcome.error}", conflict=refused)
+        self._recorded = recorded, dict(states)
+        self._state_objects.after_commit(outcome.table, swept)
+        return self._live.read(outcome.table, outcome.manifests)
+
+
+def waiting_files(result: RunResult, copies: Sequence[WaitingCopy], now_ms: int) -> dict[int, tuple[int, int]]:
+    """`RunResult.waiting` of a result with all segments of the topic id."""
+    files = () if result.head is None else result.head.files
+    held = held_files(files, result.states, result.segments, copies, now_ms)
+    return {number: (start, sum(file.size_bytes for file in found)) for number, (start, found) in held.items()}
+
+
+def _has_rows(known: KnownSegment) -> bool:
+    return known.live and bool(known.data_files())

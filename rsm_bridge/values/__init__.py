@@ -1,0 +1,1 @@
+"""Typed values of topics."""

@@ -1,0 +1,1 @@
+"""Topics whose values have columns."""

@@ -1,0 +1,246 @@
+"""Which schema a topic's values have, and the decoder for it.
+
+What a decoder was made of never changes: it is kept while there is room (decoder_shelf.py). Schemas that the registry
+does not have, or that cannot be used, are told to the rows as their error; a registry that does not answer makes them
+wait.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from converter.values.by_writer import Parted, Writer, parted, parted_by_id
+from converter.values.model import Decoder, NoMessageError, SchemaTextError, ValueProblem, error_text
+from converter.values.text import TextDecoder
+from rsm_bridge.limits import COMPILER_TRIES_MAX, INFERRED_VALUES_MAX
+from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
+from rsm_bridge.values.registry.schemas import RegisteredSchema, SchemaKind
+from rsm_bridge.values.typed.decoder_shelf import DecoderShelf, decoder_bytes
+
+if TYPE_CHECKING:
+    from converter.values.protobuf.schema import SchemaFiles
+
+SchemaSource = Literal["wire", "latest", "inline", "inferred", "text"]
+
+
+#: What a compiled Protobuf schema takes, with its descriptors, per byte of its text.
+_COMPILED_PER_BYTE: Final = 16
+_TEXT: Final = TextDecoder()
+_NOTHING_TO_INFER = error_text(ValueProblem.UNDECODABLE, "no value so far is a JSON object, so there is no schema yet")
+
+
+class ColumnsWaitError(Exception):
+    """Rows cannot have their columns now, and may have them later. The message says why and what to do."""
+
+
+class Registry(Protocol):
+    """What is asked of rsm_bridge.values.registry.registry.SchemaRegistry."""
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        """The schema with this id."""
+        ...
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """The latest version of a subject."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRule:
+    """What a topic's rule says of its values, or of its keys.
+
+    Attributes:
+        kind: of the schemas; None: whatever the registry has for the ids that values carry.
+        source: `wire`: values carry the registry's ids; `latest`: the latest version of `subject`, values carry no id;
+            `inline`: `text`; `inferred`: from the topic's first values, then fixed in the table's properties; `text`:
+            none is needed, the bytes are UTF-8.
+        message: Protobuf, not `wire`: full name of the message; empty: the first one of the file.
+    """
+
+    kind: SchemaKind | None
+    source: SchemaSource
+    subject: str = ""
+    text: str = ""
+    message: str = ""
+
+    @property
+    def left_open(self) -> bool:
+        """Whether there are columns only for what turns out to have a schema."""
+        return self.source == "wire" and self.kind is None
+
+
+@dataclass(slots=True)
+class ValueSchemas:
+    """Decoders of one topic's values, or keys. May be used by several threads."""
+
+    rule: SchemaRule
+    registry: Registry | None
+    shelf: DecoderShelf = field(default_factory=DecoderShelf)
+    _owner: object = field(default_factory=object)
+    _fixed: str | None = None
+    _unfinished: Counter[int] = field(default_factory=Counter)
+    _lock: Lock = field(default_factory=Lock)
+
+    def parted(self, values: pa.BinaryArray) -> Parted:
+        """Values by writer.
+
+        Raises:
+            ColumnsWaitError: the registry does not say what a schema is.
+        """
+        if self.rule.source == "wire":
+            return parted_by_id(values, self._is_protobuf)
+        if self.rule.source == "inferred" and self._fixed is None:
+            return Parted(len(values), (), ((np.flatnonzero(values.is_valid()), _NOTHING_TO_INFER),))
+        return parted(values)
+
+    @property
+    def to_infer(self) -> bool:
+        """Whether the schema is still to be inferred, or read from the table."""
+        return self.rule.source == "inferred" and self._fixed is None
+
+    def infer(self, values: pa.BinaryArray) -> str | None:
+        """A schema for these values; None when there is no JSON object among them."""
+        from converter.values.json.infer import infer_schema
+
+        return infer_schema(values[:INFERRED_VALUES_MAX])
+
+    def fix(self, text: str) -> None:
+        """The schema that was inferred, here or by another bridge."""
+        self._fixed = text
+
+    def decoder(self, writer: Writer) -> Decoder | str:
+        """The writer's decoder, or why there is none, as `_kafka_error` says it.
+
+        Raises:
+            ColumnsWaitError: the registry does not answer.
+        """
+        if self.rule.source == "text":
+            return _TEXT
+        try:
+            schema = self._schema(writer)
+        except SchemaUnknownError as error:
+            return error_text(ValueProblem.UNKNOWN_SCHEMA, str(error))
+        except SchemaUnusableError as error:
+            return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
+        key = (*_identity(schema), writer.message)
+        made: Decoder | str | None = self.shelf.get(self._owner, key)
+        if made is None:
+            try:
+                made = self._make(schema, writer)
+            except NoMessageError as error:  # not kept: those that a schema has not would displace those it has
+                return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
+            # Decoders of Protobuf share what was compiled, which is kept apart.
+            text = "" if schema.kind == "protobuf" else schema.text + "".join(schema.references.values())
+            size = len(made) if isinstance(made, str) else decoder_bytes(made.type, text)
+            self.shelf.put(self._owner, key, made, size)
+        return made
+
+    def _schema(self, writer: Writer) -> RegisteredSchema:
+        rule = self.rule
+        if rule.source in {"inline", "inferred"} and rule.kind is not None:
+            return RegisteredSchema(-1, rule.kind, self._fixed or rule.text, {})
+        if self.registry is None:
+            raise ColumnsWaitError("the rule takes schemas from a registry and none is configured: schema_registry.url")
+        try:
+            return self.registry.latest(rule.subject) if rule.source == "latest" else self._by_id(writer.schema_id)
+        except RegistryUnavailableError as error:
+            raise ColumnsWaitError(str(error)) from error
+
+    def _by_id(self, schema_id: int) -> RegisteredSchema:
+        if self.registry is None:
+            raise ColumnsWaitError("values carry schema ids and no registry is configured: schema_registry.url")
+        return self.registry.by_id(schema_id)
+
+    def _is_protobuf(self, schema_id: int) -> bool:
+        try:
+            return self._by_id(schema_id).kind == "protobuf"
+        except RegistryUnavailableError as error:
+            raise ColumnsWaitError(str(error)) from error
+        except (SchemaUnknownError, SchemaUnusableError):
+            return False  # decoder() says so to the rows
+
+    def _make(self, schema: RegisteredSchema, writer: Writer) -> Decoder | str:
+        wanted = self.rule.kind
+        if wanted is not None and schema.kind != wanted:
+            text = f"schema id {schema.id} is {schema.kind}, the topic's rule says {wanted}"
+            return error_text(ValueProblem.UNUSABLE_SCHEMA, text)
+        try:
+            if schema.kind == "protobuf":
+                return _protobuf(self._compiled(schema), writer.message or self.rule.message)
+            return _MAKERS[schema.kind](schema)
+        except NoMessageError:
+            raise
+        except SchemaTextError as error:
+            return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
+        except (KeyboardInterrupt, SystemExit, ColumnsWaitError):
+            raise
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it costs this writer's rows (Rust panics, too)
+            said = f"no decoder can be made of it: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            return error_text(ValueProblem.UNUSABLE_SCHEMA, said)
+
+    def _compiled(self, schema: RegisteredSchema) -> SchemaFiles:
+        """The schema, compiled once, however many of its messages values name.
+
+        Raises:
+            SchemaTextError: it does not compile, or did not in COMPILER_TRIES_MAX tries.
+            ColumnsWaitError: the compiler did not come to an end.
+        """
+        from converter.values.protobuf.schema import SchemaFiles
+        from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
+
+        key = _identity(schema)
+        known: SchemaFiles | str | None = self.shelf.get(self._owner, key)
+        if known is None:
+            try:
+                known = SchemaFiles(protobuf_schema(schema.text, schema.references))
+            except SchemaTextError as error:
+                known = str(error)
+            except OSError as error:  # the compiler's process; a deadline that passed, too
+                known = f"schema id {schema.id} could not be compiled: {error}"
+                if not isinstance(error, ChildProcessError | TimeoutError) or self._tries_left(schema.id):
+                    raise ColumnsWaitError(known) from error
+                known = f"{known}; tried {COMPILER_TRIES_MAX} times"
+            size = len(schema.text) + sum(len(text) for text in schema.references.values())
+            self.shelf.put(self._owner, key, known, _COMPILED_PER_BYTE * size)
+        if isinstance(known, str):
+            raise SchemaTextError(known)
+        return known
+
+    def _tries_left(self, schema_id: int) -> bool:
+        """Counts one more time that the compiler did not come to an end with a schema."""
+        with self._lock:
+            self._unfinished[schema_id] += 1
+            return self._unfinished[schema_id] < COMPILER_TRIES_MAX
+
+
+def _identity(schema: RegisteredSchema) -> tuple[int, str]:
+    """By its id; without one, by its text."""
+    return schema.id, schema.text if schema.id < 0 else ""
+
+
+def _avro(schema: RegisteredSchema) -> Decoder:
+    from converter.values.avro.decoder import avro_decoder
+
+    return avro_decoder(schema.text, schema.references)
+
+
+def _json(schema: RegisteredSchema) -> Decoder:
+    from converter.values.json.decoder import json_decoder
+
+    return json_decoder(schema.text)
+
+
+def _protobuf(files: SchemaFiles, message: str | tuple[int, ...]) -> Decoder:
+    from converter.values.protobuf.decoder import protobuf_decoder
+
+    return protobuf_decoder(files, message or (0,))
+
+
+_MAKERS: dict[SchemaKind, Callable[[RegisteredSchema], Decoder]] = {"avro": _avro, "json": _json}

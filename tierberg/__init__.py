@@ -1,0 +1,1 @@
+"""The `tierberg` command: its subcommands, the demo, and servers as local processes."""

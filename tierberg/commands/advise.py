@@ -1,0 +1,63 @@
+"""The command `advise`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierberg.commands.exits import exit_code
+from tierberg.commands.options import ConfigOption, DataDirOption
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(advise)
+
+
+def advise(
+    topic: Annotated[str, typer.Argument(help="The Kafka topic whose table and copies to ask.")],
+    queries: Annotated[
+        Path, typer.Option("--queries", help="SQL, statements parted by `;`; `{table}` stands for the table.")
+    ],
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    topic_id: Annotated[
+        str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
+    ] = None,
+    run: Annotated[
+        bool, typer.Option("--run/--plan", help="Run the queries and time them, or only plan them.")
+    ] = False,
+    deadline: Annotated[float, typer.Option("--deadline", min=1.0, help="Seconds that one run may take.")] = 300.0,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Where the picture goes. Default: advise-<topic>.png.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Report what queries need of a topic's table and of each copy: files, bytes, seconds; with a picture."""
+    from converter.errors import SegmentError
+    from iceberg_catalog.connect.redaction import hide
+    from iceberg_catalog.errors import CatalogError
+    from repartition.advise.advise import Options
+    from repartition.advise.advise import advise as ask
+    from repartition.advise.picture import check_place, draw
+    from repartition.advise.report import as_json as document
+    from repartition.advise.text import as_text
+    from repartition.errors import RepartitionError
+    from rsm_bridge.errors import BridgeError, SettingsError
+
+    place = picture or Path(f"advise-{topic}.png")
+    try:
+        check_place(place)
+        options = Options(topic, queries, topic_id, run, deadline)
+        report = ask(config, data_dir, options, lambda line: typer.echo(line, err=True))
+        width = shutil.get_terminal_size((120, 24)).columns
+        typer.echo(document(report) if as_json else as_text(report, width, colour=sys.stdout.isatty()))
+        draw(report, place)
+        typer.echo(f"picture: {place}", err=True)
+    except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
+        typer.echo(f"tierberg: {hide(str(error))}", err=True)
+        raise typer.Exit(exit_code(error)) from error

@@ -1,0 +1,52 @@
+"""The commands about the configuration: `config check`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tierberg.commands.exits import FINDING, failures
+from tierberg.commands.options import ConfigOption
+
+config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.add_typer(config_app, name="config")
+
+
+@config_app.callback()
+def _config() -> None:
+    """A group, also while it has one command alone."""
+
+
+@config_app.command("check")
+def check(
+    topics: Annotated[
+        list[str] | None, typer.Argument(help="Only these topics. Default: all that Kafka has.", show_default=False)
+    ] = None,
+    config: ConfigOption = None,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
+    ] = None,
+    no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ask no broker; name topics instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what the rules make of each topic, and why one is not tiered. Exits 1 when something will not work."""
+    from rsm_bridge.status.check.command import CheckOptions, check_config
+
+    options = CheckOptions(
+        config=config,
+        topics=tuple(topics or ()),
+        bootstrap_server=bootstrap_server,
+        ask_kafka=not no_kafka,
+        json=as_json,
+    )
+    with failures():
+        text, wrong = check_config(options)
+    typer.echo(text)
+    if wrong:
+        raise typer.Exit(FINDING)

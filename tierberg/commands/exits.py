@@ -1,0 +1,51 @@
+"""How commands end: one table of exit codes for all of them (docs/operations.md), and one line about why.
+
+A script must be able to tell damage from a typo, and both from a store that is away for a minute.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+import typer
+
+from rsm_bridge.errors import SettingsError, may_pass
+
+FINE: Final = 0
+FINDING: Final = 1  # damage, something that needs a person, or a refusal because of what is stored
+USAGE: Final = 2  # flags, settings, or the name of something that is not there; nothing was done
+FAILURE: Final = 3  # store, catalog, brokers or Spark did not do what they were asked; the same again may work
+
+_USAGE_KINDS = frozenset(
+    {"not_found", "bad_settings", "bad_rule", "no_source", "no_spark", "no_queries", "bad_queries", "no_picture"}
+)
+
+
+def exit_code(error: BaseException) -> int:
+    """The code for an error of one of the rooms, by its kind."""
+    if may_pass(error):
+        return FAILURE
+    return USAGE if getattr(error, "kind", None) in _USAGE_KINDS or isinstance(error, SettingsError) else FINDING
+
+
+@contextlib.contextmanager
+def failures() -> Iterator[None]:
+    """Ends a command that met one of our errors with one line and its code; other errors are bugs, and tracebacks."""
+    try:
+        yield
+    except Exception as error:
+        # Only now: a command says where kernels are kept before anything of the rooms that loads numba is imported.
+        from converter.errors import SegmentError
+        from iceberg_catalog.connect.redaction import hide
+        from iceberg_catalog.errors import CatalogError
+        from rsm_bridge.errors import BridgeError
+        from rsm_bridge.tables.publish.table_run import RetryRunError
+        from rsm_bridge.values.typed.schemas import ColumnsWaitError
+
+        ours = (BridgeError, SegmentError, CatalogError, SettingsError, RetryRunError, ColumnsWaitError)
+        if not isinstance(error, ours):
+            raise
+        typer.echo(f"tierberg: {hide(str(error))}", err=True)
+        raise typer.Exit(exit_code(error)) from error

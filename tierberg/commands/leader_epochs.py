@@ -1,0 +1,50 @@
+"""The command `tierberg leader-epochs`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierberg.commands.exits import failures
+from tierberg.commands.options import ConfigOption, DataDirOption
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command("leader-epochs")(leader_epochs)
+
+
+def leader_epochs(
+    topic: Annotated[str, typer.Argument(help="The Kafka topic's name.")],
+    partition: Annotated[int, typer.Argument(min=0, help="The partition's number.")],
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    topic_id: Annotated[
+        str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
+    ] = None,
+    current: Annotated[
+        Path | None,
+        typer.Option("--current", help="The broker's own `leader-epoch-checkpoint`, whose newer epochs are joined on."),
+    ] = None,
+) -> None:
+    """Print the leader-epoch checkpoint of a partition, out of its tiered segments. Needs the store alone.
+
+    Standard output is the file; standard error says how sure it is. Exits 1 when what is stored does not tell one.
+    """
+    from rsm_bridge.errors import SettingsError
+    from rsm_bridge.storage.segments.leader_epochs import history_of, joined, said
+    from rsm_bridge.storage.segments.topic_segments import segments_of
+
+    with failures():
+        history = history_of(segments_of(config, data_dir, topic, topic_id), partition)
+        if current is not None:
+            try:
+                content = current.read_bytes()
+            except OSError as error:
+                raise SettingsError(f"--current {current}: {error.strerror}") from error
+            history = joined(history, content)
+    for line in said(history, with_current=current is not None):
+        typer.echo(line, err=True)
+    typer.echo(history.checkpoint(), nl=False)

@@ -1,0 +1,64 @@
+"""The command `repartition`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tierberg.commands.exits import FAILURE, exit_code
+from tierberg.commands.options import ConfigOption, DataDirOption
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(repartition)
+
+
+def repartition(
+    topic: Annotated[str | None, typer.Argument(help="The Kafka topic whose copies to bring up to date.")] = None,
+    all_topics: Annotated[bool, typer.Option("--all", help="Every topic that has `copies`.")] = False,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    topic_id: Annotated[
+        str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
+    ] = None,
+    continuous: Annotated[
+        bool, typer.Option("--continuous/--once", help="Go on until interrupted, or end when all is read.")
+    ] = False,
+    max_mib: Annotated[
+        int | None, typer.Option("--max-mib", min=1, help="How much of a topic one run reads, in MiB.")
+    ] = None,
+    maintenance_budget: Annotated[
+        float, typer.Option("--maintenance-budget", min=0, max=0.9, help="Share of the running time that it may take.")
+    ] = 0.2,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Read again what an unclean election took back from a topic's table.")
+    ] = False,
+) -> None:
+    """Bring the copies of topics up to date with Spark. Exits 3 when one failed."""
+    from rich.console import Console
+
+    from converter.errors import SegmentError
+    from iceberg_catalog.connect.redaction import hide
+    from iceberg_catalog.errors import CatalogError
+    from repartition.errors import RepartitionError
+    from repartition.jobs.command import Options
+    from repartition.jobs.command import repartition as run
+    from repartition.jobs.progress_bars import shown
+    from rsm_bridge.errors import BridgeError, SettingsError
+    from rsm_bridge.limits import MIB
+
+    if (topic is None) != all_topics:
+        raise typer.BadParameter("name a topic, or say --all")
+    if all_topics and topic_id is not None:
+        raise typer.BadParameter("--topic-id chooses between topics of one name: name it, without --all")
+    try:
+        limit = None if max_mib is None else max_mib * MIB
+        options = Options(topic, topic_id, continuous, limit, repair, maintenance_budget)
+        with shown(Console()) as view:
+            failed = run(config, data_dir, options, view)
+    except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
+        typer.echo(f"tierberg: {hide(str(error))}", err=True)
+        raise typer.Exit(exit_code(error)) from error
+    raise typer.Exit(FAILURE if failed else 0)
