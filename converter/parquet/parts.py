@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from converter.kernels.varint_bytes import zigzag
 from converter.limits import PAGE_BYTES, STATISTICS_BYTES_MAX
 from converter.parquet.page_table import LeafPages, footer_of, joined_pages, locations
+from converter.parquet.sink import CountingSink
 from converter.parquet.thrift import Span, list_at, spans, structs_head
-from converter.parquet.writer import CountingSink
 from converter.types import Int64Array, PageTable
 
 MAGIC = b"PAR1"

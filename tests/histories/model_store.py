@@ -188,7 +188,7 @@ class ModelStore:
         return True
 
     def put_tombstone(self, key: IndexKey, kind: SegmentState, now_ms: int) -> str:
-        """As rsm_bridge/storage/segments/deleter.py: `deleted` wins over `withdrawn`, and a repetition changes nothing."""
+        """As storage/segments/deleter.py: `deleted` wins over `withdrawn`, and a repetition changes nothing."""
         entry = self.entries.get(str(key))
         self.versions += 1
         if entry is None:

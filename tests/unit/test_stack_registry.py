@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tierberg.stack.errors import StackError
-from tierberg.stack.servers.registry_files import SERVER, unpack
+from tierberg.stack.registry_files import SERVER, unpack
 
 
 def archive(path: Path, names: list[str]) -> None:

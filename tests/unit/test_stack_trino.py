@@ -13,7 +13,7 @@ from tierberg.stack.errors import StackError
 from tierberg.stack.servers import trino
 from tierberg.stack.servers.rest_catalog import S3Warehouse
 from tierberg.stack.servers.trino import TrinoServer
-from tierberg.stack.servers.trino_files import unpack
+from tierberg.stack.trino_files import unpack
 
 S3 = S3Warehouse("s3://lake/warehouse", "http://127.0.0.1:9", "someone", "hunter2-hunter2")
 

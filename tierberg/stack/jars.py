@@ -10,8 +10,8 @@ from tierberg.stack.command import appearing, run_to_end
 from tierberg.stack.errors import StackError
 from tierberg.stack.limits import FETCH_JARS_S
 from tierberg.stack.paths import BUILD, SHIM_DIST
-from tierberg.stack.servers.registry_files import unpack as unpack_registry
-from tierberg.stack.servers.trino_files import unpack
+from tierberg.stack.registry_files import unpack as unpack_registry
+from tierberg.stack.trino_files import unpack
 
 #: The broker used where none is named; KAFKA_VERSION overrides it in the demo and the tests.
 KAFKA_VERSION = "4.3.1"

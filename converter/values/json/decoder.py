@@ -19,12 +19,11 @@ from converter.types import BoolArray, UInt8Array, VarBytes
 from converter.values.allowance import Allowance, refused_by
 from converter.values.json import nodes
 from converter.values.json.count import most
-from converter.values.json.encoder import KIND, SCHEMA, STYLE, VERSION
+from converter.values.json.encoder import KIND, SCHEMA, STYLE, VERSION, piece_bounds
 from converter.values.json.exact_reader import BadValue
 from converter.values.json.exact_rows import decode_row
 from converter.values.json.gather import arrow_array, gather
 from converter.values.json.nodes import Node, Plan, make_plan
-from converter.values.json.pieces import piece_bounds
 from converter.values.json.proof import proved
 from converter.values.json.schema import parse_schema
 from converter.values.json.split import split

@@ -10,9 +10,10 @@ changes, a time in another zone than the rest) come out with another size, or wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from converter.kernels.kernel import readonly
@@ -24,7 +25,6 @@ from converter.values.json.encode_kernel import FRAME_COLUMNS, write_rows
 from converter.values.json.encode_scalars import DIGITS_MAX
 from converter.values.json.encode_text import escape_table, write_string
 from converter.values.json.nodes import Node, make_plan
-from converter.values.json.pieces import piece_bounds
 from converter.values.json.schema import parse_schema
 from converter.values.json.style import Style, parse_style
 from converter.values.model import BARE_VALUE, Encoder
@@ -103,3 +103,18 @@ class _JsonEncoder:
         out = np.empty(len(text) * _ESCAPED_MAX + 2, dtype=np.uint8)
         end = write_string(out, 0, len(out), text, 0, len(text), self._table)
         return out[:end].tobytes()
+
+
+_ROWS_MAX: Final = 65_536
+
+
+def piece_bounds(offsets: npt.NDArray[Any], size: int) -> list[tuple[int, int]]:
+    """Runs `[first, end)` of the rows between n + 1 offsets, each of about `size` bytes and at most _ROWS_MAX rows."""
+    runs = []
+    first, count = 0, len(offsets) - 1
+    while first < count:
+        end = int(np.searchsorted(offsets, int(offsets[first]) + size, side="right")) - 1
+        end = min(max(end, first + 1), first + _ROWS_MAX, count)
+        runs.append((first, end))
+        first = end
+    return runs

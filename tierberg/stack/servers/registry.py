@@ -11,7 +11,7 @@ from tierberg.stack.jdk import java
 from tierberg.stack.limits import REGISTRY_START_S, SCRAPE_S
 from tierberg.stack.ports import LOOPBACK, free_ports
 from tierberg.stack.process import ServerProcess
-from tierberg.stack.servers.registry_files import SERVER
+from tierberg.stack.registry_files import SERVER
 from tierberg.stack.waiting import wait_for
 
 _JDK_MIN = 21
