@@ -6,7 +6,7 @@ FROM python:3.12.12-slim-bookworm AS build
 ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_COMPILE_BYTECODE=1 UV_PROJECT_ENVIRONMENT=/opt/tierberg/venv
 RUN pip install --no-cache-dir uv==0.13.8
 WORKDIR /src
-COPY pyproject.toml uv.lock README.md LICENSE ./
+COPY pyproject.toml hatch_build.py uv.lock README.md LICENSE ./
 RUN uv sync --locked --no-dev --no-install-project --extra typed --extra postgres
 COPY converter converter
 COPY iceberg_catalog iceberg_catalog

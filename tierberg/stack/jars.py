@@ -65,14 +65,14 @@ def registry_server() -> Path:
 
 
 def shim_jar() -> Path:
-    """The one jar a broker needs, built by `make shim`.
+    """The one jar a broker needs, of the installed wheel, or built by `make shim`.
 
     Raises:
         StackError: it is not there, or more than one is.
     """
     found = sorted(SHIM_DIST.glob("*.jar"))
     if len(found) != 1:
-        raise StackError(f"expected one jar in {SHIM_DIST}, found {len(found)}; `make shim` builds it")
+        raise StackError(f"expected one jar in {SHIM_DIST}, found {len(found)}; in a checkout `make shim` builds it")
     return found[0]
 
 
