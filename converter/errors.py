@@ -1,4 +1,4 @@
-"""The one error of this room.
+"""The root of all errors that leave a room, and the one error of this room.
 
 Any bytes handed to the converter either work or raise :class:`SegmentError`; never another exception for bad input.
 `kind` is stable: metrics, the wire protocol and the documentation use the same word. A new kind is added only if the
@@ -17,7 +17,17 @@ SegmentErrorKind = Literal[
 ]
 
 
-class SegmentError(Exception):
+class TierbergError(Exception):
+    """Something that a caller may meet and a person may read.
+
+    Attributes:
+        kind: a stable word from the list of the room that raises it: exit codes, logs and metrics go by it.
+    """
+
+    kind: str
+
+
+class SegmentError(TierbergError):
     """Bytes that are not what they claim to be.
 
     Attributes:

@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 from pyiceberg.exceptions import ResolveError, ValidationError
 
+from converter.errors import TierbergError
+
 CatalogErrorKind = Literal[
     "owner_mismatch",  # the table belongs to another cluster, topic or topic id: never write it
     "schema_mismatch",  # table or data file has other columns, field ids or partitioning than this release writes
@@ -43,7 +45,7 @@ def damage_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
 
 
-class CatalogError(Exception):
+class CatalogError(TierbergError):
     """Why a table could not be opened, read or written.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
+from converter.errors import TierbergError
 from iceberg_catalog.connect.redaction import hide
 from iceberg_catalog.errors import CatalogError, CatalogErrorKind
 from repartition.limits import CAUSES_MAX
@@ -33,7 +34,7 @@ RepartitionErrorKind = _OwnKind | ErrorKind | CatalogErrorKind
 _CLIENTS: Final = frozenset({"pyiceberg", "requests", "sqlalchemy", "botocore"})
 
 
-class RepartitionError(Exception):
+class RepartitionError(TierbergError):
     """What went wrong with one copy, and what to do; without credentials that a library or a server quoted.
 
     Attributes:
@@ -42,7 +43,7 @@ class RepartitionError(Exception):
 
     def __init__(self, kind: RepartitionErrorKind, message: str) -> None:
         super().__init__(hide(message))
-        self.kind = kind
+        self.kind: RepartitionErrorKind = kind
 
 
 def as_ours(error: Exception) -> RepartitionError:

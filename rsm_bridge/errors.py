@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from converter.errors import TierbergError
+
 ErrorKind = Literal[
     "invalid_segment",
     "damaged_in_transit",
@@ -28,7 +30,7 @@ ErrorKind = Literal[
 ]
 
 
-class BridgeError(Exception):
+class BridgeError(TierbergError):
     """A refusal or failure with a stable kind. The message is one sentence for people."""
 
     def __init__(self, kind: ErrorKind, message: str) -> None:
@@ -51,14 +53,16 @@ class ObjectNotFoundError(BridgeError):
         self.key = key
 
 
-class SettingsError(Exception):
+class SettingsError(TierbergError):
     """The configuration cannot be used. The message names the key, what is wrong and what is allowed."""
+
+    kind: str = "bad_settings"
 
 
 class InUseError(SettingsError):
     """The data folder belongs to another process now."""
 
-    kind: ErrorKind = "overloaded"
+    kind = "overloaded"
 
 
 #: Kinds of all rooms by which a store, a catalog, brokers or Spark did not do what they were asked.
@@ -69,7 +73,4 @@ _PASSING_KINDS = frozenset(
 
 def may_pass(error: BaseException) -> bool:
     """Whether the same again may work, by the error's kind: it says nothing about what is stored, or was asked for."""
-    if isinstance(error, SettingsError) and not isinstance(error, InUseError):
-        return False
-    kind = getattr(error, "kind", None)
-    return kind is None or kind in _PASSING_KINDS
+    return not isinstance(error, TierbergError) or error.kind in _PASSING_KINDS

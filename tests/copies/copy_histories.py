@@ -11,11 +11,11 @@ from repartition.errors import RepartitionError
 from repartition.maintain import maintain
 from repartition.maintain.due import Budget
 from repartition.run.run import CopyJob, Ran
+from rsm_bridge.tables.maintain.requeue_topics import requeue
 from tests.copies.copy_oracle import NAMES, Entry, Expected, Log, Place, Shape, expected
 from tests.copies.copy_support import START_MS, CopyWorld, Sent
 from tests.copies.copy_values import bare, encoded, order
 from tests.support.eventually import eventually
-from tierberg.commands.requeue import requeue
 
 STEPS = ("read", "write", "dead letters", "publish", "record")
 UNDECODABLE = b"\0\0\0\0\1\xff"

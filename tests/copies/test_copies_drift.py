@@ -9,9 +9,9 @@ import pytest
 
 from repartition.errors import RepartitionError
 from rsm_bridge.storage.projections import hold
+from rsm_bridge.tables.maintain.requeue_topics import requeue
 from tests.copies.copy_support import LETTERS, TOPIC, CopyWorld, copy_world, sent, some
 from tests.support.eventually import eventually
-from tierberg.commands.requeue import requeue
 
 MODES: list[dict[str, Any]] = [{"select": ["id"]}, {"select": ["id"], "mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])

@@ -13,9 +13,9 @@ from repartition.errors import RepartitionError
 from repartition.run.source import Source, find_source
 from rsm_bridge.storage.projections import hold
 from rsm_bridge.storage.projections.progress import read_one
+from rsm_bridge.tables.maintain.requeue_topics import requeue
 from tests.copies.copy_support import TOPIC, TOPIC_ID, CopyWorld, copy_world, some
 from tests.support.eventually import eventually
-from tierberg.commands.requeue import requeue
 
 MODES: list[dict[str, Any]] = [{"select": ["id"]}, {"select": ["id"], "mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])

@@ -12,8 +12,8 @@ from repartition.errors import RepartitionError
 from repartition.run import run, target
 from repartition.run.run import CopyJob
 from repartition.run.target import BRANCH, TAG, quoted
+from rsm_bridge.tables.maintain.requeue_topics import requeue
 from tests.copies.copy_support import COPY, LETTERS, CopyWorld, copy_world, sent, some
-from tierberg.commands.requeue import requeue
 
 MODES: list[dict[str, Any]] = [{}, {"mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rsm_bridge.status.command import StatusOptions
+from rsm_bridge.status.command import status as command
 from tests.e2e.e2e_support import Pair
-from tierberg.commands.status import StatusOptions
-from tierberg.commands.status import status as command
 
 
 def ask(pair: Pair, *arguments: str) -> tuple[int, str]:

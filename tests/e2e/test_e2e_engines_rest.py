@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.commit.foreign import TAG, foreign_commits
 from iceberg_catalog.connect.open import CatalogSettings, open_catalog
+from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.verify.store import verify_store
 from tests.e2e.conftest import start_pair
 from tests.e2e.e2e_lake import PARTITIONS, as_text, count, merge, produce, wait_published
@@ -23,7 +24,6 @@ from tests.e2e.engines import Engine, EngineError, Spark, Trino, spark_on, trino
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
-from tierberg.commands.status import StatusOptions, status
 from tierberg.stack.admin import TIERED
 from tierberg.stack.lake import BUCKET, Lake
 from tierberg.stack.waiting import wait_for

@@ -14,13 +14,13 @@ from iceberg_catalog.commit.foreign import TAG, foreign_commits
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.serving.service import Running
+from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.verify.store import verify_store
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, segment_of
 from tests.unit.catalog_support import Place
 from tests.unit.foreign_support import delete_by_position, delete_whole_files, insert, rewrite, roll_back
-from tierberg.commands.status import StatusOptions, status
 
 
 def without_3(end: int) -> list[int]:

@@ -29,6 +29,7 @@ from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.serving.service import Running
 from rsm_bridge.storage.backend import Backend, open_backend
 from rsm_bridge.storage.clock import StoreClock
+from rsm_bridge.tables.maintain import replay_topics, requeue_topics
 from rsm_bridge.tables.maintain.dead_letters import files_with_errors
 from rsm_bridge.tables.maintain.maintain import open_maintenance
 from rsm_bridge.values.typed.schemas import ColumnsWaitError
@@ -40,7 +41,6 @@ from tests.support.registry_answers import Schemas
 from tests.support.shim_client import Segment, ShimClient, segment_of
 from tests.unit.test_bridge_typed import ORDER, WIDER, avro, columns_of, framed, rows_of, shown
 from tierberg.cli import app
-from tierberg.commands import replay, requeue
 
 Row = dict[str, Any]
 GOOD = framed(1, avro(ORDER, {"id": 7, "who": "x"}))
@@ -98,7 +98,7 @@ class Command:
 
     def run(self, topic: str, backend: Backend | None = None, *, dry_run: bool = False) -> list[str]:
         said: list[str] = []
-        replay.replay(backend or self.backend(), topic, dry_run=dry_run, say=said.append)
+        replay_topics.replay(backend or self.backend(), topic, dry_run=dry_run, say=said.append)
         return said
 
 
@@ -344,7 +344,7 @@ def test_a_crash_is_repaired_by_running_it_again(
     before = shown(catalog, table, 3)
     schemas.by_id[number] = {"schema": json.dumps(WIDER)}
     # A dead command holds the lease for its TTL; here nobody waits for it.
-    monkeypatch.setattr(replay, "leased", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(replay_topics, "leased", lambda *_: contextlib.nullcontext())
     with monkeypatch.context() as patched:
         patched.setattr(failpoints, "hit", dying(step))
         with pytest.raises(KilledError):
@@ -394,7 +394,7 @@ def test_two_at_once(
     copied(shim, "twice", [GOOD, wide(55, 1)])
     before = shown(catalog, "twice", 2)
     schemas.add(55, "twice-value", {"schema": json.dumps(WIDER)})
-    monkeypatch.setattr(replay, "leased", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(replay_topics, "leased", lambda *_: contextlib.nullcontext())
     backend = command.backend()
     send = backend.catalog.commit_table
     others: list[list[str]] = []
@@ -464,7 +464,7 @@ def test_requeued_segments_of_a_typed_topic_get_their_columns(
     assert rows_of(catalog, "late_rule") == []
     said: list[str] = []
     typed = command.backend([{"pattern": "late_rule", "value_format": "avro"}])
-    requeue.requeue(typed, "late_rule", dry_run=False, say=said.append)
+    requeue_topics.requeue(typed, "late_rule", dry_run=False, say=said.append)
     assert said[0].startswith("late_rule: 1 segments have 3 rows")
     rows = rows_of(catalog, "late_rule")
     assert [row["id"] for row in rows] == [7, None, None]

@@ -16,12 +16,12 @@ import pytest
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.backend import Backend, open_backend
+from rsm_bridge.tables.maintain.by_name import maintain
+from rsm_bridge.tables.maintain.replay_topics import replay
 from tests.support.bridge_life import life_of
 from tests.support.bridge_process import test_settings
 from tests.support.kafka_log import LogBuilder, encode_batch
 from tests.support.shim_client import segment_of
-from tierberg.commands.maintain import maintain
-from tierberg.commands.replay import replay
 
 TOPIC_ID = uuid.uuid5(uuid.NAMESPACE_DNS, "turn").bytes
 SCHEMA = '{"type": "object", "properties": {"a": {"type": "integer"}}}'

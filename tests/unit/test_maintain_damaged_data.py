@@ -9,8 +9,8 @@ import pytest
 
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.storage.backend import open_backend
+from rsm_bridge.tables.maintain.by_name import maintain
 from tests.unit.maintain_support import World, make_world
-from tierberg.commands.maintain import maintain
 
 DAMAGE: dict[str, Callable[[bytes, bytes], bytes]] = {
     "cut": lambda data, _: data[: len(data) // 2],

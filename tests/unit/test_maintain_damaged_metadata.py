@@ -14,12 +14,12 @@ from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from iceberg_catalog.errors import CatalogError
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.backend import open_backend
+from rsm_bridge.tables.maintain.by_name import drop, maintain
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, segment_of
 from tests.unit.test_bridge_roundtrip import expected_rows, rows_of
-from tierberg.commands.maintain import drop, maintain
 
 BENT: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda data: b"",

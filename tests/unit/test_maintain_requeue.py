@@ -15,11 +15,11 @@ from iceberg_catalog.plan.merge import MergeLimits
 from iceberg_catalog.plan.summary import REPAIR
 from rsm_bridge.storage.segments.known import KnownSegment, read_segments
 from rsm_bridge.tables.maintain import requeue
+from rsm_bridge.tables.maintain import requeue_topics as requeue_command
 from rsm_bridge.tables.maintain.merge import prove
 from tests.support.killed import KilledError, die_at
 from tests.unit.maintain_support import World, make_world
 from tierberg.cli import app
-from tierberg.commands import requeue as requeue_command
 
 STEPS = ("requeue-written", "requeue-repair", "before-swap", "after-swap")
 

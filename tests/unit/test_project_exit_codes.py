@@ -14,7 +14,7 @@ from repartition.errors import RepartitionErrorKind
 from rsm_bridge.errors import BridgeError, ErrorKind, SettingsError
 from rsm_bridge.tables.publish.table_run import RetryRunError
 from tierberg.cli import app
-from tierberg.commands.exits import FAILURE, FINDING, USAGE, exit_code
+from tierberg.exits import FAILURE, FINDING, USAGE, exit_code
 from tierberg.stack.ports import free_ports
 
 COMMANDS: tuple[tuple[str, ...], ...] = (

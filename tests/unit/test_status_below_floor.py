@@ -20,6 +20,7 @@ from rsm_bridge.status.causes import CauseCode, Level
 from rsm_bridge.storage.backend import open_backend
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.state_objects import recorded_parts
+from rsm_bridge.tables.maintain.by_name import restore
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, checkpoint
@@ -27,7 +28,6 @@ from tests.support.shim_client import ShimClient, segment_of
 from tests.support.status_facts import facts, kafka, kafka_partition, kafka_topic, stored
 from tests.unit.test_bridge_roundtrip import expected_rows, rows_of
 from tests.unit.test_status_causes import found
-from tierberg.commands.maintain import restore
 
 NAMED: dict[str, Any] = {"topic": "orders", "topic_id": b"o" * 16}
 

@@ -18,6 +18,7 @@ from rsm_bridge.metrics.progress.own_cluster import Asked, asked
 from rsm_bridge.status import gather
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CauseCode, Level
+from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.report import Report
 from rsm_bridge.status.text import as_text
 from rsm_bridge.storage.backend import open_backend
@@ -34,7 +35,6 @@ from tests.support.status_facts import (
     stored_partition,
 )
 from tests.unit.maintain_support import World, make_world, published
-from tierberg.commands.status import StatusOptions, status
 
 C = CauseCode
 #: Of one topic that is not in Kafka, and of those that are.

@@ -22,6 +22,7 @@ from converter.types import IndexType
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.serving.service import Running
+from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.gather import beyond_tiered, bridge_address, within
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import bridge_thread, test_settings
@@ -30,7 +31,6 @@ from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, segment_of
 from tests.support.status_facts import kafka, kafka_partition, kafka_topic, stored, stored_partition
 from tierberg.cli import app
-from tierberg.commands.status import StatusOptions, status
 from tierberg.stack.ports import free_ports
 
 RUNNER = CliRunner()

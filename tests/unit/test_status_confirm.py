@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from rsm_bridge.metrics.progress.facts import Facts, Problem
+from rsm_bridge.status import command as status_command
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
+from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.confirm import WATCH_SECONDS, confirmed, watch
 from rsm_bridge.status.report import NOTHING_ACCEPTED, Accepted
 from tests.support.status_facts import (
@@ -27,8 +29,6 @@ from tests.support.status_facts import (
     stored_partition,
     table,
 )
-from tierberg.commands import status as status_command
-from tierberg.commands.status import StatusOptions, status
 
 C = CauseCode
 #: Never a matter of the moment: read from settings, from one object that does not change, or from days of waiting.

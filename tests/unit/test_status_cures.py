@@ -20,13 +20,13 @@ from rsm_bridge.shell_words import command_line
 from rsm_bridge.status import gather
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
+from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.cures import Called, advice, filled
 from rsm_bridge.status.report import Finding
 from rsm_bridge.status.text import as_json, as_text
 from tests.support.status_facts import HOUR, NOW, beside, facts, kafka, kafka_topic, stored, stored_partition, table
 from tests.unit.maintain_support import World, make_world, published
 from tierberg.cli import app
-from tierberg.commands.status import StatusOptions, status
 
 RUNNER = CliRunner()
 CALLED = Called(Path("/etc/a b.yaml"), None, "b:1,c:2", "b:1,c:2")

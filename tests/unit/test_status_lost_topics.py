@@ -17,12 +17,12 @@ from rsm_bridge.config.settings import Settings, load_settings
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts, KafkaPartition, KafkaTopic
 from rsm_bridge.status import gather, tables
+from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.status_facts import kafka, kafka_topic
 from tests.unit.maintain_support import World, make_world, published
 from tests.unit.test_status_lost import path_of
-from tierberg.commands.status import StatusOptions, status
 
 
 @contextmanager

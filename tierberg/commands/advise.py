@@ -9,13 +9,8 @@ from typing import Annotated
 
 import typer
 
-from tierberg.commands.exits import exit_code
-from tierberg.commands.options import ConfigOption, DataDirOption
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(advise)
+from tierberg.exits import failures
+from tierberg.options import ConfigOption, DataDirOption
 
 
 def advise(
@@ -38,19 +33,14 @@ def advise(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Report what queries need of a topic's table and of each copy: files, bytes, seconds; with a picture."""
-    from converter.errors import SegmentError
-    from iceberg_catalog.connect.redaction import hide
-    from iceberg_catalog.errors import CatalogError
     from repartition.advise.advise import Options
     from repartition.advise.advise import advise as ask
     from repartition.advise.picture import check_place, draw
     from repartition.advise.report import as_json as document
     from repartition.advise.text import as_text
-    from repartition.errors import RepartitionError
-    from rsm_bridge.errors import BridgeError, SettingsError
 
     place = picture or Path(f"advise-{topic}.png")
-    try:
+    with failures():
         check_place(place)
         options = Options(topic, queries, topic_id, run, deadline)
         report = ask(config, data_dir, options, lambda line: typer.echo(line, err=True))
@@ -58,6 +48,3 @@ def advise(
         typer.echo(document(report) if as_json else as_text(report, width, colour=sys.stdout.isatty()))
         draw(report, place)
         typer.echo(f"picture: {place}", err=True)
-    except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
-        typer.echo(f"tierberg: {hide(str(error))}", err=True)
-        raise typer.Exit(exit_code(error)) from error

@@ -8,12 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tierberg.commands.exits import USAGE
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(jar)
+from tierberg.exits import USAGE
 
 
 def jar(

@@ -7,13 +7,8 @@ from typing import Annotated
 
 import typer
 
-from tierberg.commands.exits import failures
-from tierberg.commands.options import ConfigOption, DataDirOption
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command("leader-epochs")(leader_epochs)
+from tierberg.exits import failures
+from tierberg.options import ConfigOption, DataDirOption
 
 
 def leader_epochs(

@@ -6,13 +6,8 @@ from typing import Annotated
 
 import typer
 
-from tierberg.commands.exits import FAILURE, exit_code
-from tierberg.commands.options import ConfigOption, DataDirOption
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(repartition)
+from tierberg.exits import FAILURE, failures
+from tierberg.options import ConfigOption, DataDirOption
 
 
 def repartition(
@@ -39,26 +34,17 @@ def repartition(
     """Bring the copies of topics up to date with Spark. Exits 3 when one failed."""
     from rich.console import Console
 
-    from converter.errors import SegmentError
-    from iceberg_catalog.connect.redaction import hide
-    from iceberg_catalog.errors import CatalogError
-    from repartition.errors import RepartitionError
     from repartition.jobs.command import Options
     from repartition.jobs.command import repartition as run
     from repartition.jobs.progress_bars import shown
-    from rsm_bridge.errors import BridgeError, SettingsError
     from rsm_bridge.limits import MIB
 
     if (topic is None) != all_topics:
         raise typer.BadParameter("name a topic, or say --all")
     if all_topics and topic_id is not None:
         raise typer.BadParameter("--topic-id chooses between topics of one name: name it, without --all")
-    try:
-        limit = None if max_mib is None else max_mib * MIB
-        options = Options(topic, topic_id, continuous, limit, repair, maintenance_budget)
-        with shown(Console()) as view:
-            failed = run(config, data_dir, options, view)
-    except (BridgeError, SegmentError, CatalogError, SettingsError, RepartitionError) as error:
-        typer.echo(f"tierberg: {hide(str(error))}", err=True)
-        raise typer.Exit(exit_code(error)) from error
+    limit = None if max_mib is None else max_mib * MIB
+    options = Options(topic, topic_id, continuous, limit, repair, maintenance_budget)
+    with failures(), shown(Console()) as view:
+        failed = run(config, data_dir, options, view)
     raise typer.Exit(FAILURE if failed else 0)

@@ -1,86 +1,24 @@
-"""What `tierberg replay-dead-letters` does, as lines for a terminal."""
+"""The command `tierberg replay-dead-letters`."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable
+from typing import Annotated
 
-from iceberg_catalog.commit.head import LiveFiles
-from iceberg_catalog.tables.names import Owner
-from iceberg_catalog.tables.tables import find_table
-from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.storage.backend import Backend
-from rsm_bridge.storage.lease import leased
-from rsm_bridge.storage.object_store import first_line
-from rsm_bridge.storage.segments.known import owner_of, read_segments
-from rsm_bridge.storage.segments.topic_segments import topic_ids
-from rsm_bridge.tables.maintain.dead_letters import files_with_errors
-from rsm_bridge.tables.maintain.replay import Replay, Replayed
-from rsm_bridge.values.typed.schemas import ColumnsWaitError
-from rsm_bridge.values.typed.topics import TypedTopics, opened_typed_topics
+import typer
+
+from tierberg.exits import failures
+from tierberg.options import ConfigOption, DataDirOption
 
 
-def replay(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
-    """Decodes the dead letters of all topics, or one, again; those that decode now get their columns.
+def replay_dead_letters(
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this Kafka topic. Default: all.")] = None,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+) -> None:
+    """Decode rows again that did not decode, after the registry, a schema or a rule was put right."""
+    from rsm_bridge.storage.backend import open_backend
+    from rsm_bridge.tables.maintain.replay_topics import replay as run
 
-    Args:
-        backend: store and catalog.
-        topic: its name; None: all.
-        dry_run: change nothing, say what would be done.
-        say: receives each line.
-
-    Raises:
-        ColumnsWaitError: registry or catalog do not answer in time for a topic; the others had their turn.
-        BridgeError: `not_found` when the store has nothing of the topic; `overloaded` when a bridge is maintaining the
-            table.
-        SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Nothing needs
-            undoing: run it again.
-    """
-    found = [(topic_id, read_segments(backend.store, topic_id)) for topic_id in topic_ids(backend.store)]
-    chosen = [(key, owner_of(known)) for key, known in found if known and topic in (None, owner_of(known).topic)]
-    if topic is not None and not chosen:
-        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
-    opened = opened_typed_topics(backend.settings, backend.store, lambda: backend.catalog, dry_run=dry_run)
-    failed: list[Exception] = []
-    with opened as topics:
-        for topic_id, owner in chosen:
-            try:
-                with contextlib.nullcontext() if dry_run else leased(backend.store, topic_id):
-                    for line in _one(backend, topics, owner, dry_run=dry_run):
-                        say(f"{owner.topic}: {line}")
-            except StoreError:
-                raise
-            except Exception as error:  # noqa: BLE001 - one table's trouble is not another's
-                say(f"{owner.topic}: stays as it is: {first_line(error)}")
-                failed.append(error)
-    if failed:
-        raise failed[0]
-
-
-def _one(backend: Backend, topics: TypedTopics, owner: Owner, *, dry_run: bool) -> list[str]:
-    """One topic id; returns what to say."""
-    table = find_table(backend.catalog, owner, namespace=backend.namespace, plain=backend.settings.table_of)
-    if table is None:
-        return []
-    head = LiveFiles().read(table)
-    typed = topics.table(owner)
-    if typed is None:
-        count = len(files_with_errors(backend.store, head))
-        why = "the topic's rule has no typed format, or says mode: verbatim"
-        return [f"dead letters in {count} files stay as they are: {why}"] if count else []
-    run = Replay(backend.store, backend.catalog, owner.topic_id, typed)
-    try:
-        return _lines(run.run(head, dry_run=dry_run), len(head.files), dry_run=dry_run)
-    except ColumnsWaitError as error:
-        raise ColumnsWaitError(
-            f"{owner.topic}: what is a dead letter still stays one for now, run it again: {error}"
-        ) from error
-
-
-def _lines(done: Replayed, files: int, *, dry_run: bool) -> list[str]:
-    did = "would be decoded again (dry run)" if dry_run else f"decoded again, in {done.replaced} new files"
-    lines = [f"{done.files} of {files} files have dead letters; {done.rows} rows {did}; {done.left.total()} rows stay"]
-    lines += [f"  {code}: {count}" for code, count in sorted(done.left.items())]
-    if done.gone:
-        lines.append(f"{done.gone} files left the table meanwhile; run it again if others have their rows")
-    return lines
+    with failures():
+        run(open_backend(config, data_dir, made=True), topic, dry_run=dry_run, say=typer.echo)

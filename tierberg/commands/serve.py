@@ -1,129 +1,37 @@
-"""`tierberg serve`: warm up, listen, say so in one line, run until a signal."""
+"""The command `tierberg serve`."""
 
 from __future__ import annotations
 
-import asyncio
-import ctypes
-import gc
-import os
-import signal
-import sys
-import threading
-from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from iceberg_catalog.connect.redaction import remember_settings
-from rsm_bridge.config.secrets import settings_secrets
-from rsm_bridge.config.settings import Settings, load_settings
-from rsm_bridge.config.tls_pair import require_pair
-from rsm_bridge.errors import SettingsError
-from rsm_bridge.limits import START_STOP_SECONDS_MAX, STOP_SECONDS_MAX
-from rsm_bridge.logs import configure_logs, logger
-from rsm_bridge.serving.kernel_cache import kernel_cache, warmed
+import typer
 
-_M_ARENA_MAX = -8  # glibc, malloc.h
-_HEAPS_MAX = 2
+from tierberg.exits import failures
+from tierberg.options import ConfigOption, DataDirOption
 
 
-def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str) -> None:
-    """Returns after SIGTERM or SIGINT and a graceful stop; ends the process when that takes over STOP_SECONDS_MAX.
+def serve(
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    listen: Annotated[
+        str | None, typer.Option("--listen", help="`HOST:PORT` or `unix:PATH` to serve brokers on. Port 0: a free one.")
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Allow listening beyond loopback without client authentication.")
+    ] = False,
+    metrics_listen: Annotated[
+        str | None, typer.Option("--metrics-listen", help="`HOST:PORT` of the Prometheus page, loopback only.")
+    ] = None,
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve brokers until SIGTERM. Prints one line to standard output once calls are answered."""
+    from rsm_bridge.serving.serve import serve_forever
 
-    Before the bridge is ready that is START_STOP_SECONDS_MAX.
-
-    Raises:
-        SettingsError: something that was asked for cannot be used.
-    """
-    if log_level not in ("debug", "info", "warning", "error"):
-        raise SettingsError(f"--log-level {log_level}: use debug, info, warning or error")
-    # Until the loop hears it; the first process of a container ignores what nobody asked for.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    settings = load_settings(config, overrides)
-    require_pair(settings)
-    try:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(f"data_dir: {error}") from error
-    secrets = settings_secrets(settings)
-    remember_settings(secrets)
-    configure_logs(log_level, secrets)
-    if "NUMBA_CACHE_DIR" not in os.environ:
-        os.environ["NUMBA_CACHE_DIR"] = str(kernel_cache(settings.data_dir, logger("bridge").warning))
-    _share_heaps()
-    asyncio.run(_serve(settings))
-
-
-def _favour_calls() -> None:
-    """Keeps the interpreter's own pauses out of the calls.
-
-    A full collection walks every module's objects, 0.1 s with all libraries loaded, while nothing else runs: what
-    exists now lives as long as the process and is taken out of it. And a thread that asks for the interpreter's lock
-    gets it from a busy one after 1 ms instead of 5: a fetch crosses several threads.
-    """
-    gc.collect()
-    gc.freeze()
-    sys.setswitchinterval(0.001)
-
-
-def _share_heaps() -> None:
-    """All threads allocate from a few heaps: with one for each, as glibc likes, freed megabytes lie idle in them."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # other C libraries have other allocators
-        mallopt(_M_ARENA_MAX, _HEAPS_MAX)
-
-
-async def _serve(settings: Settings) -> None:
-    # Imported late: numba reads its cache folder from the environment when it is loaded.
-    from converter.segment.warmup import warm
-    from rsm_bridge.serving.service import running_bridge
-
-    stop, ready = asyncio.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def end() -> None:
-        stop.set()
-        if not ready.is_set():
-            _leave_after(START_STOP_SECONDS_MAX, "stopped before the bridge was ready", unless=ready)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
-
-    def compiled() -> None:
-        warm()
-        if settings.may_type:
-            from converter.values.proof.warmup import warm_values
-
-            warm_values()
-
-    def prepare(compiling: threading.Event) -> None:
-        warmed(Path(os.environ["NUMBA_CACHE_DIR"]), compiled, logger("bridge"), compiling)
-        _favour_calls()
-
-    async with running_bridge(settings, prepare) as bridge:
-        ready.set()
-        found = await asyncio.to_thread(bridge.reach.first_words)
-        sys.stdout.write(
-            f"tierberg ready listen={bridge.address} metrics={bridge.metrics_address or '-'} "
-            f"data={settings.data_dir.resolve()} {found}\n"
-        )
-        sys.stdout.flush()
-        await stop.wait()
-        logger("bridge").info("stopping")
-        _leave_after(STOP_SECONDS_MAX, "stopped in the middle of requests that hang")
-
-
-def _leave_after(seconds: float, words: str, unless: threading.Event | None = None) -> None:
-    """Ends the process when stopping takes longer.
-
-    A compiler cannot be interrupted, and a request that hangs in store or catalog has its own time-outs. What it
-    was for is as after a kill: the next start finds it.
-    """
-
-    def leave() -> None:
-        if unless is None or not unless.is_set():
-            logger("bridge").warning(words)
-            sys.stderr.flush()
-            os._exit(0)
-
-    watch = threading.Timer(seconds, leave)
-    watch.daemon = True
-    watch.start()
+    overrides = {
+        "data_dir": data_dir,
+        "listen": listen,
+        "insecure": insecure or None,
+        "metrics_listen": metrics_listen,
+    }
+    with failures():
+        serve_forever(config, overrides, log_level)

@@ -1,96 +1,70 @@
-"""`tierberg status`: gather, judge, print. Exit codes: 0 nobody is needed, 1 somebody is."""
+"""The command `tierberg status`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from pathlib import Path
-from time import monotonic, sleep
+from typing import Annotated
 
-from rsm_bridge.config.settings import Settings, load_settings
-from rsm_bridge.errors import SettingsError
-from rsm_bridge.limits import STATUS_ANSWER_SECONDS, STATUS_COPY_WATCH_SECONDS
-from rsm_bridge.status.assess import assess
-from rsm_bridge.status.causes import CauseCode, Level
-from rsm_bridge.status.confirm import SERVERS, confirmed, watch
-from rsm_bridge.status.cures import Called
-from rsm_bridge.status.gather import Wanted, bridge_address, gather
-from rsm_bridge.status.report import Accepted, Report
-from rsm_bridge.status.text import as_json, as_text
+import typer
 
-NO_BRIDGE = "none"
+from tierberg.exits import FINDING, failures
+from tierberg.options import ConfigOption, DataDirOption
 
 
-@dataclass(frozen=True, slots=True)
-class StatusOptions:
-    """The command line. `bridge`: an address, `none`, or None for the one of the settings; `deadline` in seconds.
+def status(
+    topic: Annotated[str | None, typer.Argument(help="Only this topic, with every partition.")] = None,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object; its schema is docs/status.schema.json.")
+    ] = False,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
+    ] = None,
+    bridge: Annotated[
+        str | None,
+        typer.Option(
+            "--bridge", help="Address of the bridge to ask for its health; `none`: do not. Default: `listen`."
+        ),
+    ] = None,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept",
+            help="A cause that is known and must not make the exit code 1, as `CODE` or `CODE:TOPIC`. Repeatable.",
+        ),
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option("--deadline", min=1.0, help="Seconds to spend on reading indexes from the store.")
+    ] = 30.0,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every place of every cause and every partition, not the first ones.")
+    ] = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            "--patience", min=0.0, help="Longest pause in seconds before an alarm that may pass is looked at again."
+        ),
+    ] = 60.0,
+) -> None:
+    """Say how far every partition has come, why no further, and what to do. Exits 1 when somebody is needed."""
+    from rsm_bridge.status.command import StatusOptions
+    from rsm_bridge.status.command import status as report
 
-    every: all places and partitions, not the first ones. patience: longest pause before a second look, seconds; 0: an
-    alarm is believed at first sight.
-    """
-
-    config: Path | None = None
-    data_dir: Path | None = None
-    topic: str | None = None
-    bootstrap_server: str | None = None
-    bridge: str | None = None
-    accept: tuple[str, ...] = ()
-    deadline: float = 30.0
-    json: bool = False
-    every: bool = False
-    patience: float = STATUS_COPY_WATCH_SECONDS
-
-
-def status(options: StatusOptions, say: Callable[[str], None] = lambda _: None) -> tuple[str, bool]:
-    """What to print, and whether somebody is needed. `say` receives why it takes longer.
-
-    Raises:
-        SettingsError: the configuration or a flag cannot be used.
-    """
-    accepted = _accepted(options.accept)
-    settings = load_settings(options.config, {"data_dir": options.data_dir})
-    if options.bootstrap_server is not None:
-        settings = _with_servers(settings, options.bootstrap_server)
-    bridge = bridge_address(settings) if options.bridge is None else options.bridge
-    wanted = Wanted(options.topic, None if bridge == NO_BRIDGE else bridge, options.deadline)
-    report = _looked(settings, wanted, options.patience, accepted, say)
-    needed = report.level(accepted) is Level.PERSON
-    called = Called(options.config, options.data_dir, options.bootstrap_server, settings.kafka.bootstrap_servers)
-    if options.json:
-        return as_json(report, accepted, called), needed
-    every = options.topic is not None
-    return as_text(report, accepted, every_partition=every, every_place=options.every, called=called), needed
-
-
-def _looked(
-    settings: Settings, wanted: Wanted, patience: float, accepted: Accepted, say: Callable[[str], None]
-) -> Report:
-    """One look, or two where the first would call somebody for what may pass."""
-    began = monotonic()
-    first = assess(gather(settings, wanted))
-    pause, doubtful = watch(first, accepted, settings.publish_interval)
-    waited = monotonic() - began > STATUS_ANSWER_SECONDS
-    if not patience or not doubtful or (waited and all(item.code in SERVERS for item in doubtful)):
-        return first
-    pause = min(pause, patience)
-    codes = ", ".join(dict.fromkeys(str(item.code) for item in doubtful))
-    say(f"{codes}: looking again in {pause:g} s, whether it passes")
-    sleep(pause)
-    return confirmed(first, assess(gather(settings, wanted)))
-
-
-def _accepted(words: Iterable[str]) -> Accepted:
-    """`code`, or `code:topic`."""
-    known = {str(code): code for code in CauseCode}
-    found: set[tuple[CauseCode, str | None]] = set()
-    for word in words:
-        code, _, topic = word.partition(":")
-        if code not in known:
-            raise SettingsError(f"--accept {word}: not a cause; docs/operations.md lists them")
-        found.add((known[code], topic or None))
-    return Accepted(frozenset(found))
-
-
-def _with_servers(settings: Settings, servers: str) -> Settings:
-    kafka = settings.kafka.model_copy(update={"bootstrap_servers": servers})
-    return settings.model_copy(update={"kafka": kafka})
+    options = StatusOptions(
+        config=config,
+        data_dir=data_dir,
+        topic=topic,
+        bootstrap_server=bootstrap_server,
+        bridge=bridge,
+        accept=tuple(accept or ()),
+        deadline=deadline,
+        json=as_json,
+        every=every,
+        patience=patience,
+    )
+    with failures():
+        text, needed = report(options, lambda line: typer.echo(line, err=True))
+    typer.echo(text)
+    if needed:
+        raise typer.Exit(FINDING)

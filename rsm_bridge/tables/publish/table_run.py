@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
+from converter.errors import TierbergError
 from converter.types import ValueFormat
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.commit import Change, commit
@@ -47,12 +48,14 @@ class PlanAgainError(Exception):
     """Pending segments that a plan wanted have to wait; the next plan stops before them."""
 
 
-class RetryRunError(Exception):
+class RetryRunError(TierbergError):
     """The commit did not land for sure: start again from the head.
 
     Attributes:
         conflict: it was refused, because another bridge was faster; otherwise nobody knows.
     """
+
+    kind = "raced"
 
     def __init__(self, message: str, *, conflict: bool = False) -> None:
         super().__init__(message)

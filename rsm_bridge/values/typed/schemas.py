@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
+from converter.errors import TierbergError
 from converter.values.by_writer import Parted, Writer, parted, parted_by_id
 from converter.values.model import Decoder, NoMessageError, SchemaTextError, ValueProblem, error_text
 from converter.values.text import TextDecoder
@@ -36,8 +37,10 @@ _TEXT: Final = TextDecoder()
 _NOTHING_TO_INFER = error_text(ValueProblem.UNDECODABLE, "no value so far is a JSON object, so there is no schema yet")
 
 
-class ColumnsWaitError(Exception):
+class ColumnsWaitError(TierbergError):
     """Rows cannot have their columns now, and may have them later. The message says why and what to do."""
+
+    kind = "unavailable"
 
 
 class Registry(Protocol):

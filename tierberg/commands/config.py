@@ -1,4 +1,4 @@
-"""The commands about the configuration: `config check`."""
+"""The command `tierberg config check`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tierberg.commands.exits import FINDING, failures
-from tierberg.commands.options import ConfigOption
-
-config_app = typer.Typer(help="Look at the configuration.", no_args_is_help=True)
+from tierberg.exits import FINDING, failures
+from tierberg.options import ConfigOption
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the commands."""
-    app.add_typer(config_app, name="config")
-
-
-@config_app.callback()
-def _config() -> None:
-    """A group, also while it has one command alone."""
-
-
-@config_app.command("check")
 def check(
     topics: Annotated[
         list[str] | None, typer.Argument(help="Only these topics. Default: all that Kafka has.", show_default=False)

@@ -11,7 +11,8 @@ from typing import Final
 
 import typer
 
-from rsm_bridge.errors import SettingsError, may_pass
+from converter.errors import TierbergError
+from rsm_bridge.errors import may_pass
 
 FINE: Final = 0
 FINDING: Final = 1  # damage, something that needs a person, or a refusal because of what is stored
@@ -23,11 +24,11 @@ _USAGE_KINDS = frozenset(
 )
 
 
-def exit_code(error: BaseException) -> int:
-    """The code for an error of one of the rooms, by its kind."""
+def exit_code(error: TierbergError) -> int:
+    """The code for an error, by its kind."""
     if may_pass(error):
         return FAILURE
-    return USAGE if getattr(error, "kind", None) in _USAGE_KINDS or isinstance(error, SettingsError) else FINDING
+    return USAGE if error.kind in _USAGE_KINDS else FINDING
 
 
 @contextlib.contextmanager
@@ -35,17 +36,8 @@ def failures() -> Iterator[None]:
     """Ends a command that met one of our errors with one line and its code; other errors are bugs, and tracebacks."""
     try:
         yield
-    except Exception as error:
-        # Only now: a command says where kernels are kept before anything of the rooms that loads numba is imported.
-        from converter.errors import SegmentError
+    except TierbergError as error:
         from iceberg_catalog.connect.redaction import hide
-        from iceberg_catalog.errors import CatalogError
-        from rsm_bridge.errors import BridgeError
-        from rsm_bridge.tables.publish.table_run import RetryRunError
-        from rsm_bridge.values.typed.schemas import ColumnsWaitError
 
-        ours = (BridgeError, SegmentError, CatalogError, SettingsError, RetryRunError, ColumnsWaitError)
-        if not isinstance(error, ours):
-            raise
         typer.echo(f"tierberg: {hide(str(error))}", err=True)
         raise typer.Exit(exit_code(error)) from error

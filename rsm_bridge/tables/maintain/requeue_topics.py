@@ -1,0 +1,89 @@
+"""What `tierberg requeue` does, as lines for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from converter.types import ConvertOptions
+from rsm_bridge.config.topics import stored_format
+from rsm_bridge.errors import BridgeError
+from rsm_bridge.limits import MIB
+from rsm_bridge.storage.backend import Backend
+from rsm_bridge.storage.clock import StoreClock
+from rsm_bridge.storage.lease import leased
+from rsm_bridge.storage.projections.hold import CopyReaders
+from rsm_bridge.storage.segments.known import KnownSegment, owner_of, read_segments
+from rsm_bridge.storage.segments.topic_segments import topic_ids
+from rsm_bridge.tables.maintain.requeue import RepairRun, convert
+from rsm_bridge.values.typed.topics import opened_typed_topics
+
+
+def requeue(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
+    """Converts verbatim segments of all topics, or one, and brings their rows into the tables.
+
+    Args:
+        backend: store and catalog.
+        topic: its name; None: all.
+        dry_run: change nothing, say what would be done.
+        say: receives each line.
+
+    Raises:
+        BridgeError: `not_found` when the store has nothing of the topic; `internal` when segments could not be
+            converted, after all others were; `overloaded` when a bridge is maintaining the table.
+        SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
+    """
+    found = [(topic_id, read_segments(backend.store, topic_id)) for topic_id in topic_ids(backend.store)]
+    chosen = [(key, known) for key, known in found if known and topic in (None, owner_of(known).topic)]
+    if topic is not None and not chosen:
+        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
+    failed: list[tuple[str, str]] = []
+    for topic_id, segments in chosen:
+        failed += _one(backend, topic_id, segments, dry_run=dry_run, say=say)
+    if failed:
+        key, why = failed[0]
+        raise BridgeError("internal", f"{len(failed)} segments stay as they are; {key}: {why.removeprefix(f'{key}: ')}")
+
+
+def _one(
+    backend: Backend, topic_id: bytes, segments: Sequence[KnownSegment], *, dry_run: bool, say: Callable[[str], None]
+) -> list[tuple[str, str]]:
+    """One topic id; returns what could not be converted."""
+    name = owner_of(segments).topic
+    rule = backend.settings.rule(name)
+    wanted = [known for known in segments if known.live and known.withheld]
+    if not wanted and not any(known.requeued for known in segments):
+        return []
+    if rule.mode == "verbatim":
+        say(f"{name}: {len(wanted)} segments stay as they are: the rule of the topic says mode: verbatim")
+        return []
+    if dry_run:
+        say(f"{name}: {len(wanted)} segments would get their rows (dry run)")
+        return []
+    batch_bytes_max = backend.settings.limits.decompressed_batch_mib * MIB
+    options = ConvertOptions(stored_format(rule.value_format), "table", batch_bytes_max)
+    opened = opened_typed_topics(backend.settings, backend.store, lambda: backend.catalog)
+    with leased(backend.store, topic_id), opened as topics:
+        done = convert(backend.store, wanted, options, typed=topics.table(owner_of(segments)) is not None)
+        retention = rule.table_retention
+        run = RepairRun(
+            backend.store,
+            backend.catalog,
+            topic_id,
+            backend.namespace,
+            backend.settings.catalog.layout,
+            lambda _topic: retention,
+            typed=topics.table,
+            plain=backend.settings.table_of,
+            values=backend.settings.values_of,
+            generation=backend.settings.generation,
+            copies=CopyReaders(backend.settings, backend.store).waiting,
+            clock_ms=StoreClock(backend.store).now_ms,
+        )
+        repaired = run.repair()
+    undecided = f", {done.undecided} of them in transactions their segment leaves open" if done.undecided else ""
+    came = f"{repaired.files} files came below the frontier"
+    say(f"{name}: {done.segments} segments have {done.rows} rows{undecided}; {came}")
+    if repaired.waiting:
+        # Nothing but this command adds rows there.
+        say(f"{name}: {repaired.waiting} rows wait for the end of a transaction: run it again once that is tiered")
+    return done.failed

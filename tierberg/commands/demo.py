@@ -1,0 +1,25 @@
+"""The command `tierberg demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", help="Folder for the servers and their data; emptied when a demo made it.")
+    ] = Path("demo-data"),
+    kafka_version: Annotated[
+        str, typer.Option("--kafka-version", envvar="KAFKA_VERSION", help="Of the stock broker: 4.3.1 or 4.4.0.")
+    ] = "4.3.1",
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave broker and bridge running, and say how to use them.")
+    ] = False,
+) -> None:
+    """Run the whole path on this machine: stock Kafka, real events, Iceberg, Spark. Exits 1 when a check fails."""
+    from tierberg.demo.main import run
+
+    raise typer.Exit(run(data_dir, kafka_version=kafka_version, keep=keep))
