@@ -40,12 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         case = item.callspec.params.get("case") if hasattr(item, "callspec") else None
         if isinstance(case, Case):
-            item.user_properties.append(("case", case))
+            item.user_properties.append(("fault", (case.point, case.victim)))  # plain: may come from another process
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    for name, case in report.user_properties:
-        if name == "case" and isinstance(case, Case):
+    for name, value in report.user_properties:
+        if name == "fault" and isinstance(value, tuple):
+            case = Case(*value)
             around = report.passed and report.when != "call"
             _results[case] = later(_results.get(case), None if around else _OUTCOMES[report.outcome], report.duration)
 
