@@ -12,6 +12,7 @@ UV := .tools/uv/bin/uv
 RUN := .venv/bin/python
 ENVIRONMENT := .venv/.synced
 SHIM := java-shim/target/dist/.built
+JOBS ?= 2
 FAST := not slow and not bench and (not e2e or smoke)
 
 .PHONY: help
@@ -31,7 +32,15 @@ stack: setup ## S3, REST catalog, bridge and broker as local processes, until Ct
 
 .PHONY: test
 test: setup ## the whole fast suite, with a sample of the tests on a real broker
-	$(RUN) -m pytest -m "$(FAST)"
+	$(RUN) -m pytest -n $(JOBS) --dist loadfile -m "$(FAST)" --durations 20
+
+.PHONY: check
+check: $(ENVIRONMENT) ## style, types, import rules, unit and property tests, in three minutes
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	HYPOTHESIS_PROFILE=quick $(RUN) -m pytest -q -n $(JOBS) --dist loadfile -m "not slow and not bench and not e2e" tests/unit tests/property
 
 .PHONY: test-slow
 test-slow: setup ## the slow tests that need no broker
@@ -101,9 +110,13 @@ fmt: $(ENVIRONMENT) ## put the code into its one form
 .PHONY: shim
 shim: $(SHIM) ## build the jar for the broker: java-shim/target/dist/
 
+.PHONY: wheel
+wheel: $(SHIM) ## the wheel, with the broker's jar in it: dist/
+	$(UV) build --quiet --wheel --out-dir dist
+
 .PHONY: clean
 clean: ## remove what was built and fetched, and the data of demo and stack
-	rm -rf .venv .tools build demo-data stack-data chaos-data java-shim/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools build dist demo-data stack-data chaos-data java-shim/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'

@@ -13,7 +13,8 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parent.parent / "bui
 
 # A busy machine is slow, not wrong; examples are limited in number instead.
 settings.register_profile("tierberg", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.load_profile("tierberg")
+settings.register_profile("quick", settings.get_profile("tierberg"), max_examples=20)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tierberg"))
 
 
 def pytest_sessionstart() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from iceberg_catalog.connect.redaction import remember_settings
+from rsm_bridge.config.extras import require_extras
 from rsm_bridge.config.secrets import settings_secrets
 from rsm_bridge.config.settings import Settings, load_settings
 from rsm_bridge.config.tls_pair import require_pair
@@ -39,6 +40,7 @@ def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     settings = load_settings(config, overrides)
     require_pair(settings)
+    require_extras(settings)
     try:
         settings.data_dir.mkdir(parents=True, exist_ok=True)
     except OSError as error:

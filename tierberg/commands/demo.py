@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from tierberg.exits import failures
+
 
 def demo(
     data_dir: Annotated[
@@ -20,6 +22,10 @@ def demo(
     ] = False,
 ) -> None:
     """Run the whole path on this machine: stock Kafka, real events, Iceberg, Spark. Exits 1 when a check fails."""
+    from rsm_bridge.config.extras import require_extra
+
+    with failures():
+        require_extra("demo", "the demo")
     from tierberg.demo.main import run
 
     raise typer.Exit(run(data_dir, kafka_version=kafka_version, keep=keep))
