@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from importlib.metadata import packages_distributions, requires
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,7 @@ NEEDS = {
 
 
 def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    found = extras.find_spec
-    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in names else found(name))
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name in names else find_spec(name))
 
 
 @pytest.mark.parametrize(("extra", "text"), [(extra, text) for extra, texts in NEEDS.items() for text in texts])
