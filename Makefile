@@ -107,6 +107,10 @@ fmt: $(ENVIRONMENT) ## put the code into its one form
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
+.PHONY: rooms
+rooms: $(ENVIRONMENT) ## draw docs/rooms.md, which folder imports which, from the code
+	$(RUN) -m tests.support.rooms_page
+
 .PHONY: shim
 shim: $(SHIM) ## build the jar for the broker: java-shim/target/dist/
 
