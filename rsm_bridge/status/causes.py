@@ -292,8 +292,9 @@ CAUSES: dict[CauseCode, Cause] = {
         _PERSON,
         "over half of the table's rows were deleted within ten minutes; their objects are kept for mass_delete_grace",
         "A mistake: `tierberg undelete TOPIC` brings the rows back. On purpose: nothing, or `--accept mass_delete` "
-        "until it is reclaimed. Where the topic's retention explains it, it is a note; so is, where Kafka was not "
-        "asked, what looks like retention: set `kafka.bootstrap_servers`, or a mistake may pass unseen.",
+        "until it is reclaimed. Where the topic's retention explains it, it is a note; so is what `topic forget` "
+        "deleted of a topic that Kafka has no more, and, where Kafka was not asked, what looks like retention: set "
+        "`kafka.bootstrap_servers`, or a mistake may pass unseen.",
     ),
     _C.FOREIGN_FILES: Cause(
         _PERSON,

@@ -35,13 +35,17 @@ def held_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: 
         now_ms: when the report was gathered.
         asked: Kafka answered.
     """
-    said = f"{held.rows:,} rows in {plural(held.segments, 'segment')}, over half of the table's"
-    said = f"{said}, were deleted up to {moment(held.last_ms, now_ms)}"
+    how = " were deleted by topic forget" if held.forgotten else ", over half of the table's, were deleted"
+    said = f"{held.rows:,} rows in {plural(held.segments, 'segment')}{how} up to {moment(held.last_ms, now_ms)}"
     if now_ms >= held.due_ms:
         said = f"{said}; mass_delete_grace is over: their objects go as soon as nothing else needs them"
         return Finding(CauseCode.MASS_DELETE, Level.NOTE, said, topic, since_ms=held.last_ms)
     said = f"{said}, kept {age((held.due_ms - now_ms) / 1000)} more"
     level = CAUSES[CauseCode.MASS_DELETE].level
+    if held.forgotten and kafka is None:
+        level = Level.NOTE  # somebody has just decided it
+    elif held.forgotten:
+        said = f"{said}; Kafka has the topic, and its consumers miss them"
     if held.restored:
         said = f"{said}; {held.restored} of the segments had been undeleted, and leave with what is deleted above them"
     if held.restored and not held.parts:

@@ -5,7 +5,7 @@ What was left goes on its way, and is reclaimed long before the mass delete is: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import pairwise
@@ -57,16 +57,25 @@ def held_deletes(
         again = len(mass.keys & restored)
         held = HeldDelete(len(mass.keys), mass.rows, mass.last_ms, mass.due_ms, tuple(parts), again)
         made.append(replace(held, unsure=not mass.keys & sure))
-    return tuple(made)
+    return tuple(sorted([*made, *_forgotten(segments, grace, stays_ms)], key=lambda item: item.last_ms))
+
+
+def _forgotten(segments: Sequence[KnownSegment], grace: float, stays_ms: int) -> Iterator[HeldDelete]:
+    """What `tierberg topic forget` took of each mass delete."""
+    rows = [replace(item, deletion=None) if _stays(item, stays_ms) else item for item in segments]
+    for mass in mass_deletes(rows, grace):
+        taken = [item for item in rows if item.listed.key in mass.keys and item.forgotten]
+        if taken:
+            yield HeldDelete(len(taken), sum(item.rows for item in taken), mass.last_ms, mass.due_ms, forgotten=True)
 
 
 def _masses(
     segments: Sequence[KnownSegment], grace: float, restored: AbstractSet[str], stays_ms: int
 ) -> Sequence[MassDelete]:
     rows = [replace(item, deletion=None) if _stays(item, stays_ms) else item for item in segments]
-    found = mass_deletes([item for item in rows if item.live or item.listed.key not in restored], grace)
+    found = mass_deletes([item for item in rows if item.live or item.listed.key not in restored], grace, by_kafka=True)
     told = {key for mass in found for key in mass.keys}
-    again = [mass for mass in mass_deletes(rows, grace) if mass.keys & restored and not mass.keys & told]
+    again = [mass for mass in mass_deletes(rows, grace, by_kafka=True) if mass.keys & restored and not mass.keys & told]
     return sorted([*found, *again], key=lambda mass: mass.last_ms)
 
 

@@ -31,7 +31,8 @@ Kind = Literal["deleted", "withdrawn"]
 class Tombstone:
     """A delete. `deleted`: retention, Kafka had custom metadata; `withdrawn`: a failed copy. `index` may be empty.
 
-    reclaiming: its objects are being removed; there is no way back to an index.
+    reclaiming: its objects are being removed; there is no way back to an index. forgotten: not Kafka deleted it, but
+    `tierberg topic forget`. Readers that do not know this take it for Kafka's.
     """
 
     kind: Kind
@@ -40,6 +41,7 @@ class Tombstone:
     cluster_name: str
     index: bytes = b""
     reclaiming: bool = False
+    forgotten: bool = False
 
     def encode(self) -> bytes:
         """The object's bytes."""
@@ -51,6 +53,8 @@ class Tombstone:
         }
         if self.reclaiming:
             fields["reclaiming"] = True
+        if self.forgotten:
+            fields["forgotten"] = True
         header = _encode(fields).encode()
         body = b"".join((_HEAD.pack(MAGIC, VERSION, len(header)), header, self.index))
         return body + _CRC.pack(crc32c.crc32c(body))
@@ -91,6 +95,7 @@ def decode_tombstone(data: bytes) -> Tombstone:
             stored_json.text(header.get("cluster_name")),
             bytes(body[_HEAD.size + length :]),
             stored_json.truth(header.get("reclaiming", False)),
+            stored_json.truth(header.get("forgotten", False)),
         )
     except ValueError as error:
         raise BridgeError("corrupt_object", f"the tombstone does not parse: {error}") from error

@@ -142,7 +142,7 @@ def _with_crc(body: bytes) -> bytes:
 
 
 def _tombstone(rng: random.Random) -> bytes:
-    whole = Tombstone("deleted", 5, "topic", "cluster", b"index", reclaiming=True).encode()
+    whole = Tombstone("deleted", 5, "topic", "cluster", b"index", reclaiming=True, forgotten=True).encode()
     length = int.from_bytes(whole[5:9], "little")
     text = written(bent_json(json.loads(whole[9 : 9 + length]), rng), rng)
     return _with_crc(whole[:5] + struct.pack("<I", len(text)) + text + b"index")

@@ -67,11 +67,26 @@ def test_every_flipped_bit_of_custom_metadata_is_noticed() -> None:
             decode_custom_metadata(bytes(flipped))
 
 
-@given(st.sampled_from(["deleted", "withdrawn"]), I63, st.text(max_size=50), st.text(max_size=50), st.binary())
-def test_tombstones_come_back(kind: str, time_ms: int, topic: str, cluster: str, index: bytes) -> None:
-    stone = Tombstone(kind, time_ms, topic, cluster, index)  # type: ignore[arg-type]
+@given(
+    st.sampled_from(["deleted", "withdrawn"]),
+    I63,
+    st.text(max_size=50),
+    st.text(max_size=50),
+    st.binary(),
+    st.booleans(),
+    st.booleans(),
+)
+def test_tombstones_come_back(
+    kind: str, time_ms: int, topic: str, cluster: str, index: bytes, reclaiming: bool, forgotten: bool
+) -> None:
+    stone = Tombstone(kind, time_ms, topic, cluster, index, reclaiming, forgotten)  # type: ignore[arg-type]
     assert is_tombstone(stone.encode())
     assert decode_tombstone(stone.encode()) == stone
+
+
+def test_a_tombstone_of_kafkas_is_what_it_was_before_there_were_others() -> None:
+    assert b"forgotten" not in Tombstone("deleted", 1, "t", "c", b"index").encode()
+    assert b'"forgotten": true' in Tombstone("deleted", 1, "t", "c", b"index", forgotten=True).encode()
 
 
 def test_damaged_and_newer_tombstones_are_named() -> None:

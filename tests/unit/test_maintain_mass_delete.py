@@ -44,6 +44,45 @@ def numbers(segments: list[KnownSegment]) -> list[list[int]]:
     return [sorted(place[key] for key in mass.keys) for mass in mass_deletes(segments, DAY)]
 
 
+def forgotten(*segments: KnownSegment) -> list[KnownSegment]:
+    """The same, deleted by `topic forget`."""
+    found = [(item, item.deletion) for item in segments]
+    return [
+        dataclasses.replace(item, deletion=dataclasses.replace(gone, forgotten=True)) for item, gone in found if gone
+    ]
+
+
+def kafkas(segments: list[KnownSegment]) -> list[list[int]]:
+    """Numbers of what Kafka's own mass deletes have."""
+    place = {item.listed.key: number for number, item in enumerate(segments)}
+    found = mass_deletes(segments, DAY, by_kafka=True)
+    return [sorted(place[key] for key in mass.keys) for mass in found]
+
+
+def test_what_was_forgotten_is_held_and_is_no_mass_delete_of_kafkas() -> None:
+    all_of_it = forgotten(*(known(n, 10, START + n) for n in range(5)))
+    assert numbers(all_of_it) == [[0, 1, 2, 3, 4]]
+    assert kafkas(all_of_it) == []
+
+
+@pytest.mark.parametrize("after_ms", [1, WINDOW_MS - 1, WINDOW_MS, 30 * WINDOW_MS])
+def test_a_forget_neither_makes_nor_hides_a_mass_delete_of_kafkas_before_it(after_ms: int) -> None:
+    """Its rows were there until then."""
+    rest = forgotten(*(known(n, 10, START + after_ms, written_ms=START + after_ms) for n in range(6, 11)))
+    half, more = [known(n, 10, START) for n in range(5)], [known(n, 10, START) for n in range(6)]
+    assert kafkas([*half, *rest]) == []
+    assert kafkas([*more, *rest]) == [[0, 1, 2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize("after_ms", [1, WINDOW_MS, 30 * WINDOW_MS])
+def test_a_forget_hides_no_mass_delete_of_kafkas_after_it(after_ms: int) -> None:
+    """Of a topic that lived, for all that was said of its cluster: its rows were not there any more."""
+    gone = forgotten(*(known(n, 1000, START) for n in range(3)))
+    later = [known(n, 10, START + after_ms) for n in range(3, 6)]
+    assert kafkas([*gone, *later, known(6, 20, None, written_ms=START)]) == [[3, 4, 5]]
+    assert kafkas([*gone, *later, known(6, 30, None, written_ms=START)]) == []
+
+
 def test_over_half_within_ten_minutes() -> None:
     live = [known(n, 10, None) for n in range(4)]
     gone = [known(n, 10, START + n * 1000) for n in range(4, 9)]

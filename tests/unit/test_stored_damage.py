@@ -45,7 +45,7 @@ class Stored:
 
 
 def tombstone() -> Stored:
-    data = Tombstone("deleted", 5, "orders", "test", b"index", reclaiming=True).encode()
+    data = Tombstone("deleted", 5, "orders", "test", b"index", reclaiming=True, forgotten=True).encode()
     length = int.from_bytes(data[5:9], "little")
 
     def wrap(text: bytes) -> bytes:

@@ -159,7 +159,8 @@ class HeldDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
     `parts`: what Kafka deleted, one for each partition. `restored`: how many segments an undelete had brought back.
-    `unsure`: indexes that cannot be read may have so many rows that it is none.
+    `unsure`: indexes that cannot be read may have so many rows that it is none. `forgotten`: not Kafka did it, but
+    `tierberg topic forget`.
     """
 
     segments: int
@@ -169,6 +170,7 @@ class HeldDelete:
     parts: tuple[HeldPart, ...] = ()
     restored: int = 0
     unsure: bool = False
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,12 +50,16 @@ ReadRange = Callable[[int, int], bytes | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The tombstone at a segment's key. `had_index`: the copy had finished. reclaiming: its objects may be gone."""
+    """The tombstone at a segment's key. `had_index`: the copy had finished. reclaiming: its objects may be gone.
+
+    forgotten: `tierberg topic forget` put it there, which a person asked for.
+    """
 
     kind: SegmentState
     time_ms: int
     had_index: bool
     reclaiming: bool = False
+    forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,11 @@ class KnownSegment:
     def live(self) -> bool:
         """No delete is known."""
         return self.deletion is None
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether it is deleted by `tierberg topic forget`, and not by Kafka."""
+        return self.deletion is not None and self.deletion.forgotten
 
     @property
     def rows(self) -> int:
@@ -232,7 +241,7 @@ def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> Kn
     state = SegmentState.DELETED if stone.kind == "deleted" else SegmentState.WITHDRAWN
     # What is being removed has been judged; its mark has made the object a new one.
     time_ms = stone.time_ms if stone.reclaiming else taken_ms(stone.time_ms, listed.modified_ms)
-    deletion = Deletion(state, time_ms, bool(stone.index), stone.reclaiming)
+    deletion = Deletion(state, time_ms, bool(stone.index), stone.reclaiming, stone.forgotten)
     if not stone.index:
         owner = Owner(stone.cluster_name, stone.topic, key.topic_id)
         return KnownSegment(key, listed, owner, "raw", None, None, None, deletion)

@@ -2,7 +2,8 @@
 
 Kafka asks once for the deletion of each segment of a deleted topic; what fails because no bridge answers is never asked
 for again. So the same tombstones are put here, and a run of the publisher takes the rows out. Everything is kept for
-`mass_delete_grace`, within which `tierberg undelete` brings the rows back. A crash is repaired by running it again.
+`mass_delete_grace`, within which `tierberg undelete` brings the rows back. The tombstones say who asked for them, so
+that `tierberg status` calls nobody for what somebody has just decided. A crash is repaired by running it again.
 
 Only Kafka knows whether a topic is gone, so it must say so itself, by name and id, twice; silence, a client that may
 not see the topic, or a Kafka that is not known to be the topic's own cluster (metrics/progress/own_cluster.py) are no
@@ -257,5 +258,6 @@ def _bury(backend: Backend, topic_id: bytes, segments: list[KnownSegment]) -> No
     deleter = Deleter(backend.store)
     for known in segments:
         owner = known.owner
-        deleter.bury(known.listed.key, Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster))
+        stone = Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster, forgotten=True)
+        deleter.bury(known.listed.key, stone)
     UndeleteRecord(backend.store, topic_id).forget(frozenset(known.listed.key for known in segments))

@@ -42,12 +42,14 @@ class MassDelete:
     due_ms: int
 
 
-def mass_deletes(segments: Sequence[KnownSegment], grace: float) -> tuple[MassDelete, ...]:
+def mass_deletes(segments: Sequence[KnownSegment], grace: float, *, by_kafka: bool = False) -> tuple[MassDelete, ...]:
     """The mass deletes among the segments of one topic id, oldest first.
 
     Args:
         segments: all of the topic id, live and tombstoned.
         grace: `mass_delete_grace`, seconds.
+        by_kafka: only what Kafka deleted counts as gone. What `tierberg topic forget` took was there until then, so it
+            neither makes a mass delete of Kafka's nor hides one.
     """
     deleted = sorted(
         (known for known in segments if _is_deletion(known)), key=lambda known: (_time(known), known.listed.key)
@@ -55,18 +57,21 @@ def mass_deletes(segments: Sequence[KnownSegment], grace: float) -> tuple[MassDe
     live = _Live(sorted((known.listed.modified_ms, _rows(known)) for known in segments if known.live))
     times = [_time(known) for known in deleted]
     gone = [0, *accumulate(_rows(known) for known in deleted)]
+    spared = frozenset(known.listed.key for known in deleted if by_kafka and known.forgotten)
+    counted = [0, *accumulate(0 if known.listed.key in spared else _rows(known) for known in deleted)]
     groups: list[tuple[int, int]] = []
     for number, begin in enumerate(times):
         until = begin + int(MASS_DELETE_WINDOW_SECONDS * 1000)
         end = bisect_left(times, until)
         total = gone[-1] - gone[number] + live.rows_before(until)
-        if 2 * (gone[end] - gone[number]) <= total:
+        if 2 * (counted[end] - counted[number]) <= total:
             continue
         if groups and number < groups[-1][1]:
             groups[-1] = (groups[-1][0], end)
         else:
             groups.append((number, end))
-    return tuple(_mass(deleted[first:end], grace) for first, end in groups)
+    members = ([item for item in deleted[first:end] if item.listed.key not in spared] for first, end in groups)
+    return tuple(_mass(group, grace) for group in members)
 
 
 class _Live:
