@@ -17,8 +17,11 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from iceberg_catalog.commit.head import Head
+from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.tables.tables import rows_in
 from rsm_bridge.config.settings import Settings
-from rsm_bridge.errors import BridgeError, SettingsError, StoreError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, SettingsError, StoreError
 from rsm_bridge.limits import FORGET_KAFKA_SECONDS, FORGET_WATCH_SECONDS
 from rsm_bridge.metrics.progress.facts import KafkaFacts, why_nothing
 from rsm_bridge.metrics.progress.kafka import KafkaClientMissingError, KafkaSource
@@ -33,6 +36,7 @@ from rsm_bridge.storage.segments.topic_segments import clusters_of, owners_of, s
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
 from rsm_bridge.storage.tombstone import Tombstone
 from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
+from rsm_bridge.tables.maintain.unreadable_table import LOST
 from rsm_bridge.tables.publish.table_run import TableRun
 from rsm_bridge.values.typed.topics import opened_typed_topics
 from rsm_bridge.words import plural
@@ -182,7 +186,8 @@ def forget(
 
     Raises:
         BridgeError: `not_found` when the store has nothing of the topic, `bad_request` when Kafka does not say twice
-            that it is gone, or is not known to be its cluster, and while the record of an undelete cannot be read.
+            that it is gone, or is not known to be its cluster, and while the record of an undelete cannot be read;
+            `corrupt_object` when the segments are deleted and the table cannot be read.
         SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
     """
     question = _question(backend, wish)
@@ -234,7 +239,14 @@ def _forget_one(backend: Backend, topic_id: bytes, segments: list[KnownSegment],
             copies=CopyReaders(backend.settings, backend.store).waiting,
             clock_ms=StoreClock(backend.store).now_ms,
         )
-        done = run.until_landed(run.run, "the rows are still in the table")
+        try:
+            done = run.until_landed(run.run, "the rows are still in the table")
+        except (CatalogError, ObjectNotFoundError) as error:
+            if isinstance(error, CatalogError) and error.kind not in LOST:
+                raise
+            gone = plural(len(live), "segment")
+            said = f"{owner.topic}: {gone} deleted, and the table cannot be read: `tierberg status` says what to do"
+            raise BridgeError("corrupt_object", f"{said} ({error})") from error
         removed = done.files_removed
         # Only now is it certain which rows no deletion reaches.
         withdrawn = [] if done.head is None else with_rows(done.segments, done.head.files, done.states)
@@ -248,10 +260,19 @@ def _forget_one(backend: Backend, topic_id: bytes, segments: list[KnownSegment],
     say(
         f"{owner.topic} ({topic_id.hex()}): {len(live)} segments{and_withdrawn} deleted, {removed} files left the table"
     )
-    left = 0 if done.head is None else len(done.head.files)
-    if left:
+    if done.head is not None:
+        _say_what_stays(done.head, owner.topic, say)
+
+
+def _say_what_stays(head: Head, topic: str, say: Callable[[str], None]) -> None:
+    if head.files:
         why = "`table_retention`, copies that have not read them, or rows that were never deleted"
-        say(f"{owner.topic}: {left} files stay in the table: {why}")
+        say(f"{topic}: {len(head.files)} files stay in the table: {why}")
+    if head.foreign:
+        files = plural(len(head.foreign), "file") + " not written by Tierberg"
+        rows = "" if head.files else f", with {plural(rows_in(head.table), 'row')}"
+        where = "see `foreign_files` and `foreign_commits` in `tierberg status`"
+        say(f"{topic}: left in the table {files}{rows}: {where}")
 
 
 def _bury(backend: Backend, topic_id: bytes, segments: list[KnownSegment]) -> None:

@@ -26,7 +26,8 @@ from rsm_bridge.storage.state_objects import recorded_parts
 from rsm_bridge.storage.table_records import forget_table, read_records
 from rsm_bridge.tables.maintain.drop_table import table_identifier
 
-_LOST = frozenset({"table_unreadable", "state_missing", "corrupt_state"})
+#: Kinds of errors of a table that nobody can read as long as nobody mends it.
+LOST = frozenset({"table_unreadable", "state_missing", "corrupt_state"})
 
 
 def drop_unreadable(
@@ -120,6 +121,6 @@ def _refuse_archive(store: ObjectStore, name: str, owner: Owner, retention: Call
 
 def _said(error: CatalogError) -> str:
     """What is lost; raises an error that does not say that anything is."""
-    if error.kind not in _LOST:
+    if error.kind not in LOST:
         raise error
     return str(error).partition(". Is its storage")[0]
