@@ -209,6 +209,9 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
 
     if facts.kafka is not None and kafka is None:
         found.append(_gone(facts, facts.kafka, stored))
+    gone = any(item.code in (CauseCode.TOPIC_LEFT, CauseCode.TOPIC_GONE) for item in found)
+    deleted = gone or (kafka is None and stored.forgotten)
+    found.extend(_lost_tables(stored, of_deleted=deleted and not _catalog_lost(facts)))
     if stored.table_problem is not None:
         problem: Problem = stored.table_problem
         add(_TABLE_CODES.get(problem.kind, CauseCode.TABLE_UNREADABLE), problem.message, NAME=problem.table)
@@ -252,12 +255,30 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     return found
 
 
+def _lost_tables(stored: StoredTopic, *, of_deleted: bool) -> Iterator[Finding]:
+    """`of_deleted`: the topic is, so no bridge makes a table anew, and each lost one must be ended by a person."""
+    code = CauseCode.TABLE_LOST
+    for uuid, name in stored.lost_tables if of_deleted else stored.lost_tables[:1]:
+        named = (("UUID", uuid),) if of_deleted else ()
+        said = f"{name}, uuid {uuid}"
+        yield Finding(code, CAUSES[code].level, said, stored.topic, named=named, of_deleted=of_deleted)
+
+
+def _catalog_lost(facts: Facts) -> bool:
+    """Whether it has no table at all, and lacks that of a topic which lives: then nobody dropped a table."""
+    in_kafka = None if facts.kafka is None else {topic.topic_id for topic in facts.kafka.topics.values()}
+    live = [
+        stored
+        for topic_id, stored in facts.stored.items()
+        if not stored.forgotten and (in_kafka is None or topic_id in in_kafka)
+    ]
+    return any(stored.lost_tables for stored in live) and all(stored.table is None for stored in facts.stored.values())
+
+
 def _losses(kafka: KafkaTopic | None, stored: StoredTopic) -> Iterator[tuple[CauseCode, str]]:
     """What is not there and should be, or cannot be read, and what is there and should not."""
     if stored.undelete_problem is not None:
         yield CauseCode.UNDELETE_DAMAGED, stored.undelete_problem.message
-    if stored.lost_table is not None:
-        yield CauseCode.TABLE_LOST, f"{stored.lost_table[1]}, uuid {stored.lost_table[0]}"
     if stored.lost:
         yield CauseCode.OBJECTS_LOST, f"{plural(len(stored.lost), 'object')}, first {stored.lost[0]}"
     off = kafka is not None and why_local(kafka) is CauseCode.REMOTE_STORAGE_OFF

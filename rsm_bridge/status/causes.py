@@ -99,11 +99,15 @@ class CauseCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """`level` is the usual one; a report raises `WAITS` to `PERSON` when it takes too long."""
+    """`level` is the usual one; a report raises `WAITS` to `PERSON` when it takes too long.
+
+    of_deleted: what to do instead where Kafka has the topic no more; empty: the same.
+    """
 
     level: Level
     meaning: str
     advice: str
+    of_deleted: str = ""
 
 
 _C = CauseCode
@@ -249,6 +253,9 @@ CAUSES: dict[CauseCode, Cause] = {
         "`catalog.db` that is gone: stop the bridges and restore it. Without a backup they make the table anew from "
         "what Kafka still has; rows that `table_retention` kept are lost to it, and `tierberg undelete TOPIC` may "
         "bring some back.",
+        "Of a deleted topic nobody makes the table anew. Where it was dropped, `tierberg table drop UUID` ends it: "
+        "objects of the topic's deleted segments go when their grace is over. Where these are not the bridges' "
+        "settings, or the catalog was lost, mend that first.",
     ),
     _C.STORE_LACKS: Cause(
         _PERSON,

@@ -17,6 +17,7 @@ class Finding:
     `said` is one sentence with the figures; `level` can be higher than the cause's usual one. `since_ms`: when it began
     or was last met, as far as somebody said; None: nobody did. `topic_id`: 32 hex digits, where the report has several
     topics of the name. `named`: what capitals of the advice beside those of the place stand for, as (`UUID`, value).
+    of_deleted: Kafka has the topic no more, and the advice is that for deleted topics, where the cause has one.
     """
 
     code: CauseCode
@@ -27,11 +28,13 @@ class Finding:
     since_ms: int | None = None
     topic_id: str | None = None
     named: tuple[tuple[str, str], ...] = ()
+    of_deleted: bool = False
 
     @property
     def advice(self) -> str:
         """What to do about it, wherever it is: cures.py has it for this place."""
-        return CAUSES[self.code].advice
+        cause = CAUSES[self.code]
+        return cause.of_deleted if self.of_deleted and cause.of_deleted else cause.advice
 
 
 @dataclass(frozen=True, slots=True)

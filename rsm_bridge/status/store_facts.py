@@ -223,9 +223,10 @@ def _look(
         restored=Counter(known.key.partition for known in read.segments if known.live and known.listed.key in restored),
         left_out=left_out(read.segments),
         others=others if head is not None else (),
-        lost_table=others[0] if others and head is None and problem is None and read.segments else None,
+        lost_tables=others if head is None and problem is None and read.segments else (),
         left_withdrawn=len(with_rows(read.segments, head.files, states)) if head is not None and states else 0,
         deleted_ms=_deleted_ms(read.segments),
+        forgotten=read.complete and not read.unread and _forgotten(read.segments),
         withheld_ms=missing.newest_ms,
         unindexed=unindexed(read.segments, states, head.files, read.unread)
         if read.complete and states and head
@@ -320,6 +321,10 @@ def _deleted_ms(segments: Iterable[KnownSegment]) -> int | None:
     """When Kafka last deleted a segment; it withdraws failed copies all the time."""
     deletions = [known.deletion for known in segments if known.deletion is not None]
     return max((item.time_ms for item in deletions if item.kind is SegmentState.DELETED), default=None)
+
+
+def _forgotten(segments: Sequence[KnownSegment]) -> bool:
+    return any(known.forgotten for known in segments) and not any(known.live for known in segments)
 
 
 def _held(

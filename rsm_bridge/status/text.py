@@ -53,9 +53,11 @@ def as_text(
     for _, group in groupby(report.all_findings(), key=lambda finding: (finding.level, finding.code)):
         findings = list(group)
         if findings[0].level is not Level.OK and findings[0].code not in _LOCAL:
-            known = [item for item in findings if accepted.has(item)]
-            causes.extend(_cause_lines([item for item in findings if item not in known], called, every=every_place))
-            causes.extend(_cause_lines(known, called, accepted=True, every=every_place))
+            for text in dict.fromkeys(item.advice for item in findings):
+                alike = [item for item in findings if item.advice == text]
+                known = [item for item in alike if accepted.has(item)]
+                causes.extend(_cause_lines([item for item in alike if item not in known], called, every=every_place))
+                causes.extend(_cause_lines(known, called, accepted=True, every=every_place))
     causes.extend(_local_lines(report, called))
     rows = [row for topic in report.topics for row in _rows(report, topic, every=every_partition)]
     copies = [row for topic in report.topics for row in copy_rows(topic, report.at_ms)]

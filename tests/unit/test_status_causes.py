@@ -203,7 +203,7 @@ CASES: dict[CauseCode, Case] = {
         "2 segments of it",
     ),
     C.TABLE_LOST: Case(
-        facts(stored(stored_partition(publishable_end=None), table=None, lost_table=("0e", "kafka.orders"))),
+        facts(stored(stored_partition(publishable_end=None), table=None, lost_tables=(("0e", "kafka.orders"),))),
         Level.PERSON,
         "kafka.orders, uuid 0e",
     ),
@@ -347,7 +347,8 @@ def test_only_what_needs_a_person_makes_the_exit_code(code: CauseCode) -> None:
 @pytest.mark.parametrize("code", list(CauseCode))
 def test_the_manual_has_every_cause_in_the_same_words(code: CauseCode) -> None:
     cause = CAUSES[code]
-    row = f"| `{code}` | {cause.level.name.lower()} | {cause.meaning} | {cause.advice} |"
+    advice = f"{cause.advice} {cause.of_deleted}".rstrip()
+    row = f"| `{code}` | {cause.level.name.lower()} | {cause.meaning} | {advice} |"
     assert row in OPERATIONS.read_text(encoding="utf-8")
 
 
@@ -362,7 +363,7 @@ def test_words_and_advice_are_short_and_there() -> None:
     for code, cause in CAUSES.items():
         assert cause.meaning, code
         assert cause.advice.endswith((".", "`")), code
-        assert "|" not in cause.meaning + cause.advice, code
+        assert "|" not in cause.meaning + cause.advice + cause.of_deleted, code
 
 
 def test_ages_decide_between_waiting_and_stuck() -> None:

@@ -49,17 +49,20 @@ NAMED = {
     CauseCode.STATE_MISSING: "NAME",
     CauseCode.STATE_DAMAGED: "NAME",
     CauseCode.TABLE_UNREADABLE: "NAME",
+    CauseCode.TABLE_LOST: "UUID",
     CauseCode.ANOTHER_TABLE: "UUID",
     CauseCode.QUARANTINED: "KEY",
     CauseCode.CONFLICTING_SEGMENT: "KEY",
 }
 
 
+@pytest.mark.parametrize("of_deleted", [False, True])
 @pytest.mark.parametrize("code", list(CauseCode))
-def test_no_command_is_left_with_capitals_that_the_finding_can_fill(code: CauseCode) -> None:
+def test_no_command_is_left_with_capitals_that_the_finding_can_fill(code: CauseCode, of_deleted: bool) -> None:
     """`NAMED` is what findings of the cause are made with: test_findings_name_what_their_advice_asks_for."""
     named = ((NAMED[code], "x/y"),) if code in NAMED else ()
-    for command in re.findall(r"`(tierberg [^`]*)`", advice(place(code, named=named), CALLED)):
+    text = advice(place(code, named=named, of_deleted=of_deleted), CALLED)
+    for command in re.findall(r"`(tierberg [^`]*)`", text):
         assert not re.search(r"\b[A-Z]{3,}\b", command), command
         assert command in {"tierberg status", "tierberg repartition"} or "--config '/etc/a b.yaml'" in command
 
@@ -70,6 +73,7 @@ def test_findings_name_what_their_advice_asks_for() -> None:
     found: dict[CauseCode, dict[str, str]] = {}
     for item in (
         facts(stored(), other, kafka=kafka(there)),
+        facts(stored(table=None, lost_tables=(("u-u", "kafka.old"),)), other, kafka=kafka(there)),
         *(facts(stored(table=None, table_problem=Problem(kind, "m", "kafka.orders"))) for kind in kinds),
         facts(stored(others=(("u-u", "kafka.old"),), quarantined={"bad_crc": 1}, quarantined_key="index/q")),
         facts(stored(stored_partition(conflict="index/c", publishable_end=80), table=table(frontiers={0: 80}))),
@@ -90,10 +94,12 @@ def parsed(command: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("topic", ["a.b-c", "-orders", "--yes", "--config"])
+@pytest.mark.parametrize("of_deleted", [False, True])
 @pytest.mark.parametrize("code", list(CauseCode))
-def test_every_command_is_one_that_there_is(code: CauseCode, topic: str) -> None:
+def test_every_command_is_one_that_there_is(code: CauseCode, of_deleted: bool, topic: str) -> None:
     """Also with a name that looks like an option: Kafka allows it."""
-    found = place(code, topic=topic, named=((NAMED[code], "x/y"),) if code in NAMED else ())
+    named = ((NAMED[code], "x/y"),) if code in NAMED else ()
+    found = place(code, topic=topic, named=named, of_deleted=of_deleted)
     text = advice(found, Called(config=Path("/c.yaml"), data_dir=Path("/no where"), bootstrap_server="b:1"))
     for command in re.findall(r"`tierberg ([^`]+)`", text):
         if command in {"status", "repartition"}:

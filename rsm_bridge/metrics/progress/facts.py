@@ -229,10 +229,11 @@ class StoredTopic:
         copies: declared ones, where the table could be read and all indexes were looked at.
         left: live segments, without those that an undelete brought back; restored: these, by partition.
         deleted_ms: when Kafka last deleted one.
+        forgotten: `tierberg topic forget` took the last of it, and nothing of it is live.
         left_out: index keys of live segments stored without their producer snapshot, which was too large, newest first.
         left_withdrawn: copies that Kafka withdrew with rows in the table that no deletion has reached.
         others: (uuid, name) of other tables that the store has records of; none while nobody knows the topic's own.
-        lost_table: (uuid, name) of the one it has a record of, where the catalog has no table of the topic.
+        lost_tables: (uuid, name) of those it has records of, where the catalog has no table of the topic.
         lost: keys of objects that live segments need and the store does not have, of one that it has cut with its size;
             known where all were looked at.
         unindexed: by partition, published offsets of which the store has no index, live or deleted, up to the frontier.
@@ -261,8 +262,9 @@ class StoredTopic:
     left_withdrawn: int = 0
     left_out: tuple[str, ...] = ()
     deleted_ms: int | None = None
+    forgotten: bool = False
     others: tuple[tuple[str, str], ...] = ()
-    lost_table: tuple[str, str] | None = None
+    lost_tables: tuple[tuple[str, str], ...] = ()
     unsettled: bool = False
     unindexed: Mapping[int, Gap] = field(default_factory=dict)
     lost: tuple[str, ...] = ()
