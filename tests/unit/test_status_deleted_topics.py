@@ -18,6 +18,7 @@ from rsm_bridge.config.settings import Settings
 from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts
 from rsm_bridge.status import gather
 from rsm_bridge.status.causes import CauseCode, Level
+from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.cures import Called, commands
 from rsm_bridge.status.report import Finding, Report
 from rsm_bridge.storage.segments.known import read_segments
@@ -30,7 +31,6 @@ from tests.unit.catalog_support import Place
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world, published
 from tests.unit.status_support import in_kafka, looked, of, persons
 from tierberg.cli import app
-from tierberg.commands.status import StatusOptions, status
 
 HOUR = 3600
 
