@@ -28,9 +28,9 @@ WITHOUT_BYTES: frozenset[Kind] = frozenset({"snapshot", "folded"})
 class Tally:
     """Objects and bytes by kind; those of WITHOUT_BYTES have none.
 
-    waiting: seen, but not due yet. merged, merged_into: small files of the table, and what they became. missing: files
-    that left the table because the store has them no more; missing_stay: those that could not, or not yet. lost: those
-    that live segments need.
+    waiting: seen, but not due yet. merged, merged_into: small files of the table, and what they became. unmerged: those
+    left as they are because of others' delete files. missing: files that left the table because the store has them no
+    more; missing_stay: those that could not, or not yet. lost: those that live segments need.
     """
 
     objects: Counter[Kind] = field(default_factory=Counter)
@@ -38,6 +38,7 @@ class Tally:
     waiting: int = 0
     merged: int = 0
     merged_into: int = 0
+    unmerged: int = 0
     missing: int = 0
     missing_stay: int = 0
     lost: list[str] = field(default_factory=list)
@@ -56,6 +57,11 @@ class Tally:
         ]
         if self.merged:
             lines.append(f"  small files merged: {self.merged} into {self.merged_into}")
+        if self.unmerged:
+            lines.append(
+                f"  small files not merged: {self.unmerged}, for their partitions have delete files of others, and the "
+                "rows these delete would be back. Operations manual: `Engines`"
+            )
         if self.missing:
             lines.append(f"  files of the table that are not in the store: {self.missing} taken out of it")
         if self.missing_stay:

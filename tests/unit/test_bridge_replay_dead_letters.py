@@ -23,6 +23,7 @@ from converter.parquet.columns import ERROR
 from converter.values.model import ValueProblem, error_codes
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit import value_counts
+from iceberg_catalog.commit.commit import commit
 from iceberg_catalog.commit.head import LiveFiles
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.metrics.tally import Tally
@@ -30,6 +31,7 @@ from rsm_bridge.serving.service import Running
 from rsm_bridge.storage.backend import Backend, open_backend
 from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.tables.maintain import replay_topics, requeue_topics
+from rsm_bridge.tables.maintain import replay as replay_of
 from rsm_bridge.tables.maintain.dead_letters import files_with_errors
 from rsm_bridge.tables.maintain.maintain import open_maintenance
 from rsm_bridge.values.typed.schemas import ColumnsWaitError
@@ -39,6 +41,8 @@ from tests.support.kafka_log import LogBuilder, Record
 from tests.support.killed import KilledError
 from tests.support.registry_answers import Schemas
 from tests.support.shim_client import Segment, ShimClient, segment_of
+from tests.unit.catalog_support import Place
+from tests.unit.foreign_support import delete_by_position
 from tests.unit.test_bridge_typed import ORDER, WIDER, avro, columns_of, framed, rows_of, shown
 from tierberg.cli import app
 
@@ -203,6 +207,42 @@ def test_rows_whose_schema_is_registered_late(
 
 def rows_before(rows: Sequence[Row], offset: int) -> list[Row]:
     return [row for row in rows if row["_kafka_offset"] < offset]
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_rows_that_an_engine_has_deleted_stay_deleted(
+    shim: ShimClient,
+    catalog: Catalog,
+    schemas: Schemas,
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    late: bool,
+) -> None:
+    """Its delete file would not apply to a file that took the place of the one it names, also where it comes late."""
+    topic, number = ("beside_late", 190) if late else ("beside", 191)
+    copied(shim, topic, [wide(number, 1), GOOD])
+    shown(catalog, topic, 2)
+    schemas.add(number, f"{topic}-value", {"schema": json.dumps(WIDER)})
+    place = Place(catalog, catalog.load_table(("kafka", topic)), Path("/unused"))
+    (path,) = files_of(catalog, topic)
+    engine = [path]
+
+    def slow(*request: Any, **options: Any) -> Any:
+        if engine:
+            delete_by_position(place, engine.pop(), [1])
+        return commit(*request, **options)
+
+    if late:
+        monkeypatch.setattr(replay_of, "commit", slow)
+    else:
+        delete_by_position(place, engine.pop(), [1])
+        first = f"{topic}: 1 of 1 files have dead letters; 0 rows would be decoded again (dry run); 0 rows stay"
+        assert command.run(topic, dry_run=True)[0] == first
+    said = command.run(topic)
+    assert said[0] == f"{topic}: 1 of 1 files have dead letters; 0 rows decoded again, in 0 new files; 0 rows stay"
+    assert said[1].startswith(f"{topic}: 1 of them stay as they are, for their partitions have delete files of others")
+    assert [row["_kafka_offset"] for row in rows_of(catalog, topic)] == [0]
+    assert files_of(catalog, topic) == {path}
 
 
 def test_rows_whose_schema_was_unusable(shim: ShimClient, catalog: Catalog, schemas: Schemas, command: Command) -> None:

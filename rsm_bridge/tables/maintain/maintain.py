@@ -13,6 +13,7 @@ from pyiceberg.catalog import Catalog
 
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.expire import expire, fence, foldable
+from iceberg_catalog.commit.foreign_files import foreign_files, rows_deleted
 from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.commit.metadata_files import delete_metadata
 from iceberg_catalog.commit.retained import RetainedFiles, fixed_snapshots
@@ -111,7 +112,10 @@ class TableMaintenance:
             return
         states = recorded_parts(self.store, head)
         segments = read_segments(self.store, self.topic_id)
-        planned = merger.planned(head, stored, segments, states, self.clock_ms())
+        wanted = merger.planned(head, stored, segments, states, self.clock_ms())
+        theirs = foreign_files(head) if wanted else ()
+        planned = [item for item in wanted if not rows_deleted(theirs, item[0])]
+        tally.unmerged += sum(len(merge.files) for _, merge in wanted) - sum(len(merge.files) for _, merge in planned)
         if not dry_run:
             merger.run(self._live, head, planned, segments, tally)
             return

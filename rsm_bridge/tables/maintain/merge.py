@@ -12,7 +12,8 @@ A fetch works at any moment: the files that an index ever named stay for hours. 
 the head again. It merges the same small files into another file and makes the indexes name that one, wherever they
 pointed; so a crash costs the space of one merged file until the sweep.
 
-Kept bytes stay as they are: only Kafka reads them, and they would have to be merged for nobody.
+Kept bytes stay as they are: only Kafka reads them, and they would have to be merged for nobody. So does a partition in
+which others have delete files: they would not apply to the merged file, and the rows they delete would be back.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from converter.segment.repoint import repoint
 from converter.types import Int64Array
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.commit import Change, commit, recorded_as_of
+from iceberg_catalog.commit.foreign_files import foreign_files, rows_deleted
 from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.plan.lineage import Lineage, valid_end
 from iceberg_catalog.plan.merge import Merge, MergeLimits, SmallFile, plan_merge
@@ -245,10 +247,15 @@ class Merger:
         deadline: float,
         tally: Tally,
     ) -> Head:
-        """Swaps the table, again on each new head that still has all the small files; returns the last head seen."""
+        """Swaps the table, again on each new head that still has all the small files, and no rows of them deleted.
+
+        Returns the last head seen.
+        """
         paths = tuple(file.path for file in merge.files)
         for _ in range(MERGE_COMMITS_MAX):
             if not {file.path for file in head.files}.issuperset(paths):
+                return head
+            if rows_deleted(foreign_files(head), partition):
                 return head
             in_time(deadline)
             commit_id = uuid.uuid4().hex

@@ -6,6 +6,9 @@
 3. The table: the one file out, the other in, one `overwrite`, the recorded state as it was; again on each new head that
    still has the file. On one that has not, its rows left or moved meanwhile: the new file is left to the sweep.
 
+A file of a partition in which others have delete files stays as it is: they would not apply to the new file, and the
+rows they delete would be back.
+
 Rows come and go with their file in one swap, so none is ever doubled or lost, whoever else works on the table and
 wherever this ends. What Kafka reads is not touched: the segment's index goes on naming its own data file.
 """
@@ -21,6 +24,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 
 from iceberg_catalog.commit.commit import Change, commit, recorded_as_of
+from iceberg_catalog.commit.foreign_files import foreign_files, rows_deleted
 from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.plan.types import LiveFile
 from iceberg_catalog.tables.data_file import data_file
@@ -45,6 +49,7 @@ class Replayed:
         files: data files that have dead letters.
         replaced: those of them that another file stands for now.
         gone: those that left the table before they could be replaced.
+        beside: those that stay as they are because of others' delete files.
         rows: decoded again.
         left: rows that stay dead letters, by the code they would have now.
     """
@@ -52,6 +57,7 @@ class Replayed:
     files: int = 0
     replaced: int = 0
     gone: int = 0
+    beside: int = 0
     rows: int = 0
     left: Counter[str] = field(default_factory=Counter)
 
@@ -85,7 +91,9 @@ class Replay:
         done = Replayed()
         for file in files_with_errors(self.store, head):
             done.files += 1
-            if dry_run:
+            if _rows_deleted(head, file):
+                done.beside += 1
+            elif dry_run:
                 _count(done, Revision(self.typed, None).look(self.store, self._key(file)))
             else:
                 head = self._replay(head, file, done)
@@ -94,7 +102,7 @@ class Replay:
     def _replay(self, head: Head, file: LiveFile, done: Replayed) -> Head:
         """One file; returns the last head seen."""
         for _ in range(RUNS_TO_LAND_MAX):
-            if not _has(head, file.path):
+            if not _has(head, file.path) or _rows_deleted(head, file):
                 break
             revision = Revision(self.typed, TableColumns.of(head.table))
             try:
@@ -115,7 +123,10 @@ class Replay:
             break
         else:
             raise RetryRunError("the table kept getting other columns, run it again")
-        done.gone += 1
+        if _has(head, file.path):
+            done.beside += 1
+        else:
+            done.gone += 1
         return head
 
     def _written(self, head: Head, file: LiveFile, revision: Revision) -> DataFile:
@@ -129,7 +140,10 @@ class Replay:
         return data_file(head.table, self.store.uri(key), rows.size, rows.footer, file.partition)
 
     def _swapped(self, head: Head, file: LiveFile, entry: DataFile, deadline: float) -> Head:
-        """Swaps the table, again on each new head that still has the file; the head that has not."""
+        """Swaps the table, again on each new head that still has the file, and no rows of it deleted.
+
+        Returns the head that has not, or has.
+        """
         change = Change(replace=(file.path,), replacement=(entry,))
         error: Exception | None = None
         for _ in range(RUNS_TO_LAND_MAX):
@@ -142,7 +156,7 @@ class Replay:
                 return self._live.read(outcome.table, outcome.manifests)
             error = outcome.error
             head = self._now(head)
-            if not _has(head, file.path):
+            if not _has(head, file.path) or _rows_deleted(head, file):
                 return head
         raise RetryRunError(f"dead letters were decoded and are not in the table yet, run it again: {error}")
 
@@ -159,6 +173,10 @@ class Replay:
 
 def _has(head: Head, path: str) -> bool:
     return any(file.path == path for file in head.files)
+
+
+def _rows_deleted(head: Head, file: LiveFile) -> bool:
+    return rows_deleted(foreign_files(head), file.partition)
 
 
 def _count(done: Replayed, found: Look) -> None:

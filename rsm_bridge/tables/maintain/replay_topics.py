@@ -81,6 +81,11 @@ def _lines(done: Replayed, files: int, *, dry_run: bool) -> list[str]:
     did = "would be decoded again (dry run)" if dry_run else f"decoded again, in {done.replaced} new files"
     lines = [f"{done.files} of {files} files have dead letters; {done.rows} rows {did}; {done.left.total()} rows stay"]
     lines += [f"  {code}: {count}" for code, count in sorted(done.left.items())]
+    if done.beside:
+        lines.append(
+            f"{done.beside} of them stay as they are, for their partitions have delete files of others, and the rows "
+            "these delete would be back. Operations manual: `Engines`"
+        )
     if done.gone:
         lines.append(f"{done.gone} files left the table meanwhile; run it again if others have their rows")
     return lines
