@@ -54,9 +54,9 @@ class CauseCode(StrEnum):
     UNDELETE_DAMAGED = "undelete_damaged"
     OBJECTS_LOST = "objects_lost"
     SEGMENTS_LEFT = "segments_left"
-    MASS_DELETE = "mass_delete"
+    FOREIGN_COMMITS = "foreign_commits"  # before what `undelete` and `requeue` cure: they refuse beside it
     FOREIGN_FILES = "foreign_files"
-    FOREIGN_COMMITS = "foreign_commits"
+    MASS_DELETE = "mass_delete"
     VALUES_DIFFER = "values_differ"
     DEAD_LETTERS = "dead_letters"
     QUARANTINED = "quarantined"
@@ -295,13 +295,13 @@ CAUSES: dict[CauseCode, Cause] = {
         "Restore the named object (bucket versioning, backup), or see `A damaged record of an undelete` above. Until "
         "then `tierberg topic forget TOPIC` refuses.",
     ),
-    _C.MASS_DELETE: Cause(
+    _C.FOREIGN_COMMITS: Cause(
         _PERSON,
-        "over half of the table's rows were deleted within ten minutes; their objects are kept for mass_delete_grace",
-        "A mistake: `tierberg undelete TOPIC` brings the rows back. On purpose: nothing, or `--accept mass_delete` "
-        "until it is reclaimed. Where the topic's retention explains it, it is a note; so is what `topic forget` "
-        "deleted of a topic that Kafka has no more, and, where Kafka was not asked, what looks like retention: set "
-        "`kafka.bootstrap_servers`, or a mistake may pass unseen.",
+        "somebody else committed to the table: its rows may be missing, doubled or changed",
+        "Put the table back to the snapshot named here with an engine's `rollback_to_snapshot`; it is tagged "
+        "`tierberg-before-foreign` and does not expire, and what came after is published again. A requeue or an "
+        "undelete of the time since then has to be run again. To take the table as it is, drop the tag: see `Engines` "
+        "above.",
     ),
     _C.FOREIGN_FILES: Cause(
         _PERSON,
@@ -309,12 +309,13 @@ CAUSES: dict[CauseCode, Cause] = {
         "Find who writes to the table and take the right away, then put the table back as `foreign_commits` says. "
         "Reads through Kafka are not affected.",
     ),
-    _C.FOREIGN_COMMITS: Cause(
+    _C.MASS_DELETE: Cause(
         _PERSON,
-        "somebody else committed to the table: its rows may be missing, doubled or changed",
-        "Put the table back to the snapshot named here with an engine's `rollback_to_snapshot`; it is tagged "
-        "`tierberg-before-foreign` and does not expire, and what came after is published again. To take the table as "
-        "it is, drop the tag.",
+        "over half of the table's rows were deleted within ten minutes; their objects are kept for mass_delete_grace",
+        "A mistake: `tierberg undelete TOPIC` brings the rows back. On purpose: nothing, or `--accept mass_delete` "
+        "until it is reclaimed. Where the topic's retention explains it, it is a note; so is what `topic forget` "
+        "deleted of a topic that Kafka has no more, and, where Kafka was not asked, what looks like retention: set "
+        "`kafka.bootstrap_servers`, or a mistake may pass unseen.",
     ),
     _C.VALUES_DIFFER: Cause(
         _NOTE,

@@ -22,7 +22,7 @@ from converter.index.model import StoredObjects
 from converter.parquet.columns import row_schema
 from converter.segment.writer import SegmentWriter
 from converter.types import ConvertOptions, IndexType, LeaderEpoch, Mode, SegmentMetadata
-from iceberg_catalog.commit.head import recorded_states
+from iceberg_catalog.commit.head import parse_file_name, recorded_states
 from iceberg_catalog.commit.state import decode_state
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from iceberg_catalog.plan.merge import MergeLimits
@@ -272,7 +272,8 @@ class World:
             return
         for snapshot in table.metadata.snapshots:
             named = files_of(table, snapshot.manifest_list)
-            lost = {stored_key(self.store, path) for path in named} - stored
+            ours = {path for path in named if parse_file_name(path.rpartition("/")[2]) is not None}
+            lost = {stored_key(self.store, path) for path in ours} - stored
             assert not lost, f"snapshot {snapshot.snapshot_id} names {lost}"
         for reference in recorded_states(table):
             decode_state(self.store.read(reference.key).data, reference.sha256)

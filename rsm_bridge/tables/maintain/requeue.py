@@ -42,6 +42,7 @@ from rsm_bridge.storage.segments.index_at import directory_under
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
 from rsm_bridge.storage.segments.reader import SegmentReader
 from rsm_bridge.storage.tombstone import is_tombstone
+from rsm_bridge.tables.maintain.beside_engines import refuse_beside_engines
 from rsm_bridge.tables.maintain.merge import prove
 from rsm_bridge.tables.publish.planned_files import HeldSegmentError, TableChangedError
 from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult, TableRun
@@ -146,6 +147,7 @@ class RepairRun(TableRun):
 
         Raises:
             RetryRunError: the commit did not land in RUNS_TO_LAND_MAX tries.
+            BridgeError: `bad_request`: rows are missing below the frontier, and the table holds what others did.
             CatalogError, BridgeError, SegmentError: and what else catalog and store raise: run it again.
         """
         return self.until_landed(self._attempt, "not all rows are in the table yet")
@@ -177,6 +179,8 @@ class RepairRun(TableRun):
             state = states.get(partition, PartState())
             repair = plan_repair(inputs, files[partition], state, policy, converted, head.look)
             waiting += repair.waiting
+            if repair.add:
+                refuse_beside_engines(head, [partition])
             made = [file for piece in repair.add for file in files_of_plan.added(partition, piece)]
             if made:
                 append += made

@@ -14,6 +14,7 @@ from rsm_bridge.storage.lease import leased
 from rsm_bridge.storage.projections.hold import CopyReaders
 from rsm_bridge.storage.segments.known import KnownSegment, owner_of, read_segments
 from rsm_bridge.storage.segments.topic_segments import topic_ids
+from rsm_bridge.tables.maintain.beside_engines import refuse_table_beside_engines
 from rsm_bridge.tables.maintain.requeue import RepairRun, convert
 from rsm_bridge.values.typed.topics import opened_typed_topics
 
@@ -29,7 +30,8 @@ def requeue(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable
 
     Raises:
         BridgeError: `not_found` when the store has nothing of the topic; `internal` when segments could not be
-            converted, after all others were; `overloaded` when a bridge is maintaining the table.
+            converted, after all others were; `bad_request` when a table holds what others did, likewise; `overloaded`
+            when a bridge is maintaining the table.
         SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
     """
     found = [(topic_id, read_segments(backend.store, topic_id)) for topic_id in topic_ids(backend.store)]
@@ -37,8 +39,17 @@ def requeue(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable
     if topic is not None and not chosen:
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
     failed: list[tuple[str, str]] = []
+    refused: list[BridgeError] = []
     for topic_id, segments in chosen:
-        failed += _one(backend, topic_id, segments, dry_run=dry_run, say=say)
+        try:
+            failed += _one(backend, topic_id, segments, dry_run=dry_run, say=say)
+        except BridgeError as error:
+            if error.kind != "bad_request":
+                raise
+            say(f"{owner_of(segments).topic}: stays as it is: {error}")
+            refused.append(error)
+    if refused:
+        raise refused[0]
     if failed:
         key, why = failed[0]
         raise BridgeError("internal", f"{len(failed)} segments stay as they are; {key}: {why.removeprefix(f'{key}: ')}")
@@ -56,6 +67,7 @@ def _one(
     if rule.mode == "verbatim":
         say(f"{name}: {len(wanted)} segments stay as they are: the rule of the topic says mode: verbatim")
         return []
+    refuse_table_beside_engines(backend.catalog, wanted, backend.namespace, backend.settings.table_of)
     if dry_run:
         say(f"{name}: {len(wanted)} segments would get their rows (dry run)")
         return []

@@ -38,6 +38,7 @@ from rsm_bridge.storage.projections.hold import WaitingCopies, no_copies
 from rsm_bridge.storage.segments.index_at import directory_under
 from rsm_bridge.storage.segments.known import KnownSegment, read_segments
 from rsm_bridge.storage.tombstone import is_tombstone, tombstone_at
+from rsm_bridge.tables.maintain.beside_engines import refuse_beside_engines, refuse_table_beside_engines
 from rsm_bridge.tables.maintain.undelete_lost import Lost, give_up, lost_of, refusal
 from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
 from rsm_bridge.tables.publish.table_run import RunResult, TableRun
@@ -76,11 +77,12 @@ def undelete(
     Raises:
         BridgeError: `not_found` when nothing can be brought back; `corrupt_object` when objects of deleted segments are
             lost; `bad_request` when the table has rows that no segment has any more (`keep`), which a rewind would
-            lose; `store_unavailable`.
+            lose, or holds what others did (beside_engines.py); `store_unavailable`.
         RetryRunError: the indexes are back, the commit did not land in RUNS_TO_LAND_MAX tries: run it again.
         CatalogError, SegmentError: and what else catalog and storage raise: run it again.
     """
     deleted = [known for known in read_segments(store, topic_id) if _restorable(known)]
+    refuse_table_beside_engines(catalog, deleted, namespace, plain)
     lost = lost_of(store, topic_id, [known for known in deleted if not _reclaiming(known)])
     if lost and not without_lost:
         raise refusal(lost)
@@ -170,7 +172,7 @@ class RestoringRun(TableRun):
 
         Raises:
             RetryRunError: it did not in RUNS_TO_LAND_MAX tries.
-            BridgeError: `bad_request` when rows of the table would be lost.
+            BridgeError: `bad_request` when rows of the table would be lost, or come beside what others did.
         """
         self._lowest = lowest
         return self.until_landed(self.run, "the rows are not back yet")
@@ -186,6 +188,7 @@ class RestoringRun(TableRun):
         segments: Sequence[KnownSegment],
         plans: Mapping[int, Plan],
     ) -> RunResult:
+        refuse_beside_engines(head, self._lowest)
         files = {item.path: item for item in head.files}
         for partition, offset in self._lowest.items():
             live = [known for known in segments if known.live and known.key.partition == partition]
