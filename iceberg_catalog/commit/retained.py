@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -21,9 +22,9 @@ from iceberg_catalog.commit.sound import entries_of, kept_sound, manifests_of
 class KeptSnapshot:
     """One snapshot of the table.
 
-    replaced_ms: when the next one took its place, milliseconds since the epoch; None: it may not be expired, for it is
-    the head, a branch or tag names it, or the head's state is recorded in it. files: live paths, normalised, by
-    manifest.
+    replaced_ms: until when it may have been the head, milliseconds since the epoch (:func:`last_as_head`); None: it may
+    not be expired, for it is the head, a branch or tag names it, or the head's state is recorded in it. files: live
+    paths, normalised, by manifest.
     """
 
     snapshot_id: int
@@ -37,7 +38,11 @@ class KeptSnapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Retained:
-    """All kept snapshots, oldest first, the head among them. `oldest_ms`: time of the oldest; None without any."""
+    """All kept snapshots, oldest first, the head among them.
+
+    oldest_ms: since when the head was none but kept ones, milliseconds since the epoch (:func:`kept_since`): a file
+    that none of them names had left the head by then. None without any.
+    """
 
     snapshots: tuple[KeptSnapshot, ...] = ()
     head: KeptSnapshot | None = None
@@ -71,7 +76,7 @@ class RetainedFiles:
         """
         table = head.table
         ordered = sorted(table.metadata.snapshots, key=lambda item: (item.sequence_number or 0, item.timestamp_ms))
-        fixed = fixed_snapshots(table)
+        fixed, until = fixed_snapshots(table), last_as_head(table)
         manifests: dict[str, frozenset[str]] = {
             content.manifest.manifest_path: self._manifests.get(content.manifest.manifest_path)
             or frozenset(map(normal_path, content.paths))
@@ -79,7 +84,7 @@ class RetainedFiles:
         }
         lists: dict[int, tuple[str, ...]] = {}
         kept: list[KeptSnapshot] = []
-        for number, snapshot in enumerate(ordered):
+        for snapshot in ordered:
             known = self._lists.get(snapshot.snapshot_id)
             if known is None:
                 with kept_sound(table, snapshot):
@@ -88,14 +93,12 @@ class RetainedFiles:
             for path in known:
                 if path not in manifests:
                     manifests[path] = self._manifests[path]
-            last = number + 1 == len(ordered)
-            replaced = None if last or snapshot.snapshot_id in fixed else ordered[number + 1].timestamp_ms
+            replaced = None if snapshot.snapshot_id in fixed else until[snapshot.snapshot_id]
             files = tuple(manifests[path] for path in known)
             kept.append(KeptSnapshot(snapshot.snapshot_id, replaced, files))
         self._manifests, self._lists = manifests, lists
         current = next((item for item in kept if item.snapshot_id == head.snapshot_id), None)
-        oldest = min((item.timestamp_ms for item in ordered), default=None)
-        return Retained(tuple(kept), current, oldest)
+        return Retained(tuple(kept), current, kept_since(table))
 
     def _listed(self, table: Table, snapshot: Snapshot, manifests: dict[str, frozenset[str]]) -> tuple[str, ...]:
         found = manifests_of(table, snapshot)
@@ -118,6 +121,54 @@ def fixed_snapshots(table: Table) -> set[int]:
         parent = current.parent_snapshot_id
         current = table.metadata.snapshot_by_id(parent) if parent is not None else None
     return fixed
+
+
+def last_as_head(table: Table) -> dict[int, int]:
+    """By kept snapshot until when it was the head at the latest, milliseconds since the epoch; not of the head itself.
+
+    That is what a grace of readers counts from. What came next in the table need not have replaced it: that may be of
+    another branch. The table's own log says when its head was moved, also back; where that has been cut, the next
+    ancestor of the head does. Of what neither knows (it was of another branch, or taken back long ago), nothing is
+    known but that the table has not changed since its last change.
+    """
+    metadata = table.metadata
+    until: dict[int, int] = {}
+    child = table.current_snapshot()
+    while child is not None and child.parent_snapshot_id is not None:
+        until[child.parent_snapshot_id] = child.timestamp_ms
+        child = metadata.snapshot_by_id(child.parent_snapshot_id)
+    for entry, following in pairwise(metadata.snapshot_log):
+        until[entry.snapshot_id] = max(until.get(entry.snapshot_id, 0), following.timestamp_ms)
+    return {item.snapshot_id: until.get(item.snapshot_id, metadata.last_updated_ms) for item in metadata.snapshots}
+
+
+def kept_since(table: Table) -> int | None:
+    """Since when no other than kept snapshots were the head, milliseconds since the epoch; None without a head.
+
+    Snapshots expire by number, and what a tag names stays for years: the time of the oldest one tells nothing of those
+    that were the head after it and are gone. The log does: as long as each of its entries descends from the one before,
+    through snapshots that are kept, there was nothing in between. Nor may there have been before a log that was cut.
+    """
+    log, current = table.metadata.snapshot_log, table.current_snapshot()
+    if current is None:
+        return None
+    if not log or log[-1].snapshot_id != current.snapshot_id:
+        return table.metadata.last_updated_ms
+    since = log[-1]
+    for earlier in reversed(log[:-1]):
+        if not _descends(table, since.snapshot_id, earlier.snapshot_id):
+            break
+        since = earlier
+    return since.timestamp_ms
+
+
+def _descends(table: Table, snapshot_id: int, ancestor: int) -> bool:
+    current = table.metadata.snapshot_by_id(snapshot_id)
+    while current is not None and current.parent_snapshot_id is not None:
+        if current.parent_snapshot_id == ancestor:
+            return True
+        current = table.metadata.snapshot_by_id(current.parent_snapshot_id)
+    return False
 
 
 def named_paths(snapshots: Iterable[KeptSnapshot]) -> set[str]:
