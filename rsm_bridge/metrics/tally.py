@@ -67,7 +67,8 @@ class Tally:
         if self.missing_stay:
             lines.append(
                 f"  files of the table that are not in the store: {self.missing_stay} stay in it, for their rows would "
-                "be lost or cannot come again yet; scans fail. Operations manual: `A catalog restored from a backup`"
+                "be lost, cannot come again yet, or were perhaps deleted by others; scans fail. Operations manual: `A "
+                "catalog restored from a backup`"
             )
         if self.lost:
             lines.append(

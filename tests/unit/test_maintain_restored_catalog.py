@@ -21,6 +21,8 @@ from rsm_bridge.storage.tombstone import decode_tombstone
 from rsm_bridge.tables.maintain import missing_files
 from rsm_bridge.tables.maintain.maintain import open_maintenance
 from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
+from tests.unit.catalog_support import Place
+from tests.unit.foreign_support import delete_by_position, roll_back
 from tests.unit.maintain_support import World, make_world, published
 
 MERGES = MergeLimits(
@@ -146,6 +148,32 @@ def half_reclaimed(world: World) -> set[str]:
     stone = replace(decode_tombstone(current.data), reclaiming=True)
     assert world.store.replace(key, stone.encode(), current.version)
     return {name for name in before if stored_range(name) == (0, 0, 2)}
+
+
+def test_rows_that_an_engine_had_deleted_by_then_do_not_come_back(world: World, tmp_path: Path) -> None:
+    """Until its commit, which the restored entry has, is put back there too."""
+    published(world)
+    ours = world.loaded().metadata.current_snapshot_id
+    head = world.observe().head
+    assert ours is not None
+    assert head is not None
+    place = Place(world.catalog, world.loaded(), tmp_path / "unused")
+    delete_by_position(place, min(file.path for file in head.files), [1])
+    backup = catalog_entry(tmp_path)
+    roll_back(place, ours)
+    world.publish()
+    world.later(61)
+    assert world.maintain().merged == 3
+    world.later(world.graces.reclaim + 10)
+    assert world.maintain().objects["snapshot"]
+    world.later(COPY_IS_OVER_SECONDS)
+    assert world.maintain().objects["data"] == 3
+    catalog_entry(tmp_path, backup)
+    done = maintained(world, tmp_path)
+    assert (done.missing, done.missing_stay) == (0, 3)
+    roll_back(place, ours)
+    assert maintained(world, tmp_path).missing == 3
+    assert world.offsets() == list(range(9))
 
 
 def test_what_a_later_listing_has_stays(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

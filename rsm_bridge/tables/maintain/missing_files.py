@@ -10,6 +10,9 @@ made certain that it is gone.
   damage, and no restored catalog: it is reported.
 * All that live indexes of the topic name is there. Otherwise the store is partly away, and nothing is decided.
 * It lies under our data root, in the topic's own folder.
+
+Where others have delete files in a partition, live rows are not put back, for they may be among those deleted; nor is a
+partition taken back beside data files of theirs, which may have rows that would come again. These files stay.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from functools import partial
 from pyiceberg.manifest import DataFile
 
 from iceberg_catalog.commit.commit import Change, recorded_as_of
+from iceberg_catalog.commit.foreign_files import concerning, foreign_files, rows_deleted
 from iceberg_catalog.commit.head import Head, by_partition
 from iceberg_catalog.plan.missing import plan_missing
 from iceberg_catalog.plan.summary import REWIND
@@ -134,6 +138,7 @@ class MissingRun(TableRun):
         policy = policy_at(self.retention(owner.topic), self.clock_ms())
         files, groups = by_partition(head.files), segments_by_partition(known)
         made = self._planned_files(head, known)
+        theirs = foreign_files(head)
         delete: list[str] = []
         replace: list[str] = []
         replacement: list[DataFile] = []
@@ -144,6 +149,10 @@ class MissingRun(TableRun):
             inputs = [item.segment for item in groups[number] if item.segment is not None]
             state = states.get(number, PartState())
             plan = plan_missing(inputs, files[number], gone, state, policy, head.look)
+            again = plan.back is not None and concerning(theirs, number)
+            if again or (plan.add and rows_deleted(theirs, number)):
+                stay += [item.path for item in files[number] if item.path in gone]
+                continue
             delete += plan.remove
             replace += plan.replace
             stay += plan.stay
