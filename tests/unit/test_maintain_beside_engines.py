@@ -15,12 +15,14 @@ from iceberg_catalog.commit.foreign_files import foreign_files, rows_deleted
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.plan.merge import MergeLimits
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.status.causes import CauseCode, Level
 from rsm_bridge.tables.maintain import merge as merging
 from rsm_bridge.tables.maintain import undelete
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.unit.catalog_support import Place
 from tests.unit.foreign_support import delete_by_position, drop_tag, insert, rewrite, roll_back
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world, published
+from tests.unit.status_support import in_kafka, looked
 from tierberg.cli import app
 
 LIMITS = MergeLimits(2**20, 2**24, files_min=3, files_max=100, age_ms=0, span_ms=DAY * 1000)
@@ -35,12 +37,15 @@ def place(world: World) -> Place:
     return Place(world.catalog, world.loaded(), Path("/unused"))
 
 
+def world_folder(world: World) -> Path:
+    return Path(world.store.uri("x").removeprefix("file://")).parents[1]
+
+
 def run(world: World, *words: str) -> Result:
     """A command, as a process beside the bridges."""
-    config = Path(world.store.uri("x").removeprefix("file://")).parents[2] / "tierberg.yaml"
-    config.write_text(
-        f"data_dir: {config.parent / 'data'}\ntopics: []\nreclaim_grace: 10m\nmerge: {{files_min: 3, age: 0s}}\n"
-    )
+    data = world_folder(world)
+    config = data.parent / "tierberg.yaml"
+    config.write_text(f"data_dir: {data}\ntopics: []\nreclaim_grace: 10m\nmerge: {{files_min: 3, age: 0s}}\n")
     return CliRunner().invoke(app, [*words, "--config", str(config)])
 
 
@@ -138,6 +143,17 @@ def test_accepted_files_of_another_partition_refuse_nothing(world: World) -> Non
     world.publish()
     assert run(world, "undelete", "orders").exit_code == 0
     assert world.offsets() == list(range(9))
+
+
+def test_status_names_first_what_has_to_be_done_first(world: World) -> None:
+    segments = published(world)
+    insert(world.loaded(), range(900, 903), partition=1)
+    world.delete(*segments)
+    world.publish()
+    kafka = in_kafka(world, {0: {"log_start": 9}}, **{"retention.ms": "-1"})
+    urgent = [item for item in looked(world_folder(world), kafka).all_findings() if item.level is Level.PERSON]
+    found = [item.code for item in urgent]
+    assert found.index(CauseCode.FOREIGN_COMMITS) < found.index(CauseCode.MASS_DELETE)
 
 
 def test_an_engine_that_commits_in_the_middle_of_an_undelete_refuses_it(
