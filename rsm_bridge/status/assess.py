@@ -279,6 +279,10 @@ def _losses(kafka: KafkaTopic | None, stored: StoredTopic) -> Iterator[tuple[Cau
     """What is not there and should be, or cannot be read, and what is there and should not."""
     if stored.undelete_problem is not None:
         yield CauseCode.UNDELETE_DAMAGED, stored.undelete_problem.message
+    if stored.not_back is not None:
+        back = stored.not_back
+        said = f"{plural(back.segments, 'segment')} with {plural(back.rows, 'row')} that an undelete was to bring back"
+        yield CauseCode.UNDELETE_NOT_IN_TABLE, f"{said}; {back.still} are still deleted" if back.still else said
     if stored.lost:
         yield CauseCode.OBJECTS_LOST, f"{plural(len(stored.lost), 'object')}, first {stored.lost[0]}"
     off = kafka is not None and why_local(kafka) is CauseCode.REMOTE_STORAGE_OFF

@@ -56,6 +56,7 @@ class CauseCode(StrEnum):
     SEGMENTS_LEFT = "segments_left"
     FOREIGN_COMMITS = "foreign_commits"  # before what `undelete` and `requeue` cure: they refuse beside it
     FOREIGN_FILES = "foreign_files"
+    UNDELETE_NOT_IN_TABLE = "undelete_not_in_table"
     MASS_DELETE = "mass_delete"
     VALUES_DIFFER = "values_differ"
     DEAD_LETTERS = "dead_letters"
@@ -308,6 +309,12 @@ CAUSES: dict[CauseCode, Cause] = {
         "the table has files Tierberg did not write: an engine inserted, deleted or rewrote",
         "Find who writes to the table and take the right away, then put the table back as `foreign_commits` says. "
         "Reads through Kafka are not affected.",
+    ),
+    _C.UNDELETE_NOT_IN_TABLE: Cause(
+        _PERSON,
+        "an undelete died or was refused before its rows came back, or the table was rolled back to before it",
+        "`tierberg undelete TOPIC` brings them back, unless one is running; with `--undo` they go again. Until then "
+        "nothing of them is removed from the store.",
     ),
     _C.MASS_DELETE: Cause(
         _PERSON,

@@ -30,7 +30,15 @@ from rsm_bridge.config.retention import policy_at
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
-from rsm_bridge.metrics.progress.facts import CopyFacts, HeldDelete, Problem, StoredPartition, StoredTopic, TableFacts
+from rsm_bridge.metrics.progress.facts import (
+    CopyFacts,
+    HeldDelete,
+    NotBack,
+    Problem,
+    StoredPartition,
+    StoredTopic,
+    TableFacts,
+)
 from rsm_bridge.metrics.progress.stored import left_out, stored_partitions, table_facts, unindexed, withdrawn, withheld
 from rsm_bridge.status.held import held_deletes
 from rsm_bridge.status.projections import copy_facts, waiting_copies
@@ -42,7 +50,8 @@ from rsm_bridge.storage.segments.known import KnownSegment, read_known
 from rsm_bridge.storage.segments.topic_segments import clusters_of
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
 from rsm_bridge.storage.table_records import TableRecord, read_records
-from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
+from rsm_bridge.tables.maintain.undelete_away import leaving, rows_away
+from rsm_bridge.tables.maintain.undelete_record import Undeleted, UndeleteRecord
 
 _Row = tuple[IndexKey, ListedObject]
 _Found = KnownSegment | Problem | Literal["unread"] | None
@@ -202,7 +211,8 @@ def _look(
     damaged = [*((item.segment.listed.key, item.problem) for item in failed), *read.damaged]
     unread = failed[0].segment if failed else None
     missing = withheld(read.segments)
-    restored, undelete_problem = _restored(store, read.topic_id)
+    undeleted, undelete_problem = _undeleted(store, read.topic_id)
+    restored = undeleted.restored
     found = StoredTopic(
         topic=read.topic,
         topic_id=read.topic_id.hex(),
@@ -212,7 +222,7 @@ def _look(
         quarantined_key=missing.quarantined_key,
         verbatim=missing.verbatim,
         verbatim_key=missing.verbatim_key,
-        held=_held(read, states or {}, settings, restored) if read.complete else (),
+        held=_held(read, states or {}, settings, restored - undeleted.begun().keys()) if read.complete else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
         damaged=tuple(damaged),
@@ -234,6 +244,7 @@ def _look(
         damaged_ms=max([*(item.segment.listed.modified_ms for item in failed), read.damaged_ms or 0]) or None,
         withdrawn=withdrawn(read.segments, read.unread) if read.complete else {},
         undelete_problem=undelete_problem,
+        not_back=None if head is None or states is None else _not_back(undeleted, read.segments, head, states),
     )
     if problem is None and unread is None:
         return found, None
@@ -338,14 +349,30 @@ def _held(
     return held_deletes(read.segments, states, grace, restored=restored, stays_ms=stays_ms, unread=read.unread)
 
 
-def _restored(store: ObjectStore, topic_id: bytes) -> tuple[frozenset[str], Problem | None]:
-    """Keys of what undeletes brought back, and Kafka does not know any more; or why their record cannot be read."""
+def _undeleted(store: ObjectStore, topic_id: bytes) -> tuple[Undeleted, Problem | None]:
+    """What undeletes brought back, and Kafka does not know any more; or why the record of it cannot be read."""
     try:
-        return UndeleteRecord(store, topic_id).read().restored, None
+        return UndeleteRecord(store, topic_id).read(), None
     except StoreError:
         raise
     except BridgeError as error:
-        return frozenset(), Problem(error.kind, str(error))
+        return Undeleted({}), Problem(error.kind, str(error))
+
+
+def _not_back(
+    undeleted: Undeleted, segments: Iterable[KnownSegment], head: Head, states: Mapping[int, PartState]
+) -> NotBack | None:
+    """What was to come back: live below a floor of before, or of an undelete that did not end, still deleted."""
+    lives, begun = undeleted.not_in(states), undeleted.begun()
+    found = [
+        known
+        for known in segments
+        if (known.listed.key in lives if known.live else known.listed.key in begun and not leaving(known))
+        and rows_away(known, head.files)
+    ]
+    if not found:
+        return None
+    return NotBack(len(found), sum(known.rows for known in found), sum(not known.live for known in found))
 
 
 def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> Callable[[KnownSegment], Head | None]:

@@ -17,7 +17,8 @@ from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.keys import IndexKey, index_key
 from rsm_bridge.storage.tombstone import is_tombstone
 from rsm_bridge.tables.maintain.drop_table import drop_table
-from rsm_bridge.tables.maintain.undelete import Restored, RestoringRun, covered, undelete
+from rsm_bridge.tables.maintain.undelete import Restored, RestoringRun, undelete
+from rsm_bridge.tables.maintain.undelete_away import covered
 from rsm_bridge.tables.maintain.undelete_record import Undeleted, UndeleteRecord, decode, take_back
 from rsm_bridge.tables.publish.table_run import RetryRunError
 from rsm_bridge.tables.reclaim.reclaimer import Graces
@@ -142,7 +143,8 @@ def test_a_crash_before_the_commit_is_made_up_for(world: World, monkeypatch: pyt
             back(world)
     world.publish()
     assert world.offsets() == []
-    assert back(world).segments == 0
+    done = back(world)
+    assert (done.segments, done.rows) == (3, 9)
     assert world.offsets() == list(range(9))
     assert not UndeleteRecord(world.store, world.topic_id).read().lowest
 
@@ -206,13 +208,22 @@ def test_a_record_is_widened_not_forgotten(world: World) -> None:
     a, b = (str(IndexKey(world.topic_id, 0, 9, 0, bytes([number]) * 16)) for number in range(2))
     assert record.widen({0: 5, 1: 7}, frozenset({a})) == Undeleted({0: 5, 1: 7}, frozenset({a}))
     assert record.widen({0: 9, 2: 1}, frozenset({b})) == Undeleted({0: 5, 1: 7, 2: 1}, frozenset({a, b}))
-    record.finish()
+    record.finish({0: 12})
     record.forget(frozenset({a}))
-    assert record.read() == Undeleted({}, frozenset({b}))
+    assert record.read() == Undeleted({}, frozenset({b}), {0: 12})
     assert decode(record.read().encode(), world.topic_id) == record.read()
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b'{"lowest": {"a": 1}, "restored": []}', b'{"lowest": {}}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b'{"lowest": {"a": 1}, "restored": []}',
+        b'{"lowest": {}}',
+        b'{"lowest": {}, "restored": [], "floors": {"0": -1}}',
+    ],
+)
 def test_a_damaged_record_is_named(data: bytes) -> None:
     with pytest.raises(BridgeError) as caught:
         decode(data, bytes(16))

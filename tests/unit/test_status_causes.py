@@ -18,6 +18,7 @@ from rsm_bridge.metrics.progress.facts import (
     HeldDelete,
     HeldRows,
     LostTopic,
+    NotBack,
     OpenTransaction,
     Problem,
     StoredTopic,
@@ -195,6 +196,11 @@ CASES: dict[CauseCode, Case] = {
         facts(stored(undelete_problem=Problem("corrupt_object", "undelete/k does not parse"))),
         Level.PERSON,
         "undelete/k does not parse",
+    ),
+    C.UNDELETE_NOT_IN_TABLE: Case(
+        facts(stored(not_back=NotBack(8, 24, 3))),
+        Level.PERSON,
+        "8 segments with 24 rows that an undelete was to bring back; 3 are still deleted",
     ),
     C.OBJECTS_LOST: Case(facts(stored(lost=("data/a", "kept/b"))), Level.PERSON, "2 objects, first data/a"),
     C.SEGMENTS_LEFT: Case(

@@ -211,6 +211,18 @@ class CopyFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class NotBack:
+    """Segments that an undelete was to bring back, and their rows, which the table has not.
+
+    `still`: how many of them are still deleted.
+    """
+
+    segments: int
+    rows: int
+    still: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class StoredTopic:
     """What store and catalog say of one topic id.
 
@@ -240,6 +252,7 @@ class StoredTopic:
         unsettled: indexes or the table changed under every look, so that nothing is said of publishing.
         withdrawn: by partition, what above all other copies Kafka has withdrawn and not copied again.
         undelete_problem: why the record of what undeletes brought back cannot be read: it counts as none.
+        not_back: what an undelete that is not in the table was to bring back; None: there is none.
     """
 
     topic: str
@@ -272,6 +285,7 @@ class StoredTopic:
     damaged_ms: int | None = None
     withdrawn: Mapping[int, Withdrawn] = field(default_factory=dict)
     undelete_problem: Problem | None = None
+    not_back: NotBack | None = None
 
     @property
     def damaged_offsets(self) -> dict[int, list[tuple[int, int]]]:

@@ -1,7 +1,9 @@
 """`tierberg undelete`: brings back what Kafka deleted of a topic and what is still in the store.
 
-0. Segments whose objects are lost do not come back (undelete_lost.py): nothing does, unless they are given up.
-1. What is about to be restored is written down: per partition the lowest offset F. A crash later finds it.
+0. Segments whose objects are lost do not come back (undelete_lost.py): nothing does, unless they are given up. Nor does
+   anything where the table's rows would be lost.
+1. What is about to be restored is written down: per partition the lowest offset F. A crash later finds it. What earlier
+   undeletes had turned, and the table has no rows of, is restored too.
 2. Every deletion's tombstone that is not being reclaimed becomes the index it holds again, by compare-and-swap.
 3. The rows return through the plan. R5 makes the floor final, so an undelete is a recorded *rewind*, as after an
    unclean election (R3), that takes the floor along: the plan is made on `floor := min(floor, F)` and
@@ -39,6 +41,14 @@ from rsm_bridge.storage.segments.index_at import directory_under
 from rsm_bridge.storage.segments.known import KnownSegment, read_segments
 from rsm_bridge.storage.tombstone import is_tombstone, tombstone_at
 from rsm_bridge.tables.maintain.beside_engines import refuse_beside_engines, refuse_table_beside_engines
+from rsm_bridge.tables.maintain.undelete_away import (
+    covered,
+    leaving,
+    refuse_loss,
+    seen_before,
+    turned_before,
+    would_lose,
+)
 from rsm_bridge.tables.maintain.undelete_lost import Lost, give_up, lost_of, refusal
 from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
 from rsm_bridge.tables.publish.table_run import RunResult, TableRun
@@ -46,7 +56,7 @@ from rsm_bridge.tables.publish.table_run import RunResult, TableRun
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What came back: tombstones turned, rows their data files hold, and by partition from which offset on.
+    """What came back: segments whose rows were away, rows of their data files, and by partition from which offset on.
 
     That offset is above what was asked for where a segment further up is being reclaimed: the floor stays over it.
     lost: what did not, or not whole.
@@ -81,28 +91,36 @@ def undelete(
         RetryRunError: the indexes are back, the commit did not land in RUNS_TO_LAND_MAX tries: run it again.
         CatalogError, SegmentError: and what else catalog and storage raise: run it again.
     """
-    deleted = [known for known in read_segments(store, topic_id) if _restorable(known)]
-    refuse_table_beside_engines(catalog, deleted, namespace, plain)
-    lost = lost_of(store, topic_id, [known for known in deleted if not _reclaiming(known)])
+    segments = read_segments(store, topic_id)
+    deleted = [known for known in segments if _restorable(known)]
+    lost = lost_of(store, topic_id, [known for known in deleted if not leaving(known)])
     if lost and not without_lost:
         raise refusal(lost)
     hopeless = {item.known.listed.key: item.known for item in lost if not item.has_rows}
     deleted = [known for known in deleted if known.listed.key not in hopeless]
     record = UndeleteRecord(store, topic_id)
-    lowest = record.widen(_lowest(deleted), frozenset(known.listed.key for known in deleted)).lowest
+    seen = seen_before(store, catalog, segments, namespace, plain)
+    before = record.read()
+    wanted = [*deleted, *turned_before(segments, before, seen)]
+    refuse_table_beside_engines(catalog, wanted, namespace, plain)
+    refuse_loss(segments, deleted, before.widened(_lowest(wanted)).lowest, seen)
+    lowest = record.widen(_lowest(wanted), frozenset(known.listed.key for known in deleted)).lowest
     if not lowest:
         raise BridgeError("not_found", "no deleted segment of this topic is left in the store")
     failpoints.hit("undelete-recorded", topic_id.hex())
     for known in hopeless.values():
         give_up(store, known)
-    back = [known for known in deleted if turn_back(store, known.listed.key)]
+    turned = {known.listed.key for known in deleted if turn_back(store, known.listed.key)}
     failpoints.hit("undelete-turned", topic_id.hex())
-    states = RestoringRun(store, catalog, topic_id, namespace, retention, plain, copies).restore(lowest).states
+    run = RestoringRun(store, catalog, topic_id, namespace, retention, plain, copies)
+    landed = run.restore(lowest)
     failpoints.hit("undelete-committed", topic_id.hex())
-    record.finish()
-    reached = {partition: max(offset, states.get(partition, PartState()).floor) for partition, offset in lowest.items()}
-    rows = sum(file.rows for known in back if known.segment is not None for file in known.segment.files)
-    return Restored(len(back), rows, reached, lost)
+    record.finish(run.floors)
+    reached = {number: max(at, landed.states.get(number, PartState()).floor) for number, at in lowest.items()}
+    # Not those that somebody has deleted again meanwhile.
+    live = {known.listed.key for known in landed.segments if known.live}
+    back = [known for known in wanted if known.listed.key in live and (known.live or known.listed.key in turned)]
+    return Restored(len(back), sum(known.rows for known in back), reached, lost)
 
 
 def turn_back(store: ObjectStore, key: str) -> bool:
@@ -129,10 +147,6 @@ def turn_back(store: ObjectStore, key: str) -> bool:
 def _restorable(known: KnownSegment) -> bool:
     deletion = known.deletion
     return deletion is not None and deletion.kind is SegmentState.DELETED and known.segment is not None
-
-
-def _reclaiming(known: KnownSegment) -> bool:
-    return known.deletion is not None and known.deletion.reclaiming
 
 
 def _lowest(segments: Iterable[KnownSegment]) -> dict[int, int]:
@@ -166,6 +180,7 @@ class RestoringRun(TableRun):
             clock_ms=StoreClock(store).now_ms,
         )
         self._lowest: Mapping[int, int] = {}
+        self.floors: Mapping[int, int] = {}  # of the head that the latest try began with, where it was put back
 
     def restore(self, lowest: Mapping[int, int]) -> RunResult:
         """Runs until the commit has landed.
@@ -179,6 +194,7 @@ class RestoringRun(TableRun):
 
     def _states(self, head: Head) -> dict[int, PartState]:
         states = super()._states(head)
+        self.floors = {partition: states[partition].floor for partition in self._lowest if partition in states}
         return {partition: put_back(state, self._lowest.get(partition)) for partition, state in states.items()}
 
     def _apply(
@@ -195,11 +211,7 @@ class RestoringRun(TableRun):
             for path in plans[partition].replace if partition in plans else ():
                 item = files[path]
                 if not covered(item.first, item.last, live):
-                    raise BridgeError(
-                        "bad_request",
-                        f"partition {partition}: the table has offsets {item.first} to {item.last}, which no segment "
-                        f"in the store has any more; they would be lost by going back to offset {offset}",
-                    )
+                    raise would_lose(item, offset)
         return super()._apply(head, states, segments, plans)
 
     def _commit(self, head: Head, change: Change, states: Mapping[int, PartState], summary: Mapping[str, str]) -> Head:
@@ -212,12 +224,3 @@ def put_back(state: PartState, lowest: int | None) -> PartState:
     if lowest is None:
         return state
     return replace(state, frontier=min(state.frontier, lowest), floor=min(state.floor, lowest))
-
-
-def covered(first: int, last: int, segments: Iterable[KnownSegment]) -> bool:
-    """Whether segments together hold every offset of [first, last]."""
-    at = first
-    for known in sorted(segments, key=lambda item: item.key.base):
-        if known.key.base <= at:
-            at = max(at, known.key.last + 1)
-    return at > last

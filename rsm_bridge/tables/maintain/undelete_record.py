@@ -3,6 +3,10 @@
 It serves two ends. An undelete that died between its steps is finished by the next one. And segments that came back are
 live for ever, for Kafka has forgotten them and will never delete them: those the record names are deleted by us, when
 retention has passed them or somebody takes the undelete back.
+
+A head may lack an undelete: its commit never landed, or the table was rolled back to a snapshot of before. What the
+undelete brought back then lies live below a floor that no later deletion has raised. That is not retention: nothing of
+it is deleted, and the next undelete brings its rows back.
 """
 
 from __future__ import annotations
@@ -10,14 +14,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from converter import stored_json
 from iceberg_catalog import failpoints
 from iceberg_catalog.plan.types import PartState
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.limits import TOMBSTONE_SWAPS_MAX
-from rsm_bridge.storage.keys import UNDELETE_ROOT, parse_index_key
+from rsm_bridge.storage.keys import UNDELETE_ROOT, IndexKey, parse_index_key
 from rsm_bridge.storage.listed_keys import confirm_gone
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore
 from rsm_bridge.storage.segments.known import read_known
@@ -30,15 +34,70 @@ class Undeleted:
 
     lowest: by partition, the lowest offset of an undelete whose rows are not in the table yet; empty: none is open.
     restored: keys of indexes that were tombstones, and may be again, until they are gone.
+    floors: by partition, the floor of the table before the latest undelete whose rows came into it.
     """
 
     lowest: Mapping[int, int]
     restored: frozenset[str] = frozenset()
+    floors: Mapping[int, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """The object's bytes."""
-        lowest = {str(partition): offset for partition, offset in self.lowest.items()}
-        return json.dumps({"lowest": lowest, "restored": sorted(self.restored)}, sort_keys=True).encode()
+        document: dict[str, object] = {"lowest": _named(self.lowest), "restored": sorted(self.restored)}
+        if self.floors:
+            document["floors"] = _named(self.floors)
+        return json.dumps(document, sort_keys=True).encode()
+
+    def begun(self) -> dict[str, int]:
+        """Keys in partitions where an undelete has begun and not ended, each an index or still a tombstone."""
+        return {str(key): key.partition for key in self.parsed() if key.partition in self.lowest}
+
+    def below(self, states: Mapping[int, PartState]) -> frozenset[str]:
+        """Keys of what lies below the floor of a head with these states."""
+        return frozenset(str(key) for key in self.parsed() if key.last < _floor(states, key.partition))
+
+    def not_in(self, states: Mapping[int, PartState]) -> frozenset[str]:
+        """Those of `below` that no deletion since the undelete has passed: the head is without the undelete."""
+        then: dict[int, int] = {}
+        for key in self.parsed():
+            then[key.partition] = max(key.last + 1, then.get(key.partition, 0))
+        then.update(self.floors)
+        return frozenset(
+            str(key)
+            for key in self.parsed()
+            if key.last < (floor := _floor(states, key.partition))
+            and (key.partition in self.lowest or floor <= then[key.partition])
+        )
+
+    def widened(self, lowest: Mapping[int, int], restored: frozenset[str] = frozenset()) -> Undeleted:
+        """With what is about to be restored."""
+        merged = {
+            partition: min(part[partition] for part in (self.lowest, lowest) if partition in part)
+            for partition in self.lowest.keys() | lowest.keys()
+        }
+        return replace(self, lowest=merged, restored=self.restored | restored)
+
+    def without(self, keys: frozenset[str]) -> Undeleted:
+        """It, when these are no longer restored."""
+        left = replace(self, restored=self.restored - keys)
+        partitions = {key.partition for key in left.parsed()}
+        return replace(left, floors={number: at for number, at in self.floors.items() if number in partitions})
+
+    def parsed(self) -> list[IndexKey]:
+        """Keys of what is restored."""
+        return [key for key in map(parse_index_key, self.restored) if key is not None]
+
+
+def _floor(states: Mapping[int, PartState], partition: int) -> int:
+    return states.get(partition, PartState()).floor
+
+
+def _named(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in offsets.items()}
+
+
+def _offsets(value: object) -> dict[int, int]:
+    return {partition: stored_json.whole(offset, 0) for partition, offset in stored_json.numbered(value).items()}
 
 
 def undelete_key(topic_id: bytes) -> str:
@@ -54,11 +113,11 @@ def decode(data: bytes, topic_id: bytes) -> Undeleted:
     """
     try:
         document = stored_json.parse(data)
-        lowest = stored_json.numbered(stored_json.field(document, "lowest"))
         restored = stored_json.listed(stored_json.field(document, "restored"))
         return Undeleted(
-            {partition: stored_json.whole(offset, 0) for partition, offset in lowest.items()},
+            _offsets(stored_json.field(document, "lowest")),
             frozenset(_index_of(name, topic_id) for name in restored),
+            _offsets(stored_json.fields(document).get("floors", {})),
         )
     except ValueError as error:
         name = undelete_key(topic_id)
@@ -97,23 +156,29 @@ class UndeleteRecord:
 
     def widen(self, lowest: Mapping[int, int], restored: frozenset[str]) -> Undeleted:
         """Adds what is about to be restored; returns it with what was recorded before."""
+        return self._update(lambda old: old.widened(lowest, restored))
 
-        def both(old: Undeleted) -> Undeleted:
-            merged = {
-                partition: min(part[partition] for part in (old.lowest, lowest) if partition in part)
-                for partition in old.lowest.keys() | lowest.keys()
-            }
-            return Undeleted(merged, old.restored | restored)
+    def finish(self, floors: Mapping[int, int]) -> None:
+        """The rows are in the table, which had these floors before."""
+        self._update(
+            lambda old: replace(
+                old,
+                lowest={},
+                floors={**old.floors, **{at: max(floor, old.floors.get(at, 0)) for at, floor in floors.items()}},
+            )
+        )
 
-        return self._update(both)
-
-    def finish(self) -> None:
-        """The rows are in the table."""
-        self._update(lambda old: replace(old, lowest={}))
+    def close(self, partitions: frozenset[int], keys: frozenset[str] = frozenset()) -> None:
+        """No undelete is open there any more, and these keys were never turned."""
+        self._update(
+            lambda old: replace(
+                old, lowest={number: at for number, at in old.lowest.items() if number not in partitions}
+            ).without(keys)
+        )
 
     def forget(self, keys: frozenset[str]) -> None:
         """These are gone."""
-        self._update(lambda old: replace(old, restored=old.restored - keys))
+        self._update(lambda old: old.without(keys))
 
     def _update(self, change: Callable[[Undeleted], Undeleted]) -> Undeleted:
         for _ in range(TOMBSTONE_SWAPS_MAX):
@@ -142,24 +207,36 @@ def delete_passed(store: ObjectStore, topic_id: bytes, states: Mapping[int, Part
     Raises:
         BridgeError, SegmentError: an index is damaged, or the store is away.
     """
-    record = UndeleteRecord(store, topic_id).read()
-    if record.lowest:
-        return 0  # an undelete is under way: the floor is about to sink
-    passed = set()
-    for key in record.restored:
-        parsed = parse_index_key(key)
-        if parsed is not None and parsed.last < states.get(parsed.partition, PartState()).floor:
-            passed.add(key)
-    return _delete(store, topic_id, frozenset(passed))
+    kept = UndeleteRecord(store, topic_id)
+    record = kept.read()
+    if ended := frozenset(number for number in record.lowest if _has_ended(store, record, number, states)):
+        kept.close(ended)
+        record = kept.read()
+    return _delete(store, topic_id, record.below(states) - record.not_in(states))
+
+
+def _has_ended(store: ObjectStore, record: Undeleted, partition: int, states: Mapping[int, PartState]) -> bool:
+    """Whether an undelete died when its rows were in the table, or the table was made anew with them."""
+    if _floor(states, partition) > record.lowest[partition]:
+        return False
+    return not any(_is_buried(store, key) for key, number in record.begun().items() if number == partition)
 
 
 def take_back(store: ObjectStore, topic_id: bytes) -> int:
     """Deletes every restored segment again, as Kafka's retention would; returns how many.
 
+    An undelete that was not finished is ended. What it had not turned is Kafka's own deletion, as before.
+
     Raises:
         BridgeError, SegmentError: an index is damaged, or the store is away.
     """
-    return _delete(store, topic_id, UndeleteRecord(store, topic_id).read().restored)
+    kept = UndeleteRecord(store, topic_id)
+    record = kept.read()
+    unturned = frozenset(key for key in record.begun() if _is_buried(store, key))
+    count = _delete(store, topic_id, record.restored - unturned)
+    if record.lowest:
+        kept.close(frozenset(record.lowest), unturned)
+    return count
 
 
 def _delete(store: ObjectStore, topic_id: bytes, keys: frozenset[str]) -> int:
@@ -167,6 +244,15 @@ def _delete(store: ObjectStore, topic_id: bytes, keys: frozenset[str]) -> int:
     if gone := frozenset(key for key, found in buried.items() if found is None):
         UndeleteRecord(store, topic_id).forget(gone)
     return sum(found is True for found in buried.values())
+
+
+def _is_buried(store: ObjectStore, index: str) -> bool:
+    """Whether a tombstone is at the key of an index."""
+    try:
+        return is_tombstone(store.head_bytes(index, len(MAGIC)))
+    except ObjectNotFoundError:
+        confirm_gone(store, [index])
+        return False
 
 
 def _bury(store: ObjectStore, index: str) -> bool | None:

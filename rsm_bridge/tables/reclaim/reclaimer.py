@@ -5,7 +5,8 @@ A deleted segment goes through these gates, in this order; docs/operations.md te
 1. The table: the head does not name its data file, and its state has taken the delete in (rules.py). What only
    a request planned on this head could still name waits for one more commit, an empty one if the table is idle.
 2. Time: `reclaim_grace` after the delete *and* after its rows left the head. A mass delete waits for
-   `mass_delete_grace` (mass_delete.py). While the store knows another table of the topic id (storage/table_records.py),
+   `mass_delete_grace` (mass_delete.py), what an undelete has begun to bring back until one ends or it is taken back
+   (tables/maintain/undelete_record.py). While the store knows another table of the topic id (storage/table_records.py),
    which this head says nothing of, what leads to objects waits altogether.
 3. Snapshots: those that still name its file expire in a commit of our own, each `reclaim_grace` after it was replaced.
    What a tag or branch names, and the head, never expires; the objects wait for it.
@@ -47,6 +48,7 @@ from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.storage.state_objects import StateObjects
 from rsm_bridge.storage.table_records import other_tables
 from rsm_bridge.storage.tombstone import is_tombstone, tombstone_at
+from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
 from rsm_bridge.tables.publish.table_run import RunResult
 from rsm_bridge.tables.reclaim.mass_delete import MassDelete, mass_deletes
 from rsm_bridge.tables.reclaim.rules import Verdict, still_to_raise, verdict
@@ -71,6 +73,7 @@ class _Pass:
     raising: by partition, what deletions are still to raise the floor to. waits: seconds until more is.
     tombstones, derived: what may go, once the snapshots of `expiring` have expired.
     fenced: those of `tombstones` that a request planned on the head may still name.
+    begun: keys that an undelete has begun to bring back; None: not asked for yet.
     """
 
     now_ms: int
@@ -80,6 +83,7 @@ class _Pass:
     derived: list[str] = field(default_factory=list)
     expiring: set[int] = field(default_factory=set)
     fenced: list[KnownSegment] = field(default_factory=list)
+    begun: Mapping[str, int] | None = None
 
     def is_due(self, due_ms: int) -> bool:
         """Whether the time has come; notes the wait if not."""
@@ -197,6 +201,9 @@ class Reclaimer:
             due_ms = max(due_ms, latest + int(self.graces.reclaim * 1000))
         if not found.is_due(due_ms):
             return
+        if self._comes_back(known, found):
+            found.waits.append(OTHER_TABLE_RECHECK_SECONDS)
+            return
         if known.key.segment_id in self.copies:
             found.waits.append(COPY_RECHECK_SECONDS)
             return
@@ -205,6 +212,14 @@ class Reclaimer:
             found.fenced.append(known)
         found.tombstones.append(known)
         found.expiring |= {holder.snapshot_id for path in paths for holder in retained.holders(path)}
+
+    def _comes_back(self, known: KnownSegment, found: _Pass) -> bool:
+        """Whether an undelete that did not end was to bring it back. The record is read when the first thing is due."""
+        if known.segment is None or known.deletion is None or known.deletion.reclaiming:
+            return False
+        if found.begun is None:
+            found.begun = UndeleteRecord(self.store, known.key.topic_id).read().begun()
+        return known.listed.key in found.begun
 
     def _judge_derived(
         self, path: str, head: int | None, retained: Retained, left_ms: Mapping[str, int], found: _Pass
