@@ -9,16 +9,22 @@ import pytest
 
 from converter.types import SegmentMetadata
 from iceberg_catalog import failpoints
+from iceberg_catalog.errors import CatalogError
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.status.causes import CauseCode
+from rsm_bridge.status.cures import commands
+from rsm_bridge.storage.backend import open_backend
 from rsm_bridge.storage.tombstone import is_tombstone
+from rsm_bridge.tables.maintain.topic_forget import Wish, forget
 from rsm_bridge.tables.maintain.undelete import Restored, RestoringRun, undelete
 from rsm_bridge.tables.maintain.undelete_record import Undeleted, UndeleteRecord, take_back
-from rsm_bridge.tables.publish.table_run import RetryRunError
+from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.killed import KilledError, die_at
+from tests.support.status_facts import kafka
 from tests.unit.foreign_support import set_head
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world, published
-from tests.unit.status_support import in_kafka, looked, persons
+from tests.unit.status_support import in_kafka, looked, of, persons
 
 NAMED = ("undelete_not_in_table", None)
 
@@ -104,6 +110,8 @@ def test_it_is_named_kept_and_done_again(
     world.publish()
     assert world.offsets() == []
     assert NAMED in urgent(world, tmp_path)
+    (finding,) = of(looked(tmp_path), CauseCode.UNDELETE_NOT_IN_TABLE)  # Kafka is not asked for it
+    assert commands(finding) == ["tierberg undelete orders"]
     days_pass(world)
     assert len(world.stored("data")) == 4
     assert NAMED in urgent(world, tmp_path)
@@ -264,3 +272,67 @@ def test_what_is_taken_back_meanwhile_is_not_said_to_be_back(world: World, monke
     assert (done.segments, done.rows) == (0, 0)
     world.publish()
     assert world.offsets() == []
+
+
+def test_nothing_is_turned_while_the_catalog_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    deleted(world)
+
+    def away(*_: Any) -> None:
+        raise OSError("connection refused")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.catalog, "load_table", away)
+        with pytest.raises((CatalogError, OSError), match="connection refused"):
+            back(world)
+    assert UndeleteRecord(world.store, world.topic_id).read() == Undeleted({})
+    assert all(is_tombstone(world.store.read(key).data) for key in world.stored("index"))
+
+
+def test_an_archive_that_was_rolled_back_has_its_rows(world: World, tmp_path: Path) -> None:
+    def keep(_: str) -> str:
+        return "keep"
+
+    world.publisher = TableRun(
+        world.store, world.catalog, world.topic_id, NAMESPACE, retention=keep, clock_ms=world.now_ms
+    )
+    segments = published(world, (3,) * 4)
+    world.delete(*segments[:3])
+    world.publish()
+    before = head(world)
+    undelete(world.store, world.catalog, world.topic_id, NAMESPACE, keep)
+    world.catalog.commit_table(world.loaded(), (), set_head(before))
+    world.publish()
+    assert world.offsets() == list(range(12))
+    rules = [{"pattern": ".*", "table_retention": "keep"}]
+    assert persons(looked(tmp_path, in_kafka(world, {0: {"log_start": 9}}), topics=rules)) == set()
+
+
+def test_a_table_made_anew_has_it_and_then_it_is_over(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted(world)
+    died_at("undelete-turned")(world, monkeypatch)
+    world.catalog.drop_table(world.loaded().name())
+    world.publish()
+    assert world.offsets() == list(range(12))
+    assert NAMED not in urgent(world, tmp_path)
+    world.maintain()
+    assert not UndeleteRecord(world.store, world.topic_id).read().lowest
+    world.delete(world.copy(2))
+    world.publish()
+    assert NAMED not in urgent(world, tmp_path)
+
+
+@pytest.mark.parametrize("lose", LOST[2:])
+def test_a_topic_that_is_forgotten_ends_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lose: Any
+) -> None:
+    deleted(world)
+    lose(world, monkeypatch)
+    other = World(world.store, world.catalog, topic="other")
+    published(other)
+    backend, wish = open_backend(None, tmp_path), Wish("orders", None, yes=True)
+    forget(backend, wish, lambda _: kafka(in_kafka(other)), lambda _: None, lambda _: None)
+    assert NAMED not in persons(looked(tmp_path, in_kafka(other)))
+    days_pass(world)
+    assert world.stored() == []

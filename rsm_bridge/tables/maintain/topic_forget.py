@@ -224,6 +224,7 @@ def _forget_one(backend: Backend, topic_id: bytes, segments: list[KnownSegment],
     owner = owner_of(segments)
     live = [known for known in segments if known.live]
     _bury(backend, topic_id, live)
+    UndeleteRecord(backend.store, topic_id).end()
     with opened_typed_topics(backend.settings, backend.store, lambda: backend.catalog) as topics:
         run = TableRun(
             backend.store,

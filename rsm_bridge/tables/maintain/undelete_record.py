@@ -176,6 +176,10 @@ class UndeleteRecord:
             ).without(keys)
         )
 
+    def end(self) -> None:
+        """What an open undelete was to bring back is to stay deleted."""
+        self._update(lambda old: replace(old, lowest={}).without(frozenset(old.begun())) if old.lowest else old)
+
     def forget(self, keys: frozenset[str]) -> None:
         """These are gone."""
         self._update(lambda old: old.without(keys))
