@@ -168,6 +168,10 @@ class ModelReclaimer(Reclaimer):
         """The model has one table of a topic id."""
         return False
 
+    def _comes_back(self, known: Any, found: Any) -> bool:
+        """The model has no undeletes."""
+        return False
+
     def _fence(self, head: Head, states: Mapping[int, PartState]) -> Head | None:
         return cast(Topic, self.catalog).fence(head, self.clock_ms())
 
