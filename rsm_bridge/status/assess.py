@@ -282,7 +282,7 @@ def _losses(kafka: KafkaTopic | None, stored: StoredTopic) -> Iterator[tuple[Cau
     if stored.not_back is not None:
         back = stored.not_back
         said = f"{plural(back.segments, 'segment')} with {plural(back.rows, 'row')} that an undelete was to bring back"
-        yield CauseCode.UNDELETE_NOT_IN_TABLE, f"{said}; {back.still} are still deleted" if back.still else said
+        yield CauseCode.UNDELETE_NOT_IN_TABLE, f"{said}; still deleted: {back.still}" if back.still else said
     if stored.lost:
         yield CauseCode.OBJECTS_LOST, f"{plural(len(stored.lost), 'object')}, first {stored.lost[0]}"
     off = kafka is not None and why_local(kafka) is CauseCode.REMOTE_STORAGE_OFF

@@ -274,6 +274,30 @@ def test_what_is_taken_back_meanwhile_is_not_said_to_be_back(world: World, monke
     assert world.offsets() == []
 
 
+def test_what_lies_below_a_segment_that_is_being_reclaimed_comes_back_when_that_is_gone(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = published(world, (3, 3, 3, 3, 3, 3, 3))
+    world.delete(*segments[:4])
+    world.publish()
+    world.later(3600)
+    world.delete(segments[4])
+    world.publish()
+    world.later(3600)
+    with monkeypatch.context() as patch:
+        die_at(patch, "reclaim-objects")
+        with pytest.raises(KilledError):
+            world.reclaim(world.publish())
+    done = back(world)
+    assert (done.segments, dict(done.lowest)) == (0, {0: 15})
+    assert NAMED in urgent(world, tmp_path)
+    days_pass(world)
+    assert NAMED in urgent(world, tmp_path)
+    assert back(world).segments == 4
+    assert world.offsets() == [*range(12), *range(15, 21)]
+    assert NAMED not in urgent(world, tmp_path)
+
+
 def test_nothing_is_turned_while_the_catalog_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     deleted(world)
 

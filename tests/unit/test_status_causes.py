@@ -200,7 +200,7 @@ CASES: dict[CauseCode, Case] = {
     C.UNDELETE_NOT_IN_TABLE: Case(
         facts(stored(not_back=NotBack(8, 24, 3))),
         Level.PERSON,
-        "8 segments with 24 rows that an undelete was to bring back; 3 are still deleted",
+        "8 segments with 24 rows that an undelete was to bring back; still deleted: 3",
     ),
     C.OBJECTS_LOST: Case(facts(stored(lost=("data/a", "kept/b"))), Level.PERSON, "2 objects, first data/a"),
     C.SEGMENTS_LEFT: Case(

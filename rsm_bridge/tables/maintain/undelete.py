@@ -117,8 +117,9 @@ def undelete(
     failpoints.hit("undelete-committed", topic_id.hex())
     record.finish(run.floors)
     reached = {number: max(at, landed.states.get(number, PartState()).floor) for number, at in lowest.items()}
-    # Not those that somebody has deleted again meanwhile.
-    live = {known.listed.key for known in landed.segments if known.live}
+    # Not what lies below that, nor what somebody has deleted again meanwhile.
+    above = (known for known in landed.segments if known.key.last >= reached.get(known.key.partition, 0))
+    live = {known.listed.key for known in above if known.live}
     back = [known for known in wanted if known.listed.key in live and (known.live or known.listed.key in turned)]
     return Restored(len(back), sum(known.rows for known in back), reached, lost)
 
