@@ -48,10 +48,10 @@ from rsm_bridge.storage.object_store import ListedObject, ObjectStore, first_lin
 from rsm_bridge.storage.projections.hold import WaitingCopy
 from rsm_bridge.storage.segments.known import KnownSegment, read_known
 from rsm_bridge.storage.segments.topic_segments import clusters_of
+from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecord
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
 from rsm_bridge.storage.table_records import TableRecord, read_records
 from rsm_bridge.tables.maintain.undelete_away import leaving, rows_away
-from rsm_bridge.tables.maintain.undelete_record import Undeleted, UndeleteRecord
 
 _Row = tuple[IndexKey, ListedObject]
 _Found = KnownSegment | Problem | Literal["unread"] | None

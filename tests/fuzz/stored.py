@@ -37,10 +37,10 @@ from rsm_bridge.storage.lease import Lease
 from rsm_bridge.storage.object_store import VersionedBytes
 from rsm_bridge.storage.projections.progress import CopyProgress, decode_progress
 from rsm_bridge.storage.segments.known import parse_checkpoint
+from rsm_bridge.storage.segments.undelete_record import Undeleted
+from rsm_bridge.storage.segments.undelete_record import decode as decode_undeleted
 from rsm_bridge.storage.tombstone import Tombstone, decode_tombstone
 from rsm_bridge.tables.maintain.drop_table import DropRecord, decode_drop
-from rsm_bridge.tables.maintain.undelete_record import Undeleted
-from rsm_bridge.tables.maintain.undelete_record import decode as decode_undeleted
 from tests.fuzz.envelope import packed, unpacked
 from tests.fuzz.mutate import bent, bent_json, written
 from tests.fuzz.outcome import worded

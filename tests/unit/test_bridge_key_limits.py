@@ -20,8 +20,8 @@ from rsm_bridge.storage.local import LocalObjectStore
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.projections.progress import progress_key
 from rsm_bridge.storage.read_clients import ReadClients
+from rsm_bridge.storage.segments.undelete_record import UndeleteRecord
 from rsm_bridge.tables.maintain.drop_table import DropRecord
-from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
 
 TOPIC = b"\xff" * 16
 TABLE = uuid.uuid4()

@@ -30,8 +30,8 @@ from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.serving.service import Running
 from rsm_bridge.storage.backend import Backend, open_backend
 from rsm_bridge.storage.clock import StoreClock
-from rsm_bridge.tables.maintain import replay_topics, requeue_topics
 from rsm_bridge.tables.maintain import replay as replay_of
+from rsm_bridge.tables.maintain import replay_topics, requeue_topics
 from rsm_bridge.tables.maintain.dead_letters import files_with_errors
 from rsm_bridge.tables.maintain.maintain import open_maintenance
 from rsm_bridge.values.typed.schemas import ColumnsWaitError

@@ -15,11 +15,11 @@ from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.limits import COPY_SECONDS_MAX
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.keys import IndexKey, index_key
+from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecord, decode, take_back
 from rsm_bridge.storage.tombstone import is_tombstone
 from rsm_bridge.tables.maintain.drop_table import drop_table
 from rsm_bridge.tables.maintain.undelete import Restored, RestoringRun, undelete
 from rsm_bridge.tables.maintain.undelete_away import covered
-from rsm_bridge.tables.maintain.undelete_record import Undeleted, UndeleteRecord, decode, take_back
 from rsm_bridge.tables.publish.table_run import RetryRunError
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world, published

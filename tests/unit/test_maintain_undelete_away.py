@@ -14,10 +14,10 @@ from rsm_bridge.errors import BridgeError
 from rsm_bridge.status.causes import CauseCode
 from rsm_bridge.status.cures import commands
 from rsm_bridge.storage.backend import open_backend
+from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecord, take_back
 from rsm_bridge.storage.tombstone import is_tombstone
 from rsm_bridge.tables.maintain.topic_forget import Wish, forget
 from rsm_bridge.tables.maintain.undelete import Restored, RestoringRun, undelete
-from rsm_bridge.tables.maintain.undelete_record import Undeleted, UndeleteRecord, take_back
 from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.killed import KilledError, die_at

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.status.causes import CauseCode
 from rsm_bridge.storage.backend import open_backend
+from rsm_bridge.storage.segments.undelete_record import UndeleteRecord, undelete_key
 from rsm_bridge.tables.maintain.topic_forget import Wish, forget
-from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord, undelete_key
 from tests.support.status_facts import kafka
 from tests.unit.maintain_support import World, make_world, published
 from tests.unit.status_support import in_kafka, looked, of, persons

@@ -23,10 +23,10 @@ from rsm_bridge.errors import BridgeError
 from rsm_bridge.storage import lease
 from rsm_bridge.storage.keys import IndexKey, state_key
 from rsm_bridge.storage.projections.progress import CopyFailure, CopyLoss, CopyProgress, CopySize, decode_progress
+from rsm_bridge.storage.segments.undelete_record import Undeleted
+from rsm_bridge.storage.segments.undelete_record import decode as decode_undelete
 from rsm_bridge.storage.tombstone import Tombstone, decode_tombstone
 from rsm_bridge.tables.maintain.drop_table import DropRecord, decode_drop
-from rsm_bridge.tables.maintain.undelete_record import Undeleted
-from rsm_bridge.tables.maintain.undelete_record import decode as decode_undelete
 from tests.unit.index_support import simple_batches, write
 
 TOPIC = bytes(range(16))

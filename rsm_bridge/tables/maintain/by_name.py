@@ -22,12 +22,12 @@ from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.storage.projections.hold import CopyReaders
 from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.storage.segments.topic_segments import owners_of, several, topic_ids
+from rsm_bridge.storage.segments.undelete_record import take_back
 from rsm_bridge.tables.maintain.drop_other import drop_other, table_uuid_of
 from rsm_bridge.tables.maintain.drop_table import drop_table
 from rsm_bridge.tables.maintain.maintain import find_owner, observe, open_maintenance
 from rsm_bridge.tables.maintain.undelete import undelete
 from rsm_bridge.tables.maintain.undelete_lost import given_up
-from rsm_bridge.tables.maintain.undelete_record import take_back
 from rsm_bridge.tables.maintain.unreadable_table import drop_unreadable
 from rsm_bridge.tables.reclaim.reclaimer import Graces, Reclaimer
 from rsm_bridge.values.typed.topics import TypedTopics, opened_typed_topics

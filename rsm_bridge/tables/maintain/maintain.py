@@ -29,11 +29,11 @@ from rsm_bridge.storage.object_store import ListedObject, ObjectStore
 from rsm_bridge.storage.projections.hold import WaitingCopies, no_copies
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.segments.topic_segments import stored_owner
+from rsm_bridge.storage.segments.undelete_record import delete_passed
 from rsm_bridge.storage.state_objects import StateObjects, recorded_parts
 from rsm_bridge.tables.maintain.merge import Merger
 from rsm_bridge.tables.maintain.missing_files import MissingRun
 from rsm_bridge.tables.maintain.sweep import Leftovers, Sweeper
-from rsm_bridge.tables.maintain.undelete_record import delete_passed
 from rsm_bridge.tables.publish.table_run import RunResult, waiting_files
 from rsm_bridge.values.typed.table import TypedTable, untyped
 

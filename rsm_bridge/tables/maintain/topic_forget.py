@@ -33,9 +33,9 @@ from rsm_bridge.storage.projections.hold import CopyReaders
 from rsm_bridge.storage.segments.deleter import Deleter
 from rsm_bridge.storage.segments.known import KnownSegment, owner_of, read_segments
 from rsm_bridge.storage.segments.topic_segments import clusters_of, owners_of, stored_clusters, topic_ids
+from rsm_bridge.storage.segments.undelete_record import UndeleteRecord
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
 from rsm_bridge.storage.tombstone import Tombstone
-from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
 from rsm_bridge.tables.maintain.unreadable_table import LOST
 from rsm_bridge.tables.publish.table_run import TableRun
 from rsm_bridge.values.typed.topics import opened_typed_topics

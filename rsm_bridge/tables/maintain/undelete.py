@@ -39,6 +39,7 @@ from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.projections.hold import WaitingCopies, no_copies
 from rsm_bridge.storage.segments.index_at import directory_under
 from rsm_bridge.storage.segments.known import KnownSegment, read_segments
+from rsm_bridge.storage.segments.undelete_record import UndeleteRecord
 from rsm_bridge.storage.tombstone import is_tombstone, tombstone_at
 from rsm_bridge.tables.maintain.beside_engines import refuse_beside_engines, refuse_table_beside_engines
 from rsm_bridge.tables.maintain.undelete_away import (
@@ -50,7 +51,6 @@ from rsm_bridge.tables.maintain.undelete_away import (
     would_lose,
 )
 from rsm_bridge.tables.maintain.undelete_lost import Lost, give_up, lost_of, refusal
-from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
 from rsm_bridge.tables.publish.table_run import RunResult, TableRun
 
 

@@ -20,8 +20,8 @@ from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.storage.listed_keys import confirm_gone
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
+from rsm_bridge.storage.segments.undelete_record import Undeleted
 from rsm_bridge.storage.state_objects import recorded_parts
-from rsm_bridge.tables.maintain.undelete_record import Undeleted
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ A deleted segment goes through these gates, in this order; docs/operations.md te
    a request planned on this head could still name waits for one more commit, an empty one if the table is idle.
 2. Time: `reclaim_grace` after the delete *and* after its rows left the head. A mass delete waits for
    `mass_delete_grace` (mass_delete.py), what an undelete has begun to bring back until one ends or it is taken back
-   (tables/maintain/undelete_record.py). While the store knows another table of the topic id (storage/table_records.py),
+   (storage/segments/undelete_record.py). While the store knows another table of the topic id (storage/table_records.py),
    which this head says nothing of, what leads to objects waits altogether.
 3. Snapshots: those that still name its file expire in a commit of our own, each `reclaim_grace` after it was replaced.
    What a tag or branch names, and the head, never expires; the objects wait for it.
@@ -45,10 +45,10 @@ from rsm_bridge.storage.keys import derived_head, stored_key
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.storage.segments.running_copies import RunningCopies
+from rsm_bridge.storage.segments.undelete_record import UndeleteRecord
 from rsm_bridge.storage.state_objects import StateObjects
 from rsm_bridge.storage.table_records import other_tables
 from rsm_bridge.storage.tombstone import is_tombstone, tombstone_at
-from rsm_bridge.tables.maintain.undelete_record import UndeleteRecord
 from rsm_bridge.tables.publish.table_run import RunResult
 from rsm_bridge.tables.reclaim.mass_delete import MassDelete, mass_deletes
 from rsm_bridge.tables.reclaim.rules import Verdict, still_to_raise, verdict
