@@ -6,8 +6,8 @@ A deleted segment goes through these gates, in this order; docs/operations.md te
    a request planned on this head could still name waits for one more commit, an empty one if the table is idle.
 2. Time: `reclaim_grace` after the delete *and* after its rows left the head. A mass delete waits for
    `mass_delete_grace` (mass_delete.py), what an undelete has begun to bring back until one ends or it is taken back
-   (storage/segments/undelete_record.py). While the store knows another table of the topic id (storage/table_records.py),
-   which this head says nothing of, what leads to objects waits altogether.
+   (storage/segments/undelete_record.py). While the store knows another table of the topic id
+   (storage/table_records.py), which this head says nothing of, what leads to objects waits altogether.
 3. Snapshots: those that still name its file expire in a commit of our own, each `reclaim_grace` after it was replaced.
    What a tag or branch names, and the head, never expires; the objects wait for it.
 4. The tombstone is marked, so that it cannot be turned back; objects go; the tombstone goes last: after a crash in
