@@ -42,7 +42,8 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     if options.fresh:
         shutil.rmtree(options.folder, ignore_errors=True)
-    shutil.rmtree(options.folder / "failures", ignore_errors=True)
+    for name in names:  # what other targets have found stays
+        shutil.rmtree(options.folder / "failures" / name, ignore_errors=True)
     seed = options.seed or secrets.token_hex(4)
     seconds = options.minutes * 60 * PROCESSES / len(names)
     print(f"seed {seed}, {len(names)} targets, {PROCESSES} at a time; findings in {options.folder}", flush=True)

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz import watch
+from tests.fuzz.__main__ import main
 from tests.fuzz.broken import BROKEN
+from tests.fuzz.envelope import packed
 from tests.fuzz.mutate import bent_json, written
 from tests.fuzz.registry import target_named, targets
+from tests.fuzz.values import difference
 from tests.fuzz.watch import Plan, fuzz
 
 #: More are a matter of `make fuzz`.
@@ -68,6 +71,35 @@ def test_a_run_ends_by_inputs_or_by_time(seconds: float, tmp_path: Path) -> None
     result = fuzz("kafka-files", Plan("1", 0 if seconds else 40, seconds, tmp_path), print)
     assert result.passed, result.deaths
     assert result.inputs == 40 or seconds
+
+
+def test_a_run_leaves_what_other_targets_have_found(tmp_path: Path) -> None:
+    for name in ("kafka-files", "values-avro"):
+        (tmp_path / "failures" / name).mkdir(parents=True)
+        (tmp_path / "failures" / name / "7.input").write_bytes(b"old")
+    assert main(["--target", "kafka-files", "--inputs", "5", "--folder", str(tmp_path)]) == 0
+    assert not (tmp_path / "failures" / "kafka-files" / "7.input").exists()
+    assert (tmp_path / "failures" / "values-avro" / "7.input").read_bytes() == b"old"
+
+
+def test_what_is_wrong_beside_a_text_that_is_replaced() -> None:
+    """Nobody reads the text, which is no UTF-8; docs/types.md."""
+    target = target_named("values-protobuf")
+    replaced, nan = b"\x72\x01\xff\x72\x01s", b"\xe2\x03\x09\x11" + bytes(6) + b"\xf8\x7f"  # of 14; of 60
+    values = [replaced, replaced + nan, nan, b"\x72\x01\xff", b"\x72\x01s"]
+    found = target.run(packed({"schema": "proto3"}, values))
+    assert found.words == "ok,out_of_range: a number in a Struct or Value that J,undecodable: a string is not UTF-8"
+    assert found.judge is not None
+    found.judge()
+
+
+def test_a_difference_is_said_before_the_value_that_has_it() -> None:
+    found = {"a": 1, "b": "x" * 5000, "c": None}
+    said = difference(found, {"a": 1, "b": "y", "c": None}, b"v" * 10_000)
+    assert said.startswith("found {'b': 'xxx")
+    assert ", wanted {'b': 'y'}, in b'vvv" in said
+    assert len(said) < 4000
+    assert difference("out_of_range: x", "undecodable", b"") == "found 'out_of_range: x', wanted 'undecodable', in b''"
 
 
 def test_the_same_seed_makes_the_same_inputs() -> None:

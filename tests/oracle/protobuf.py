@@ -67,15 +67,6 @@ def bytes_for_texts(files: bytes) -> bytes:
     return found.SerializeToString()
 
 
-def a_replaced_text_is_wrong(message: type[Message], without_texts: type[Message], value: bytes) -> bool:
-    """Whether all that is wrong with a value is a text that a later occurrence, or member of its oneof, takes away."""
-    try:
-        message.FromString(without_texts.FromString(value).SerializeToString())
-    except DecodeError:
-        return False
-    return True
-
-
 def expected(message: type[Message], value: bytes) -> dict[str, Any] | str:
     """Columns, or the code of the error.
 
@@ -88,6 +79,20 @@ def expected(message: type[Message], value: bytes) -> dict[str, Any] | str:
         return "undecodable"
     except DeadError as error:
         return str(error.args[0])
+
+
+def expected_of_what_is_read(
+    message: type[Message], without_texts: type[Message], value: bytes
+) -> dict[str, Any] | str:
+    """The same, of the value without texts that a later occurrence, or member of its oneof, takes away: docs/types.md.
+
+    without_texts: the message as bytes_for_texts() leaves it.
+    """
+    try:
+        left = without_texts.FromString(value).SerializePartialToString()
+    except DecodeError:
+        return "undecodable"
+    return expected(message, left)
 
 
 def columns(message: Any, ancestors: tuple[str, ...]) -> dict[str, Any]:

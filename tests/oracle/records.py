@@ -161,11 +161,23 @@ def _raw_snappy(block: bytes) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
+def _gzip_members(data: bytes) -> bytes:
+    """RFC 1952: nothing lies between members. Python's gzip module passes over zeros there, Kafka's reader ends."""
+    out = bytearray()
+    while data:
+        member = zlib.decompressobj(wbits=31)
+        out += member.decompress(data)
+        if not member.eof:
+            raise DecodeError("a member that is cut")
+        data = member.unused_data
+    return bytes(out)
+
+
 def decompress(codec: int, data: bytes) -> bytes:
     if codec == NONE:
         return data
     if codec == GZIP:
-        return gzip.decompress(data)
+        return _gzip_members(data)
     if codec == SNAPPY:
         if not data.startswith(b"\x82SNAPPY\x00"):
             return _raw_snappy(data)
