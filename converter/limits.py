@@ -80,6 +80,11 @@ ROW_GROUP_BYTES: Final = 32 * MIB
 #: Rows after which a row group is closed whatever their size.
 ROW_GROUP_ROWS: Final = 1024 * 1024
 
+#: Entries of one leaf of a list or map, null or not, after which a row group is closed; numbers of four bytes reach
+#: ROW_GROUP_BYTES first. One without a value counts as several: no page ends for it.
+ROW_GROUP_ENTRIES: Final = 8 * MIB
+ENTRY_WITHOUT_VALUE: Final = 4
+
 #: Column chunks (columns times row groups) of a file after which its rows wait compressed for larger row groups, so
 #: that more of them come slowly: up to here each takes 3 KiB until the file is complete, beyond what it takes in the
 #: footer. They do so, too, after so many bytes of values that are the smallest or largest of a column chunk: Arrow has
@@ -98,6 +103,12 @@ PACKED_BYTES_MAX: Final = 32 * MIB
 PACKED_COLUMNS: Final = 32
 PACKED_RUN_BYTES_MAX: Final = 64 * MIB
 PACKED_CELLS_MAX: Final = 64 * MIB
+
+#: The same by entries of one leaf of a list or map: those of so many numbers of four bytes. Their pages end where those
+#: of other columns do once so many entries of the leaf have no value.
+PACKED_STEP_ENTRIES: Final = 2 * MIB
+PACKED_ENTRIES_MAX: Final = 16 * MIB
+PACKED_EMPTY_MAX: Final = 2 * MIB
 
 #: Column chunks of a segment's data file, or its tail: each takes 130 bytes of the footer, or more by its name and by
 #: its smallest and largest value. A segment of more is stored as it is.

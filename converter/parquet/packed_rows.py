@@ -6,7 +6,7 @@ rows: 2,000 where a table has 2,000 columns, whatever they hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pyarrow as pa
@@ -15,12 +15,17 @@ from converter.limits import (
     PACKED_BYTES_MAX,
     PACKED_CELLS_MAX,
     PACKED_COLUMNS,
+    PACKED_EMPTY_MAX,
+    PACKED_ENTRIES_MAX,
     PACKED_RUN_BYTES_MAX,
     PACKED_STEP_BYTES,
+    PACKED_STEP_ENTRIES,
     ROW_GROUP_ROWS,
     ZSTD_LEVEL_DATA,
 )
 from converter.parquet.columns import leaf_paths
+from converter.parquet.entries import ALL, EMPTY, EntryCounter
+from converter.types import Int64Array
 
 
 class PackedRows:
@@ -29,13 +34,20 @@ class PackedRows:
     They are compressed batch by batch, and of each batch PACKED_COLUMNS columns at a time: a *run*. What is read again
     is one run, with all batches.
 
+    Args:
+        schema: of the rows.
+        edges: asked for each batch before it is compressed.
+
     Attributes:
         schema: of the rows.
         rows: how many there are.
+        edges: what was answered for the batches of :meth:`runs`.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, edges: Callable[[pa.RecordBatch], list[int]]) -> None:
         self.schema = schema
+        self._edges_of = edges
+        self._counter = EntryCounter(schema)
         self._rows_max = min(
             ROW_GROUP_ROWS, max(1, PACKED_CELLS_MAX // sum(len(leaf_paths(field)) for field in schema))
         )
@@ -53,22 +65,29 @@ class PackedRows:
         self._packed: list[list[tuple[bytes, int]]] = [[] for _ in self._runs]  # with the size before
         self._packed_bytes = 0
         self._sizes = [0] * len(self._runs)
+        self._entries = self._counter.none()
+        self._waiting_entries = self._counter.none()
+        self.edges: list[list[int]] = []
 
     @property
     def is_full(self) -> bool:
-        """Whether a row group is to be made of them: by their rows, compressed bytes, or the bytes of a run."""
+        """Whether a row group is to be made of them: by rows, compressed bytes, bytes of a run, or entries."""
         large = self._packed_bytes >= PACKED_BYTES_MAX or max(self._sizes) >= PACKED_RUN_BYTES_MAX
-        return large or self.rows >= self._rows_max
+        many = self._entries[ALL].max(initial=0) >= PACKED_ENTRIES_MAX
+        return large or bool(many) or self.rows >= self._rows_max
 
-    def add(self, rows: pa.RecordBatch) -> None:
-        """Append rows."""
+    def add(self, rows: pa.RecordBatch, entries: Int64Array) -> None:
+        """Append rows; entries: of EntryCounter.count()."""
         size = rows.nbytes
         if size >= PACKED_STEP_BYTES:
             self.pack()  # what is joined is copied
         self._waiting.append(pa.RecordBatch.from_arrays(rows.columns, schema=self.schema))
         self._waiting_bytes += size
         self.rows += rows.num_rows
-        if self._waiting_bytes >= PACKED_STEP_BYTES or self.rows >= self._rows_max:
+        self._waiting_entries += entries
+        self._entries += entries
+        many = self._waiting_entries[ALL].max(initial=0) >= PACKED_STEP_ENTRIES
+        if self._waiting_bytes >= PACKED_STEP_BYTES or many or self.rows >= self._rows_max:
             self.pack()
 
     def pack(self) -> None:
@@ -78,6 +97,8 @@ class PackedRows:
         rows = self._waiting[0] if len(self._waiting) == 1 else pa.concat_batches(self._waiting)
         self._waiting.clear()
         self._waiting_bytes = 0
+        self._waiting_entries = self._counter.none()
+        self.edges.append(self._edges_of(rows))
         for number, run in enumerate(self._runs):
             plain = rows.select(run).serialize()
             packed = self._codec.compress(plain, asbytes=True)  # a buffer would keep what it was begun with
@@ -91,13 +112,10 @@ class PackedRows:
         for number in range(len(self._runs)):
             yield self._read(number)
 
-    def columns(self, names: Sequence[str]) -> list[pa.RecordBatch]:
-        """These columns of the rows, in the batches of :meth:`runs`."""
-        self.pack()
-        places = [divmod(self.schema.get_field_index(name), PACKED_COLUMNS) for name in names]
-        read = {number: self._read(number) for number in {number for number, _ in places}}
-        arrays = [[batch.column(place) for batch in read[number]] for number, place in places]
-        return [pa.RecordBatch.from_arrays(list(batch), names=list(names)) for batch in zip(*arrays, strict=True)]
+    def mostly_empty(self) -> list[bool]:
+        """Of each run whether some leaf of a list or map has more than PACKED_EMPTY_MAX entries without a value."""
+        many = set(self._counter.columns[self._entries[EMPTY] > PACKED_EMPTY_MAX].tolist())
+        return [not many.isdisjoint(run) for run in self._runs]
 
     def _read(self, number: int) -> list[pa.RecordBatch]:
         schema = pa.schema([self.schema.field(column) for column in self._runs[number]])

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from converter.errors import SegmentError
+from converter.limits import PAGE_VALUES_MAX
 from converter.parquet.columns import (
     HEADER_KEY_LEAF,
     HEADER_VALUE_LEAF,
@@ -34,12 +35,26 @@ READ_LEAVES = (VALUE, OFFSET, TIMESTAMP, KEY, HEADER_KEY_LEAF, HEADER_VALUE_LEAF
 
 _PARQUET_MAGIC = b"PAR1"
 # parquet.thrift: FileMetaData.row_groups, RowGroup.columns, RowGroup.num_rows, ColumnChunk.meta_data,
-# ColumnMetaData.path_in_schema, ColumnChunk.offset_index_offset and _length.
-_ROW_GROUPS, _COLUMNS, _NUM_ROWS, _META_DATA, _PATH = 4, 1, 3, 3, 3
+# ColumnMetaData.path_in_schema and num_values, ColumnChunk.offset_index_offset and _length.
+_ROW_GROUPS, _COLUMNS, _NUM_ROWS, _META_DATA, _PATH, _VALUES = 4, 1, 3, 3, 3, 5
 _INDEX_OFFSET, _INDEX_LENGTH = 4, 5
 
 #: By a leaf's number, for each of its column chunks: page locations, the chunk's first row in the file, and its rows.
 LeafPages = dict[int, list[tuple[Int64Array, int, int]]]
+
+
+class UnreadablePagesError(Exception):
+    """A data file has a page that is not read again: it must not be named by an index."""
+
+
+def check_entries(leaf: str, entries: int) -> None:
+    """Whether pages.py reads any page of a column chunk with so many entries.
+
+    Raises:
+        UnreadablePagesError: one of its pages may have more than PAGE_VALUES_MAX.
+    """
+    if entries > PAGE_VALUES_MAX:
+        raise UnreadablePagesError(f"{leaf} has {entries} entries in a row group, more than {PAGE_VALUES_MAX}")
 
 
 def footer_of(tail: bytes) -> bytes:
@@ -79,6 +94,7 @@ def page_table(tail: bytes, tail_start: int, value_format: ValueFormat, value_le
 
     Raises:
         SegmentError: `corrupt_object` when footer or offset indexes do not parse or contradict each other.
+        UnreadablePagesError: see check_entries().
     """
     footer, _ = read_struct(footer_of(tail))
     columns: LeafPages = {}
@@ -89,6 +105,7 @@ def page_table(tail: bytes, tail_start: int, value_format: ValueFormat, value_le
             for chunk in group[_COLUMNS]:
                 leaf = b".".join(chunk[_META_DATA][_PATH]).decode()
                 if leaf in wanted:
+                    check_entries(leaf, chunk[_META_DATA][_VALUES])
                     pages = _locations(chunk, tail, tail_start)
                     columns.setdefault(wanted[leaf], []).append((pages, row_start, group[_NUM_ROWS]))
             row_start += group[_NUM_ROWS]

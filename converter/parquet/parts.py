@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from converter.kernels.varint_bytes import zigzag
 from converter.limits import PAGE_BYTES, STATISTICS_BYTES_MAX
-from converter.parquet.page_table import LeafPages, footer_of, joined_pages, locations
+from converter.parquet.page_table import LeafPages, check_entries, footer_of, joined_pages, locations
 from converter.parquet.sink import CountingSink
 from converter.parquet.thrift import Span, list_at, spans, structs_head
 from converter.types import Int64Array, PageTable
@@ -29,8 +29,8 @@ _ROWS, _GROUPS = 3, 4
 _COLUMNS, _BYTES, _GROUP_ROWS, _GROUP_OFFSET, _COMPRESSED = 1, 2, 3, 5, 6
 # ColumnChunk: file_offset, meta_data, offset_index_offset and _length, column_index_offset and _length.
 _META, _OFFSET_INDEX, _OFFSET_INDEX_SIZE, _COLUMN_INDEX, _COLUMN_INDEX_SIZE = 3, 4, 5, 6, 7
-# ColumnMetaData: path_in_schema, data_page_offset, dictionary_page_offset, statistics.
-_PATH, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS = 3, 9, 11, 12
+# ColumnMetaData: path_in_schema, num_values, data_page_offset, dictionary_page_offset, statistics.
+_PATH, _VALUES, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS = 3, 5, 9, 11, 12
 # Statistics: null_count.
 _NULLS = 3
 # OffsetIndex: page_locations.
@@ -148,7 +148,11 @@ class PartedFile:
         return len(self._groups)
 
     def add(self, parts: Sequence[Part]) -> None:
-        """Row groups whose columns are those of all parts, in their order; writes their page indexes."""
+        """Row groups whose columns are those of all parts, in their order; writes their page indexes.
+
+        Raises:
+            UnreadablePagesError: see pagetable.check_entries.
+        """
         groups: list[_Group] = []
         for number, part in enumerate(parts):
             self._add_part(part, groups, first=number == 0)
@@ -200,8 +204,10 @@ class PartedFile:
             pages: list[tuple[int, Int64Array]] = []
             for _ in range(chunks):
                 chunk, position = spans(footer, position, inside=_META)
-                leaf = self._wanted.get(b".".join(chunk[_META].value[_PATH].value).decode())
+                path = b".".join(chunk[_META].value[_PATH].value).decode()
+                leaf = self._wanted.get(path)
                 if leaf is not None:
+                    check_entries(path, chunk[_META].value[_VALUES].value)
                     pages.append((leaf, _locations(part, chunk)))
                 columns.append(self._moved(part, footer, chunk, index))
             rest, position = spans(footer, position, before=_COLUMNS)

@@ -29,6 +29,7 @@ from converter.limits import (
     PAGE_BYTES,
     PROVEN_PAGE_BYTES,
     ROW_GROUP_BYTES,
+    ROW_GROUP_ENTRIES,
     ROW_GROUP_ROWS,
     ZSTD_LEVEL_DATA,
 )
@@ -46,6 +47,7 @@ from converter.parquet.columns import (
     value_fields,
     zone,
 )
+from converter.parquet.entries import EntryCounter, value_offsets, weight
 from converter.parquet.packed_rows import PackedRows
 from converter.parquet.page_table import footer_of, page_table, wanted_leaves
 from converter.parquet.parts import Part, PartedFile, PartSink, closed_part
@@ -78,6 +80,8 @@ class RowFile:
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._pending_rows = 0
+        self._counter: EntryCounter | None = None
+        self._pending_entries: Int64Array | None = None
         self.rows = 0
         self.row_groups = 0
         self._leaves = 0
@@ -108,21 +112,38 @@ class RowFile:
         return 0 if self._parts is None else self._parts.footer_bytes
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Append rows; closes the row group when it is full."""
+        """Append rows; closes the row group when it is full.
+
+        Raises:
+            UnreadablePagesError: what was written so far would not be read again.
+        """
+        if self._counter is None:
+            self._counter = EntryCounter(rows.schema)
+        entries = self._counter.count(rows)
+        if rows.num_rows > 1 and weight(entries) > 2 * ROW_GROUP_ENTRIES:
+            half = rows.num_rows // 2
+            self.add(rows.slice(0, half))
+            self.add(rows.slice(half))
+            return
         if self._packed is not None:
-            self._packed.add(rows)
+            self._packed.add(rows, entries)
             self._write_packed(whole=False)
             return
         self._pending.append(rows)
         self._pending_bytes += rows.nbytes
         self._pending_rows += rows.num_rows
-        if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS:
+        self._pending_entries = entries if self._pending_entries is None else self._pending_entries + entries
+        many = weight(self._pending_entries) >= ROW_GROUP_ENTRIES
+        if self._pending_bytes >= ROW_GROUP_BYTES or self._pending_rows >= ROW_GROUP_ROWS or many:
             self._write_pending()
 
     def close(self, runs: Sequence[LeaderEpoch]) -> PageTable | None:
         """Complete the file; returns its page table, or None when there were no rows and hence no file.
 
         runs: leader-epoch runs of the rows, for the footer; more than that does no harm.
+
+        Raises:
+            UnreadablePagesError: what was written would not be read again.
         """
         self._write_packed(whole=True)
         self._write_pending()
@@ -159,6 +180,10 @@ class RowFile:
         fields = value_fields(self._schema) if self._proven and self._schema is not None else ()
         return [leaf for field in fields for leaf in leaf_paths(field)]
 
+    def _edges(self, rows: pa.RecordBatch) -> list[int]:
+        """See _even_edges(); nothing where each column ends its pages by itself."""
+        return _even_edges(rows, self._counter.most_per_row(rows)) if self._proven and self._counter is not None else []
+
     def _write_pending(self) -> None:
         if not self._pending_rows:
             return
@@ -167,12 +192,13 @@ class RowFile:
             self._writer = _open(schema, self._sink, self._format, proven=self._proven)
             self._leaves = sum(len(leaf_paths(field)) for field in schema)
             self._value_columns = sum(zone(field.name) != "kafka" for field in schema)
-        table = _table(schema, self._pending, [_even_edges(one) for one in self._pending] if self._proven else None)
+        table = _table(schema, self._pending, [self._edges(one) for one in self._pending] if self._proven else None)
         self._writer.write_table(table, row_group_size=self._pending_rows)
         self.rows += self._pending_rows
         self.row_groups += 1
         self._pending.clear()
         self._pending_bytes = self._pending_rows = 0
+        self._pending_entries = None
         self._extremes_bytes += sum(_extremes_bytes(column) for column in table.columns[: self._value_columns])
         del table
         if self.column_chunks > COLUMN_CHUNKS_USUAL or self._extremes_bytes > EXTREMES_BYTES_USUAL:
@@ -187,7 +213,7 @@ class RowFile:
         self._sink.drop_tail()
         self._parts = PartedFile(self._sink, wanted_leaves(self._format, self._value_leaves()))
         self._parts.add([first])
-        self._packed = PackedRows(schema)
+        self._packed = PackedRows(schema, self._edges)
 
     def _write_packed(self, *, whole: bool) -> None:
         """Makes a row group of what waits compressed, if it is full, or whatever it is where that is the `whole`."""
@@ -195,12 +221,13 @@ class RowFile:
         if packed is None or parts is None or not packed.rows or not (whole or packed.is_full):
             return
         rows = packed.rows
-        edges = [_even_edges(one) for one in packed.columns([KEY, HEADERS, VALUE_SIZE])] if self._proven else None
+        packed.pack()
+        edges = packed.edges if self._proven else None
         open_parts: list[tuple[pq.ParquetWriter, PartSink]] = []
-        for batches in packed.runs():
+        for batches, empty in zip(packed.runs(), packed.mostly_empty(), strict=True):
             sink = PartSink(self._sink)
             schema = batches[0].schema
-            writer = _open(schema, sink, self._format, proven=self._proven)
+            writer = _open(schema, sink, self._format, proven=self._proven, even_empty=empty)
             writer.write_table(_table(schema, batches, edges), row_group_size=rows)
             sink.pass_on()  # the next part begins behind it
             open_parts.append((writer, sink))
@@ -237,7 +264,10 @@ def _empty_footer(schema: pa.Schema, value_format: ValueFormat, runs: Sequence[L
     return footer_of(file.getvalue())
 
 
-def _open(schema: pa.Schema, sink: io.IOBase, value_format: ValueFormat, *, proven: bool) -> pq.ParquetWriter:
+def _open(
+    schema: pa.Schema, sink: io.IOBase, value_format: ValueFormat, *, proven: bool, even_empty: bool = False
+) -> pq.ParquetWriter:
+    """even_empty: a page ends at the end of each chunk, even if no bytes are encoded."""
     own = {leaf.partition(".")[0] for leaf in leaf_columns(value_format)} | {ERROR}
     values = [leaf for field in schema if field.name not in own for leaf in leaf_paths(field)]
     writer = pq.ParquetWriter(
@@ -252,7 +282,8 @@ def _open(schema: pa.Schema, sink: io.IOBase, value_format: ValueFormat, *, prov
         write_statistics=[PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, VALUE_SIZE, ERROR, *values],
         # Where all columns are to end their pages alike, at the end of each chunk.
         data_page_size=1 if proven else PAGE_BYTES,
-        write_batch_size=ROW_GROUP_ROWS if proven else None,
+        write_batch_size=ROW_GROUP_ROWS if proven or even_empty else None,
+        max_rows_per_page=1 if even_empty else None,
         write_page_index=True,
         store_schema=False,
     )
@@ -266,10 +297,13 @@ def _chunks(name: str, column: pa.Array) -> list[pa.Array]:
     return [column] if pa.types.is_nested(column.type) and name != HEADERS else page_chunks(column)
 
 
-def _even_edges(rows: pa.RecordBatch) -> list[int]:
-    """First rows of slices, each with about PROVEN_PAGE_BYTES of values, keys and headers, or a single row."""
+def _even_edges(rows: pa.RecordBatch, entries: Int64Array) -> list[int]:
+    """First rows of slices, each with about PROVEN_PAGE_BYTES of values, keys and headers, or a single row.
+
+    entries: that each row's lists have; a value of fewer bytes counts as so many.
+    """
     sizes = rows.column(VALUE_SIZE).fill_null(0).to_numpy().astype(np.int64)
-    total = np.cumsum(sizes)
+    total = np.cumsum(np.maximum(sizes, entries))
     for name in (KEY, HEADERS):
         ends = _row_ends(rows.column(name))
         total = total if ends is None else total + ends
@@ -302,7 +336,7 @@ def _extremes_bytes(column: pa.ChunkedArray | pa.Array) -> int:
         return max((_extremes_bytes(chunk.values) for chunk in chunks), default=0)
     if not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
         return 0
-    longest = max((int(np.diff(_value_offsets(chunk)).max(initial=0)) for chunk in chunks), default=0)
+    longest = max((int(np.diff(value_offsets(chunk)).max(initial=0)) for chunk in chunks), default=0)
     return 2 * min(_EXTREME_BYTES_MAX, longest)
 
 
@@ -310,22 +344,13 @@ def _row_ends(column: pa.Array) -> Int64Array | None:
     """Bytes of values up to the end of each row, or None for a column of fixed width."""
     if pa.types.is_list(column.type):
         entries = column.values
-        offsets = _value_offsets(column)  # not to_numpy(), which imports pandas: seconds, and 60 MB
+        offsets = value_offsets(column)  # not to_numpy(), which imports pandas: seconds, and 60 MB
         total = np.zeros(len(offsets), dtype=np.int64)
         for i in range(entries.type.num_fields):
-            total += _value_offsets(entries.field(i))[offsets]
+            total += value_offsets(entries.field(i))[offsets]
     elif pa.types.is_binary(column.type) or pa.types.is_string(column.type):
-        total = _value_offsets(column)
+        total = value_offsets(column)
     else:
         return None
     ends: Int64Array = total[1:] - total[0]
     return ends
-
-
-def _value_offsets(column: pa.Array) -> Int64Array:
-    """The n + 1 value offsets of a binary, string or list array."""
-    buffer = column.buffers()[1]
-    if buffer is None:
-        return np.zeros(len(column) + 1, dtype=np.int64)
-    offsets = np.frombuffer(buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
-    return offsets.astype(np.int64)

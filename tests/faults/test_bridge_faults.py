@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
+import converter.parquet.page_table
 import converter.segment.writer
 from converter.types import IndexType
 from iceberg_catalog import failpoints
@@ -92,6 +93,19 @@ def test_a_segment_of_too_large_a_footer_is_stored_verbatim(
     sent = segment_of(LogBuilder().fill(batches=40, size=10_000))
     answer = shim.copy(sent)
     assert "FooterTooLargeError" in answer.restarts[0]
+    segment = sent.finished(answer.custom_metadata)
+    assert shim.fetch(segment) == sent.data
+    assert [key for key in stored(bridge, segment) if key.startswith("data/")] == []
+
+
+def test_a_segment_whose_pages_would_not_be_read_again_is_stored_verbatim(
+    shim: ShimClient, bridge: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was acknowledged, and every fetch of it was a corrupt_object."""
+    monkeypatch.setattr(converter.parquet.page_table, "PAGE_VALUES_MAX", 5)
+    sent = segment_of(LogBuilder().fill(batches=40, size=10_000))
+    answer = shim.copy(sent)
+    assert "UnreadablePagesError" in answer.restarts[0]
     segment = sent.finished(answer.custom_metadata)
     assert shim.fetch(segment) == sent.data
     assert [key for key in stored(bridge, segment) if key.startswith("data/")] == []

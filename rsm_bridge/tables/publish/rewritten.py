@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from converter.epochs import clipped, joined, runs_of_footer
-from converter.limits import ROW_GROUP_BYTES
+from converter.limits import PACKED_ENTRIES_MAX, ROW_GROUP_BYTES
 from converter.parquet.columns import OFFSET
 from converter.parquet.page_table import footer_metadata
 from converter.parquet.writer import RowFile
@@ -253,10 +253,15 @@ def _rows(source: pq.ParquetFile, cut: Cut, values: RestoredValues | None) -> It
 def rows_of_group(source: pq.ParquetFile, number: int, key: str) -> Iterator[pa.RecordBatch]:
     """The rows of a row group: of many columns it may have a hundred times the cells that one usually has.
 
+    An older one may have any number of entries of lists, too.
+
     Raises:
         BridgeError: `corrupt_object` with the key.
     """
-    rows_max = max(1, ROW_GROUP_BYTES // 8 // source.metadata.num_columns)
+    group = source.metadata.row_group(number)
+    entries = max(group.column(leaf).num_values for leaf in range(group.num_columns))
+    cells = max(1, ROW_GROUP_BYTES // 8 // source.metadata.num_columns)
+    rows_max = min(cells, max(1, group.num_rows * PACKED_ENTRIES_MAX // max(1, entries)))
     batches = source.iter_batches(rows_max, row_groups=[number])
     while True:
         with named(key):
