@@ -45,6 +45,10 @@ _PROTOBUF = (
     f'syntax = "proto3"; message R {{ repeated W l = 1; '
     f"message W {{ {' '.join(f'int32 f{n} = {n + 1};' for n in range(COLUMNS))} }} }}"
 )
+_NULLS = {"name": "a", "type": {"type": "array", "items": ["null", "boolean"]}}
+_LISTS = json.dumps({"type": "record", "name": "R", "fields": [_NULLS]})
+_MANY = [{"name": f"c{n}", "type": ["null", "long"]} for n in range(1900)]
+_WIDE_LISTS = json.dumps({"type": "record", "name": "R", "fields": [_NULLS, *_MANY]})
 _TREE = json.dumps(
     {"type": "record", "name": "T", "fields": [{"name": "n" * 500, "type": {"type": "array", "items": "T"}}]}
 )
@@ -67,6 +71,14 @@ def values(value: bytes, count: int) -> bytes:
 def batches(*, count: int, size: int) -> bytes:
     one = packed(record(0, bytes(size)))
     return b"".join(number.to_bytes(8, "big") + one[8:] for number in range(count))
+
+
+def lists_of_nulls(count: int, *, wide: int = 0, before: int = 0) -> bytes:
+    """Batches of one value each, a list of 900,000 nulls; `before`: batches of 200 values without, beforehand."""
+    empty = values(bytes(1 + wide), 200)
+    full = packed(record(0, long(900_000) + bytes(900_001 + wide)))
+    first = b"".join((200 * number).to_bytes(8, "big") + empty[8:] for number in range(before))
+    return first + b"".join((200 * before + number).to_bytes(8, "big") + full[8:] for number in range(count))
 
 
 def tombstone(offset: int) -> bytes:
@@ -107,6 +119,10 @@ def inline(form: str, text: str) -> dict[str, Any]:
     return {"value_format": form, "value_schema": {"from": "inline", "text": text}}
 
 
+def proven(text: str) -> dict[str, Any]:
+    return {**inline("avro", text), "value_bytes": "proven", "decode_budget": 64}
+
+
 RAW: dict[str, Any] = {"value_format": "raw"}
 KINDS: dict[str, Bomb] = {
     "zeros beyond the limit": Bomb(lambda: packed(record(0, bytes(300 * MIB))), 1, RAW, "decompression_limit"),
@@ -130,6 +146,10 @@ KINDS: dict[str, Bomb] = {
         lambda: values(long(10_000) + b"\0" * 10_000 + b"\0", 1000), 1000, inline("avro", _AVRO), "out_of_range"
     ),
     "avro rows of nulls": Bomb(lambda: values(bytes(COLUMNS), 200_000), 200_000, inline("avro", _FLAT)),
+    "lists of nulls": Bomb(lambda: lists_of_nulls(150), 150, proven(_LISTS), large=False),
+    "wide table of lists of nulls": Bomb(
+        lambda: lists_of_nulls(60, wide=1900, before=62), 12_460, proven(_WIDE_LISTS), large=False
+    ),
     "avro trees": Bomb(lambda: values(long(400_000) + bytes(400_001), 20), 20, inline("avro", _TREE), "out_of_range"),
     "json beyond the limit": Bomb(
         lambda: values(b'{"l":[' + b"{}," * 170_000 + b"{}]}", 30), 30, inline("json", _JSON), "out_of_range"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.fuzz.broken import BROKEN, SOUND
+from tests.fuzz.lists import ListPages
 from tests.fuzz.schemas import AvroSchemas, JsonSchemas, ProtobufSchemas
 from tests.fuzz.segments import CODECS, Segments
 from tests.fuzz.settings import CommandLine, Configuration
@@ -18,8 +19,8 @@ from tests.fuzz.wire import Messages, Registry, Streams
 def targets() -> dict[str, Callable[[], Target]]:
     """Makers of targets by name, in the order they are run."""
     plain: tuple[type[Target], ...] = (
-        ForgedIndex, SmallObjects, KafkaFiles, AvroValues, JsonValues, ProtobufValues, AvroSchemas, JsonSchemas,
-        ProtobufSchemas, Registry, Messages, Streams, Configuration, CommandLine,
+        ForgedIndex, ListPages, SmallObjects, KafkaFiles, AvroValues, JsonValues, ProtobufValues, AvroSchemas,
+        JsonSchemas, ProtobufSchemas, Registry, Messages, Streams, Configuration, CommandLine,
     )  # fmt: skip
     found: dict[str, Callable[[], Target]] = {f"segment-{codec}": partial(Segments, codec) for codec in CODECS}
     found |= {f"damage-{part}": partial(Damage, part) for part in ("index", "data", "kept")}
