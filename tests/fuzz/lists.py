@@ -28,7 +28,7 @@ _KINDS = {
     "record": pa.struct([("x", pa.bool_()), ("y", pa.int32())]),
 }
 _SIZES = (0, 0, 1, 3, 1000, 70_000, 900_000)
-_ENTRIES_MAX = 12_000_000
+_ENTRIES = (0, 10_000, 10_000, 200_000, 200_000, 200_000, 2_000_000, 12_000_000)
 
 
 class ListPages(Target):
@@ -42,7 +42,7 @@ class ListPages(Target):
             self.run(self.make(random.Random(seed), ()))
 
     def make(self, rng: random.Random, corpus: Sequence[bytes]) -> bytes:
-        batches, left = [], _ENTRIES_MAX
+        batches, left = [], rng.choice(_ENTRIES)
         for _ in range(rng.randrange(1, 12)):
             rows = []
             for _ in range(rng.choice((1, 1, 2, 30))):

@@ -17,6 +17,7 @@ import converter.parquet.writer
 from converter import limits
 from converter.parquet.columns import OFFSET, PARTITION, VALUE_SIZE, row_schema, value_fields
 from converter.parquet.entries import ALL, EMPTY, EntryCounter
+from converter.parquet.packed_rows import PackedRows
 from converter.parquet.page_columns import read_columns
 from converter.parquet.page_header import FIELDS, NUM_VALUES, read_page_header
 from converter.parquet.page_table import UnreadablePagesError
@@ -160,15 +161,20 @@ def test_a_page_of_nothing_but_nulls_is_small(parted: bool, kind: pa.DataType, m
     assert found.values.null_count == 2 * each
 
 
-def test_the_pages_of_a_wide_table_end_by_themselves_only_where_a_list_needs_it(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_pages_end_without_bytes_only_where_a_list_beside_them_needs_it(
+    beyond: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    each, rows = 1000, 20
+    assert each * rows < limits.PACKED_EMPTY_MAX < limits.PACKED_ENTRIES_MAX
     monkeypatch.setattr(converter.parquet.writer, "COLUMN_CHUNKS_USUAL", 0)
-    kind = pa.bool_()
-    stored = Stored([nulls(kind, number, 1, 700_000, wide=64) for number in range(20)])
+    monkeypatch.setattr(converter.parquet.writer, "ROW_GROUP_ENTRIES", each)  # the first row group has one row
+    monkeypatch.setattr(converter.parquet.writer, "PROVEN_PAGE_BYTES", each)
+    monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_EMPTY_MAX", each * (rows - 1) - beyond)
+    stored = Stored([nulls(pa.bool_(), number, 1, each, wide=64) for number in range(rows)])
     counts = [int(np.count_nonzero(stored.pages.column == number)) for number in range(100, 166)]
-    assert min(counts[:32]) >= 15
-    assert max(counts[32:]) <= 2  # Arrow sees nothing but nulls
+    assert set(counts[:32]) == ({rows} if beyond else {2})
+    assert set(counts[32:]) == {2}  # Arrow sees nothing but nulls
 
 
 @pytest.mark.parametrize("proven", [False, True])
@@ -188,6 +194,20 @@ def test_elements_without_bytes_end_pages() -> None:
     there = pa.ListArray.from_arrays(offsets, pa.array(np.ones(rows * each, dtype=np.bool_)))
     stored = Stored([batch(schema_of(pa.bool_()), 0, {"a": there}, [4] * rows)])
     assert max(stored.entries_of_pages()) <= limits.PROVEN_PAGE_BYTES + each
+
+
+def test_rows_that_wait_are_joined_by_entries_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is joined is one chunk of a column, and Arrow has the levels of a chunk in memory at once."""
+    assert limits.PACKED_STEP_ENTRIES * 4 <= limits.PACKED_STEP_BYTES  # as many as numbers of four bytes
+    monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_STEP_ENTRIES", 1000)
+    schema = schema_of(pa.bool_())
+    packed, counter = PackedRows(schema, lambda rows: [0, rows.num_rows]), EntryCounter(schema)
+    for number in range(10):
+        rows = nulls(pa.bool_(), number, 1, 400)
+        packed.add(rows, counter.count(rows))
+    joined = [[batch.num_rows for batch in run] for run in packed.runs()]
+    assert joined == [[3, 3, 3, 1]]
+    assert packed.edges == [[0, 3], [0, 3], [0, 3], [0, 1]]
 
 
 @pytest.mark.parametrize("parted", [False, True])
