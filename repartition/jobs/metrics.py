@@ -120,7 +120,7 @@ def served(metrics: CopyMetrics, listen: str | None, say: Callable[[str], None])
         yield
         return
     try:
-        page = MetricsPage(metrics.registry, {}, "repartition.jobs.metrics", listen)
+        page = MetricsPage(metrics.registry, {}, "repartition.metrics", listen)
     except SettingsError as error:
         say(f"{error}; this job runs without")
         yield

@@ -361,7 +361,7 @@ class Settings(Section):
             )
         for name, listen in (
             ("metrics_listen", self.metrics_listen),
-            ("repartition.jobs.metrics", self.repartition.metrics),
+            ("repartition.metrics", self.repartition.metrics),
         ):
             if listen is not None and (listen.startswith(_UNIX) or not is_local(listen)):
                 raise ValueError(f"{name}: {listen} is not host:port on loopback")

@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
     for name in ("scratch", "conf", "data"):
         (tmp_path / name).mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.of.defaults 7\nspark.of.both 7\n")
-    (tmp_path / "repartition/run/run.py").write_text(ASK)
+    (tmp_path / "ask.py").write_text(ASK)
     return tmp_path
 
 
@@ -65,7 +65,7 @@ def asked(folder: Path, argv: list[str], given: dict[str, str]) -> dict[str, Any
     }
     told = folder / "told.json"
     told.write_text(json.dumps([catalogs, given, [*given, "spark.of.defaults"]]))
-    argv = [*argv, str(folder / "repartition/run/run.py"), str(told)]
+    argv = [*argv, str(folder / "ask.py"), str(told)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=240, env=environment, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

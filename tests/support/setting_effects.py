@@ -64,7 +64,7 @@ EFFECTS: Final[dict[str, str]] = {
     "repartition.spark": f"{_COPIES}java.py::test_no_setting_is_in_a_command_line",
     "repartition.max_mib": f"{_COPIES}processes.py::test_three_processes_at_once",
     "repartition.interval": f"{_COPIES}following.py::test_topics_that_come_after_the_job_has_begun_are_kept",
-    "repartition.jobs.metrics": f"{_UNIT}repartition_seeing.py::test_a_job_serves_the_page_that_the_settings_name",
+    "repartition.metrics": f"{_UNIT}repartition_seeing.py::test_a_job_serves_the_page_that_the_settings_name",
     "schema_registry.url": f"{_TYPED}two_versions_in_one_batch_and_a_tombstone",
     "schema_registry.username": f"{_REGISTRY}credentials_are_sent_and_never_said",
     "schema_registry.password": f"{_REGISTRY}credentials_are_sent_and_never_said",

@@ -187,7 +187,7 @@ def test_one_folder_for_each_state_of_the_sources(tmp_path: Path, monkeypatch: p
     first = kernel_cache(tmp_path / "data", refuse)
     assert kernel_cache(tmp_path / "data", refuse) == first
     assert first.is_dir()
-    with (sources / "values" / "converter/values/avro/program.py").open("a") as opened:
+    with (sources / "values" / "avro" / "program.py").open("a") as opened:
         opened.write("# changed\n")
     assert kernel_cache(tmp_path / "data", refuse) != first
     assert not first.exists()

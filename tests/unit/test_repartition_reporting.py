@@ -65,7 +65,7 @@ def test_a_copy_had_everything_when_its_run_pinned_the_snapshot(
     monkeypatch.setattr(repartition.run.run, "load_copy", lambda *_: None)
     monkeypatch.setattr(CopyJob, "_run", run)
     store, target = make_store(tmp_path), SimpleNamespace(catalog=None)
-    source: Any = SimpleNamespace(owner=OWNER, place=SimpleNamespace(store=store), pin=pin)
+    source: Any = SimpleNamespace(owner=OWNER, backend=SimpleNamespace(store=store), pin=pin)
     CopyJob(None, source, "c", COPY, target).run()  # type: ignore[arg-type]
     assert asked == [1_000, 2_000, 9_000]
     assert told(store).caught_up_ms == 1_000
@@ -84,7 +84,7 @@ def test_a_copy_had_everything_when_its_run_pinned_the_snapshot(
 )
 def test_a_failure_keeps_its_kind_and_has_advice(tmp_path: Path, error: Exception, kind: str, advice: str) -> None:
     store, target = make_store(tmp_path), SimpleNamespace(catalog=None)
-    source: Any = SimpleNamespace(owner=OWNER, place=SimpleNamespace(store=store), pin=Mock(side_effect=error))
+    source: Any = SimpleNamespace(owner=OWNER, backend=SimpleNamespace(store=store), pin=Mock(side_effect=error))
     with pytest.raises(RepartitionError) as raised:
         CopyJob(None, source, "c", COPY, target).run()  # type: ignore[arg-type]
     assert raised.value.kind == kind

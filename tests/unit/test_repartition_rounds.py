@@ -125,7 +125,7 @@ def maintained(raised: Exception) -> tuple[bool, list[Event]]:
         raise raised
 
     job: Any = FakeJob(iter([portion(0)]))
-    job.source = SimpleNamespace(owner=Owner("c", "orders", b"t" * 16), place=SimpleNamespace(store=None))
+    job.source = SimpleNamespace(owner=Owner("c", "orders", b"t" * 16), backend=SimpleNamespace(store=None))
     job.copy = SimpleNamespace(table="kafka.orders_now", key=lambda _: "copies/t/1.json")
     job.target = SimpleNamespace(catalog=SimpleNamespace(load_table=load_table))
     job.name, job.letters_name = ("kafka", "orders_now"), ("kafka", "orders_now__dead_letters")

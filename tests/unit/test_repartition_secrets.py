@@ -71,7 +71,7 @@ def test_what_a_job_leaves_in_the_store(backend: Backend, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("error", [RepartitionError, BridgeError])
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("backend")
 def test_what_is_printed(error: type[RepartitionError | BridgeError]) -> None:
     said: list[str] = []
     made: Any = error("spark", SAID)  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ def test_what_is_printed(error: type[RepartitionError | BridgeError]) -> None:
     assert BLANK in said[0]
 
 
-@pytest.mark.usefixtures("place")
+@pytest.mark.usefixtures("backend")
 def test_what_a_report_says() -> None:
     assert first_line(ValueError(f"{SAID}\nplan")) == BLANK
 
