@@ -57,7 +57,7 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("metrics_listen: unix:/x", "is not host:port on loopback"),
         (
             "repartition: {metrics: '0.0.0.0:9100'}",
-            "repartition.jobs.metrics: 0.0.0.0:9100 is not host:port on loopback",
+            "repartition.metrics: 0.0.0.0:9100 is not host:port on loopback",
         ),
         ("repartition: {metrics: '9100'}", "neither host:port"),
     ],

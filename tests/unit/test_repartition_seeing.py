@@ -252,7 +252,7 @@ def test_a_port_that_is_taken_does_not_stop_a_job() -> None:
         taken = first[0].removeprefix("metrics: http://").removesuffix("/metrics")
         with served(CopyMetrics(), taken, second.append):
             assert re.match(
-                rf"repartition.jobs.metrics: cannot listen on {taken}: .*; this job runs without", second[0]
+                rf"repartition.metrics: cannot listen on {taken}: .*; this job runs without", second[0]
             )
     with served(CopyMetrics(), None, second.append):
         assert len(second) == 1
