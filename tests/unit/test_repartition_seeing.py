@@ -251,8 +251,6 @@ def test_a_port_that_is_taken_does_not_stop_a_job() -> None:
     with served(CopyMetrics(), "127.0.0.1:0", first.append):
         taken = first[0].removeprefix("metrics: http://").removesuffix("/metrics")
         with served(CopyMetrics(), taken, second.append):
-            assert re.match(
-                rf"repartition.metrics: cannot listen on {taken}: .*; this job runs without", second[0]
-            )
+            assert re.match(rf"repartition.metrics: cannot listen on {taken}: .*; this job runs without", second[0])
     with served(CopyMetrics(), None, second.append):
         assert len(second) == 1
