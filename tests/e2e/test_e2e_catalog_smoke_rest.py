@@ -20,7 +20,7 @@ from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.key_lender import KeyLender
 from tests.support.s3_server import REGION, S3Server
 from tests.support.token_gate import CLIENT_ID, CLIENT_SECRET, TokenGate
-from tests.unit.catalog_support import OWNER, STATE
+from tests.worlds.catalog_support import OWNER, STATE
 from tierberg.stack.servers.rest_catalog import RestCatalogServer, S3Warehouse
 from tierberg.stack.servers.versitygw import VersityGateway
 from tierberg.stack.waiting import wait_for

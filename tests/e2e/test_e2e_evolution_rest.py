@@ -24,7 +24,7 @@ from iceberg_catalog.tables.tables import ensure_table
 from tests.e2e.engines import spark_on
 from tests.support.evolving import check_schema, check_step
 from tests.support.fault_proxy import LANDED, NOT_LANDED, REPEATED, Fault, FaultProxy, fault_proxy
-from tests.unit.catalog_support import OWNER, STATE
+from tests.worlds.catalog_support import OWNER, STATE
 from tierberg.stack.lake import Lake
 
 # The first use builds the S3 server and fetches the catalog's jars.

@@ -22,7 +22,7 @@ from iceberg_catalog.connect.open import CatalogSettings, open_catalog
 from iceberg_catalog.connect.rest import Timeouts
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.tables.tables import ensure_table
-from tests.unit.catalog_support import OWNER, STATE, Place
+from tests.worlds.catalog_support import OWNER, STATE, Place
 from tierberg.stack.servers.postgres import PostgresServer
 
 # pg8000 leaves the socket of a connection that could not be made to the garbage collector.

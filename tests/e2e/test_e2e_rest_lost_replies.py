@@ -26,7 +26,7 @@ from iceberg_catalog.connect.rest import Timeouts
 from iceberg_catalog.tables.tables import ensure_table
 from tests.support.fault_proxy import LANDED, LATE, NOT_LANDED, REPEATED, Fault, FaultProxy, fault_proxy
 from tests.support.token_gate import CLIENT_ID, CLIENT_SECRET, TokenGate
-from tests.unit.catalog_support import OWNER, STATE, Place
+from tests.worlds.catalog_support import OWNER, STATE, Place
 from tierberg.stack.servers.rest_catalog import RestCatalogServer
 
 # The first use of the catalog fetches its jars.

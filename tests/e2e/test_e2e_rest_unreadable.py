@@ -11,7 +11,7 @@ from iceberg_catalog.connect.open import CatalogSettings, open_catalog
 from iceberg_catalog.errors import CatalogError
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.storage.opening import open_store
-from tests.unit.maintain_support import World, published
+from tests.worlds.maintain_support import World, published
 from tierberg.cli import app
 from tierberg.stack.servers.rest_catalog import RestCatalogServer
 

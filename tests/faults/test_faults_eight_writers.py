@@ -19,7 +19,7 @@ import pytest
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
-from tests.unit.maintain_support import NAMESPACE, World, make_world
+from tests.worlds.maintain_support import NAMESPACE, World, make_world
 
 WRITERS = 8
 SEGMENTS = 24

@@ -41,7 +41,7 @@ from tests.oracle.records import (
 )
 from tests.oracle.stored import Copied, copy_segment
 from tests.oracle.transactions import outcome
-from tests.unit.index_support import data_files
+from tests.worlds.index_support import data_files
 
 CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 PLAIN_BYTES_MAX = 4 * MIB

@@ -46,7 +46,7 @@ from tests.fuzz.mutate import bent, bent_json, written
 from tests.fuzz.outcome import worded
 from tests.fuzz.target import MIB, Outcome, Target, WrongError
 from tests.oracle.transactions import producer_snapshot, transaction_index
-from tests.unit.index_support import Batch, Record, Stored, write
+from tests.worlds.index_support import Batch, Record, Stored, write
 
 _HEADER = struct.Struct("<4sHHIIIQI")
 

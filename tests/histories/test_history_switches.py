@@ -1,7 +1,7 @@
 """With a rule switched off, random histories go wrong: the world is wide enough to need it, and the oracle sees it.
 
-Rules that random histories miss too seldom have fixed tests alone (tests/unit/test_catalog_plan_switches.py): that a
-hole ends transactions, and that what was taken in gives no rows.
+Rules that random histories miss too seldom have fixed tests alone (test_catalog_plan_switches.py): that a hole ends
+transactions, and that what was taken in gives no rows.
 """
 
 from __future__ import annotations

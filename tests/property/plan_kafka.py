@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from iceberg_catalog.plan.types import BatchKind, Peeked, Runs, Segment, SegmentState
-from tests.unit.plan_support import B, gone, open_at_end, runs_of, seg
+from tests.worlds.plan_support import B, gone, open_at_end, runs_of, seg
 
 MARKERS = (BatchKind.COMMIT, BatchKind.ABORT)
 

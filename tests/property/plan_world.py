@@ -33,7 +33,7 @@ from iceberg_catalog.plan.types import (
 from rsm_bridge.tables.reclaim.rules import Verdict, still_to_raise, verdict
 from tests.property.plan_copy import LEFT, Copy
 from tests.property.plan_kafka import Kafka, Remote
-from tests.unit.plan_support import Model, Rows
+from tests.worlds.plan_support import Model, Rows
 
 SNAPSHOTS_KEPT = 3
 #: What plans from the frontier on said, beside those of whole listings.

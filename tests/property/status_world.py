@@ -25,7 +25,7 @@ from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.changing_store import ChangingStore
 from tests.support.status_facts import BROKER, CONFIG
-from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world
+from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world
 
 MERGING = MergeLimits(2**20, 2**24, files_min=2, files_max=6, age_ms=0, span_ms=DAY * 1000)
 

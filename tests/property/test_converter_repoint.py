@@ -20,7 +20,7 @@ from converter.parquet.columns import row_schema
 from converter.parquet.writer import RowFile
 from converter.segment.repoint import first_row_of, repoint
 from converter.types import Cause, PageTable, ValueFormat
-from tests.unit.index_support import Batch, Record, Stored, simple_batches, write
+from tests.worlds.index_support import Batch, Record, Stored, simple_batches, write
 
 
 def merged(parts: Sequence[Stored], value_format: ValueFormat = "raw") -> tuple[bytes, StoredObject, PageTable]:

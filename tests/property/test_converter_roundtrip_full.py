@@ -15,7 +15,7 @@ from tests.oracle.expect import expected_rows
 from tests.oracle.records import NONE, Message, decode_batch, split_batches
 from tests.oracle.stored import Copied, copy_segment
 from tests.oracle.strategies import Segment, make_segment, segments
-from tests.unit.index_support import data_files
+from tests.worlds.index_support import data_files
 
 FORMS: list[tuple[ValueFormat, Mode]] = [("raw", "table"), ("string", "table"), ("raw", "verbatim")]
 

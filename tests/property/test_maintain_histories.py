@@ -38,7 +38,7 @@ from rsm_bridge.tables.maintain.undelete import undelete
 from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult, TableRun
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.killed import KilledError, die_at
-from tests.unit.maintain_support import DAY, NAMESPACE, World, make_world
+from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world
 
 PARTITION = st.integers(0, 1)
 #: Seconds that pass: within every grace, beyond one after the other.

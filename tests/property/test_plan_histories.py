@@ -35,7 +35,7 @@ from iceberg_catalog.plan.types import BatchKind, Follow, Keep, KeepUntil, Polic
 from tests.property.plan_copy import FOR_EVER, LEFT, Copy
 from tests.property.plan_kafka import Kafka
 from tests.property.plan_world import AHEAD, Table, World
-from tests.unit.plan_support import FOLLOW, KEEP
+from tests.worlds.plan_support import FOLLOW, KEEP
 
 BROKER = st.integers(0, 2)
 PID = st.integers(1, 2)

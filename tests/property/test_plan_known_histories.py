@@ -6,7 +6,7 @@ import pytest
 
 from tests.property.plan_world import SNAPSHOTS_KEPT
 from tests.property.test_plan_histories import Histories
-from tests.unit.plan_support import KEEP
+from tests.worlds.plan_support import KEEP
 
 
 class Archive(Histories):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from iceberg_catalog.plan.merge import Merge, MergeLimits, SmallFile, plan_merge
 from iceberg_catalog.plan.types import Follow, Keep, KeepUntil, LiveFile, PartState, Policy
-from tests.unit.plan_support import FOLLOW, KEEP
+from tests.worlds.plan_support import FOLLOW, KEEP
 
 LIMITS = MergeLimits(small_bytes=100, target_bytes=1000, files_min=4, files_max=50, age_ms=10, span_ms=1000)
 NOW = 1_000_000

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import converter.index.block_writer
 import converter.parquet.writer
 from converter.types import BatchFlag, Cause, ValueFormat
-from tests.unit.index_support import Batch, Record, Stored, write
+from tests.worlds.index_support import Batch, Record, Stored, write
 
 blobs = st.one_of(
     st.none(),

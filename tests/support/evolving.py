@@ -18,7 +18,7 @@ from iceberg_catalog.evolve.names import Sources, folded
 from iceberg_catalog.evolve.types import key_columns, value_columns
 from iceberg_catalog.evolve.walk import Incompatible
 from iceberg_catalog.tables.schema import table_properties, table_schema
-from tests.unit.catalog_support import OWNER
+from tests.worlds.catalog_support import OWNER
 
 #: Where each field of a writer goes: path of source names → field id of the column.
 Places = dict[tuple[str, ...], int]

@@ -8,45 +8,48 @@ from __future__ import annotations
 
 from typing import Final
 
-_UNIT = "tests/unit/test_"
 _COPIES = "tests/copies/test_copies_"
 _CERTIFICATES = "tests/faults/test_faults_certificates.py::test_"
-_LIMITS = f"{_UNIT}settings_limits.py::test_"
-_PLACES = f"{_UNIT}settings_places.py::test_"
-_MERGE = f"{_UNIT}settings_merge.py::test_files_that_are_left"
-_REGISTRY = f"{_UNIT}values_registry.py::test_"
-_ROUNDS = f"{_UNIT}bridge_publisher_rounds.py::test_"
-_TYPED = f"{_UNIT}bridge_typed.py::test_"
-_CLIENTS = f"{_UNIT}bridge_clients.py::test_each_call_by_its_certificate"
-_MART = f"{_UNIT}repartition_catalogs.py::test_a_copy_s_catalog_is_made_where_its_rule_says"
-_PRIVATE = f"{_UNIT}bridge_private_files.py::test_"
+_LIMITS = "tests/bridge/config/test_settings_limits.py::test_"
+_PLACES = "tests/bridge/config/test_settings_places.py::test_"
+_MERGE = "tests/bridge/config/test_settings_merge.py::test_files_that_are_left"
+_REGISTRY = "tests/unit/converter/test_values_registry.py::test_"
+_ROUNDS = "tests/bridge/tables/test_bridge_publisher_rounds.py::test_"
+_TYPED = "tests/bridge/values/test_bridge_typed.py::test_"
+_CLIENTS = "tests/bridge/serving/test_bridge_clients.py::test_each_call_by_its_certificate"
+_MART = "tests/unit/repartition/spark/test_repartition_catalogs.py::test_a_copy_s_catalog_is_made_where_its_rule_says"
+_PRIVATE = "tests/bridge/serving/test_bridge_private_files.py::test_"
 
 EFFECTS: Final[dict[str, str]] = {
     "data_dir": f"{_PRIVATE}store_catalog_lock_and_cache_and_the_peer_in_the_log",
     "listen": f"{_PRIVATE}the_socket_is_for_its_user_and_group",
-    "metrics_listen": f"{_UNIT}status_probes.py::test_a_sound_bridge_is_alive_and_ready",
+    "metrics_listen": "tests/bridge/status/test_status_probes.py::test_a_sound_bridge_is_alive_and_ready",
     "insecure": f"{_PLACES}beyond_loopback_is_listened_only_where_that_is_accepted",
     "reclaim_grace": f"{_PLACES}how_long_what_was_deleted_stays",
     "mass_delete_grace": f"{_PLACES}how_long_what_was_deleted_stays",
-    "maintain_interval": f"{_UNIT}maintain_commands.py::test_the_background_does_it_too_and_counts",
+    "maintain_interval": "tests/bridge/maintain/test_maintain_commands.py::test_the_background_does_it_too_and_counts",
     "publish_interval": f"{_ROUNDS}an_idle_table_runs_at_once_and_a_busy_one_once_an_interval",
-    "freshness_target": f"{_UNIT}status_command.py::test_a_waiting_transaction_is_named",
-    "generation": f"{_UNIT}bridge_rules_changed.py::test_a_bridge_with_older_rules_for_bytes_is_held_back",
+    "freshness_target": "tests/bridge/status/test_status_command.py::test_a_waiting_transaction_is_named",
+    "generation": "tests/bridge/values/test_bridge_rules_changed.py"
+    "::test_a_bridge_with_older_rules_for_bytes_is_held_back",
     "tls.certificate_file": f"{_CERTIFICATES}the_right_certificate_is_served",
     "tls.key_file": f"{_CERTIFICATES}the_right_certificate_is_served",
     "tls.client_ca_file": f"{_CERTIFICATES}others_are_refused_and_harm_nobody",
     "tls.clients[].names": _CLIENTS,
     "tls.clients[].clusters": _CLIENTS,
     "tls.clients[].may": _CLIENTS,
-    "store.url": f"{_UNIT}bridge_open_store.py::test_s3_options_reach_the_server",
-    "store.options": f"{_UNIT}bridge_open_store.py::test_s3_options_reach_the_server",
-    "store.fetch_timeout": f"{_UNIT}bridge_open_store.py::test_a_silent_store_ends_a_fetch_within_its_time",
-    "store.upload_timeout": f"{_UNIT}bridge_open_store.py::test_a_silent_store_ends_everything_else_too",
+    "store.url": "tests/unit/rsm_bridge/storage/test_bridge_open_store.py::test_s3_options_reach_the_server",
+    "store.options": "tests/unit/rsm_bridge/storage/test_bridge_open_store.py::test_s3_options_reach_the_server",
+    "store.fetch_timeout": "tests/unit/rsm_bridge/storage/test_bridge_open_store.py"
+    "::test_a_silent_store_ends_a_fetch_within_its_time",
+    "store.upload_timeout": "tests/unit/rsm_bridge/storage/test_bridge_open_store.py"
+    "::test_a_silent_store_ends_everything_else_too",
     "catalog.name": f"{_PLACES}a_catalog_by_name_namespace_properties_and_warehouse",
     "catalog.properties": f"{_PLACES}a_catalog_by_name_namespace_properties_and_warehouse",
     "catalog.namespace": f"{_PLACES}a_catalog_by_name_namespace_properties_and_warehouse",
     "catalog.warehouse": f"{_PLACES}a_catalog_by_name_namespace_properties_and_warehouse",
-    "catalog.layout": f"{_UNIT}bridge_layout_inside.py::test_two_topic_ids_of_one_name_have_locations_of_their_own",
+    "catalog.layout": "tests/bridge/tables/test_bridge_layout_inside.py"
+    "::test_two_topic_ids_of_one_name_have_locations_of_their_own",
     "catalog.connect_timeout": f"{_PLACES}how_long_a_catalog_is_waited_for",
     "catalog.read_timeout": f"{_PLACES}how_long_a_catalog_is_waited_for",
     "kafka.bootstrap_servers": f"{_PLACES}the_named_broker_is_asked_by_a_client_with_the_properties",
@@ -64,7 +67,8 @@ EFFECTS: Final[dict[str, str]] = {
     "repartition.spark": f"{_COPIES}java.py::test_no_setting_is_in_a_command_line",
     "repartition.max_mib": f"{_COPIES}processes.py::test_three_processes_at_once",
     "repartition.interval": f"{_COPIES}following.py::test_topics_that_come_after_the_job_has_begun_are_kept",
-    "repartition.metrics": f"{_UNIT}repartition_seeing.py::test_a_job_serves_the_page_that_the_settings_name",
+    "repartition.metrics": "tests/unit/repartition/jobs/test_repartition_seeing.py"
+    "::test_a_job_serves_the_page_that_the_settings_name",
     "schema_registry.url": f"{_TYPED}two_versions_in_one_batch_and_a_tombstone",
     "schema_registry.username": f"{_REGISTRY}credentials_are_sent_and_never_said",
     "schema_registry.password": f"{_REGISTRY}credentials_are_sent_and_never_said",
@@ -72,19 +76,22 @@ EFFECTS: Final[dict[str, str]] = {
     "schema_registry.logical_cluster": f"{_REGISTRY}credentials_are_sent_and_never_said",
     "schema_registry.request_timeout": f"{_REGISTRY}a_look_up_ends_at_its_deadline_and_leaves_nothing_running",
     "schema_registry.latest_refresh": f"{_REGISTRY}the_latest_is_asked_for_again_after_its_time",
-    "schema_registry.tls.ca_file": f"{_UNIT}values_registry_tls.py::test_our_certificate_is_shown_and_theirs_checked",
-    "schema_registry.tls.certificate_file": f"{_UNIT}values_registry_tls.py::test_without_either_there_is_no_answer",
-    "schema_registry.tls.key_file": f"{_UNIT}values_registry_tls.py::test_our_certificate_is_shown_and_theirs_checked",
+    "schema_registry.tls.ca_file": "tests/unit/converter/test_values_registry_tls.py"
+    "::test_our_certificate_is_shown_and_theirs_checked",
+    "schema_registry.tls.certificate_file": "tests/unit/converter/test_values_registry_tls.py"
+    "::test_without_either_there_is_no_answer",
+    "schema_registry.tls.key_file": "tests/unit/converter/test_values_registry_tls.py"
+    "::test_our_certificate_is_shown_and_theirs_checked",
     "schema_registry.tls.key_password": f"{_PLACES}the_password_of_the_key_for_the_registry",
     "topics[].pattern": f"{_TYPED}the_rule_names_the_table",
-    "topics[].value_format": f"{_UNIT}bridge_key_formats.py::test_columns_errors_and_bytes",
-    "topics[].key_format": f"{_UNIT}bridge_key_formats.py::test_columns_errors_and_bytes",
+    "topics[].value_format": "tests/bridge/values/test_bridge_key_formats.py::test_columns_errors_and_bytes",
+    "topics[].key_format": "tests/bridge/values/test_bridge_key_formats.py::test_columns_errors_and_bytes",
     "topics[].mode": f"{_PLACES}a_verbatim_topic_has_bytes_and_no_table",
     "topics[].table": f"{_TYPED}the_rule_names_the_table",
     "topics[].incompatible": f"{_TYPED}or_is_a_dead_letter_where_the_rule_says_so",
     "topics[].value_bytes": f"{_TYPED}values_written_in_other_ways_keep_their_bytes",
     "topics[].decode_budget": f"{_TYPED}without_budget_columns_follow",
-    "topics[].table_retention": f"{_UNIT}bridge_row_exact.py::test_rows_that_retention_deleted_stay",
+    "topics[].table_retention": "tests/bridge/tables/test_bridge_row_exact.py::test_rows_that_retention_deleted_stay",
     "topics[].value_schema.from": f"{_PLACES}where_schemas_come_from",
     "topics[].value_schema.subject": f"{_PLACES}where_schemas_come_from",
     "topics[].value_schema.text": f"{_TYPED}a_schema_of_the_rule",

@@ -1,0 +1,153 @@
+"""Rounds of a job over its copies: they take turns, what fails stays with its copy, and a dead session ends the job."""
+
+from __future__ import annotations
+
+import math
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.exceptions import ServerError
+
+import repartition.jobs.rounds
+from iceberg_catalog.tables.names import Owner
+from repartition.errors import RepartitionError
+from repartition.jobs.events import CopyName, Ended, Event, Failed
+from repartition.jobs.rounds import Tended, run_round
+from repartition.limits import RACES_MAX
+from repartition.maintain.due import Budget
+from repartition.maintain.maintain import Done
+from repartition.spark.session import require_session
+from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.errors import BridgeError
+from tests.worlds.copy_job_support import FakeJob, FakeSession, Run, portion
+
+
+@pytest.fixture
+def _no_chores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repartition.jobs.rounds, "maintain", lambda *_: [])
+
+
+def a_copy(name: str, *runs: Run) -> Tended:
+    job: Any = FakeJob(iter(runs), copy=SimpleNamespace(table=name))
+    return Tended(job, Budget(0.2))
+
+
+def turns(copies: list[Tended], end: float = math.inf) -> tuple[int, str]:
+    """How many failed, and the copies in the order of their runs; those that failed in capitals."""
+    told: list[str] = []
+
+    def watch(copy: CopyName, event: Event) -> None:
+        if isinstance(event, Ended | Failed):
+            told.append(copy.table if isinstance(event, Ended) else copy.table.upper())
+
+    return run_round(copies, (watch,), end), "".join(told)
+
+
+@pytest.mark.usefixtures("_no_chores")
+@given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=6))
+def test_copies_take_turns_until_each_has_everything(backlogs: list[tuple[int, bool]]) -> None:
+    """Each has some portions, and some then fail."""
+    copies, expected = [], [""] * 8
+    for name, (portions, fails) in zip("abcdef", backlogs, strict=False):
+        last = [RepartitionError("spark", "")] if fails else []
+        copies.append(a_copy(name, *[portion(3)] * portions, *last))
+        for number in range(portions):
+            expected[number] += name
+        expected[portions] += name.upper() if fails else name
+    assert turns(copies) == (sum(fails for _, fails in backlogs), "".join(expected))
+
+
+@pytest.mark.usefixtures("_no_chores")
+def test_a_backlog_does_not_keep_others_from_their_next_round() -> None:
+    copies = [a_copy("a", *[portion(3)] * 9), a_copy("b")]
+    assert turns(copies, end=time.monotonic()) == (0, "ab")
+    assert turns(copies, end=time.monotonic()) == (0, "ab")
+    assert turns(copies, end=time.monotonic() + 600) == (0, "ab" + "a" * 7)
+
+
+def test_a_copy_is_maintained_between_its_runs_and_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def maintain(job: Any, _: Budget) -> list[Done]:
+        asked.append(job.copy.table)
+        if job.copy.table == "b":
+            raise RepartitionError("spark", "no chore")
+        return []
+
+    monkeypatch.setattr(repartition.jobs.rounds, "maintain", maintain)
+    copies = [a_copy("a", portion(3), portion(0)), a_copy("b", portion(6), portion(3), portion(0))]
+    assert turns(copies) == (1, "abBabb")
+    assert "".join(asked) == "aba"
+    assert [str(error) for error in copies[1].job.reported] == ["no chore"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("_no_chores")
+def test_status_hears_of_a_copy_that_others_are_always_faster_than(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repartition.jobs.rounds, "RACE_WAIT_S_MAX", 0.0)
+    raced = RepartitionError("raced", "main has moved")
+    copy = a_copy("a", *[raced] * RACES_MAX, portion(0), *[raced] * (RACES_MAX + 1))
+    assert turns([copy]) == (0, "a")
+    assert copy.job.reported == []  # type: ignore[attr-defined]
+    assert turns([copy]) == (1, "A")
+    assert copy.job.reported == [raced]  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("_no_chores")
+@pytest.mark.parametrize(("alive", "stopped"), [(False, False), (True, True)], ids=["java", "spark"])
+def test_a_failure_of_a_session_that_has_ended_ends_the_job(alive: bool, stopped: bool) -> None:
+    told: list[Event] = []
+    watchers = (lambda _, event: told.append(event),)
+    job: Any = FakeJob(iter([RepartitionError("spark", "no space"), RepartitionError("spark", "no answer")]))
+    assert run_round([Tended(job, Budget(0.2))], watchers) == 1
+    job.session.alive, job.session.stopped = alive, stopped
+    with pytest.raises(RepartitionError, match="start the job again") as raised:
+        run_round([Tended(job, Budget(0.2))], watchers)
+    assert raised.value.kind == "spark"
+    assert [str(event.error) for event in told if isinstance(event, Failed)] == ["no space", "no answer"]
+
+
+def test_a_session_that_python_has_ended_has_ended() -> None:
+    session = FakeSession()
+    require_session(session)
+    session.sparkContext = SimpleNamespace(_jsc=None)
+    with pytest.raises(RepartitionError):
+        require_session(session)
+
+
+def maintained(raised: Exception) -> tuple[bool, list[Event]]:
+    """A round whose run goes well, and whose copy's catalog then raises."""
+
+    def load_table(_: object) -> None:
+        raise raised
+
+    job: Any = FakeJob(iter([portion(0)]))
+    job.source = SimpleNamespace(owner=Owner("c", "orders", b"t" * 16), backend=SimpleNamespace(store=None))
+    job.copy = SimpleNamespace(table="kafka.orders_now", key=lambda _: "copies/t/1.json")
+    job.target = SimpleNamespace(catalog=SimpleNamespace(load_table=load_table))
+    job.name, job.letters_name = ("kafka", "orders_now"), ("kafka", "orders_now__dead_letters")
+    job.rule = CopyRule(table="orders_now")
+    told: list[Event] = []
+    kept = Tended(job, Budget(0.5, working_s=3600))
+    return run_round([kept], (lambda _, event: told.append(event),)) == 0, told
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [
+        (OSError("503"), "spark"),
+        (ServerError("503"), "unavailable"),
+        (ValueError("what a client raises"), "spark"),
+        (RepartitionError("not_ours", "somebody else's"), "not_ours"),
+    ],
+)
+def test_a_catalog_that_is_away_before_maintenance_ends_the_round_of_one_copy(raised: Exception, kind: str) -> None:
+    well, told = maintained(raised)
+    assert not well
+    assert isinstance(told[-2], Ended)
+    assert isinstance(failed := told[-1], Failed)
+    assert isinstance(failed.error, RepartitionError | BridgeError)
+    assert (failed.error.kind, failed.maintaining) == (kind, True)

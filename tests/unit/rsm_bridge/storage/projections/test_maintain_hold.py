@@ -1,0 +1,247 @@
+"""Rows that wait for a copy, in a real store and catalog: publisher, reclaimer, maintenance, undelete and proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from iceberg_catalog.plan.hold import ReadTo
+from rsm_bridge.config.settings import load_settings
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.status.verify.table import check_table
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.projections.hold import CopyReaders, WaitingCopy
+from rsm_bridge.storage.projections.progress import CopyProgress, progress_key, write_progress
+from rsm_bridge.storage.segments.known import read_segments
+from rsm_bridge.storage.segments.listing import Notices, SegmentListing
+from rsm_bridge.tables.maintain.drop_table import drop_table
+from rsm_bridge.tables.maintain.maintain import observe
+from rsm_bridge.tables.maintain.undelete import undelete
+from rsm_bridge.tables.publish.table_run import TableRun
+from rsm_bridge.tables.reclaim.reclaimer import Graces
+from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world, published
+
+HOLD = 7 * DAY
+
+
+def waiting(world: World, *copies: WaitingCopy) -> None:
+    """The bridge's rules declare these copies."""
+    world.publisher.copies = lambda _owner, _plain: copies
+
+
+def copy(read: Mapping[int, int] | None = None) -> WaitingCopy:
+    return WaitingCopy("kafka.copy", HOLD * 1000, {number: ReadTo(end) for number, end in (read or {}).items()})
+
+
+def held(folder: Path, **changes: Any) -> World:
+    """A table of three segments, of which Kafka deleted two, and a copy that has read nothing."""
+    world = make_world(folder, **changes)
+    segments = published(world)
+    waiting(world, copy())
+    world.delete(*segments[:2])
+    return world
+
+
+def found_by(world: World) -> Any:
+    return observe(
+        world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies, clock_ms=world.now_ms
+    )
+
+
+def test_rows_stay_until_they_are_read_and_then_go_with_their_objects(tmp_path: Path) -> None:
+    world = held(tmp_path, graces=Graces(0.0, 0.0))
+    result = world.publish()
+    assert world.offsets() == list(range(9))
+    assert {number: start for number, (start, _) in result.waiting.items()} == {0: 0}
+    world.later(6 * DAY)
+    assert not world.reclaim(result).objects
+    waiting(world, copy({0: 3}))
+    result = world.publish()
+    assert world.offsets() == [3, 4, 5, 6, 7, 8]
+    world.reclaim(result)
+    waiting(world, copy({0: 9}))
+    result = world.publish()
+    assert (world.offsets(), result.waiting) == ([6, 7, 8], {})
+    world.reclaim(result)
+    assert len(world.stored("index")) == 1
+    world.check()
+
+
+def test_rows_go_when_the_hold_has_ended(tmp_path: Path) -> None:
+    world = make_world(tmp_path, graces=Graces(0.0, 0.0))
+    segments = published(world)
+    waiting(world, copy())
+    world.ahead_ms = -(HOLD - 60) * 1000
+    world.delete(segments[0])
+    world.ahead_ms = -(HOLD + 60) * 1000
+    world.delete(segments[1])
+    world.ahead_ms = 0
+    world.publish()
+    assert world.offsets() == [6, 7, 8]
+
+
+@pytest.mark.parametrize("late_s", [60, -60])
+def test_the_limit_counts_from_the_delete(tmp_path: Path, late_s: int) -> None:
+    world = make_world(tmp_path)
+    segments = published(world)
+    waiting(world, copy())
+    world.ahead_ms = -(HOLD + late_s) * 1000
+    world.delete(segments[0])
+    world.ahead_ms = 0
+    world.publish()
+    assert world.offsets() == list(range(3 if late_s > 0 else 0, 9))
+
+
+def test_a_run_by_notice_holds_too_and_a_whole_listing_lets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = held(tmp_path)
+    keys = frozenset(known.key for known in read_segments(world.store, world.topic_id))
+    run = TableRun(
+        world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies, clock_ms=world.now_ms
+    )
+    monkeypatch.setattr(SegmentListing, "wants_whole", lambda *_: False)
+    result = run.run(Notices(keys))
+    assert (result.complete, result.states[0].floor) == (False, 6)
+    assert world.offsets() == list(range(9))
+    waiting(world, copy({0: 9}))
+    monkeypatch.undo()
+    world.publish()
+    assert world.offsets() == [6, 7, 8]
+
+
+def test_held_rows_are_no_damage(tmp_path: Path) -> None:
+    world = held(tmp_path)
+    world.publish()
+    rows, damages = check_table(world.store, world.loaded(), read_segments(world.store, world.topic_id))
+    assert (rows, damages) == (9, [])
+
+
+def test_a_topic_that_was_deleted_is_held_as_well(tmp_path: Path) -> None:
+    world = make_world(tmp_path, graces=Graces(0.0, 0.0))
+    segments = published(world)
+    waiting(world, copy())
+    world.delete(*segments)
+    world.later(DAY)
+    world.reclaim(world.publish())
+    assert world.offsets() == list(range(9))
+    world.maintain()
+    waiting(world, copy({0: 9}))
+    world.reclaim(world.publish())
+    assert world.offsets() == []
+    assert world.stored() == []
+
+
+def test_a_tombstone_stays_while_rows_of_a_derived_file_wait_for_its_time(tmp_path: Path) -> None:
+    world = make_world(tmp_path, graces=Graces(0.0, 0.0))
+    log = world.log()
+    log.write(2, 7)
+    log.write(2)
+    log.end_transaction(7, commit=False)
+    segment = world.copy_range(0, 4)
+    assert world.publish().files_derived == 1
+    waiting(world, copy())
+    world.delete(segment)
+    result = world.publish()
+    world.later(DAY)
+    assert not world.reclaim(result).objects
+    # Without it nobody would know since when they wait, and they would go.
+    assert world.reclaim(world.observe()).objects["tombstone"] == 1
+    world.publish()
+    assert world.offsets() == []
+
+
+def test_what_maintenance_sees_holds_as_well(tmp_path: Path) -> None:
+    world = held(tmp_path)
+    world.publish()
+    assert found_by(world).waiting.keys() == {0}
+    assert world.observe().waiting == {}
+
+
+def test_a_withdrawn_copy_tells_since_when_nothing_waits(tmp_path: Path) -> None:
+    """Only retention does; the withdrawn copy's rows wait with those below the deletion above them."""
+    world = make_world(tmp_path)
+    segments = published(world)
+    waiting(world, copy())
+    world.ahead_ms = -2 * DAY * 1000
+    world.withdraw(segments[0])
+    world.ahead_ms = 0
+    world.publish()
+    assert world.offsets() == list(range(9))
+    waiting(world, copy({0: 6}))
+    world.publish()
+    assert world.offsets() == list(range(9))
+    world.delete(segments[1])
+    world.publish()
+    assert world.offsets() == [6, 7, 8]
+
+
+def test_what_was_deleted_before_it_was_published_comes_for_the_copy(tmp_path: Path) -> None:
+    world = make_world(tmp_path, graces=Graces(0.0, 0.0))
+    first = published(world, (3,))
+    second = world.copy(3)
+    world.delete(*first, second)
+    waiting(world, copy())
+    world.reclaim(world.publish())
+    assert world.offsets() == list(range(6))
+    world.check()
+
+
+def test_an_undelete_loses_no_row_that_waits(tmp_path: Path) -> None:
+    world = held(tmp_path)
+    world.publish()
+    undelete(world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies)
+    assert world.offsets() == list(range(9))
+    world.publish()
+    assert world.offsets() == list(range(9))
+    world.check()
+
+
+def test_a_dropped_table_leaves_no_progress(tmp_path: Path) -> None:
+    world = make_world(tmp_path, graces=Graces(0.0, 0.0))
+    segments = published(world)
+    write_progress(world.store, CopyProgress(world.topic_id, "tierberg", "kafka.copy"))
+    world.delete(*segments)
+    world.reclaim(world.publish())
+    drop_table(world.store, world.catalog, NAMESPACE, "orders", Tally())
+    assert list(world.store.list_after("copies/")) == []
+
+
+class Counting:
+    """A store that counts reads of progress."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store, self.asked = store, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def head_bytes(self, key: str, length: int) -> memoryview:
+        self.asked += key.startswith("copies/")
+        return self.store.head_bytes(key, length)
+
+
+@pytest.mark.parametrize(("pattern", "asked"), [("orders", 1), ("others", 0)])
+def test_runs_of_topics_with_copies_ask_once_for_some_seconds_and_others_never(
+    tmp_path: Path, pattern: str, asked: int
+) -> None:
+    world = make_world(tmp_path)
+    published(world)
+    topics = [{"pattern": pattern, "copies": [{"table": "copy"}]}]
+    store = Counting(world.store)
+    readers = CopyReaders(load_settings(None, {"data_dir": tmp_path, "topics": topics}), store)  # type: ignore[arg-type]
+    world.publisher.copies = readers.waiting
+    for _ in range(3):
+        world.publish()
+    assert store.asked == asked
+
+
+def test_damaged_progress_makes_no_row_go(tmp_path: Path) -> None:
+    world = held(tmp_path)
+    topics = [{"pattern": "orders", "copies": [{"table": "copy"}]}]
+    readers = CopyReaders(load_settings(None, {"data_dir": tmp_path, "topics": topics}), world.store)
+    world.publisher.copies = readers.waiting
+    assert world.store.put_if_absent(progress_key(world.topic_id, "tierberg", "kafka.copy"), b'{"crc32c": 1}')
+    world.publish()
+    assert world.offsets() == list(range(9))
