@@ -35,7 +35,7 @@ test: setup ## the whole fast suite, with a sample of the tests on a real broker
 	$(RUN) -m pytest -n $(JOBS) --dist loadfile -m "$(FAST)" --durations 20
 
 .PHONY: check
-check: $(ENVIRONMENT) ## style, types, import rules, unit and property tests, in three minutes
+check: $(ENVIRONMENT) ## style, types, import rules, unit and property tests with few examples
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
