@@ -14,3 +14,11 @@ DataDirOption = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Folder of the embedded store and catalog. Overrides `data_dir` of the file."),
 ]
+TopicIdOption = Annotated[
+    str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
+]
+BootstrapOption = Annotated[
+    str | None,
+    typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import failures
-from tierberg.options import ConfigOption, DataDirOption
+from tierberg.options import ConfigOption, DataDirOption, TopicIdOption
 
 
 def advise(
@@ -20,9 +20,7 @@ def advise(
     ],
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    topic_id: Annotated[
-        str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
-    ] = None,
+    topic_id: TopicIdOption = None,
     run: Annotated[
         bool, typer.Option("--run/--plan", help="Run the queries and time them, or only plan them.")
     ] = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import FINDING, failures
-from tierberg.options import ConfigOption
+from tierberg.options import BootstrapOption, ConfigOption
 
 
 def check(
@@ -15,10 +15,7 @@ def check(
         list[str] | None, typer.Argument(help="Only these topics. Default: all that Kafka has.", show_default=False)
     ] = None,
     config: ConfigOption = None,
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
-    ] = None,
+    bootstrap_server: BootstrapOption = None,
     no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ask no broker; name topics instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

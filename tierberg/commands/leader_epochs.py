@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import failures
-from tierberg.options import ConfigOption, DataDirOption
+from tierberg.options import ConfigOption, DataDirOption, TopicIdOption
 
 
 def leader_epochs(
@@ -16,9 +16,7 @@ def leader_epochs(
     partition: Annotated[int, typer.Argument(min=0, help="The partition's number.")],
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    topic_id: Annotated[
-        str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
-    ] = None,
+    topic_id: TopicIdOption = None,
     current: Annotated[
         Path | None,
         typer.Option("--current", help="The broker's own `leader-epoch-checkpoint`, whose newer epochs are joined on."),

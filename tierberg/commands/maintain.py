@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import failures
-from tierberg.options import ConfigOption, DataDirOption
+from tierberg.options import ConfigOption, DataDirOption, DryRunOption
 
 
 def maintain(
     table: Annotated[str | None, typer.Argument(help="Only this table or topic. Default: all.")] = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Remove what is due: deleted segments after their grace, old snapshots, leftovers of crashes."""
     from rsm_bridge.storage.backend import open_backend

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import FAILURE, failures
-from tierberg.options import ConfigOption, DataDirOption
+from tierberg.options import ConfigOption, DataDirOption, TopicIdOption
 
 
 def repartition(
@@ -15,9 +15,7 @@ def repartition(
     all_topics: Annotated[bool, typer.Option("--all", help="Every topic that has `copies`.")] = False,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    topic_id: Annotated[
-        str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
-    ] = None,
+    topic_id: TopicIdOption = None,
     continuous: Annotated[
         bool, typer.Option("--continuous/--once", help="Go on until interrupted, or end when all is read.")
     ] = False,

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import failures
-from tierberg.options import ConfigOption, DataDirOption
+from tierberg.options import ConfigOption, DataDirOption, DryRunOption
 
 
 def replay_dead_letters(
     topic: Annotated[str | None, typer.Option("--topic", help="Only this Kafka topic. Default: all.")] = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Decode rows again that did not decode, after the registry, a schema or a rule was put right."""
     from rsm_bridge.storage.backend import open_backend

@@ -7,14 +7,14 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import failures
-from tierberg.options import ConfigOption, DataDirOption
+from tierberg.options import ConfigOption, DataDirOption, DryRunOption
 
 
 def requeue(
     topic: Annotated[str | None, typer.Argument(help="Only this Kafka topic. Default: all.")] = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Give rows to segments that were stored as they are, where the topic's rule says `mode: table`."""
     from rsm_bridge.storage.backend import open_backend

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import FINDING, failures
-from tierberg.options import ConfigOption, DataDirOption
+from tierberg.options import BootstrapOption, ConfigOption, DataDirOption
 
 
 def status(
@@ -17,10 +17,7 @@ def status(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object; its schema is docs/status.schema.json.")
     ] = False,
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
-    ] = None,
+    bootstrap_server: BootstrapOption = None,
     bridge: Annotated[
         str | None,
         typer.Option(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import failures
-from tierberg.options import ConfigOption, DataDirOption
+from tierberg.options import BootstrapOption, ConfigOption, DataDirOption
 
 
 def forget(
@@ -18,10 +18,7 @@ def forget(
     topic_id: Annotated[
         str | None, typer.Option("--topic-id", help="Only this one, 32 hex digits. Default: all that are gone.")
     ] = None,
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
-    ] = None,
+    bootstrap_server: BootstrapOption = None,
     cluster: Annotated[
         list[str] | None,
         typer.Option(

@@ -7,16 +7,14 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import failures
-from tierberg.options import ConfigOption, DataDirOption
+from tierberg.options import ConfigOption, DataDirOption, TopicIdOption
 
 
 def undelete(
     topic: Annotated[str, typer.Argument(help="The Kafka topic's name.")],
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
-    topic_id: Annotated[
-        str | None, typer.Option("--topic-id", help="Which one, 32 hex digits, when a topic was created again.")
-    ] = None,
+    topic_id: TopicIdOption = None,
     undo: Annotated[bool, typer.Option("--undo", help="Delete again what earlier undeletes brought back.")] = False,
     without_lost: Annotated[
         bool,
