@@ -64,6 +64,29 @@ from converter.types import (
 )
 
 
+class _LargeOnce:
+    """Large work, from before more is allocated than a step usually takes until the last step of its batches was taken.
+
+    Apart from the parser, whose buffer calls it: nothing here refers to itself, so memory goes with the parser.
+    """
+
+    def __init__(self, large: LargeWork) -> None:
+        self._large = large
+        self._entered = ExitStack()
+        self._begun = False
+
+    def begin(self) -> None:
+        """Enters it, unless it has begun."""
+        if not self._begun:
+            self._begun = True
+            self._entered.enter_context(self._large())
+
+    def close(self) -> None:
+        """Leaves it; nothing when it has not begun."""
+        self._entered.close()
+        self._begun = False
+
+
 class SegmentParser:
     """Parses one segment. Memory: a few times limits.STEP_BYTES, or a few times the largest batch.
 
@@ -86,16 +109,14 @@ class SegmentParser:
         large: LargeWork = nullcontext,
     ) -> None:
         self._verbatim_cause = verbatim_cause
-        self._large = large
-        self._large_work = ExitStack()
-        self._is_large = False
+        self._large = _LargeOnce(large)
         self._partition = metadata.partition
         self._options = options
         self._limit = min(options.decompressed_batch_bytes_max, limits.DECOMPRESSED_BATCH_BYTES_CEILING)
         self._framer = Framer(metadata)
         self._transactions = transactions
         self._markers = MarkerCheck(transactions)
-        self._plain = PlainBuffer(self._begin_large)
+        self._plain = PlainBuffer(self._large.begin)
         self._scratch: UInt8Array = np.empty(0, dtype=np.uint8)
         self._rows = 0
         self._kept_bytes = 0
@@ -105,7 +126,7 @@ class SegmentParser:
 
     def close(self) -> None:
         """Leaves the large work of steps that were not all taken. May be called at any time, more than once."""
-        self._large_work.close()
+        self._large.close()
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[ParsedStep]:
         """Take more bytes of the segment, sliced anyhow; iterate the steps that are ready before feeding again.
@@ -209,7 +230,7 @@ class SegmentParser:
             costs[over] = 0
         for first, behind in _runs(costs, limits.STEP_ROWS_BYTES):
             if int(costs[first:behind].sum()) > limits.STEP_ROWS_BYTES:
-                self._begin_large()
+                self._large.begin()
             mine = slice(first, behind)
             step = self._step(batches[mine], raw, plain, places[mine], decodable[mine], sums[mine])
             if behind == len(batches):
@@ -218,14 +239,7 @@ class SegmentParser:
                 self._plain.reset()
             yield step
             del step
-        self._large_work.close()
-
-    def _begin_large(self) -> None:
-        """Before more is allocated than a step usually takes; until the last step of these batches was taken."""
-        if not self._is_large:
-            self._is_large = True
-            self._large_work.callback(setattr, self, "_is_large", False)
-            self._large_work.enter_context(self._large())
+        self._large.close()
 
     def _step(
         self,

@@ -77,12 +77,13 @@ def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData,
 class _Shape:
     """What to keep of each leaf column, by field id, and the ids of those that every file has.
 
-    checked: the Parquet schema of the latest file and its ids; most files of a table have the same.
+    checked: the columns of the latest file and their ids; most files of a table have the same. Not the footer's own
+    schema, which would keep the whole footer: a kilobyte for each column of each row group.
     """
 
     plan: dict[int, StatisticsCollector]
     everywhere: frozenset[int]
-    checked: tuple[pq.ParquetSchema, list[int]] | None = None
+    checked: tuple[pa.Schema, list[int]] | None = None
 
 
 _SHAPES: dict[tuple[object, ...], _Shape] = {}
@@ -110,15 +111,16 @@ def _leaf_ids(table: Table, shape: _Shape, footer: pq.FileMetaData) -> list[int]
 
     By id, not by name: value columns may have been renamed since the file was written, and more may have come.
     """
-    if shape.checked is not None and shape.checked[0].equals(footer.schema):
+    columns = footer.schema.to_arrow_schema().remove_metadata()
+    if shape.checked is not None and shape.checked[0].equals(columns, check_metadata=True):
         return shape.checked[1]
-    ids = list(leaf_ids(footer.schema.to_arrow_schema()))
+    ids = list(leaf_ids(columns))
     if strange := [footer.schema.column(number).path for number, item in enumerate(ids) if item not in shape.plan]:
         raise CatalogError("schema_mismatch", f"data file has columns {strange}, table {table.name()} has not")
     if missing := shape.everywhere - set(ids):
         names = [table.schema().find_column_name(item) for item in sorted(missing)]
         raise CatalogError("schema_mismatch", f"data file lacks columns {names} of table {table.name()}")
-    shape.checked = footer.schema, ids
+    shape.checked = columns, ids
     return ids
 
 

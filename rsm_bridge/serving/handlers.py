@@ -20,7 +20,7 @@ from converter.types import IndexType, SegmentMetadata
 from iceberg_catalog import failpoints
 from rsm_bridge.config.client_rules import ClientRule
 from rsm_bridge.config.settings import LimitSettings
-from rsm_bridge.errors import BridgeError, StoreError
+from rsm_bridge.errors import BridgeError, StoreError, release_frames
 from rsm_bridge.limits import (
     ANSWER_SECONDS_MAX,
     DELETE_SECONDS_MAX,
@@ -252,8 +252,9 @@ class Handlers:
             _check_protocol(context)
             await context.send_initial_metadata(((PROTOCOL_HEADER, str(PROTOCOL_VERSION)),))
             facts = await serve(caller)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             kind, message = "cancelled", "the broker ended the call"
+            release_frames(error)
             raise
         except aio.InternalError:
             # gRPC refuses the next read or write of a call that is over, before it cancels the handler.
@@ -266,6 +267,8 @@ class Handlers:
                 self._account(method, kind, message, time.monotonic() - started, facts, failure)
         if failure is not None:
             error_kind, _ = explain(failure)
+            release_frames(failure)
+            del failure
             context.set_trailing_metadata(((ERROR_TRAILER, kind),))
             await context.abort(CODES[error_kind], message, ((ERROR_TRAILER, kind),))
 

@@ -104,16 +104,6 @@ class CopyAttempt:
     stage: str = "receiving"
     repeated: bool = False
 
-    def check(self) -> None:
-        """Whether anybody still waits for the copy.
-
-        Raises:
-            BridgeError: `cancelled`, `deadline`.
-        """
-        self.feed.check_cancelled()
-        if time.monotonic() >= self.deadline:
-            raise BridgeError("deadline", "the copy's deadline passed while it waited for memory")
-
 
 def store_segment(store: ObjectStore, attempt: CopyAttempt) -> Directory:
     """Runs one attempt to its end; returns the directory of the index it or an earlier copy of it has put.
@@ -168,6 +158,17 @@ def custom_metadata(directory: Directory) -> bytes:
     ).encode()
 
 
+def _check(feed: FrameFeed, deadline: float) -> None:
+    """Whether anybody still waits for the copy.
+
+    Raises:
+        BridgeError: `cancelled`, `deadline`.
+    """
+    feed.check_cancelled()
+    if time.monotonic() >= deadline:
+        raise BridgeError("deadline", "the copy's deadline passed while it waited for memory")
+
+
 def _pieces(columns: ValueColumns, check: Callable[[], None], rows: pa.RecordBatch) -> Iterator[TypedPiece]:
     """Its rows. The pieces of costly values take minutes: nobody else waits for a worker whose client has gone.
 
@@ -195,7 +196,8 @@ def _write_objects(
     ):
         large: LargeWork = nullcontext
         if attempt.turn is not None:
-            large = partial(attempt.turn.held, attempt.check)
+            # Not a method of the attempt: `columns` keeps it, and the attempt its columns.
+            large = partial(attempt.turn.held, partial(_check, feed, attempt.deadline))
         if columns is not None:
             columns.in_turn(large)
         parser = SegmentParser(segment, options, transactions, attempt.verbatim_cause, large)

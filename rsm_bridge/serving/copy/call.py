@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ from converter.errors import SegmentError
 from converter.index.model import Directory
 from converter.types import Cause, ConvertOptions, SegmentMetadata
 from iceberg_catalog import failpoints
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.errors import BridgeError, release_frames
 from rsm_bridge.limits import (
     ANSWER_SECONDS_MAX,
     CANCEL_NOTICE_SECONDS,
@@ -103,10 +102,9 @@ class CopyCall:
     def __post_init__(self) -> None:
         self._ticket = Ticket(peer_of(self.context))
         self._turn = self.copier.memory.share()
-        self._patience = Patience(self._wanted_by_others)
-
-    def _wanted_by_others(self) -> bool:
-        return self.copier.places.wanted_by_others(self._ticket) or self._turn.wanted_by_others
+        places, ticket, turn = self.copier.places, self._ticket, self._turn
+        # Not a method: what refers to itself keeps a copy's files in memory until Python collects.
+        self._patience = Patience(lambda: places.wanted_by_others(ticket) or turn.wanted_by_others)
 
     async def run(self) -> SegmentMetadata:
         """Serves the call to its end; returns the segment for the log line.
@@ -289,7 +287,7 @@ class CopyCall:
                 return store_segment(self.copier.store, attempt)
             except BaseException as error:
                 # What the worker had in memory ends with it, and not with the last who looks at the failure.
-                traceback.clear_frames(error.__traceback__)
+                release_frames(error)
                 raise
 
     async def _restart(self, reason: str) -> Frame:
@@ -344,5 +342,5 @@ class CopyCall:
 
 def _retrieve(worker: asyncio.Future[Directory]) -> None:
     """Looks at a result nobody waits for, so that asyncio does not complain about it."""
-    if not worker.cancelled():
-        worker.exception()
+    if not worker.cancelled() and (error := worker.exception()) is not None:
+        release_frames(error)

@@ -63,7 +63,7 @@ class PlannedFiles:
     now: Callable[[], int]
     _columns: TableColumns = field(init=False)
     _ids: frozenset[int] = field(init=False)
-    _merged: dict[str, pq.FileMetaData] = field(default_factory=dict)
+    _merged_for_another: dict[str, bool] = field(default_factory=dict)
     _intact: set[str] = field(default_factory=set)
     _made: dict[tuple[int, UseMain | Derive], list[DataFile]] = field(default_factory=dict)
 
@@ -156,17 +156,18 @@ class PlannedFiles:
     def _waits(self, known: KnownSegment, between: Sequence[tuple[StoredObject, int, int]]) -> bool:
         """Whether one of a segment's own files lacks columns; a merged file has what its table had."""
         if known.shares:
-            return any(self._made_for_another(self._merged_footer(stored.key)) for stored, _, _ in between)
+            return any(self._merged_is_of_another(stored.key) for stored, _, _ in between)
         return any(
             self._lacks_columns(read_footer(self.store, known, tail=stored == known.tail)) for stored, _, _ in between
         )
 
-    def _merged_footer(self, key: str) -> pq.FileMetaData:
-        """Of a file that many segments share; none of their indexes has it."""
-        if key not in self._merged:
+    def _merged_is_of_another(self, key: str) -> bool:
+        """Of a file that many segments share; none of their indexes has its footer."""
+        if key not in self._merged_for_another:
             with named(key):
-                self._merged[key] = pq.read_metadata(ObjectFile(self.store, key))
-        return self._merged[key]
+                footer = pq.read_metadata(ObjectFile(self.store, key))
+            self._merged_for_another[key] = self._made_for_another(footer)
+        return self._merged_for_another[key]
 
     def _write(self, partition: int, cuts: list[Cut], pending: str | None) -> list[DataFile]:
         try:

@@ -322,6 +322,7 @@ class TableRun:
             refused = outcome.kind == "conflict"
             raise RetryRunError(f"the commit ended as {outcome.kind}: {outcome.error}", conflict=refused)
         self._recorded = recorded, dict(states)
+        self._files = None  # entries of wide files are megabytes
         self._state_objects.after_commit(outcome.table, swept)
         return self._live.read(outcome.table, outcome.manifests)
 

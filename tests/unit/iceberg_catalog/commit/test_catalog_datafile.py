@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import struct
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,6 +45,19 @@ def with_column(rows: pa.Table, name: str, values: Sequence[object]) -> pa.Table
     number = rows.schema.get_field_index(name)
     kind = rows.schema.field(name)
     return rows.set_column(number, kind, pa.array(values, type=kind.type))
+
+
+def test_no_footer_stays_in_memory(place: Place) -> None:
+    """Of each table one would: a kilobyte for each column of each row group, a hundred megabytes of a wide one."""
+    path = place.data / "rows.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(make_rows(range(10), 0, "raw"), path)
+    footer = pq.read_metadata(path)
+    data_file(place.table, path.as_uri(), path.stat().st_size, footer, 0)
+    seen = weakref.ref(footer)
+    del footer
+    gc.collect()  # PyArrow's footer and its schema refer to one another
+    assert seen() is None
 
 
 def test_counts_sizes_bounds_and_identity(place: Place) -> None:
