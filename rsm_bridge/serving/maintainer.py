@@ -21,6 +21,7 @@ from rsm_bridge.storage.keys import LEASE_ROOT, UNDELETE_ROOT
 from rsm_bridge.storage.lease import Lease, holder_name, kept, lease_key
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.segments.topic_segments import topic_ids
+from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.maintain.maintain import TableMaintenance, open_maintenance
 from rsm_bridge.values.typed.table import untyped
 from rsm_bridge.values.typed.topics import TypedTopics
@@ -34,7 +35,7 @@ class _Topic:
     lease: Lease
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Maintainer:
     """One thread that goes over all topic ids of the store.
 
@@ -121,10 +122,10 @@ class Maintainer:
             self.log.info("maintained", topic_id=topic_id.hex(), **done)
 
     def _open(self, topic_id: bytes) -> _Topic:
-        stopping, clock_ms = self._stop.is_set, self._clock.now_ms
         typed = untyped if self.typed is None else self.typed.table
+        context = table_context(self.settings, self.store, clock_ms=self._clock.now_ms, typed=typed)
         maintenance = open_maintenance(
-            self.settings, self.store, self.catalog(), topic_id, stopping, clock_ms=clock_ms, typed=typed
+            self.settings, self.store, self.catalog(), topic_id, context, stopping=self._stop.is_set
         )
         return _Topic(maintenance, Lease(self.store, lease_key(topic_id.hex()), holder_name()))
 

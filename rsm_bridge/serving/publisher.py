@@ -52,9 +52,9 @@ from rsm_bridge.storage.backend import catalog_properties
 from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.storage.keys import INDEX_ROOT, IndexKey
 from rsm_bridge.storage.object_store import ObjectStore, first_line
-from rsm_bridge.storage.projections.hold import CopyReaders
 from rsm_bridge.storage.segments.listing import Notices
 from rsm_bridge.storage.segments.running_copies import RunningCopies
+from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult, TableRun
 from rsm_bridge.tables.reclaim.mass_delete import HeldDeletes
 from rsm_bridge.tables.reclaim.reclaimer import Graces, Reclaimer
@@ -92,7 +92,7 @@ class _Topic:
         return bool(self.keys) or self.look
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Publisher:
     """All tables of one bridge.
 
@@ -305,21 +305,20 @@ class Publisher:
             self.metrics.reclaimed(tally)
 
     def _table_run(self, topic_id: bytes) -> TableRun:
-        given = self.settings.catalog
-        return TableRun(
+        # One for each topic id, for one thread at a time: tables run beside one another.
+        context = table_context(
+            self.settings,
             self.store,
-            self.open_catalog(),
-            topic_id,
-            given.namespace,
-            given.layout,
-            lambda name: self.settings.rule(name).table_retention,
-            self._readers,
-            untyped if self.typed is None else self.typed.table,
-            self.settings.table_of,
-            self.settings.generation,
-            CopyReaders(self.settings, self.store, log=self.log).waiting,
-            self.settings.values_of,
             clock_ms=self._clock.now_ms,
+            typed=untyped if self.typed is None else self.typed.table,
+            log=self.log,
+        )
+        return TableRun(
+            store=self.store,
+            catalog=self.open_catalog(),
+            topic_id=topic_id,
+            context=context,
+            readers=self._readers,
         )
 
     def open_catalog(self) -> Catalog:

@@ -87,7 +87,7 @@ async def running_bridge(
     with contextlib.ExitStack() as stack:
         store = _locked_store(settings, stack)
         running, precedence, unhurried = RunningCopies(), Precedence(), store.unhurried()
-        publisher = Publisher(settings, unhurried, metrics, logger("publisher"), running, precedence.give_way)
+        publisher = _publisher(settings, unhurried, metrics, running, precedence)
         reach = _watched(settings, store, publisher.open_catalog, stack)
         writes = StoreWrites()
         probes = Probes(asyncio.get_running_loop(), store, reach, writes)
@@ -95,13 +95,7 @@ async def running_bridge(
         await probes.warmed(warm)
         pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
         publisher.typed = typed = _typed_topics(settings, unhurried, publisher, memory, stack)
-        maintainer = Maintainer(settings, unhurried, publisher.open_catalog, metrics, logger("maintain"), typed)
-
-        def deleted(segment: SegmentMetadata, outcome: Outcome) -> None:
-            # Nothing that can be published has changed; the tombstone alone is to go, when its fence is over.
-            late = LATE_COPY_SECONDS if outcome == "unknown_id" else 0.0
-            publisher.notify(segment.topic_id, index_key(segment), late)
-
+        maintainer = _maintainer(settings, unhurried, metrics, publisher, typed)
         handlers = Handlers(
             copier=Copier(
                 store=store,
@@ -122,7 +116,7 @@ async def running_bridge(
             limits=settings.limits,
             metrics=metrics,
             log=logger("request"),
-            deleted=deleted,
+            deleted=_deleted(publisher),
             clients=None if settings.tls is None else settings.tls.clients,
             owners=OwnerLookups(TopicOwners(store), stack.enter_context(CallPool(OWNER_WORKERS, "owner"))),
             writes=writes,
@@ -137,6 +131,32 @@ async def running_bridge(
             await server.stop()
             await asyncio.to_thread(maintainer.stop)
             await asyncio.to_thread(publisher.stop)
+
+
+def _publisher(
+    settings: Settings, store: ObjectStore, metrics: Metrics, running: RunningCopies, precedence: Precedence
+) -> Publisher:
+    return Publisher(
+        settings=settings,
+        store=store,
+        metrics=metrics,
+        log=logger("publisher"),
+        copies=running,
+        give_way=precedence.give_way,
+    )
+
+
+def _maintainer(
+    settings: Settings, store: ObjectStore, metrics: Metrics, publisher: Publisher, typed: TypedTopics
+) -> Maintainer:
+    return Maintainer(
+        settings=settings,
+        store=store,
+        catalog=publisher.open_catalog,
+        metrics=metrics,
+        log=logger("maintain"),
+        typed=typed,
+    )
 
 
 def _locked_store(settings: Settings, stack: contextlib.ExitStack) -> ObjectStore:
@@ -218,6 +238,17 @@ def _metrics_page(settings: Settings, metrics: Metrics, probes: Probes, stack: c
     page = MetricsPage(metrics.registry, pages, "metrics_listen", settings.metrics_listen)
     stack.callback(page.close)
     return page.address
+
+
+def _deleted(publisher: Publisher) -> Callable[[SegmentMetadata, Outcome], None]:
+    """Tells the publisher of a delete."""
+
+    def tell(segment: SegmentMetadata, outcome: Outcome) -> None:
+        # Nothing that can be published has changed; the tombstone alone is to go, when its fence is over.
+        late = LATE_COPY_SECONDS if outcome == "unknown_id" else 0.0
+        publisher.notify(segment.topic_id, index_key(segment), late)
+
+    return tell
 
 
 def _finished(

@@ -27,6 +27,7 @@ def topic_table(
     catalog: Catalog,
     owner: Owner,
     value_format: ValueFormat,
+    *,
     namespace: str,
     layout: TableLayout,
     plain: PlainName,

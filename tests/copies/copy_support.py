@@ -26,10 +26,10 @@ from rsm_bridge.config.projections import CopyRule
 from rsm_bridge.config.settings import MergeSettings, Settings
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.backend import Backend, catalog_properties
-from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.storage.lease import leased
 from rsm_bridge.storage.opening import open_store
 from rsm_bridge.storage.projections.hold import declared_copies
+from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.maintain.maintain import open_maintenance
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
@@ -142,8 +142,8 @@ class CopyWorld:
         tally = Tally()
         with leased(self.backend.store, TOPIC_ID):
             settings = self.settings.model_copy(update={"merge": MERGED})
-            clock_ms = StoreClock(self.backend.store).now_ms
-            open_maintenance(settings, self.backend.store, self.catalog, TOPIC_ID, clock_ms=clock_ms).run(tally)
+            context = table_context(settings, self.backend.store)
+            open_maintenance(settings, self.backend.store, self.catalog, TOPIC_ID, context).run(tally)
         return tally.merged
 
     def count(self, name: tuple[str, ...]) -> int:

@@ -24,6 +24,7 @@ from iceberg_catalog.connect.open import CatalogSettings, open_catalog
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.storage.opening import open_store
+from rsm_bridge.tables.context import TableContext
 from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
 from tests.e2e.e2e_lake import PARTITIONS, check, count, merge, produce
 from tests.e2e.e2e_outage import Stage, stage
@@ -71,7 +72,8 @@ class Rival:
         properties = {**outage.lake.catalog.client_properties(), "uri": outage.catalog.uri}
         with closing(open_catalog(CatalogSettings("rival", properties))) as catalog:
             store = open_store(settings).unhurried()
-            run = TableRun(store, catalog, topic_id, "kafka", clock_ms=StoreClock(store).now_ms)
+            context = TableContext(namespace="kafka", clock_ms=StoreClock(store).now_ms)
+            run = TableRun(store=store, catalog=catalog, topic_id=topic_id, context=context)
             while not self._end.wait(self._draw.uniform(0.2, 1.5)):
                 self._once(run)
 

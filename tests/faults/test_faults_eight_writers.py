@@ -18,6 +18,7 @@ import pytest
 
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.storage.clock import StoreClock
+from rsm_bridge.tables.context import TableContext
 from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
 from tests.worlds.maintain_support import NAMESPACE, World, make_world
 
@@ -30,7 +31,8 @@ def publish_until(end: threading.Event, world: World, folder: Path, seed: int) -
     outcomes: Counter[str] = Counter()
     draw = random.Random(seed)
     with closing(open_catalog(embedded_settings(folder))) as catalog:
-        run = TableRun(world.store, catalog, world.topic_id, NAMESPACE, clock_ms=StoreClock(world.store).now_ms)
+        context = TableContext(namespace=NAMESPACE, clock_ms=StoreClock(world.store).now_ms)
+        run = TableRun(store=world.store, catalog=catalog, topic_id=world.topic_id, context=context)
         while not end.wait(draw.uniform(0.0, 0.05)):
             try:
                 outcomes["committed" if run.run().files_added else "nothing"] += 1

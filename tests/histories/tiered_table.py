@@ -280,7 +280,15 @@ class Run:
         """
         assert self.found is not None
         by_id = {known.listed.key: known for known in self.found.segments}
-        files = ModelFiles(cast(Any, self.topic.store), self.read, self.topic.topic_id, by_id, None, 0, lambda: 0)
+        files = ModelFiles(
+            store=cast(Any, self.topic.store),
+            head=self.read,
+            topic_id=self.topic.topic_id,
+            segments=by_id,
+            typed=None,
+            generation=0,
+            now=lambda: 0,
+        )
         made = self.topic.following(self.head, self.now_ms)
         made.horizon_ms = self.horizon_ms
         for partition, item in self.found.plans.items():
@@ -303,7 +311,9 @@ class Run:
     def result(self, head: TableHead) -> RunResult:
         """For the reclaimer."""
         assert self.found is not None
-        return RunResult(head.as_read(), dict(head.states), self.found.segments, complete=self.found.complete)
+        return RunResult(
+            head=head.as_read(), states=dict(head.states), segments=self.found.segments, complete=self.found.complete
+        )
 
     def reclaim(self, result: RunResult, clock_ms: int) -> int:
         """A pass of the reclaimer; how many objects it removed."""

@@ -38,7 +38,7 @@ from rsm_bridge.tables.maintain.undelete import undelete
 from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult, TableRun
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.killed import KilledError, die_at
-from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world
+from tests.worlds.maintain_support import DAY, World, make_world
 
 PARTITION = st.integers(0, 1)
 #: Seconds that pass: within every grace, beyond one after the other.
@@ -124,7 +124,7 @@ class Maintained(RuleBasedStateMachine):
     @rule()
     def begin_slow_publish(self) -> None:
         world = self.world
-        self.slow = Slow(world.store, world.catalog, world.topic_id, NAMESPACE, clock_ms=world.now_ms)
+        self.slow = Slow(store=world.store, catalog=world.catalog, topic_id=world.topic_id, context=world.context)
         try:
             self.slow.run()
         except RetryRunError:
@@ -224,7 +224,7 @@ class Maintained(RuleBasedStateMachine):
     @rule()
     def bring_back(self) -> None:
         try:
-            undelete(self.world.store, self.world.catalog, self.world.topic_id, NAMESPACE)
+            undelete(self.world.store, self.world.catalog, self.world.topic_id, self.world.context)
         except BridgeError as error:
             # Refused, too, while the table has rows of a copy that was taken back and not yet uploaded again.
             if error.kind not in ("not_found", "bad_request"):

@@ -49,6 +49,7 @@ from rsm_bridge.storage.segments.known import read_known
 from rsm_bridge.storage.segments.reader import SegmentReader
 from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.storage.tombstone import decode_tombstone
+from rsm_bridge.tables.context import TableContext
 from rsm_bridge.tables.maintain.maintain import TableMaintenance, observe
 from rsm_bridge.tables.maintain.merge import Merger
 from rsm_bridge.tables.publish.table_run import RunResult, TableRun
@@ -134,20 +135,39 @@ class World:
         self.owner = Owner(
             self.cluster, self.topic, self.topic_id
         )  # of the table, whatever the cluster is called later
-        self.publisher = TableRun(self.store, self.catalog, self.topic_id, self.namespace, clock_ms=self.now_ms)
+        self.context = TableContext(namespace=self.namespace, clock_ms=self.now_ms)
+        self.publisher = self.new_publisher()
         self.reclaimer = self.new_reclaimer()
         self.maintenance = TableMaintenance(
-            self.store,
-            self.catalog,
-            self.topic_id,
-            self.namespace,
-            self.graces.reclaim,
-            None if self.merging is None else self.new_merger(self.merging),
-            clock_ms=self.now_ms,
+            store=self.store,
+            catalog=self.catalog,
+            topic_id=self.topic_id,
+            context=self.context,
+            grace=self.graces.reclaim,
+            merger=None if self.merging is None else self.new_merger(self.merging),
         )
 
+    def new_publisher(self, **rules: Any) -> TableRun:
+        """One that has just started, by other rules than the world's."""
+        return TableRun(
+            store=self.store,
+            catalog=self.catalog,
+            topic_id=self.topic_id,
+            context=replace(self.context, **rules),
+        )
+
+    def rule(self, **rules: Any) -> None:
+        """From now on the publisher goes by these rules too: fields of `TableContext`."""
+        self.publisher.context = replace(self.publisher.context, **rules)
+
     def new_merger(self, limits: MergeLimits) -> Merger:
-        return Merger(self.store, self.catalog, self.topic_id, limits, lambda _topic, _now_ms: self.policy)
+        return Merger(
+            store=self.store,
+            catalog=self.catalog,
+            topic_id=self.topic_id,
+            limits=limits,
+            policy=lambda _topic, _now_ms: self.policy,
+        )
 
     def now_ms(self) -> int:
         return int(time.time() * 1000) + self.ahead_ms
@@ -218,7 +238,7 @@ class World:
         return tally
 
     def observe(self) -> RunResult:
-        return observe(self.store, self.catalog, self.topic_id, self.namespace, clock_ms=self.now_ms)
+        return observe(self.store, self.catalog, self.topic_id, self.context)
 
     def maintain(self, *, dry_run: bool = False) -> Tally:
         tally = Tally()

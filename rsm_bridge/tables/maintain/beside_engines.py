@@ -16,10 +16,9 @@ from iceberg_catalog.commit.foreign import foreign_commits
 from iceberg_catalog.commit.foreign_files import concerning, foreign_files
 from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.tables.names import PlainName
-from iceberg_catalog.tables.tables import find_table
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.storage.segments.known import KnownSegment, owner_of
+from rsm_bridge.tables.context import TableContext
 from rsm_bridge.words import plural
 
 
@@ -57,9 +56,7 @@ def refuse_beside_engines(head: Head, partitions: Collection[int]) -> None:
     )
 
 
-def refuse_table_beside_engines(
-    catalog: Catalog, segments: Sequence[KnownSegment], namespace: str, plain: PlainName
-) -> None:
+def refuse_table_beside_engines(catalog: Catalog, segments: Sequence[KnownSegment], context: TableContext) -> None:
     """The same before anything is changed, of the topic's table as it is now, for rows of these segments.
 
     A topic without a table has no rows of others. A table that cannot be read refuses nothing: whoever adds rows reads
@@ -72,7 +69,7 @@ def refuse_table_beside_engines(
     if not segments:
         return
     try:
-        table = find_table(catalog, owner_of(segments), namespace=namespace, plain=plain)
+        table = context.table(catalog, owner_of(segments))
         head = None if table is None else LiveFiles().read(table)
         if head is not None:
             refuse_beside_engines(head, {known.key.partition for known in segments})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import replace
 
 from pyiceberg.table import Table
 
@@ -11,7 +12,7 @@ from converter.errors import SegmentError
 from iceberg_catalog.commit.sound import KeptSnapshotError
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.tables.names import Owner
-from iceberg_catalog.tables.tables import find_table, names_of
+from iceberg_catalog.tables.tables import names_of
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.backend import Backend
@@ -19,10 +20,10 @@ from rsm_bridge.storage.clock import StoreClock, local_ms
 from rsm_bridge.storage.lease import leased
 from rsm_bridge.storage.local import FolderLock
 from rsm_bridge.storage.object_store import first_line
-from rsm_bridge.storage.projections.hold import CopyReaders
 from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.storage.segments.topic_segments import owners_of, several, topic_ids
 from rsm_bridge.storage.segments.undelete_record import take_back
+from rsm_bridge.tables.context import TableContext, table_context
 from rsm_bridge.tables.maintain.drop_other import drop_other, table_uuid_of
 from rsm_bridge.tables.maintain.drop_table import drop_table
 from rsm_bridge.tables.maintain.maintain import find_owner, observe, open_maintenance
@@ -85,14 +86,13 @@ def maintain(backend: Backend, table: str | None, *, dry_run: bool, say: Callabl
 def _maintain_one(backend: Backend, topic_id: bytes, typed: TypedTopics, tally: Tally, *, dry_run: bool) -> None:
     """One pass, begun again without each older snapshot that it finds unreadable."""
     expired: set[int] = set()
+    clock_ms = local_ms if dry_run else StoreClock(backend.store).now_ms
+    context = table_context(backend.settings, backend.store, clock_ms=clock_ms, typed=typed.table)
     while True:
         try:
-            _pass(backend, topic_id, typed, tally, dry_run=dry_run)
+            _pass(backend, topic_id, context, tally, dry_run=dry_run)
         except KeptSnapshotError as error:
-            clock_ms = StoreClock(backend.store).now_ms
-            maintenance = open_maintenance(
-                backend.settings, backend.store, backend.catalog, topic_id, clock_ms=clock_ms
-            )
+            maintenance = open_maintenance(backend.settings, backend.store, backend.catalog, topic_id, context)
             again = error.snapshot_id in expired
             if dry_run or again or not maintenance.expire_unreadable(error.snapshot_id, tally):
                 raise
@@ -101,24 +101,18 @@ def _maintain_one(backend: Backend, topic_id: bytes, typed: TypedTopics, tally: 
             return
 
 
-def _pass(backend: Backend, topic_id: bytes, typed: TypedTopics, tally: Tally, *, dry_run: bool) -> None:
+def _pass(backend: Backend, topic_id: bytes, context: TableContext, tally: Tally, *, dry_run: bool) -> None:
     graces = Graces(backend.settings.reclaim_grace, backend.settings.mass_delete_grace)
-    clock_ms = local_ms if dry_run else StoreClock(backend.store).now_ms
-    reclaimer = Reclaimer(backend.store, backend.catalog, graces, RunningCopies(), dry_run=dry_run, clock_ms=clock_ms)
-    copies = CopyReaders(backend.settings, backend.store).waiting
-    found = observe(
-        backend.store,
-        backend.catalog,
-        topic_id,
-        backend.namespace,
-        backend.settings.table_of,
-        copies,
-        clock_ms=clock_ms,
+    reclaimer = Reclaimer(
+        store=backend.store,
+        catalog=backend.catalog,
+        graces=graces,
+        copies=RunningCopies(),
+        dry_run=dry_run,
+        clock_ms=context.clock_ms,
     )
-    reclaimer.reclaim(found, tally)
-    maintenance = open_maintenance(
-        backend.settings, backend.store, backend.catalog, topic_id, clock_ms=clock_ms, typed=typed.table
-    )
+    reclaimer.reclaim(observe(backend.store, backend.catalog, topic_id, context), tally)
+    maintenance = open_maintenance(backend.settings, backend.store, backend.catalog, topic_id, context)
     maintenance.run(tally, dry_run=dry_run)
 
 
@@ -128,7 +122,7 @@ def _names(backend: Backend, topic_id: bytes) -> list[str]:
     if owner is None:
         return [topic_id.hex()]
     try:
-        table = find_table(backend.catalog, owner, namespace=backend.namespace, plain=backend.settings.table_of)
+        table = table_context(backend.settings, backend.store).table(backend.catalog, owner)
     except CatalogError as error:
         if error.kind != "table_unreadable":
             raise
@@ -162,16 +156,9 @@ def restore(backend: Backend, topic: str, wanted: str | None, *, undo: bool, wit
         return [
             f"{count} segments are deleted again; rows that table_retention does not keep leave with the next commit"
         ]
-    done = undelete(
-        backend.store,
-        backend.catalog,
-        topic_id,
-        backend.namespace,
-        lambda name: backend.settings.rule(name).table_retention,
-        backend.settings.table_of,
-        CopyReaders(backend.settings, backend.store).waiting,
-        without_lost=without_lost,
-    )
+    # It gives rows no columns: what lacks the table's waits for the bridge, whatever rules gave the table those.
+    context = replace(table_context(backend.settings, backend.store), layout="outside", values=None, generation=0)
+    done = undelete(backend.store, backend.catalog, topic_id, context, without_lost=without_lost)
     lines = [f"{done.segments} segments with {done.rows} rows are back"]
     lines += [f"  partition {number}: from offset {offset}" for number, offset in sorted(done.lowest.items())]
     return lines + given_up(done.lost)
@@ -182,25 +169,16 @@ def drop(backend: Backend, name: str, *, unreadable: bool = False) -> list[str]:
 
     Returns what to say. Raises as maintain_drop.drop_table, drop_other.drop_other and unreadable_table.drop_unreadable.
     """
+    context = table_context(backend.settings, backend.store)
     if unreadable:
-        given = backend.settings
-        return [
-            drop_unreadable(
-                backend.store,
-                backend.catalog,
-                backend.namespace,
-                name,
-                given.table_of,
-                lambda topic: given.rule(topic).table_retention,
-            )
-        ]
+        return [drop_unreadable(backend.store, backend.catalog, name, context)]
     tally = Tally()
     other = table_uuid_of(name)
     if other is not None:
 
         def current(owner: Owner) -> Table | None:
             """The table that these settings name."""
-            return find_table(backend.catalog, owner, namespace=backend.namespace, plain=backend.settings.table_of)
+            return context.table(backend.catalog, owner)
 
         return [drop_other(backend.store, backend.catalog, other, current, tally), *tally.lines()]
     dropped = drop_table(backend.store, backend.catalog, backend.namespace, name, tally)

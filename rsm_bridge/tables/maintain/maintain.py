@@ -18,44 +18,39 @@ from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.commit.metadata_files import delete_metadata
 from iceberg_catalog.commit.retained import RetainedFiles, fixed_snapshots
 from iceberg_catalog.plan.merge import MergeLimits
-from iceberg_catalog.plan.types import Policy
-from iceberg_catalog.tables.names import Owner, PlainName, table_name
-from iceberg_catalog.tables.tables import find_table, owned_tables
-from rsm_bridge.config.retention import policy_at
+from iceberg_catalog.tables.names import Owner
+from iceberg_catalog.tables.tables import owned_tables
 from rsm_bridge.config.settings import MergeSettings, Settings
 from rsm_bridge.limits import MIB, SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore
-from rsm_bridge.storage.projections.hold import WaitingCopies, no_copies
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.segments.topic_segments import stored_owner
 from rsm_bridge.storage.segments.undelete_record import delete_passed
 from rsm_bridge.storage.state_objects import StateObjects, recorded_parts
+from rsm_bridge.tables.context import TableContext
 from rsm_bridge.tables.maintain.merge import Merger
 from rsm_bridge.tables.maintain.missing_files import MissingRun
 from rsm_bridge.tables.maintain.sweep import Leftovers, Sweeper
 from rsm_bridge.tables.publish.table_run import RunResult, waiting_files
-from rsm_bridge.values.typed.table import TypedTable, untyped
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TableMaintenance:
     """Passes over one topic id. Remembers what it read of immutable objects; one thread at a time.
 
-    grace: `reclaim_grace`, seconds. owner: whose table, None while nobody knows: the pass finds it out. merger: None:
-    small files stay as they are. plain: topic → name of its table. missing: None:
-    files that the store has no more stay in the table.
+    context: the rules of all tables. grace: `reclaim_grace`, seconds. merger: None: small files stay as they are.
+    owner: whose table, None while nobody knows: the pass finds it out. missing: None: files that the store has no more
+    stay in the table.
     """
 
     store: ObjectStore
     catalog: Catalog
     topic_id: bytes
-    namespace: str
+    context: TableContext
     grace: float
     merger: Merger | None = None
     owner: Owner | None = None
-    clock_ms: Callable[[], int] = field(kw_only=True)
-    plain: PlainName = table_name
     missing: MissingRun | None = None
     _live: LiveFiles = field(default_factory=LiveFiles)
     _retained: RetainedFiles = field(default_factory=RetainedFiles)
@@ -76,7 +71,7 @@ class TableMaintenance:
             self._expire(head, self._old(head), tally, dry_run=dry_run)
             if not dry_run:
                 delete_passed(self.store, self.topic_id, recorded_parts(self.store, head))
-        left = self._sweeper.look(stored, head, self.clock_ms())
+        left = self._sweeper.look(stored, head, self.context.clock_ms())
         left.count(tally)
         if not dry_run:
             self._remove(left, head)
@@ -112,7 +107,7 @@ class TableMaintenance:
             return
         states = recorded_parts(self.store, head)
         segments = read_segments(self.store, self.topic_id)
-        wanted = merger.planned(head, stored, segments, states, self.clock_ms())
+        wanted = merger.planned(head, stored, segments, states, self.context.clock_ms())
         theirs = foreign_files(head) if wanted else ()
         planned = [item for item in wanted if not rows_deleted(theirs, item[0])]
         tally.unmerged += sum(len(merge.files) for _, merge in wanted) - sum(len(merge.files) for _, merge in planned)
@@ -124,10 +119,10 @@ class TableMaintenance:
 
     def head(self) -> Head | None:
         """The table's head; None while there is no table."""
-        self.owner = self.owner or find_owner(self.store, self.catalog, self.topic_id, self.namespace)
+        self.owner = self.owner or find_owner(self.store, self.catalog, self.topic_id, self.context.namespace)
         if self.owner is None:
             return None
-        table = find_table(self.catalog, self.owner, namespace=self.namespace, plain=self.plain)
+        table = self.context.table(self.catalog, self.owner)
         return None if table is None else self._live.read(table)
 
     def expire_unreadable(self, snapshot_id: int, tally: Tally) -> bool:
@@ -141,7 +136,7 @@ class TableMaintenance:
 
     def _old(self, head: Head) -> list[int]:
         """Snapshots that were replaced long ago."""
-        before_ms = self.clock_ms() - SNAPSHOT_AGE_SECONDS_MAX * 1000
+        before_ms = self.context.clock_ms() - SNAPSHOT_AGE_SECONDS_MAX * 1000
         return [
             item.snapshot_id
             for item in self._retained.read(head).snapshots
@@ -162,35 +157,25 @@ class TableMaintenance:
         if not dry_run:
             commit_id = uuid.uuid4().hex
             state = StateObjects(self.store).put(head.table, recorded_parts(self.store, head), commit_id)
-            if fence(self.catalog, head, state, commit_id=commit_id, as_of_ms=self.clock_ms(), fold=True) is None:
+            as_of_ms = self.context.clock_ms()
+            if fence(self.catalog, head, state, commit_id=commit_id, as_of_ms=as_of_ms, fold=True) is None:
                 return
         tally.objects["folded"] += small
 
 
-def observe(
-    store: ObjectStore,
-    catalog: Catalog,
-    topic_id: bytes,
-    namespace: str,
-    plain: PlainName = table_name,
-    copies: WaitingCopies = no_copies,
-    *,
-    clock_ms: Callable[[], int],
-) -> RunResult:
-    """What a publisher run would start from, without running it: head and state first, listing after.
-
-    `copies`: declared ones that rows may wait for. `clock_ms`: decides how long they have.
+def observe(store: ObjectStore, catalog: Catalog, topic_id: bytes, context: TableContext) -> RunResult:
+    """What a publisher run by these rules would start from, without running it: head and state first, listing after.
 
     Raises:
         BridgeError, SegmentError, CatalogError: and what else catalog and storage raise.
     """
-    owner = find_owner(store, catalog, topic_id, namespace)
-    table = None if owner is None else find_table(catalog, owner, namespace=namespace, plain=plain)
+    owner = find_owner(store, catalog, topic_id, context.namespace)
+    table = None if owner is None else context.table(catalog, owner)
     head = None if table is None else LiveFiles().read(table)
     states = {} if head is None else recorded_parts(store, head)
-    found = RunResult(head, states, read_segments(store, topic_id))
-    declared = () if owner is None or table is None else copies(owner, table.name()[-1])
-    return replace(found, waiting=waiting_files(found, declared, clock_ms() if declared else 0))
+    found = RunResult(head=head, states=states, segments=read_segments(store, topic_id))
+    declared = () if owner is None or table is None else context.copies(owner, table.name()[-1])
+    return replace(found, waiting=waiting_files(found, declared, context.clock_ms() if declared else 0))
 
 
 def find_owner(store: ObjectStore, catalog: Catalog, topic_id: bytes, namespace: str) -> Owner | None:
@@ -210,43 +195,27 @@ def open_maintenance(
     store: ObjectStore,
     catalog: Catalog,
     topic_id: bytes,
-    stopping: Callable[[], bool] = lambda: False,
+    context: TableContext,
     *,
-    clock_ms: Callable[[], int],
-    typed: Callable[[Owner], TypedTable | None] = untyped,
+    stopping: Callable[[], bool] = lambda: False,
 ) -> TableMaintenance:
-    """Maintenance of one topic id.
-
-    `stopping`: asked between merges. `clock_ms`: decides what may go by its age. `typed`: the columns of its values.
-    """
-
-    def policy(topic: str, now_ms: int) -> Policy:
-        return policy_at(settings.rule(topic).table_retention, now_ms)
-
-    merger = Merger(store, catalog, topic_id, merge_limits(settings.merge), policy, stopping)
-    missing = MissingRun(
-        store,
-        catalog,
-        topic_id,
-        settings.catalog.namespace,
-        settings.catalog.layout,
-        lambda topic: settings.rule(topic).table_retention,
-        typed=typed,
-        plain=settings.table_of,
-        values=settings.values_of,
-        generation=settings.generation,
-        clock_ms=clock_ms,
+    """Maintenance of one topic id. `context`: made from these settings. `stopping`: asked between merges."""
+    merger = Merger(
+        store=store,
+        catalog=catalog,
+        topic_id=topic_id,
+        limits=merge_limits(settings.merge),
+        policy=context.policy,
+        stopping=stopping,
     )
     return TableMaintenance(
-        store,
-        catalog,
-        topic_id,
-        settings.catalog.namespace,
-        settings.reclaim_grace,
-        merger if settings.merge.small_mib else None,
-        missing=missing,
-        plain=settings.table_of,
-        clock_ms=clock_ms,
+        store=store,
+        catalog=catalog,
+        topic_id=topic_id,
+        context=context,
+        grace=settings.reclaim_grace,
+        merger=merger if settings.merge.small_mib else None,
+        missing=MissingRun(store=store, catalog=catalog, topic_id=topic_id, context=context),
     )
 
 

@@ -77,7 +77,7 @@ class _Pointer:
     first_row: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Merger:
     """Merges of one topic id's table.
 

@@ -31,7 +31,6 @@ from iceberg_catalog.plan.missing import plan_missing
 from iceberg_catalog.plan.summary import REWIND
 from iceberg_catalog.plan.types import PartState, remembered
 from iceberg_catalog.tables.names import Owner
-from rsm_bridge.config.retention import policy_at
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.limits import MISSING_FILES_MAX
 from rsm_bridge.storage.keys import DATA_ROOT, is_stored_object, stored_key
@@ -135,7 +134,7 @@ class MissingRun(TableRun):
     ) -> Mended:
         self._whose = next((item for item in known if item.live and item.data is not None), None)
         states = self._states(head)
-        policy = policy_at(self.retention(owner.topic), self.clock_ms())
+        policy = self.context.policy(owner.topic, self.context.clock_ms())
         files, groups = by_partition(head.files), segments_by_partition(known)
         made = self._planned_files(head, known)
         theirs = foreign_files(head)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.tables.names import Owner
-from iceberg_catalog.tables.tables import find_table
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.storage.backend import Backend
 from rsm_bridge.storage.lease import leased
 from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.storage.segments.known import owner_of, read_segments
 from rsm_bridge.storage.segments.topic_segments import topic_ids
+from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.maintain.dead_letters import files_with_errors
 from rsm_bridge.tables.maintain.replay import Replay, Replayed
 from rsm_bridge.values.typed.schemas import ColumnsWaitError
@@ -59,7 +59,7 @@ def replay(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable[
 
 def _one(backend: Backend, topics: TypedTopics, owner: Owner, *, dry_run: bool) -> list[str]:
     """One topic id; returns what to say."""
-    table = find_table(backend.catalog, owner, namespace=backend.namespace, plain=backend.settings.table_of)
+    table = table_context(backend.settings, backend.store, typed=topics.table).table(backend.catalog, owner)
     if table is None:
         return []
     head = LiveFiles().read(table)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from converter.types import ConvertOptions
 from rsm_bridge.config.topics import stored_format
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import MIB
 from rsm_bridge.storage.backend import Backend
-from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.storage.lease import leased
-from rsm_bridge.storage.projections.hold import CopyReaders
 from rsm_bridge.storage.segments.known import KnownSegment, owner_of, read_segments
 from rsm_bridge.storage.segments.topic_segments import topic_ids
+from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.maintain.beside_engines import refuse_table_beside_engines
 from rsm_bridge.tables.maintain.requeue import RepairRun, convert
 from rsm_bridge.values.typed.topics import opened_typed_topics
@@ -67,7 +67,8 @@ def _one(
     if rule.mode == "verbatim":
         say(f"{name}: {len(wanted)} segments stay as they are: the rule of the topic says mode: verbatim")
         return []
-    refuse_table_beside_engines(backend.catalog, wanted, backend.namespace, backend.settings.table_of)
+    context = table_context(backend.settings, backend.store)
+    refuse_table_beside_engines(backend.catalog, wanted, context)
     if dry_run:
         say(f"{name}: {len(wanted)} segments would get their rows (dry run)")
         return []
@@ -76,20 +77,11 @@ def _one(
     opened = opened_typed_topics(backend.settings, backend.store, lambda: backend.catalog)
     with leased(backend.store, topic_id), opened as topics:
         done = convert(backend.store, wanted, options, typed=topics.table(owner_of(segments)) is not None)
-        retention = rule.table_retention
         run = RepairRun(
-            backend.store,
-            backend.catalog,
-            topic_id,
-            backend.namespace,
-            backend.settings.catalog.layout,
-            lambda _topic: retention,
-            typed=topics.table,
-            plain=backend.settings.table_of,
-            values=backend.settings.values_of,
-            generation=backend.settings.generation,
-            copies=CopyReaders(backend.settings, backend.store).waiting,
-            clock_ms=StoreClock(backend.store).now_ms,
+            store=backend.store,
+            catalog=backend.catalog,
+            topic_id=topic_id,
+            context=replace(context, typed=topics.table),
         )
         repaired = run.repair()
     undecided = f", {done.undecided} of them in transactions their segment leaves open" if done.undecided else ""

@@ -27,15 +27,14 @@ from rsm_bridge.metrics.progress.facts import KafkaFacts, why_nothing
 from rsm_bridge.metrics.progress.kafka import KafkaClientMissingError, KafkaSource
 from rsm_bridge.metrics.progress.own_cluster import Asked, asked, clusters, doubt
 from rsm_bridge.storage.backend import Backend
-from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.projections.hold import CopyReaders
 from rsm_bridge.storage.segments.deleter import Deleter
 from rsm_bridge.storage.segments.known import KnownSegment, owner_of, read_segments
 from rsm_bridge.storage.segments.topic_segments import clusters_of, owners_of, stored_clusters, topic_ids
 from rsm_bridge.storage.segments.undelete_record import UndeleteRecord
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
 from rsm_bridge.storage.tombstone import Tombstone
+from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.maintain.unreadable_table import LOST
 from rsm_bridge.tables.publish.table_run import TableRun
 from rsm_bridge.values.typed.topics import opened_typed_topics
@@ -227,18 +226,10 @@ def _forget_one(backend: Backend, topic_id: bytes, segments: list[KnownSegment],
     UndeleteRecord(backend.store, topic_id).end()
     with opened_typed_topics(backend.settings, backend.store, lambda: backend.catalog) as topics:
         run = TableRun(
-            backend.store,
-            backend.catalog,
-            topic_id,
-            backend.namespace,
-            backend.settings.catalog.layout,
-            lambda name: backend.settings.rule(name).table_retention,
-            typed=topics.table,
-            plain=backend.settings.table_of,
-            values=backend.settings.values_of,
-            generation=backend.settings.generation,
-            copies=CopyReaders(backend.settings, backend.store).waiting,
-            clock_ms=StoreClock(backend.store).now_ms,
+            store=backend.store,
+            catalog=backend.catalog,
+            topic_id=topic_id,
+            context=table_context(backend.settings, backend.store, typed=topics.table),
         )
         try:
             done = run.until_landed(run.run, "the rows are still in the table")

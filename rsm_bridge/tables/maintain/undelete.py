@@ -20,7 +20,7 @@ back, we delete them ourselves (undelete_record.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -30,17 +30,14 @@ from iceberg_catalog.commit.commit import Change
 from iceberg_catalog.commit.head import Head
 from iceberg_catalog.plan.summary import REWIND
 from iceberg_catalog.plan.types import PartState, Plan, SegmentState
-from iceberg_catalog.tables.names import PlainName, table_name
-from rsm_bridge.config.retention import follow_kafka
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
-from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.storage.listed_keys import confirm_gone
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.projections.hold import WaitingCopies, no_copies
 from rsm_bridge.storage.segments.index_at import directory_under
 from rsm_bridge.storage.segments.known import KnownSegment, read_segments
 from rsm_bridge.storage.segments.undelete_record import UndeleteRecord
 from rsm_bridge.storage.tombstone import is_tombstone, tombstone_at
+from rsm_bridge.tables.context import TableContext
 from rsm_bridge.tables.maintain.beside_engines import refuse_beside_engines, refuse_table_beside_engines
 from rsm_bridge.tables.maintain.undelete_away import (
     covered,
@@ -72,17 +69,13 @@ def undelete(
     store: ObjectStore,
     catalog: Catalog,
     topic_id: bytes,
-    namespace: str,
-    retention: Callable[[str], str | float] = follow_kafka,
-    plain: PlainName = table_name,
-    copies: WaitingCopies = no_copies,
+    context: TableContext,
     *,
     without_lost: bool = False,
 ) -> Restored:
     """Restores everything of one topic id that can be.
 
-    `retention`: `table_retention` of a topic name; `plain`: the name of its table; `copies`: that rows wait for;
-    `without_lost`: give up segments whose data files are lost.
+    `context`: the rules of all tables; `without_lost`: give up segments whose data files are lost.
 
     Raises:
         BridgeError: `not_found` when nothing can be brought back; `corrupt_object` when objects of deleted segments are
@@ -99,10 +92,10 @@ def undelete(
     hopeless = {item.known.listed.key: item.known for item in lost if not item.has_rows}
     deleted = [known for known in deleted if known.listed.key not in hopeless]
     record = UndeleteRecord(store, topic_id)
-    seen = seen_before(store, catalog, segments, namespace, plain)
+    seen = seen_before(store, catalog, segments, context)
     before = record.read()
     wanted = [*deleted, *turned_before(segments, before, seen)]
-    refuse_table_beside_engines(catalog, wanted, namespace, plain)
+    refuse_table_beside_engines(catalog, wanted, context)
     refuse_loss(segments, deleted, before.widened(_lowest(wanted)).lowest, seen)
     lowest = record.widen(_lowest(wanted), frozenset(known.listed.key for known in deleted)).lowest
     if not lowest:
@@ -112,7 +105,7 @@ def undelete(
         give_up(store, known)
     turned = {known.listed.key for known in deleted if turn_back(store, known.listed.key)}
     failpoints.hit("undelete-turned", topic_id.hex())
-    run = RestoringRun(store, catalog, topic_id, namespace, retention, plain, copies)
+    run = RestoringRun(store=store, catalog=catalog, topic_id=topic_id, context=context)
     landed = run.restore(lowest)
     failpoints.hit("undelete-committed", topic_id.hex())
     record.finish(run.floors)
@@ -160,26 +153,8 @@ def _lowest(segments: Iterable[KnownSegment]) -> dict[int, int]:
 class RestoringRun(TableRun):
     """A publisher run on a state that is put back to the lowest restored offset of each partition."""
 
-    def __init__(
-        self,
-        store: ObjectStore,
-        catalog: Catalog,
-        topic_id: bytes,
-        namespace: str,
-        retention: Callable[[str], str | float],
-        plain: PlainName,
-        copies: WaitingCopies,
-    ) -> None:
-        super().__init__(
-            store,
-            catalog,
-            topic_id,
-            namespace,
-            retention=retention,
-            plain=plain,
-            copies=copies,
-            clock_ms=StoreClock(store).now_ms,
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._lowest: Mapping[int, int] = {}
         self.floors: Mapping[int, int] = {}  # of the head that the latest try began with, where it was put back
 

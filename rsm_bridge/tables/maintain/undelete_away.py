@@ -14,14 +14,13 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.plan.types import LiveFile, PartState
-from iceberg_catalog.tables.names import PlainName
-from iceberg_catalog.tables.tables import find_table
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.storage.listed_keys import confirm_gone
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
 from rsm_bridge.storage.segments.undelete_record import Undeleted
 from rsm_bridge.storage.state_objects import recorded_parts
+from rsm_bridge.tables.context import TableContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,7 @@ class Seen:
     states: Mapping[int, PartState] = field(default_factory=dict)
 
 
-def seen_before(
-    store: ObjectStore, catalog: Catalog, segments: Sequence[KnownSegment], namespace: str, plain: PlainName
-) -> Seen:
+def seen_before(store: ObjectStore, catalog: Catalog, segments: Sequence[KnownSegment], context: TableContext) -> Seen:
     """The table as it is.
 
     Raises:
@@ -42,7 +39,7 @@ def seen_before(
     """
     try:
         for owner in dict.fromkeys(known.owner for known in segments):
-            table = find_table(catalog, owner, namespace=namespace, plain=plain)
+            table = context.table(catalog, owner)
             if table is not None:
                 head = LiveFiles().read(table)
                 return Seen(head.files, recorded_parts(store, head))

@@ -7,15 +7,12 @@ stays, and the bridge makes the table anew from the indexes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyiceberg.catalog import Catalog
 
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.tables.names import Owner, PlainName, table_name
+from iceberg_catalog.tables.names import Owner
 from iceberg_catalog.tables.tables import load_existing, names_of, stamped_owner
-from rsm_bridge.config.retention import follow_kafka
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.shell_words import command_line
 from rsm_bridge.storage.listed_keys import confirm_gone
@@ -24,20 +21,14 @@ from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.segments.topic_segments import stored_owners
 from rsm_bridge.storage.state_objects import recorded_parts
 from rsm_bridge.storage.table_records import forget_table, read_records
+from rsm_bridge.tables.context import TableContext
 from rsm_bridge.tables.maintain.drop_table import table_identifier
 
 #: Kinds of errors of a table that nobody can read as long as nobody mends it.
 LOST = frozenset({"table_unreadable", "state_missing", "corrupt_state"})
 
 
-def drop_unreadable(
-    store: ObjectStore,
-    catalog: Catalog,
-    namespace: str,
-    name: str,
-    plain: PlainName = table_name,
-    retention: Callable[[str], str | float] = follow_kafka,
-) -> str:
+def drop_unreadable(store: ObjectStore, catalog: Catalog, name: str, context: TableContext) -> str:
     """Drops the entry; returns what to say.
 
     Without its metadata nobody can tell whose the table was. So it goes only when a topic of the store would have a
@@ -46,28 +37,27 @@ def drop_unreadable(
     Args:
         store: the bridge's.
         catalog: where the table is.
-        namespace: of our tables.
         name: the table's, without or with the namespace.
-        plain: topic → name of its table.
-        retention: `table_retention` of a topic's name.
+        context: the rules of all tables.
 
     Raises:
         BridgeError: `not_found` when there is no entry; `bad_request` when the table can be read, is no topic's of this
             store, or keeps rows that would be removed without it; `store_unavailable`.
         CatalogError: `unavailable`, and what else catalog and storage raise: nothing is dropped.
     """
-    identifier = table_identifier(namespace, name)
+    identifier = table_identifier(context.namespace, name)
     full_name = ".".join(identifier)
     owner, lost = _lost(store, catalog, identifier)
-    found = [item for item in stored_owners(store) if identifier[-1] in names_of(item, plain)]
-    if identifier[:-1] != tuple(namespace.split(".")) or not found or (owner is not None and owner not in found):
+    found = [item for item in stored_owners(store) if identifier[-1] in names_of(item, context.plain)]
+    levels = tuple(context.namespace.split("."))
+    if identifier[:-1] != levels or not found or (owner is not None and owner not in found):
         raise BridgeError(
             "bad_request",
             f"no topic of this store has a table {full_name}, so it may be anybody's: drop its entry by the catalog's "
             f"own means if it is to go ({lost})",
         )
     for item in found:
-        _refuse_archive(store, full_name, item, retention)
+        _refuse_archive(store, full_name, item, context)
     catalog.drop_table(identifier)
     for item in found:
         # Of several that had this name, in several catalogs, nobody knows which one this was: `status` names them.
@@ -104,10 +94,10 @@ def _lost(store: ObjectStore, catalog: Catalog, identifier: tuple[str, ...]) -> 
     )
 
 
-def _refuse_archive(store: ObjectStore, name: str, owner: Owner, retention: Callable[[str], str | float]) -> None:
+def _refuse_archive(store: ObjectStore, name: str, owner: Owner, context: TableContext) -> None:
     """Raises where no table would be made anew, and deleted segments whose rows are to be kept would go."""
     segments = read_segments(store, owner.topic_id)
-    if retention(owner.topic) == "follow-kafka" or not any(known.data_files() for known in segments):
+    if context.retention(owner.topic) == "follow-kafka" or not any(known.data_files() for known in segments):
         return
     if not any(known.live and known.data_files() for known in segments):
         undelete = command_line("tierberg undelete", [owner.topic], [f"--topic-id {owner.topic_id.hex()}"])

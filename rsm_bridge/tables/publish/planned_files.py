@@ -43,7 +43,7 @@ class TableChangedError(Exception):
     """The table has got other columns since its head was read: start again from the head."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class PlannedFiles:
     """Files for one head.
 

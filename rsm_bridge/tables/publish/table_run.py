@@ -16,30 +16,27 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from converter.errors import TierbergError
-from converter.types import ValueFormat
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.commit import Change, commit
 from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.commit.state import StateRef, decode_state
 from iceberg_catalog.plan.summary import plan_summary
 from iceberg_catalog.plan.types import PartState, Plan, Policy
-from iceberg_catalog.tables.names import Owner, PlainName, table_name
-from iceberg_catalog.tables.tables import check_layout, find_table
-from rsm_bridge.config.retention import follow_kafka, policy_at
-from rsm_bridge.config.settings import TableLayout
+from iceberg_catalog.tables.tables import check_layout
+from rsm_bridge.config.retention import policy_at
 from rsm_bridge.limits import PLANS_PER_RUN_MAX, RUNS_TO_LAND_MAX
 from rsm_bridge.storage.backend import topic_table
 from rsm_bridge.storage.clock import local_ms
 from rsm_bridge.storage.keys import derived_head
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.projections.hold import WaitingCopies, WaitingCopy, held_files, no_copies
+from rsm_bridge.storage.projections.hold import WaitingCopy, held_files
 from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.storage.segments.listing import ALL, Notices, SegmentListing
 from rsm_bridge.storage.state_objects import StateObjects
 from rsm_bridge.storage.table_records import record_table
+from rsm_bridge.tables.context import TableContext
 from rsm_bridge.tables.publish.planned_files import HeldSegmentError, PlannedFiles, TableChangedError
 from rsm_bridge.tables.publish.planning import Planning
-from rsm_bridge.values.typed.table import TypedTable, untyped
 
 T = TypeVar("T")
 
@@ -62,7 +59,7 @@ class RetryRunError(TierbergError):
         self.conflict = conflict
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """What a run leaves behind. `head` is None while the topic has no table.
 
@@ -90,29 +87,19 @@ class RunResult:
     waiting: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TableRun:
     """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time.
 
-    retention: `table_retention` of a topic name, in seconds if it is a duration. readers: read indexes at once. typed:
-    the columns of a topic's values; None where it has none. plain: topic → name of its table. copies: declared ones
-    that rows may wait for. values: what a topic's new table is made for; None: as its segments are stored. clock_ms:
-    decides what leaves the table by its age; asked only where something may.
+    store, catalog: where segments and table are. topic_id: Kafka's, 16 bytes. context: the rules of all tables.
+    readers: threads that read indexes at once; None: one after the other.
     """
 
     store: ObjectStore
     catalog: Catalog
     topic_id: bytes
-    namespace: str
-    layout: TableLayout = "outside"
-    retention: Callable[[str], str | float] = follow_kafka
+    context: TableContext
     readers: Executor | None = None
-    typed: Callable[[Owner], TypedTable | None] = untyped
-    plain: PlainName = table_name
-    generation: int = 0
-    copies: WaitingCopies = no_copies
-    values: Callable[[str], ValueFormat] | None = None
-    clock_ms: Callable[[], int] = field(kw_only=True)
     _held: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)
@@ -148,8 +135,8 @@ class TableRun:
         if table is None:
             self._had_none, self._table_uuid = True, None
             if notices.look or notices.whole:
-                return RunResult(None, {}, self._listing.whole() or ())
-            return RunResult(None, {}, self._listing.known(), complete=False)
+                return RunResult(head=None, states={}, segments=self._listing.whole() or ())
+            return RunResult(head=None, states={}, segments=self._listing.known(), complete=False)
         if self._is_new(table):
             notices = ALL
         head = self._live.read(table)
@@ -161,7 +148,7 @@ class TableRun:
         planning = Planning(self._listing, head, states, policy, now_ms, self._held, copies)
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
         if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):
-            result = RunResult(head, states, found.segments)
+            result = RunResult(head=head, states=states, segments=found.segments)
         else:
             result = self._apply(head, states, found.segments, found.plans)
         return replace(
@@ -187,8 +174,8 @@ class TableRun:
 
     def _policy(self, copies: Sequence[WaitingCopy] = ()) -> tuple[Policy, int]:
         """What becomes of rows that Kafka deleted, and the time it goes by, in milliseconds since the epoch."""
-        retention = "follow-kafka" if self._whose is None else self.retention(self._whose.owner.topic)
-        now_ms = self.clock_ms() if copies or not isinstance(retention, str) else self._as_of_ms
+        retention = "follow-kafka" if self._whose is None else self.context.retention(self._whose.owner.topic)
+        now_ms = self.context.clock_ms() if copies or not isinstance(retention, str) else self._as_of_ms
         return policy_at(retention, now_ms), now_ms
 
     def until_landed(self, attempt: Callable[[], T], missing: str) -> T:
@@ -215,7 +202,7 @@ class TableRun:
         if self._whose is None:
             return None
         owner = self._whose.owner
-        table = find_table(self.catalog, owner, namespace=self.namespace, plain=self.plain)
+        table = self.context.table(self.catalog, owner)
         if table is not None:
             if _has_rows(self._whose):
                 check_layout(table)
@@ -227,11 +214,19 @@ class TableRun:
         self._whose = self._listing.witness()
         if self._whose is None or not _has_rows(self._whose):
             return None
-        begun = self._whose.value_format if self.values is None else self.values(owner.topic)
-        return topic_table(self.store, self.catalog, owner, begun, self.namespace, self.layout, self.plain)
+        given = self.context
+        return topic_table(
+            self.store,
+            self.catalog,
+            owner,
+            self._whose.value_format if given.values is None else given.values(owner.topic),
+            namespace=given.namespace,
+            layout=given.layout,
+            plain=given.plain,
+        )
 
     def _copies(self, table: Table) -> Sequence[WaitingCopy]:
-        return () if self._whose is None else self.copies(self._whose.owner, table.name()[-1])
+        return () if self._whose is None else self.context.copies(self._whose.owner, table.name()[-1])
 
     def _states(self, head: Head) -> dict[int, PartState]:
         if head.state is None:
@@ -247,17 +242,17 @@ class TableRun:
         if self._files is not None and self._files.head is head:
             self._files.segments = by_id
             return self._files
-        typed = None if self._whose is None else self.typed(self._whose.owner)
+        typed = None if self._whose is None else self.context.typed(self._whose.owner)
         if typed is not None:
             typed.saw(head.table)
         self._files = PlannedFiles(
-            self.store,
-            head,
-            self.topic_id,
-            by_id,
-            typed,
-            self.generation,
-            lambda: self._schema_id(head.table),
+            store=self.store,
+            head=head,
+            topic_id=self.topic_id,
+            segments=by_id,
+            typed=typed,
+            generation=self.context.generation,
+            now=lambda: self._schema_id(head.table),
         )
         return self._files
 
@@ -292,15 +287,15 @@ class TableRun:
         change = Change(tuple(append), tuple(delete), tuple(replaced), tuple(replacement))
         committed = self._commit(head, change, new_states, plan_summary(plans))
         return RunResult(
-            committed,
-            new_states,
-            segments,
-            len(append) + len(replacement),
-            len(delete) + len(replaced),
-            sum(item.rewind is not None for item in plans.values()),
-            sum(len(item.gaps) for item in plans.values()),
-            sum(len(item.lost) for item in plans.values()),
-            sum(derived_head(file.file_path) is not None for file in (*append, *replacement)),
+            head=committed,
+            states=new_states,
+            segments=segments,
+            files_added=len(append) + len(replacement),
+            files_removed=len(delete) + len(replaced),
+            rewinds=sum(item.rewind is not None for item in plans.values()),
+            gaps=sum(len(item.gaps) for item in plans.values()),
+            lost=sum(len(item.lost) for item in plans.values()),
+            files_derived=sum(derived_head(file.file_path) is not None for file in (*append, *replacement)),
         )
 
     def _commit(self, head: Head, change: Change, states: Mapping[int, PartState], summary: Mapping[str, str]) -> Head:

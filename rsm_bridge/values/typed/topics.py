@@ -109,7 +109,15 @@ class TypedTopics:
             writers, fixed = _fitting(found, wanted, fixed)
             return foreseen(found, writers, incompatible=rule.incompatible, generation=generation, fixed=fixed)
         begun = stored_format(rule.value_format)
-        table = topic_table(self.store, catalog, owner, begun, given.namespace, given.layout, self.settings.table_of)
+        table = topic_table(
+            self.store,
+            catalog,
+            owner,
+            begun,
+            namespace=given.namespace,
+            layout=given.layout,
+            plain=self.settings.table_of,
+        )
         writers, fixed = _fitting(table, wanted, fixed)
         ids = StoredFieldIds(self.store, owner.topic_id, table.metadata.table_uuid)
         return evolved(

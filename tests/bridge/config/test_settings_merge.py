@@ -79,6 +79,8 @@ def test_files_that_are_left(changes: dict[str, Any], files: int, tmp_path: Path
             return sum(file.rows for file in LiveFiles().read(catalog.load_table("kafka.small")).files)
 
         eventually(lambda: live() == 6)
-        Maintainer(settings, bridge.store, lambda: catalog, bridge.metrics, logger("test")).run_once()
+        Maintainer(
+            settings=settings, store=bridge.store, catalog=lambda: catalog, metrics=bridge.metrics, log=logger("test")
+        ).run_once()
         assert len(LiveFiles().read(catalog.load_table("kafka.small")).files) == files
         assert [shim.fetch(one) for one in copied] == [one.data for one in copied]

@@ -133,7 +133,9 @@ def test_table_drop(world: World, tmp_path: Path) -> None:
 
 def maintainer(world: World, folder: Path, **changes: object) -> Maintainer:
     settings = test_settings(folder, **changes)
-    return Maintainer(settings, world.store, lambda: world.catalog, Metrics(), logger("test"))
+    return Maintainer(
+        settings=settings, store=world.store, catalog=lambda: world.catalog, metrics=Metrics(), log=logger("test")
+    )
 
 
 def leave_behind(world: World) -> list[str]:

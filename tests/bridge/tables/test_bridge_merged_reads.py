@@ -58,7 +58,13 @@ def merge(bridge: Running, tmp_path: Path) -> Callable[[Segment, int], None]:
             assert time.monotonic() < end
             time.sleep(0.05)
         before = [listed.key for listed in bridge.store.list_after(f"data/{segment.topic_id.hex()}/")]
-        merger = Merger(bridge.store, catalog, segment.topic_id, LIMITS, lambda _topic, _now_ms: Follow())
+        merger = Merger(
+            store=bridge.store,
+            catalog=catalog,
+            topic_id=segment.topic_id,
+            limits=LIMITS,
+            policy=lambda _topic, _now_ms: Follow(),
+        )
         segments = read_segments(bridge.store, segment.topic_id)
         states = recorded_parts(bridge.store, head)
         listed = list(bridge.store.list_after(f"data/{segment.topic_id.hex()}/"))

@@ -24,7 +24,14 @@ TOPIC = b"t" * 16
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
     settings = test_settings(tmp_path, publish_interval="5s", reclaim_grace="0s")
-    return Publisher(settings, open_store(settings), Metrics(), logger("test"), RunningCopies(), Precedence().give_way)
+    return Publisher(
+        settings=settings,
+        store=open_store(settings),
+        metrics=Metrics(),
+        log=logger("test"),
+        copies=RunningCopies(),
+        give_way=Precedence().give_way,
+    )
 
 
 def due_in(publisher: Publisher) -> float:

@@ -56,7 +56,7 @@ class Desk:
             def run(self, _: Notices) -> RunResult:
                 desk.runs[topic_id] += 1
                 desk.behaviour.get(topic_id, lambda: None)()
-                return RunResult(None, {}, [])
+                return RunResult(head=None, states={}, segments=[])
 
         return Run()
 
@@ -84,7 +84,14 @@ def publisher(tmp_path: Path, desk: Desk, said: list[dict[str, Any]]) -> Iterato
         raise structlog.DropEvent
 
     log = structlog.wrap_logger(None, processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(0))
-    made = Publisher(settings, open_store(settings), Metrics(), log, RunningCopies(), Precedence().give_way)
+    made = Publisher(
+        settings=settings,
+        store=open_store(settings),
+        metrics=Metrics(),
+        log=log,
+        copies=RunningCopies(),
+        give_way=Precedence().give_way,
+    )
     made.start()
     yield made
     desk.ended.set()

@@ -34,7 +34,7 @@ class Runs:
     def __init__(self) -> None:
         self.told: list[Notices] = []
         self.at: list[float] = []
-        self.answer: Callable[[], RunResult] = lambda: RunResult(None, {}, [])
+        self.answer: Callable[[], RunResult] = lambda: RunResult(head=None, states={}, segments=[])
 
     def run(self, notices: Notices) -> RunResult:
         self.told.append(notices)
@@ -53,7 +53,14 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
     settings = test_settings(tmp_path, publish_interval="300ms", reclaim_grace="600s")
-    return Publisher(settings, open_store(settings), Metrics(), logger("test"), RunningCopies(), Precedence().give_way)
+    return Publisher(
+        settings=settings,
+        store=open_store(settings),
+        metrics=Metrics(),
+        log=logger("test"),
+        copies=RunningCopies(),
+        give_way=Precedence().give_way,
+    )
 
 
 @pytest.fixture
@@ -70,7 +77,7 @@ def once(publisher: Publisher) -> None:
 
 
 def partial() -> RunResult:
-    return RunResult(None, {}, [], complete=False)
+    return RunResult(head=None, states={}, segments=[], complete=False)
 
 
 def refused() -> RunResult:

@@ -29,7 +29,7 @@ from rsm_bridge.errors import BridgeError
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.serving.service import Running
 from rsm_bridge.storage.backend import Backend, open_backend
-from rsm_bridge.storage.clock import StoreClock
+from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.maintain import replay as replay_of
 from rsm_bridge.tables.maintain import replay_topics, requeue_topics
 from rsm_bridge.tables.maintain.dead_letters import files_with_errors
@@ -464,10 +464,8 @@ def test_merges_go_on_and_kafka_reads_what_it_wrote(
 
     def merge() -> int:
         tally = Tally()
-        clock_ms = StoreClock(backend.store).now_ms
-        open_maintenance(backend.settings, backend.store, backend.catalog, segments[0].topic_id, clock_ms=clock_ms).run(
-            tally
-        )
+        context, topic_id = table_context(backend.settings, backend.store), segments[0].topic_id
+        open_maintenance(backend.settings, backend.store, backend.catalog, topic_id, context).run(tally)
         return tally.merged
 
     assert merge() == 4

@@ -382,7 +382,9 @@ def test_small_files_of_several_schemas_become_one(
     head = live.read(table)
     listed = list(bridge.store.list_after(f"data/{topic_id.hex()}/"))
     limits = MergeLimits(2**28, 2**29, 2, 100, 0, 2**40)
-    merger = Merger(bridge.store, catalog, topic_id, limits, lambda _topic, _now_ms: Follow())
+    merger = Merger(
+        store=bridge.store, catalog=catalog, topic_id=topic_id, limits=limits, policy=lambda _topic, _now_ms: Follow()
+    )
     known = read_segments(bridge.store, topic_id)
     now_ms = int(time.time() * 1000) + 1000
     planned = merger.planned(head, listed, known, recorded_parts(bridge.store, head), now_ms)

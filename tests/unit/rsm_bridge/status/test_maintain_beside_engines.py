@@ -21,7 +21,7 @@ from rsm_bridge.tables.maintain import undelete
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.worlds.catalog_support import Place
 from tests.worlds.foreign_support import delete_by_position, drop_tag, insert, rewrite, roll_back
-from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world, published
+from tests.worlds.maintain_support import DAY, World, make_world, published
 from tests.worlds.status_support import in_kafka, looked
 from tierberg.cli import app
 
@@ -164,7 +164,7 @@ def test_an_engine_that_commits_in_the_middle_of_an_undelete_refuses_it(
     world.publish()
     monkeypatch.setattr(undelete, "refuse_table_beside_engines", lambda *_: rewrite(world.loaded()))
     with pytest.raises(BridgeError, match="others committed") as raised:
-        undelete.undelete(world.store, world.catalog, world.topic_id, NAMESPACE)
+        undelete.undelete(world.store, world.catalog, world.topic_id, world.context)
     assert raised.value.kind == "bad_request"
     assert world.offsets() == list(range(3, 9))
 

@@ -205,6 +205,6 @@ def test_deleted_rows_wait_for_the_table_of_live_ones(world: World) -> None:
     reclaimer.reclaim(world.observe(), Tally())
     assert world.stored() == stored
     archive = World(world.store, world.catalog, topic_id=world.topic_id, logs=world.logs)
-    archive.publisher.retention = lambda _topic: "keep"
+    archive.rule(retention=lambda _topic: "keep")
     archive.publish()
     assert archive.offsets() == list(range(9))

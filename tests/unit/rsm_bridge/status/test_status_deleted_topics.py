@@ -23,12 +23,11 @@ from rsm_bridge.status.cures import Called, commands
 from rsm_bridge.status.report import Finding, Report
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.tables.maintain import topic_forget
-from rsm_bridge.tables.publish.table_run import TableRun
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.status_facts import kafka
 from tests.worlds import foreign_support as engine
 from tests.worlds.catalog_support import Place
-from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world, published
+from tests.worlds.maintain_support import DAY, World, make_world, published
 from tests.worlds.status_support import in_kafka, looked, of, persons
 from tierberg.cli import app
 
@@ -68,7 +67,7 @@ class Deleted:
     def publish(self) -> None:
         """A bridge's next run."""
         for world in (self.world, self.other, *([] if self.again is None else [self.again])):
-            TableRun(world.store, world.catalog, world.topic_id, NAMESPACE, clock_ms=world.now_ms).run()
+            world.new_publisher().run()
 
     def forget(self, ends: int = 0) -> str:
         code, told = self.run(f"tierberg topic forget orders --yes --data-dir {self.folder}")

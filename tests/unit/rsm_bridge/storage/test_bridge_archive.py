@@ -16,7 +16,7 @@ from tests.worlds.maintain_support import DAY, make_world
 def test_a_segment_deleted_before_it_was_published_is_published(tmp_path: Path, retention: str | float) -> None:
     """Its data file as it is: the footer lies in the index inside the tombstone."""
     world = make_world(tmp_path)
-    world.publisher.retention = lambda _topic: retention
+    world.rule(retention=lambda _topic: retention)
     world.copy(2)
     world.publish()
     world.delete(world.copy(3))
@@ -28,7 +28,7 @@ def test_a_segment_deleted_before_it_was_published_is_published(tmp_path: Path, 
 def test_a_withdrawn_copy_that_is_being_reclaimed_is_no_deletion_a_day_later(tmp_path: Path) -> None:
     """The bridge died between the data file and the tombstone, and was away for a day."""
     world = make_world(tmp_path)
-    world.publisher.retention = lambda _topic: "keep"
+    world.rule(retention=lambda _topic: "keep")
     world.copy(2)
     world.publish()
     failed = world.copy(3)

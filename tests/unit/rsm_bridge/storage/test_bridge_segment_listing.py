@@ -161,8 +161,7 @@ def test_after_a_start_what_is_new_is_published_before_a_long_history_is_read(
     world.publish()
     world.copy(2)
     monkeypatch.setattr("rsm_bridge.tables.publish.planning.INDEX_READS_MAX", 3)
-    own = world.publisher
-    world.publisher = type(own)(world.store, world.catalog, world.topic_id, own.namespace, clock_ms=world.now_ms)
+    world.publisher = world.new_publisher()
     asked.clear()
     assert not world.publisher.run(ALL).complete
     assert world.offsets() == list(range(20))

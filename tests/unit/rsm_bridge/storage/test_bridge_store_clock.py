@@ -98,8 +98,7 @@ def test_rows_kept_for_a_duration_do_not_leave_early(world: World, day_ahead: No
     clock = StoreClock(world.store)
     left_seconds = (clock.now_ms() - oldest_ms) / 1000 + 3600
     retention = left_seconds if policy == "duration" else policy
-    world.publisher.retention = lambda _topic: retention
-    world.publisher.clock_ms = clock.now_ms
+    world.rule(retention=lambda _topic: retention, clock_ms=clock.now_ms)
     world.delete(published(world)[0])
     world.publish()
     assert world.offsets() == list(range(0 if policy == "duration" else 3, 9))
@@ -113,7 +112,7 @@ def test_the_sweep_takes_no_object_of_a_copy_that_runs_elsewhere(world: World, m
     stored = world.stored()
     ahead_ms = local_ms() + DAY * 1000
     monkeypatch.setattr("time.time", lambda: ahead_ms / 1000)
-    world.maintenance.clock_ms = StoreClock(world.store).now_ms
+    world.maintenance.context = replace(world.context, clock_ms=StoreClock(world.store).now_ms)
     world.maintain()
     assert world.stored() == stored
 
@@ -126,7 +125,7 @@ def test_nor_the_state_of_a_commit_under_way_when_the_last_committer_was_a_day_a
         patch.setattr("time.time", lambda: (right + DAY * 1000) / 1000)
         published(world)
     under_way = StateObjects(world.store).put(world.loaded(), {0: PartState(frontier=9)}, "a" * 32)
-    world.maintenance.clock_ms = StoreClock(world.store).now_ms
+    world.maintenance.context = replace(world.context, clock_ms=StoreClock(world.store).now_ms)
     world.maintain()
     assert world.store.read(under_way.key).data
     path = Path(world.store.uri(under_way.key).removeprefix("file://"))

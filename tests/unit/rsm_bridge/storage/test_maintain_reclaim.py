@@ -14,7 +14,7 @@ from rsm_bridge.storage.keys import derived_head, index_key
 from rsm_bridge.storage.tombstone import decode_tombstone
 from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
 from rsm_bridge.tables.reclaim.reclaimer import Graces
-from tests.worlds.maintain_support import NAMESPACE, World, make_world, published
+from tests.worlds.maintain_support import World, make_world, published
 
 GRACE = 600.0
 
@@ -163,7 +163,7 @@ class Held(TableRun):
 
 
 def held(world: World) -> Held:
-    run = Held(world.store, world.catalog, world.topic_id, NAMESPACE, clock_ms=world.now_ms)
+    run = Held(store=world.store, catalog=world.catalog, topic_id=world.topic_id, context=world.context)
     with pytest.raises(RetryRunError):
         run.run()
     return run
@@ -290,7 +290,7 @@ def test_a_dry_run_changes_nothing_and_counts_the_same(world: World) -> None:
 
 
 def test_an_archive_keeps_the_objects_of_what_kafka_deleted(world: World) -> None:
-    world.publisher.retention = lambda _: "keep"
+    world.rule(retention=lambda _: "keep")
     world.delete(*published(world))
     world.publish()
     world.later(30 * GRACE)
@@ -300,10 +300,10 @@ def test_an_archive_keeps_the_objects_of_what_kafka_deleted(world: World) -> Non
 
 
 def test_an_archive_whose_time_has_come_is_reclaimed_like_any_table(world: World) -> None:
-    world.publisher.retention = lambda _: "keep"
+    world.rule(retention=lambda _: "keep")
     world.delete(*published(world))
     world.publish()
-    world.publisher.retention = lambda _: 24 * 3600.0  # the records are of 2023
+    world.rule(retention=lambda _: 24 * 3600.0)  # the records are of 2023
     world.publish()
     assert world.offsets() == []
     world.later(GRACE + 5)

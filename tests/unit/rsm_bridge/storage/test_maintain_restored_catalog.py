@@ -18,6 +18,7 @@ from rsm_bridge.storage.keys import index_key, stored_key, stored_range
 from rsm_bridge.storage.listed_keys import DeniedKeyError
 from rsm_bridge.storage.object_store import ListedObject
 from rsm_bridge.storage.tombstone import decode_tombstone
+from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.maintain import missing_files
 from rsm_bridge.tables.maintain.maintain import open_maintenance
 from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
@@ -52,9 +53,8 @@ def maintained(world: World, folder: Path, *, dry_run: bool = False, retention: 
     config.write_text(f"data_dir: {folder}\nmerge: {{small_mib: 0}}\n{rule}")
     tally = Tally()
     settings = load_settings(config, {})
-    open_maintenance(settings, world.store, world.catalog, world.topic_id, clock_ms=world.now_ms).run(
-        tally, dry_run=dry_run
-    )
+    context = table_context(settings, world.store, clock_ms=world.now_ms)
+    open_maintenance(settings, world.store, world.catalog, world.topic_id, context).run(tally, dry_run=dry_run)
     return tally
 
 

@@ -118,7 +118,7 @@ def test_rows_that_a_copy_is_about_to_lose_are_said_beside_it(tmp_path: Path) ->
     world = make_world(tmp_path)
     segments = published(world, (3,) * 4)
     settings = load_settings(None, {"data_dir": tmp_path, **copies})
-    world.publisher.copies = CopyReaders(settings, world.store).waiting
+    world.rule(copies=CopyReaders(settings, world.store).waiting)
     world.ahead_ms = -int(1.5 * DAY) * 1000
     world.delete(*segments[:2])
     world.publish()

@@ -109,7 +109,7 @@ def test_nothing_is_lost_of_what_kafka_deleted(tmp_path: Path) -> None:
     """Of an archive every row stays, and its tombstones may be gone."""
     world = make_world(tmp_path, graces=Graces(600.0, 0.0))
     archive = World(world.store, world.catalog, topic="archive", graces=Graces(600.0, 0.0))
-    archive.publisher.retention = lambda _: "keep"
+    archive.rule(retention=lambda _: "keep")
     for item in (world, archive):
         item.delete(*published(item))
         item.publish()

@@ -20,7 +20,6 @@ from rsm_bridge.storage.segments.listing import Notices, SegmentListing
 from rsm_bridge.tables.maintain.drop_table import drop_table
 from rsm_bridge.tables.maintain.maintain import observe
 from rsm_bridge.tables.maintain.undelete import undelete
-from rsm_bridge.tables.publish.table_run import TableRun
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world, published
 
@@ -29,7 +28,7 @@ HOLD = 7 * DAY
 
 def waiting(world: World, *copies: WaitingCopy) -> None:
     """The bridge's rules declare these copies."""
-    world.publisher.copies = lambda _owner, _plain: copies
+    world.rule(copies=lambda _owner, _plain: copies)
 
 
 def copy(read: Mapping[int, int] | None = None) -> WaitingCopy:
@@ -46,9 +45,7 @@ def held(folder: Path, **changes: Any) -> World:
 
 
 def found_by(world: World) -> Any:
-    return observe(
-        world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies, clock_ms=world.now_ms
-    )
+    return observe(world.store, world.catalog, world.topic_id, world.publisher.context)
 
 
 def test_rows_stay_until_they_are_read_and_then_go_with_their_objects(tmp_path: Path) -> None:
@@ -98,9 +95,7 @@ def test_the_limit_counts_from_the_delete(tmp_path: Path, late_s: int) -> None:
 def test_a_run_by_notice_holds_too_and_a_whole_listing_lets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = held(tmp_path)
     keys = frozenset(known.key for known in read_segments(world.store, world.topic_id))
-    run = TableRun(
-        world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies, clock_ms=world.now_ms
-    )
+    run = world.new_publisher(copies=world.publisher.context.copies)
     monkeypatch.setattr(SegmentListing, "wants_whole", lambda *_: False)
     result = run.run(Notices(keys))
     assert (result.complete, result.states[0].floor) == (False, 6)
@@ -191,7 +186,7 @@ def test_what_was_deleted_before_it_was_published_comes_for_the_copy(tmp_path: P
 def test_an_undelete_loses_no_row_that_waits(tmp_path: Path) -> None:
     world = held(tmp_path)
     world.publish()
-    undelete(world.store, world.catalog, world.topic_id, NAMESPACE, copies=world.publisher.copies)
+    undelete(world.store, world.catalog, world.topic_id, world.publisher.context)
     assert world.offsets() == list(range(9))
     world.publish()
     assert world.offsets() == list(range(9))
@@ -231,7 +226,7 @@ def test_runs_of_topics_with_copies_ask_once_for_some_seconds_and_others_never(
     topics = [{"pattern": pattern, "copies": [{"table": "copy"}]}]
     store = Counting(world.store)
     readers = CopyReaders(load_settings(None, {"data_dir": tmp_path, "topics": topics}), store)  # type: ignore[arg-type]
-    world.publisher.copies = readers.waiting
+    world.rule(copies=readers.waiting)
     for _ in range(3):
         world.publish()
     assert store.asked == asked
@@ -241,7 +236,7 @@ def test_damaged_progress_makes_no_row_go(tmp_path: Path) -> None:
     world = held(tmp_path)
     topics = [{"pattern": "orders", "copies": [{"table": "copy"}]}]
     readers = CopyReaders(load_settings(None, {"data_dir": tmp_path, "topics": topics}), world.store)
-    world.publisher.copies = readers.waiting
+    world.rule(copies=readers.waiting)
     assert world.store.put_if_absent(progress_key(world.topic_id, "tierberg", "kafka.copy"), b'{"crc32c": 1}')
     world.publish()
     assert world.offsets() == list(range(9))

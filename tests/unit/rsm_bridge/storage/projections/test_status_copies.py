@@ -54,7 +54,7 @@ def held(folder: Path, age_s: int) -> World:
     world = make_world(folder)
     segments = published(world)
     settings = load_settings(None, {"data_dir": folder, **rules()})
-    world.publisher.copies = CopyReaders(settings, world.store).waiting
+    world.rule(copies=CopyReaders(settings, world.store).waiting)
     world.ahead_ms = -age_s * 1000
     world.delete(*segments[:2])
     world.publish()

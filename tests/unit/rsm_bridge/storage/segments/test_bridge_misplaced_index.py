@@ -75,7 +75,7 @@ def test_another_topic_gets_no_rows_and_the_own_goes_on(world: World) -> None:
     moved(world, "another topic")
     before = world.loaded().metadata_location
     with pytest.raises(BridgeError) as refused:
-        TableRun(world.store, world.catalog, OTHER, NAMESPACE, clock_ms=world.now_ms).run()
+        TableRun(store=world.store, catalog=world.catalog, topic_id=OTHER, context=world.context).run()
     assert refused.value.kind == "corrupt_object"
     assert world.loaded().metadata_location == before
     assert world.catalog.list_tables(NAMESPACE) == [world.loaded().name()]

@@ -18,7 +18,7 @@ from rsm_bridge.tables.maintain import merge as merging
 from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from rsm_bridge.tables.maintain.undelete import undelete
 from tests.support.killed import KilledError, die_at
-from tests.worlds.maintain_support import NAMESPACE, World, files_of, make_world, published
+from tests.worlds.maintain_support import World, files_of, make_world, published
 
 LIMITS = MergeLimits(
     small_bytes=2**20, target_bytes=2**24, files_min=3, files_max=100, age_ms=60_000, span_ms=24 * 3_600_000
@@ -217,7 +217,7 @@ def test_an_undelete_brings_back_what_was_merged(world: World) -> None:
     world.delete(*made)
     world.publish()
     assert world.offsets() == []
-    undelete(world.store, world.catalog, world.topic_id, NAMESPACE)
+    undelete(world.store, world.catalog, world.topic_id, world.context)
     assert world.offsets() == list(range(9))
     world.check()
 
@@ -263,7 +263,7 @@ def test_a_segment_with_aborted_rows_keeps_its_own_file(world: World) -> None:
 
 def test_the_floor_parts_what_is_merged_in_an_archive(tmp_path: Path) -> None:
     world = make_world(tmp_path, merging=LIMITS, policy=Keep())
-    world.publisher.retention = lambda _topic: "keep"
+    world.rule(retention=lambda _topic: "keep")
     made = published(world, (1,) * 6)
     world.delete(*made[:3])
     world.publish()
@@ -275,7 +275,7 @@ def test_the_floor_parts_what_is_merged_in_an_archive(tmp_path: Path) -> None:
 
 def test_an_archive_is_merged_when_kafka_has_deleted_all_of_it(tmp_path: Path) -> None:
     world = make_world(tmp_path, merging=LIMITS, policy=Keep())
-    world.publisher.retention = lambda _topic: "keep"
+    world.rule(retention=lambda _topic: "keep")
     world.delete(*published(world, (1,) * 6))
     world.publish()
     assert not any(known.live for known in segments(world))

@@ -9,14 +9,13 @@ import pytest
 
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
-from rsm_bridge.config.retention import follow_kafka
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.limits import COPY_SECONDS_MAX, LATE_PUT_SECONDS
 from rsm_bridge.storage.opening import open_store
 from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from rsm_bridge.tables.maintain.undelete import undelete
 from tests.support.s3_server import S3Server, moto_server
-from tests.worlds.maintain_support import NAMESPACE, World
+from tests.worlds.maintain_support import World
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +68,7 @@ def test_rows_come_back(world: World) -> None:
     world.copy(1)
     world.publish()
     assert rows(world) == [(6, 6)]
-    undelete(world.store, world.catalog, world.topic_id, NAMESPACE, follow_kafka)
+    undelete(world.store, world.catalog, world.topic_id, world.context)
     assert rows(world) == [(0, 2), (3, 5), (6, 6)]
     world.check()
 

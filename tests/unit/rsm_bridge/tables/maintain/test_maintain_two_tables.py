@@ -40,7 +40,7 @@ def second(world: World, namespace: str = "lakehouse") -> World:
         merging=world.merging,
         namespace=namespace,
     )
-    made.publisher.layout = world.publisher.layout
+    made.rule(layout=world.publisher.context.layout)
     made.publish()
     return made
 
@@ -112,7 +112,7 @@ def test_deleted_segments_stay_while_the_other_table_names_them(tmp_path: Path) 
 def test_metadata_of_the_other_table_in_the_same_folder_stays(tmp_path: Path) -> None:
     """`catalog.layout: inside` puts the metadata of both tables into the folder of the topic id."""
     old = make_world(tmp_path)
-    old.publisher.layout = "inside"
+    old.rule(layout="inside")
     published(old)
     new = second(old)
     assert Path(old.loaded().metadata_location).parent == Path(new.loaded().metadata_location).parent
@@ -147,7 +147,7 @@ def drop(world: World, table: uuid.UUID) -> str:
 @pytest.mark.parametrize("layout", ["outside", "inside"])
 def test_the_old_table_is_dropped_and_its_leftovers_go(tmp_path: Path, layout: TableLayout) -> None:
     old = make_world(tmp_path)
-    old.publisher.layout = layout
+    old.rule(layout=layout)
     first, *_ = published(old)
     new = second(old)
     new.delete(first)

@@ -31,7 +31,7 @@ def world(tmp_path: Path) -> World:
 
 
 def back(world: World) -> Restored:
-    return undelete(world.store, world.catalog, world.topic_id, NAMESPACE)
+    return undelete(world.store, world.catalog, world.topic_id, world.context)
 
 
 def test_a_deleted_topic_comes_back_whole(world: World) -> None:

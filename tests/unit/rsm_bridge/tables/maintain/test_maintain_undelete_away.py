@@ -18,12 +18,12 @@ from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecor
 from rsm_bridge.storage.tombstone import is_tombstone
 from rsm_bridge.tables.maintain.topic_forget import Wish, forget
 from rsm_bridge.tables.maintain.undelete import Restored, RestoringRun, undelete
-from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
+from rsm_bridge.tables.publish.table_run import RetryRunError
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.killed import KilledError, die_at
 from tests.support.status_facts import kafka
 from tests.worlds.foreign_support import set_head
-from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world, published
+from tests.worlds.maintain_support import DAY, World, make_world, published
 from tests.worlds.status_support import in_kafka, looked, of, persons
 
 NAMED = ("undelete_not_in_table", None)
@@ -35,7 +35,7 @@ def world(tmp_path: Path) -> World:
 
 
 def back(world: World) -> Restored:
-    return undelete(world.store, world.catalog, world.topic_id, NAMESPACE)
+    return undelete(world.store, world.catalog, world.topic_id, world.context)
 
 
 def head(world: World) -> int:
@@ -313,17 +313,12 @@ def test_nothing_is_turned_while_the_catalog_is_away(world: World, monkeypatch: 
 
 
 def test_an_archive_that_was_rolled_back_has_its_rows(world: World, tmp_path: Path) -> None:
-    def keep(_: str) -> str:
-        return "keep"
-
-    world.publisher = TableRun(
-        world.store, world.catalog, world.topic_id, NAMESPACE, retention=keep, clock_ms=world.now_ms
-    )
+    world.rule(retention=lambda _: "keep")
     segments = published(world, (3,) * 4)
     world.delete(*segments[:3])
     world.publish()
     before = head(world)
-    undelete(world.store, world.catalog, world.topic_id, NAMESPACE, keep)
+    undelete(world.store, world.catalog, world.topic_id, world.publisher.context)
     world.catalog.commit_table(world.loaded(), (), set_head(before))
     world.publish()
     assert world.offsets() == list(range(12))

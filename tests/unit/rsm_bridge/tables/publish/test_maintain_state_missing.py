@@ -60,9 +60,7 @@ def expire_ours(world: World) -> None:
 def bridge(world: World, keep: bool = False) -> TableRun:
     """A bridge that has just started."""
     retention: Callable[[str], str | float] = (lambda _: "keep") if keep else (lambda _: "follow-kafka")
-    return TableRun(
-        world.store, world.catalog, world.topic_id, world.namespace, retention=retention, clock_ms=world.now_ms
-    )
+    return world.new_publisher(retention=retention)
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
