@@ -61,7 +61,7 @@ COMMIT_ID = "tierberg.commit-id"
 AS_OF = "tierberg.as-of"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """Files of one commit, all partitions of the table together.
 
@@ -88,7 +88,7 @@ class Change:
         return steps
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """How a commit ended. Only `committed` says the change is in the table; after the others, load and plan again.
 
@@ -137,7 +137,7 @@ def commit(
         anew; nothing was sent then and nothing is left.
     """
     head = renewed(catalog, head)
-    chain = SnapshotChain(head)
+    chain = SnapshotChain(head=head)
     foreign = foreign_commits(head.table)
     properties = {
         COMMIT_ID: commit_id,
@@ -170,7 +170,9 @@ def commit(
     with suppress(Exception):  # housekeeping: the commit stands, a leftover metadata.json harms nobody
         drop_old_metadata(head.table, response)
     table = Table(head.table.name(), response.metadata, response.metadata_location, head.table.io, catalog)
-    return Outcome("committed", table, chain.snapshots[-1].snapshot_id, manifests=chain.contents())
+    return Outcome(
+        kind="committed", table=table, snapshot_id=chain.snapshots[-1].snapshot_id, manifests=chain.contents()
+    )
 
 
 def _recorded(state: StateRef, as_of_ms: int) -> dict[str, str]:
@@ -207,18 +209,18 @@ def _settle(catalog: Catalog, head: Head, chain: SnapshotChain, error: Exception
     ours = chain.snapshots[-1].snapshot_id
     table = _reload(catalog, head)
     if table is None or table.metadata.table_uuid != head.table.metadata.table_uuid:
-        return Outcome("unknown", table, ours, error)
+        return Outcome(kind="unknown", table=table, snapshot_id=ours, error=error)
     if table.metadata.snapshot_by_id(ours) is not None:
-        return Outcome("committed", table, ours, error)
+        return Outcome(kind="committed", table=table, snapshot_id=ours, error=error)
     if not isinstance(error, CommitFailedException):
-        return Outcome("unknown", table, ours, error)
+        return Outcome(kind="unknown", table=table, snapshot_id=ours, error=error)
     # Could it have landed and expired since? Not while every snapshot made since is still there to be looked at: some
     # catalogs keep no more than the newest.
     next_then = head.table.metadata.next_sequence_number()
     kept = sum((snapshot.sequence_number or 0) >= next_then for snapshot in table.metadata.snapshots)
     if kept == table.metadata.next_sequence_number() - next_then:
         _discard(head.table, chain.written)
-    return Outcome("conflict", table, ours, error)
+    return Outcome(kind="conflict", table=table, snapshot_id=ours, error=error)
 
 
 def _reload(catalog: Catalog, head: Head) -> Table | None:

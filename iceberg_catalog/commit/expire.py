@@ -76,4 +76,11 @@ def fence(
     outcome = commit(catalog, head, Change(fold=fold), state, commit_id=commit_id, as_of_ms=as_of_ms)
     if outcome.kind != "committed" or outcome.table is None:
         return None
-    return Head(outcome.table, outcome.snapshot_id, head.files, head.foreign, state, head.manifests)
+    return Head(
+        table=outcome.table,
+        snapshot_id=outcome.snapshot_id,
+        files=head.files,
+        foreign=head.foreign,
+        state=state,
+        manifests=head.manifests,
+    )

@@ -43,7 +43,7 @@ class ManifestFiles:
     paths: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Head:
     """A table's current snapshot. `snapshot_id` is None for a table without one; `state` None: nothing recorded yet.
 
@@ -86,7 +86,7 @@ class LiveFiles:
         snapshot = table.current_snapshot()
         self._epochs.io = table.io
         if snapshot is None:
-            return Head(table)
+            return Head(table=table)
         name = snapshot.snapshot_id, snapshot.manifest_list
         if self._last is None or self._last[0] != name:
             try:
@@ -121,7 +121,14 @@ class LiveFiles:
         self._seen = found
         files = tuple(item for content in found.values() for item in content.files)
         foreign = tuple(path for content in found.values() for path in content.foreign)
-        return Head(table, snapshot.snapshot_id, files, foreign, manifests=tuple(found.values()), look=self._epochs.of)
+        return Head(
+            table=table,
+            snapshot_id=snapshot.snapshot_id,
+            files=files,
+            foreign=foreign,
+            manifests=tuple(found.values()),
+            look=self._epochs.of,
+        )
 
 
 def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:
@@ -186,4 +193,13 @@ def _live_file(entry: DataFile, root: str, offset_id: int, timestamp_id: int) ->
     newest = (entry.upper_bounds or {}).get(timestamp_id)  # microseconds; absent when no row has a timestamp
     newest_ms = struct.unpack("<q", newest)[0] // 1000 if newest is not None and len(newest) == 8 else None
     size, rows = entry.file_size_in_bytes, entry.record_count
-    return LiveFile(path, first, last, None, entry.partition[0], newest_ms, size, rows)
+    return LiveFile(
+        path=path,
+        first=first,
+        last=last,
+        runs=None,
+        partition=entry.partition[0],
+        max_timestamp_ms=newest_ms,
+        size_bytes=size,
+        rows=rows,
+    )

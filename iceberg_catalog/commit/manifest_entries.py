@@ -26,7 +26,7 @@ _HEADER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 _DATA_FILE, _PATH, _PARTITION, _ROWS = 4, 1, 3, 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedEntry:
     """An entry with what it inherits from its manifest; `data_file` as Avro has it."""
 
@@ -105,14 +105,14 @@ def _entry(decoder: BinaryDecoder, block: bytes, fields: list[Reader], manifest:
     values = [field.read(decoder) for field in fields]
     inherited: int | None = manifest.sequence_number if status is ManifestEntryStatus.ADDED else None
     return EncodedEntry(
-        status,
-        manifest.added_snapshot_id if snapshot_id is None else snapshot_id,
-        inherited if sequence_number is None else sequence_number,
-        inherited if file_sequence_number is None else file_sequence_number,
-        values[_PATH],
-        values[_PARTITION],
-        values[_ROWS],
-        block[start : decoder.tell()],
+        status=status,
+        snapshot_id=manifest.added_snapshot_id if snapshot_id is None else snapshot_id,
+        sequence_number=inherited if sequence_number is None else sequence_number,
+        file_sequence_number=inherited if file_sequence_number is None else file_sequence_number,
+        path=values[_PATH],
+        partition=values[_PARTITION],
+        rows=values[_ROWS],
+        data_file=block[start : decoder.tell()],
     )
 
 

@@ -56,7 +56,7 @@ class Step:
     fold: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SnapshotChain:
     """New snapshots on top of a head, each the child of the one before.
 

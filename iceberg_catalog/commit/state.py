@@ -86,16 +86,16 @@ def _part_state(entry: object) -> PartState:
     frontier, floor, known_end = (whole(field(entry, name)) for name in ("frontier", "floor", "known_end"))
     found = fields(entry)
     return PartState(
-        frontier,
-        floor,
-        _pairs(found.get("lineage")),
-        known_end,
-        tuple(
+        frontier=frontier,
+        floor=floor,
+        lineage=_pairs(found.get("lineage")),
+        known_end=known_end,
+        peeked=tuple(
             (whole(producer), whole(first), truth(committed))
             for producer, first, committed in (listed(item, 3) for item in listed(found.get("peeked", [])))
         ),
-        _pairs(found.get("rewinds", [])),
-        _pairs(found.get("repairs", [])),
+        rewinds=_pairs(found.get("rewinds", [])),
+        repairs=_pairs(found.get("repairs", [])),
     )
 
 

@@ -28,7 +28,7 @@ from iceberg_catalog.limits import COLUMNS_MAX
 from iceberg_catalog.tables.schema import table_schema
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evolution:
     """What has to be committed so that a writer can be bound.
 
@@ -69,7 +69,7 @@ def bind_key(schema: Schema, sources: Sources, key: pa.StructType) -> tuple[Boun
 
 
 def _bound(schema: Schema, sources: Sources, writer: pa.StructType, part: Part) -> tuple[Bound, ...] | None:
-    walk = Walk(dict(sources.names), schema.highest_field_id, "new-column")
+    walk = Walk(names=dict(sources.names), last_field_id=schema.highest_field_id, incompatible="new-column")
     _, bound = walk.top(schema, writer, part)
     return None if walk.changes or walk.refused else tuple(bound)
 
@@ -99,7 +99,7 @@ def evolve(
     Raises:
         ValueError: a type that no typed column may have.
     """
-    walk = Walk(dict(sources.names), last_field_id, incompatible)
+    walk = Walk(names=dict(sources.names), last_field_id=last_field_id, incompatible=incompatible)
     values, _ = walk.top(schema, writer, "value")
     keys = walk.top(schema, key_writer(key), "key")[0] if key is not None else columns_of(schema, "key")
     if columns.ERROR not in schema.column_names:
@@ -112,9 +112,15 @@ def evolve(
     if walk.changes and (total := field_count(fields)) > COLUMNS_MAX:
         walk.refused.append(f"the table would have {total} columns, nested ones counted; at most {COLUMNS_MAX}")
     if walk.refused or not walk.changes:
-        return Evolution(schema, (), sources, {}, tuple(walk.refused))
+        return Evolution(schema=schema, changes=(), sources=sources, properties={}, incompatible=tuple(walk.refused))
     after = Schema(*fields, identifier_field_ids=schema.identifier_field_ids)
-    return Evolution(after, tuple(walk.changes), Sources(walk.names), metrics_changes(schema, after, properties), ())
+    return Evolution(
+        schema=after,
+        changes=tuple(walk.changes),
+        sources=Sources(walk.names),
+        properties=metrics_changes(schema, after, properties),
+        incompatible=(),
+    )
 
 
 def _in_order(

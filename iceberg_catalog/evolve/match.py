@@ -26,7 +26,7 @@ from iceberg_catalog.evolve.types import takes
 from iceberg_catalog.limits import SOURCE_NAME_CHARS_MAX, SOURCE_NAMES_MAX
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """Where one field goes.
 
@@ -69,11 +69,11 @@ def matched(columns: Sequence[NestedField], names: Sequence[Sequence[str]], writ
     learn = _to_learn(order, column_of, renamed, names, fields, aliases)
     return [
         Match(
-            column_of.get(number),
-            number in renamed,
-            field.name in family,
-            not all(takes(columns[place].field_type, field.type) for place in family.get(field.name, ())),
-            learn[number],
+            column=column_of.get(number),
+            rename=number in renamed,
+            known=field.name in family,
+            misfits=not all(takes(columns[place].field_type, field.type) for place in family.get(field.name, ())),
+            learn=learn[number],
         )
         for number, field in enumerate(fields)
     ]

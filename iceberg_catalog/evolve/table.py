@@ -136,7 +136,13 @@ def evolved(
     cause: Exception | None = None
     apart: dict[int, str] = {}
     refusals = 0
-    asked = _Asked(writers, incompatible, generation, ids, 0 if ids is None else ids.given())
+    asked = _Asked(
+        writers=writers,
+        incompatible=incompatible,
+        generation=generation,
+        ids=ids,
+        least=0 if ids is None else ids.given(),
+    )
     for attempt in range(EVOLVE_ATTEMPTS_MAX + 1):
         if cause is not None:
             time.sleep(EVOLVE_PAUSE_MS / 1000)
@@ -166,7 +172,7 @@ def evolved(
     raise CatalogError("unavailable", f"{text}: {cause or 'other bridges change it all the time'}") from cause
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
     """What a caller wants of a table. `least`: field ids up to it are taken."""
 

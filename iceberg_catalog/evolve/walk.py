@@ -59,7 +59,7 @@ class _Place:
         return _Place((*self.path, name), self.part)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Walk:
     """One walk over the table's columns and a writer's, side by side.
 

@@ -55,7 +55,7 @@ class Part:
     told_from: int = 0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class View:
     """The living log's batches in order, each once. `stretch` grows by one at every hole in the coverage.
 
@@ -84,15 +84,15 @@ class View:
             return np.repeat(np.array(list(values), dtype=np.int64), counts)
 
         return View(
-            np.concatenate([_NOTHING, *(batches.base[mask] for batches, mask in kept)]),
-            np.concatenate([_NOTHING, *(batches.last[mask] for batches, mask in kept)]),
-            np.concatenate([_NOTHING.astype(np.int32), *(batches.epoch[mask] for batches, mask in kept)]),
-            np.concatenate([_NOTHING, *(batches.producer_id[mask] for batches, mask in kept)]),
-            np.concatenate([_NOTHING.astype(np.uint8), *(batches.kind[mask] for batches, mask in kept)]),
-            each(part.stretch for part in parts),
-            np.concatenate([_NO_ABORTS, *(_aborts(batches, mask) for batches, mask in kept)]),
-            each(part.batches.aborts is not None for part in parts).astype(np.bool_),
-            each(part.told_from for part in parts),
+            base=np.concatenate([_NOTHING, *(batches.base[mask] for batches, mask in kept)]),
+            last=np.concatenate([_NOTHING, *(batches.last[mask] for batches, mask in kept)]),
+            epoch=np.concatenate([_NOTHING.astype(np.int32), *(batches.epoch[mask] for batches, mask in kept)]),
+            producer_id=np.concatenate([_NOTHING, *(batches.producer_id[mask] for batches, mask in kept)]),
+            kind=np.concatenate([_NOTHING.astype(np.uint8), *(batches.kind[mask] for batches, mask in kept)]),
+            stretch=each(part.stretch for part in parts),
+            aborts=np.concatenate([_NO_ABORTS, *(_aborts(batches, mask) for batches, mask in kept)]),
+            indexed=each(part.batches.aborts is not None for part in parts).astype(np.bool_),
+            told_from=each(part.told_from for part in parts),
         )
 
     def without(self, dead: BoolArray) -> View:
@@ -101,15 +101,15 @@ class View:
             return self
         kept = ~dead
         return View(
-            self.base[kept],
-            self.last[kept],
-            self.epoch[kept],
-            self.producer_id[kept],
-            self.kind[kept],
-            self.stretch[kept],
-            self.aborts[~np.isin(self.aborts[:, 2], self.base[dead])],
-            self.indexed[kept],
-            self.told_from[kept],
+            base=self.base[kept],
+            last=self.last[kept],
+            epoch=self.epoch[kept],
+            producer_id=self.producer_id[kept],
+            kind=self.kind[kept],
+            stretch=self.stretch[kept],
+            aborts=self.aborts[~np.isin(self.aborts[:, 2], self.base[dead])],
+            indexed=self.indexed[kept],
+            told_from=self.told_from[kept],
         )
 
 

@@ -11,7 +11,7 @@ from iceberg_catalog.plan.lineage import UNKNOWN, Lineage, of_segment, valid_end
 from iceberg_catalog.plan.types import Batches, PartState, Segment, SegmentState
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Input:
     """A segment and how far it is alive (offset, exclusive); batches are loaded when first needed.
 
@@ -41,7 +41,11 @@ class Input:
 def living(segments: Iterable[Segment], lineage: Lineage, recorded: PartState) -> list[Input]:
     """R2: the segments of which anything is alive under the lineage, in the order given."""
     ends = [(item, valid_end(item.runs, item.base, item.end + 1, lineage)) for item in segments]
-    return [Input(item, end, spent(item, recorded), _proven(item, lineage)) for item, end in ends if end > item.base]
+    return [
+        Input(segment=item, valid_end=end, spent=spent(item, recorded), proven=_proven(item, lineage))
+        for item, end in ends
+        if end > item.base
+    ]
 
 
 def _proven(segment: Segment, lineage: Lineage) -> bool:

@@ -21,7 +21,7 @@ Judged = tuple[Stretch, UInt8Array]
 """A stretch and a Verdict per batch of its segment, UNDECIDED for batches outside of the view."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """What the walk met.
 
@@ -63,12 +63,12 @@ def judged(alive: Sequence[Input], walk: Walk, frontier: int, peeked: Sequence[P
     told = applied(view, by_marker, alive, PEEKED_MAX - len(marked.open))
     lost = np.flatnonzero(told.verdicts == Verdict.LOST)
     return Judgement(
-        [(stretch, _verdicts_of(stretch, view, told.verdicts)) for stretch in walk.stretches],
-        [(int(view.base[number]), int(view.last[number])) for number in lost],
-        view,
-        marked,
-        told.used,
-        contradiction(view, by_marker, ends),
+        stretches=[(stretch, _verdicts_of(stretch, view, told.verdicts)) for stretch in walk.stretches],
+        lost=[(int(view.base[number]), int(view.last[number])) for number in lost],
+        view=view,
+        marked=marked,
+        peeked=told.used,
+        conflict=contradiction(view, by_marker, ends),
     )
 
 

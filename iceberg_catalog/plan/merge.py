@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from iceberg_catalog.plan.types import Follow, Keep, LiveFile, PartState, Policy
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MergeLimits:
     """small_bytes: files from this size on are left alone; target_bytes: of a merged file, at most.
 

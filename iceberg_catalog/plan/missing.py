@@ -36,7 +36,7 @@ from iceberg_catalog.plan.types import (
 from iceberg_catalog.plan.walk import beginnings, raised
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Missing:
     """remove: paths whose rows are deleted. replace: paths whose rows come again by `add`. stay: what cannot go now.
 
@@ -93,10 +93,10 @@ def plan_missing(
         leaving = {path: file for path, file in leaving.items() if path not in stay}
     again = [path for path, file in leaving.items() if any(_meet(item, file) for item in holders)]
     return Missing(
-        tuple(path for path in leaving if path not in again),
-        tuple(again),
-        tuple(repair.add),
-        tuple(item.path for item in files if item.path in gone and item.path not in leaving),
+        remove=tuple(path for path in leaving if path not in again),
+        replace=tuple(again),
+        add=tuple(repair.add),
+        stay=tuple(item.path for item in files if item.path in gone and item.path not in leaving),
     )
 
 
@@ -109,7 +109,7 @@ def _behind(
     live = [item.first for item in leaving.values() if any(_meet(segment, item) for segment in holders)]
     back = min(live, default=None)
     again = [item.path for item in files if back is not None and item.first >= back]
-    return Missing(tuple(path for path in leaving if path not in again), tuple(again), back=back)
+    return Missing(remove=tuple(path for path in leaving if path not in again), replace=tuple(again), back=back)
 
 
 def _meet(segment: Segment, file: LiveFile) -> bool:

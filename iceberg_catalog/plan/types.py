@@ -72,7 +72,7 @@ class SegmentState(IntEnum):
     DELETED = 2  # deleted with custom metadata: retention, or the topic is going
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Batches:
     """The batches of one segment in offset order, one array element each.
 
@@ -94,7 +94,7 @@ class Batches:
         return len(self.base)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FileRef:
     """A segment's data file or its tail: first and last offset of its rows, and how many there are (> 0).
 
@@ -109,7 +109,7 @@ class FileRef:
     pending: bool = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Segment:
     """One index object.
 
@@ -142,7 +142,7 @@ class Segment:
         return tuple(file for file in (self.main, self.tail) if file is not None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFile:
     """A data file of the table's head, from its manifest entry; `first` and `last` are offsets of rows.
 
@@ -160,7 +160,7 @@ class LiveFile:
     rows: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartState:
     """What the plan remembers per partition, committed in the same swap as the files.
 
@@ -223,7 +223,7 @@ class Trim:
     keep_below: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What one commit shall do to one partition.
 

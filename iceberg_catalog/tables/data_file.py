@@ -40,7 +40,7 @@ def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData,
     """
     shape = _shape(table)
     leaves = _leaf_ids(table, shape, footer)
-    columns = {field_id: _Column(shape.plan[field_id]) for field_id in leaves}
+    columns = {field_id: _Column(collector=shape.plan[field_id]) for field_id in leaves}
     split_offsets = []
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -138,7 +138,7 @@ def leaf_ids(fields: Iterable[pa.Field]) -> Iterator[int]:
             yield int((field.metadata or {}).get(b"PARQUET:field_id", -1))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Column:
     """Statistics of one leaf column over all row groups."""
 

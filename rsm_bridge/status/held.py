@@ -86,7 +86,7 @@ def _as_live(segments: Sequence[KnownSegment], unread: Sequence[IndexKey]) -> li
         return []
     made: list[KnownSegment] = []
     for key in unread:
-        rows = FileRef(key.base, key.last, key.last - key.base + 1)
+        rows = FileRef(first=key.base, last=key.last, rows=key.last - key.base + 1)
         segment = replace(whole.segment, base=key.base, end=key.last, main=rows, tail=None)
         listed = ListedObject(str(key), 0, 0)
         made.append(replace(whole, key=key, listed=listed, segment=segment, deletion=None, counts=None))

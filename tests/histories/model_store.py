@@ -282,17 +282,19 @@ def segment_of(
             runs.append((batch.epoch, batch.base))
     epochs = tuple(runs)
     load: Callable[[], Batches] = load_later(batches, frozenset(held), aborts)
-    refs: list[Any] = [FileRef(min(rows), max(rows), len(rows)) if rows else None for rows in (main, tail)]
+    refs: list[Any] = [
+        FileRef(first=min(rows), last=max(rows), rows=len(rows)) if rows else None for rows in (main, tail)
+    ]
     made = Segment(
-        name,
-        batches[0].base,
-        batches[-1].last,
-        epochs,
-        checkpoint,
-        open_end,
-        SegmentState.LIVE,
-        refs[0],
-        load,
+        id=name,
+        base=batches[0].base,
+        end=batches[-1].last,
+        runs=epochs,
+        checkpoint=checkpoint,
+        open_end=open_end,
+        state=SegmentState.LIVE,
+        main=refs[0],
+        load=load,
         tail=refs[1],
         peeked=peeked,
     )

@@ -66,7 +66,12 @@ class TableHead:
 
     def as_read(self) -> Head:
         """What the product reads of it."""
-        return Head(cast(Any, MODEL_TABLE), self.version or None, tuple(self.live.values()), look=self._look)
+        return Head(
+            table=cast(Any, MODEL_TABLE),
+            snapshot_id=self.version or None,
+            files=tuple(self.live.values()),
+            look=self._look,
+        )
 
     def _look(self, file: LiveFile) -> Runs:
         """The epochs that a file's footer tells (FileEpochs)."""
@@ -83,7 +88,14 @@ def live_file(file: DataFile) -> LiveFile:
     """A file of the head as LiveFiles reads it from a manifest."""
     assert parse_file_name(file.key.rpartition("/")[2]) is not None, f"not a data file's key: {file.key}"
     newest = max(batch.time_ms for batch in file.rows.values())
-    return LiveFile(file.file_path, min(file.rows), max(file.rows), None, file.partition, newest)
+    return LiveFile(
+        path=file.file_path,
+        first=min(file.rows),
+        last=max(file.rows),
+        runs=None,
+        partition=file.partition,
+        max_timestamp_ms=newest,
+    )
 
 
 class ModelFiles(PlannedFiles):

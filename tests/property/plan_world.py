@@ -360,7 +360,7 @@ class World:
             live = self.kafka.remote[name.partition(".")[0]].segment.state == SegmentState.LIVE
             if live and key in (one, two):  # a tombstone is never written again (rsm_bridge/tables/maintain/merge.py)
                 self.pointers[name] = path
-                self.never_own(name, FileRef(min(rows), max(rows), len(rows), shared=True))
+                self.never_own(name, FileRef(first=min(rows), last=max(rows), rows=len(rows), shared=True))
         if crash == "pointers swapped":
             return
         del made.files[one], made.files[two]

@@ -27,7 +27,7 @@ from tests.support.changing_store import ChangingStore
 from tests.support.status_facts import BROKER, CONFIG
 from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world
 
-MERGING = MergeLimits(2**20, 2**24, files_min=2, files_max=6, age_ms=0, span_ms=DAY * 1000)
+MERGING = MergeLimits(small_bytes=2**20, target_bytes=2**24, files_min=2, files_max=6, age_ms=0, span_ms=DAY * 1000)
 
 
 @dataclass

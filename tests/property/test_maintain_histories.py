@@ -45,7 +45,7 @@ PARTITION = st.integers(0, 1)
 WAIT = st.sampled_from([0.0, 700.0, 2 * 3600.0, 2.0 * DAY, 6.0 * DAY])
 
 
-MERGING = MergeLimits(2**20, 2**24, files_min=3, files_max=6, age_ms=0, span_ms=DAY * 1000)
+MERGING = MergeLimits(small_bytes=2**20, target_bytes=2**24, files_min=3, files_max=6, age_ms=0, span_ms=DAY * 1000)
 MERGE_STEPS = ("merge-written", "merge-pointer", "merge-pointer", "merge-pointed", "before-swap", "after-swap")
 
 

@@ -19,12 +19,19 @@ NOW = 1_000_000
 
 def small(number: int, size: int = 20, **changes: Any) -> SmallFile:
     """File `number` holds offsets [10 n, 10 n + 9], a millisecond of records."""
-    file = LiveFile(f"f{number}", 10 * number, 10 * number + 9, ((0, 10 * number),), 0, 500 + number)
+    file = LiveFile(
+        path=f"f{number}",
+        first=10 * number,
+        last=10 * number + 9,
+        runs=((0, 10 * number),),
+        partition=0,
+        max_timestamp_ms=500 + number,
+    )
     return SmallFile(replace(file, **changes), size, 0)
 
 
 def state(frontier: int = 10**6, floor: int = 0, lineage: tuple[tuple[int, int], ...] = ((0, 0),)) -> PartState:
-    return PartState(frontier, floor, lineage, 10**6)
+    return PartState(frontier=frontier, floor=floor, lineage=lineage, known_end=10**6)
 
 
 def merged(
@@ -148,10 +155,17 @@ def test_whatever_is_planned_is_allowed(
         offset, time_ms = offset + hole, time_ms + pause
         if changed:
             lineage.append((len(lineage), offset))
-        file = LiveFile(f"f{offset}", offset, offset + count - 1, ((lineage[-1][0], offset),), 0, time_ms)
+        file = LiveFile(
+            path=f"f{offset}",
+            first=offset,
+            last=offset + count - 1,
+            runs=((lineage[-1][0], offset),),
+            partition=0,
+            max_timestamp_ms=time_ms,
+        )
         files.append(SmallFile(file, size, 0 if old else NOW))
         offset += count
-    at = PartState(offset - behind, floor, tuple(lineage), offset)
+    at = PartState(frontier=offset - behind, floor=floor, lineage=tuple(lineage), known_end=offset)
     apart = [(first, first + length) for first, length in withheld]
     limits = replace(LIMITS, span_ms=span)
     found = plan_merge(files, at, policy, apart, limits, NOW)

@@ -132,7 +132,9 @@ def file_of(holders: Sequence[B]) -> FileRef | None:
     """A file with the rows of these batches."""
     if not holders:
         return None
-    return FileRef(holders[0].base, holders[-1].last, sum(batch.last - batch.base + 1 for batch in holders))
+    return FileRef(
+        first=holders[0].base, last=holders[-1].last, rows=sum(batch.last - batch.base + 1 for batch in holders)
+    )
 
 
 def arrays(batches: Sequence[B], aborts: Sequence[tuple[int, int, int]] | None = None) -> Batches:
@@ -206,7 +208,14 @@ class Model:
         assert rows, "a file without rows"
         assert path not in self.files, f"{path} twice"
         newest = max((time_ms for _, time_ms in rows.values() if time_ms >= 0), default=None)
-        file = LiveFile(path, min(rows), max(rows), cut_runs(runs, min(rows), max(rows)), 0, newest)
+        file = LiveFile(
+            path=path,
+            first=min(rows),
+            last=max(rows),
+            runs=cut_runs(runs, min(rows), max(rows)),
+            partition=0,
+            max_timestamp_ms=newest,
+        )
         self.files[path] = (file, rows)
 
     @property

@@ -302,9 +302,10 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
 def _file(directory: Directory, read: ReadRange, *, tail: bool) -> FileRef:
     if directory.merged:
         metadata = directory.metadata
-        return FileRef(metadata.start_offset, metadata.end_offset, directory.summary.rows, shared=True)
+        return FileRef(first=metadata.start_offset, last=metadata.end_offset, rows=directory.summary.rows, shared=True)
     footer = _footer(directory, read, tail=tail)
-    return FileRef(*_row_offsets(footer), footer.num_rows, pending=directory.summary.pending is not None)
+    first, last = _row_offsets(footer)
+    return FileRef(first=first, last=last, rows=footer.num_rows, pending=directory.summary.pending is not None)
 
 
 def _footer(directory: Directory, read: ReadRange, *, tail: bool) -> pq.FileMetaData:

@@ -163,7 +163,12 @@ class MissingRun(TableRun):
                 replacement += [file for piece in plan.add for file in made.added(number, piece)]
         if not dry_run and (delete or replace):
             self._as_of_ms = recorded_as_of(head)  # nothing of it makes the table younger
-            self._commit(head, Change((), tuple(delete), tuple(replace), tuple(replacement)), recorded, summary)
+            self._commit(
+                head,
+                Change(append=(), delete=tuple(delete), replace=tuple(replace), replacement=tuple(replacement)),
+                recorded,
+                summary,
+            )
         self._stay |= frozenset(stay)
         return Mended(len(delete) + len(replace), tuple(stay))
 

@@ -189,7 +189,7 @@ class RepairRun(TableRun):
                 repaired[partition] = replace(state, repairs=remembered(state.repairs, first))
         if append:
             failpoints.hit("requeue-repair", self.topic_id.hex())
-            self._commit(head, Change(tuple(append)), repaired, summary)
+            self._commit(head, Change(append=tuple(append)), repaired, summary)
         return Repaired(len(append), waiting)
 
 

@@ -284,7 +284,9 @@ class TableRun:
             self._held |= held
             raise PlanAgainError
         new_states = {**states, **{partition: item.state for partition, item in plans.items()}}
-        change = Change(tuple(append), tuple(delete), tuple(replaced), tuple(replacement))
+        change = Change(
+            append=tuple(append), delete=tuple(delete), replace=tuple(replaced), replacement=tuple(replacement)
+        )
         committed = self._commit(head, change, new_states, plan_summary(plans))
         return RunResult(
             head=committed,

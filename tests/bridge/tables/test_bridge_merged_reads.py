@@ -25,7 +25,7 @@ from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import Segment, ShimClient, ShimError, segment_of
 
-LIMITS = MergeLimits(2**28, 2**29, 3, 100, 0, 2**40)
+LIMITS = MergeLimits(small_bytes=2**28, target_bytes=2**29, files_min=3, files_max=100, age_ms=0, span_ms=2**40)
 FILES = {IndexType.TIMESTAMP: bytes(range(120))}
 
 

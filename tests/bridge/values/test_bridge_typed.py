@@ -381,7 +381,7 @@ def test_small_files_of_several_schemas_become_one(
     topic_id, live = segments[0].topic_id, LiveFiles()
     head = live.read(table)
     listed = list(bridge.store.list_after(f"data/{topic_id.hex()}/"))
-    limits = MergeLimits(2**28, 2**29, 2, 100, 0, 2**40)
+    limits = MergeLimits(small_bytes=2**28, target_bytes=2**29, files_min=2, files_max=100, age_ms=0, span_ms=2**40)
     merger = Merger(
         store=bridge.store, catalog=catalog, topic_id=topic_id, limits=limits, policy=lambda _topic, _now_ms: Follow()
     )

@@ -47,7 +47,12 @@ def test_a_snapshot_within_a_commit_lacks_what_the_commit_brought_and_it_comes_a
 @pytest.mark.parametrize("seed", range(6))
 def test_rollbacks_between_everything_else(tmp_path: Path, seed: int) -> None:
     chosen = random.Random(seed)
-    world = make_world(tmp_path, merging=MergeLimits(10**6, 10**7, 3, 100, 0, 10**12))
+    world = make_world(
+        tmp_path,
+        merging=MergeLimits(
+            small_bytes=10**6, target_bytes=10**7, files_min=3, files_max=100, age_ms=0, span_ms=10**12
+        ),
+    )
     live = [world.copy()]
     world.publish()
     for _ in range(25):

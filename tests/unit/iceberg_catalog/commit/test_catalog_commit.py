@@ -115,7 +115,12 @@ def test_overwrite_delete_and_append_go_in_one_request(place: Place) -> None:
 def test_each_intermediate_snapshot_can_be_read(place: Place) -> None:
     first, second = place.write(0, 9), place.write(10, 19)
     publish(place, Change(append=(first, second)))
-    change = Change((place.write(20, 29),), (first.file_path,), (second.file_path,), (place.write(10, 12),))
+    change = Change(
+        append=(place.write(20, 29),),
+        delete=(first.file_path,),
+        replace=(second.file_path,),
+        replacement=(place.write(10, 12),),
+    )
     publish(place, change, commit_id="two")
     table = place.load()
     counts = [table.scan(snapshot_id=s.snapshot_id).to_arrow().num_rows for s in table.metadata.snapshots]

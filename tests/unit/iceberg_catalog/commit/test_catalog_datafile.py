@@ -172,7 +172,7 @@ def test_a_file_with_other_columns_is_refused(place: Place) -> None:
 def test_filters_find_every_row_they_should(place: Place) -> None:
     """Pruning by these statistics, over several files, gives what a full read gives."""
     files = tuple(place.write(start, start + 9) for start in range(0, 50, 10))
-    commit(place.catalog, LiveFiles().read(place.load()), Change(files), STATE, commit_id="c", as_of_ms=0)
+    commit(place.catalog, LiveFiles().read(place.load()), Change(append=files), STATE, commit_id="c", as_of_ms=0)
     table = place.load()
     everything = table.scan().to_arrow()
     for condition, mask in [

@@ -72,8 +72,26 @@ def test_files_carry_offsets_and_partition(place: Place) -> None:
     head = publish(place, LiveFiles(), one, two)
     sizes = [item.file_size_in_bytes for item in (one, two)]
     assert set(head.files) == {
-        LiveFile(one.file_path, 3, 9, None, 0, 1_704_067_209_000, sizes[0], 7),
-        LiveFile(two.file_path, 10, 12, None, 7, 1_704_067_212_000, sizes[1], 3),
+        LiveFile(
+            path=one.file_path,
+            first=3,
+            last=9,
+            runs=None,
+            partition=0,
+            max_timestamp_ms=1_704_067_209_000,
+            size_bytes=sizes[0],
+            rows=7,
+        ),
+        LiveFile(
+            path=two.file_path,
+            first=10,
+            last=12,
+            runs=None,
+            partition=7,
+            max_timestamp_ms=1_704_067_212_000,
+            size_bytes=sizes[1],
+            rows=3,
+        ),
     }
     assert head.state == STATE
     assert head.foreign == ()

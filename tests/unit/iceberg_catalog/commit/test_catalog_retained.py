@@ -17,7 +17,7 @@ from tests.worlds.catalog_support import Place, make_place, make_rows
 from tests.worlds.foreign_support import roll_back
 from tests.worlds.maintain_support import DAY, World, make_world, published
 
-LIMITS = MergeLimits(2**20, 2**24, files_min=3, files_max=100, age_ms=0, span_ms=DAY * 1000)
+LIMITS = MergeLimits(small_bytes=2**20, target_bytes=2**24, files_min=3, files_max=100, age_ms=0, span_ms=DAY * 1000)
 CHANGED = 9_000
 
 

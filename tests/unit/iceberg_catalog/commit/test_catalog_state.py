@@ -40,7 +40,7 @@ def test_equal_states_have_equal_names(states: dict[int, PartState]) -> None:
 
 
 def test_damaged_bytes_are_refused() -> None:
-    data, digest = encode_state({0: PartState(5, 0, ((0, 0),), 5)})
+    data, digest = encode_state({0: PartState(frontier=5, floor=0, lineage=((0, 0),), known_end=5)})
     for broken in (data[:-1], data.replace(b"5", b"6"), b""):
         with pytest.raises(CatalogError) as caught:
             decode_state(broken, digest)

@@ -111,7 +111,7 @@ def test_rows_written_before_and_after_are_read_together(place: Place) -> None:
     value = {"b": 2**40, "c": "x"}
     second = typed_file(place, SECOND, 7, [{"new": "n", "m": [("k", value)], "l": [value], "s": value, "a": 2**40}])
     head = LiveFiles().read(place.load())
-    outcome = commit(place.catalog, head, Change((raw, first, second)), STATE, commit_id="c", as_of_ms=0)
+    outcome = commit(place.catalog, head, Change(append=(raw, first, second)), STATE, commit_id="c", as_of_ms=0)
     assert outcome.kind == "committed"
     rows = place.load().scan().to_arrow().sort_by("_kafka_offset").select(EVOLVED).to_pylist()
     nothing = dict.fromkeys(EVOLVED)
@@ -146,13 +146,15 @@ def test_an_evolution_does_not_disturb_a_commit_planned_before_it_nor_the_other_
     data = place.write(0, 9)
     stale = place.load()
     evolve(place, FIRST)
-    assert commit(place.catalog, head, Change((data,)), STATE, commit_id="c", as_of_ms=0).kind == "committed"
+    assert commit(place.catalog, head, Change(append=(data,)), STATE, commit_id="c", as_of_ms=0).kind == "committed"
     assert columns(place.load()) == columns_of(FIRST)
     assert place.offsets() == list(range(10))
     # An evolution computed before data was committed lands as it is: the head is none of its business.
     catalog = Unsteady(place, lambda send: send())
     fresh = place.load()
-    commit(place.catalog, LiveFiles().read(fresh), Change((place.write(10, 19),)), STATE, commit_id="d", as_of_ms=0)
+    commit(
+        place.catalog, LiveFiles().read(fresh), Change(append=(place.write(10, 19),)), STATE, commit_id="d", as_of_ms=0
+    )
     evolved(catalog, fresh, [Writer(SECOND)], incompatible="new-column", generation=1)  # type: ignore[arg-type]
     assert catalog.requests == 1
     assert place.offsets() == list(range(20))

@@ -25,7 +25,7 @@ TWELVE = tuple((epoch, 3 * epoch) for epoch in range(12))
 
 
 def live(first: int, last: int, runs: Runs | None = None) -> LiveFile:
-    return LiveFile(f"f{first}", first, last, runs, 0)
+    return LiveFile(path=f"f{first}", first=first, last=last, runs=runs, partition=0)
 
 
 class Looker:
@@ -42,7 +42,7 @@ class Looker:
 def test_a_normal_run_looks_into_none_of_100_000_files() -> None:
     files = [live(10 * number, 10 * number + 9) for number in range(100_000)]
     lineage = ((0, 0), (3, 500_000))
-    state = PartState(1_000_000, 0, lineage, 1_000_000)
+    state = PartState(frontier=1_000_000, floor=0, lineage=lineage, known_end=1_000_000)
     more = seg("s", [B(1_000_000, 1_000_009, 4)], checkpoint=(*lineage, (4, 1_000_000)))
     look = Looker()
     made = plan([more], files, state, FOLLOW, relisted=True, look=look)
@@ -52,7 +52,7 @@ def test_a_normal_run_looks_into_none_of_100_000_files() -> None:
 
 def test_of_a_dead_branch_no_file_that_goes_whole_is_looked_into() -> None:
     files = [live(10 * number, 10 * number + 9) for number in range(10_000)]
-    state = PartState(100_000, 0, ((0, 0), (1, 49_995)), 100_000)
+    state = PartState(frontier=100_000, floor=0, lineage=((0, 0), (1, 49_995)), known_end=100_000)
     other = seg("s", [B(49_995, 49_999, 2)], checkpoint=((0, 0), (2, 49_995)))
     look = Looker(((0, 49_990), (1, 49_995)))
     made = plan([other], files, state, FOLLOW, relisted=True, look=look)
@@ -64,7 +64,7 @@ def test_of_a_dead_branch_no_file_that_goes_whole_is_looked_into() -> None:
 @pytest.mark.parametrize("told", [True, False])
 def test_a_rewind_over_more_than_eight_epochs_leaves_what_is_alive(told: bool) -> None:
     """C18: one segment of 12 epochs, whole in the table; an unclean election drops the last 8."""
-    state = PartState(36, 0, TWELVE, 36)
+    state = PartState(frontier=36, floor=0, lineage=TWELVE, known_end=36)
     new = seg("s", [B(12, 15, 20)], checkpoint=(*TWELVE[:4], (20, 12)))
     look = Looker(TWELVE)
     made = plan([new], [live(0, 35, TWELVE if told else None)], state, FOLLOW, relisted=True, look=look)

@@ -78,7 +78,7 @@ def test_where_the_floor_does_not_move_the_newest_epochs_are_recorded(
 
 def test_two_thousand_partitions_with_as_many_epochs_as_are_recorded_fit_into_a_state() -> None:
     lineage = tuple((10_000 + n, 10**12 + n) for n in range(LINEAGE_ENTRIES_MAX))
-    state = PartState(10**12, 10**12, lineage, 10**12)
+    state = PartState(frontier=10**12, floor=10**12, lineage=lineage, known_end=10**12)
     assert 20 * len(encode_state(dict.fromkeys(range(100), state))[0]) < STATE_BYTES_MAX
 
 
@@ -194,7 +194,7 @@ def test_what_lies_in_the_hole_of_a_short_record_is_not_called_dead() -> None:
     assert valid_end(((6, 10),), 10, 50, living) == 10
     assert valid_end(((6, 120),), 120, 150, living) == 120
     deleted = gone(seg("d", [plain(10, 49, 2)]), DELETED)
-    state = PartState(120, 0, living.entries, living.end)
+    state = PartState(frontier=120, floor=0, lineage=living.entries, known_end=living.end)
     assert verdict(deleted, state) is Verdict.NEEDED
     assert verdict(deleted, replace(state, floor=50)) is Verdict.FREE
     assert verdict(gone(deleted, WITHDRAWN), state) is Verdict.FREE
@@ -259,5 +259,5 @@ def test_uploads_of_one_log_never_look_like_a_divergence_however_the_record_is_c
             floor = data.draw(st.integers(state.floor, found.end))
             kept = lineage_record.recorded(found, state, floor, floor)
             assert len(kept) <= 4
-            state = PartState(found.end, floor, kept, found.end)
+            state = PartState(frontier=found.end, floor=floor, lineage=kept, known_end=found.end)
             stored = [item for item in stored if item.end >= floor]

@@ -238,7 +238,7 @@ def test_a_tombstone_above_rows_that_wait_tells_since_when() -> None:
 def test_no_row_comes_from_a_deletion_whose_objects_are_being_removed() -> None:
     """An undelete has put the state back that it was taken in by."""
     leaving = replace(gone(seg("leaving", [plain(0, 4)])), leaving=True)
-    assert leaving.main == FileRef(0, 4, 5)
+    assert leaving.main == FileRef(first=0, last=4, rows=5)
     for model in (Model(KEEP), Model(FOLLOW, hold=held(leaving))):
         result = model.publish(leaving, seg("after", [plain(5, 9)]))
         assert result.add == (UseMain("after"),)

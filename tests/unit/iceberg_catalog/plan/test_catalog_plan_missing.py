@@ -15,7 +15,7 @@ STATE = PartState(frontier=10, lineage=((0, 0),), known_end=10)
 
 
 def file(first: int, last: int) -> LiveFile:
-    return LiveFile(f"{first}-{last}", first, last, None, 0, 0)
+    return LiveFile(path=f"{first}-{last}", first=first, last=last, runs=None, partition=0, max_timestamp_ms=0)
 
 
 FILES = [file(0, 4), file(5, 9)]

@@ -113,7 +113,7 @@ def pending(*, tail_ms: int, apart: bool) -> Segment:
     """A deleted segment with old rows, then from offset 2 on a transaction; `apart`: in a tail."""
     batches = [plain(0, 1, time_ms=1), replace(txn(2, 2, 7), time_ms=tail_ms), plain(3, 4, time_ms=1)]
     made = gone(seg("pending", batches, opened=((7, 2),)))
-    return made if apart else replace(made, main=FileRef(0, 4, 5), tail=None)
+    return made if apart else replace(made, main=FileRef(first=0, last=4, rows=5), tail=None)
 
 
 @pytest.mark.parametrize("apart", [True, False], ids=["tail", "derived"])

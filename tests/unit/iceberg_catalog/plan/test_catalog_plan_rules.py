@@ -356,7 +356,7 @@ def test_a_file_that_sticks_out_over_the_frontier_is_cut() -> None:
     a = seg("a", [plain(0, 9)])
     model.publish(a)
     (path,) = model.files
-    model.state = PartState(6, 0, model.state.lineage, model.state.known_end)
+    model.state = PartState(frontier=6, floor=0, lineage=model.state.lineage, known_end=model.state.known_end)
     result = model.publish(a)
     assert result.trim == (Trim(path, 6),)
     assert result.add == (Derive((("a", 6, 9),)),)

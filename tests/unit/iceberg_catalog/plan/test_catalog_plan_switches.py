@@ -67,7 +67,7 @@ def completed_by_any_branch(segments: Sequence[Segment], state: PartState) -> Li
 
 
 def all_alive(segments: Iterable[Segment], *_: object) -> list[Input]:
-    return [Input(segment, segment.end + 1) for segment in segments]
+    return [Input(segment=segment, valid_end=segment.end + 1) for segment in segments]
 
 
 def peeked_for_ever(alive: Sequence[Input], _edge: int) -> list[tuple[Peeked, int]]:

@@ -19,11 +19,19 @@ NOTHING = Frontier(TOPIC_ID)
 
 
 def file(partition: int, first: int, last: int, size: int = 100) -> LiveFile:
-    return LiveFile(f"p{partition}-{first}", first, last, ((0, first),), partition, None, size)
+    return LiveFile(
+        path=f"p{partition}-{first}",
+        first=first,
+        last=last,
+        runs=((0, first),),
+        partition=partition,
+        max_timestamp_ms=None,
+        size_bytes=size,
+    )
 
 
 def state(frontier: int, *lineage: tuple[int, int]) -> PartState:
-    return PartState(frontier, 0, lineage or ((0, 0),), frontier)
+    return PartState(frontier=frontier, floor=0, lineage=lineage or ((0, 0),), known_end=frontier)
 
 
 @st.composite
@@ -81,7 +89,12 @@ def test_what_is_read_again_is_read_in_one_run() -> None:
 
 
 def test_rows_are_those_of_the_files_and_never_more_than_offsets_are_read() -> None:
-    files = [LiveFile("a", 0, 9, ((0, 0),), 0, None, 100, 7), LiveFile("b", 10, 29, ((0, 10),), 0, None, 100, 20)]
+    files = [
+        LiveFile(path="a", first=0, last=9, runs=((0, 0),), partition=0, max_timestamp_ms=None, size_bytes=100, rows=7),
+        LiveFile(
+            path="b", first=10, last=29, runs=((0, 10),), partition=0, max_timestamp_ms=None, size_bytes=100, rows=20
+        ),
+    ]
     assert plan_reading(NOTHING, {0: state(30)}, files, None).rows == 27
     assert plan_reading(NOTHING, {0: state(30)}, files, 100).rows == 7
     assert plan_reading(at(25), {0: state(30)}, files, None).rows == 5
@@ -135,14 +148,14 @@ def test_another_epoch_below_the_frontier_is_a_rewind_to_where_it_began() -> Non
 
 def test_a_rewind_that_no_epoch_shows_is_known_by_its_record() -> None:
     """A transaction ended otherwise after an unclean election: the rows before the election go too."""
-    told = PartState(50, 0, ((0, 0), (1, 10)), 50, rewinds=((1, 4),))
+    told = PartState(frontier=50, floor=0, lineage=((0, 0), (1, 10)), known_end=50, rewinds=((1, 4),))
     assert drift(at(10), {0: told}).rewound == {0: 4}
     assert drift(at(10, rewinds=1), {0: told}).rewound == {}
     assert drift(at(4), {0: told}).rewound == {}
 
 
 def test_rows_that_came_late_are_repaired_from_there() -> None:
-    told = PartState(50, 0, ((0, 0),), 50, repairs=((1, 4), (2, 30)))
+    told = PartState(frontier=50, floor=0, lineage=((0, 0),), known_end=50, repairs=((1, 4), (2, 30)))
     assert drift(at(10), {0: told}).repaired == {0: 4}
     assert drift(at(40, repairs=1), {0: told}).repaired == {0: 30}
     assert drift(at(10, repairs=2), {0: told}).repaired == {}
@@ -152,13 +165,13 @@ def test_what_is_not_remembered_any_more_may_have_been_anywhere() -> None:
     events: tuple[tuple[int, int], ...] = ()
     for offset in range(EVENTS_KEPT + 2):
         events = remembered(events, 20 + offset)
-    told = PartState(50, 0, ((0, 0),), 50, rewinds=events)
+    told = PartState(frontier=50, floor=0, lineage=((0, 0),), known_end=50, rewinds=events)
     assert drift(at(40, rewinds=1), {0: told}).rewound == {0: 0}
     assert drift(at(40, rewinds=2), {0: told}).rewound == {0: 22}
 
 
 def test_a_table_that_was_made_anew_counts_from_the_beginning() -> None:
-    told = PartState(50, 0, ((0, 0),), 50, rewinds=((1, 4),), repairs=((1, 5),))
+    told = PartState(frontier=50, floor=0, lineage=((0, 0),), known_end=50, rewinds=((1, 4),), repairs=((1, 5),))
     found = drift(at(10, rewinds=2, repairs=3), {0: told, 1: state(3)})
     assert (found.rewound, found.repaired) == ({0: 4}, {0: 5})
     found = drift(at(10, rewinds=2, repairs=3), {})
@@ -166,21 +179,23 @@ def test_a_table_that_was_made_anew_counts_from_the_beginning() -> None:
 
 
 def test_what_retention_took_before_it_was_read_is_told_once() -> None:
-    told = PartState(50, 20, ((0, 0),), 50)
+    told = PartState(frontier=50, floor=20, lineage=((0, 0),), known_end=50)
     files = [file(0, 20, 29), file(0, 30, 49)]
     made = plan_reading(at(5), {0: told}, files, 1)
     assert (made.lost, made.after.positions[0].next) == ({0: (5, 20)}, 30)
     assert plan_reading(made.after, {0: told}, files, 1).lost == {}
     assert plan_reading(at(5), {0: told}, [file(0, 8, 29)], None).lost == {0: (5, 8)}, "what is held is read"
     assert plan_reading(at(5), {0: told}, [file(0, 0, 29)], None).lost == {}
-    assert plan_reading(at(5), {0: PartState(20, 20)}, [], None).lost == {0: (5, 20)}, "nothing is left"
+    assert plan_reading(at(5), {0: PartState(frontier=20, floor=20)}, [], None).lost == {0: (5, 20)}, "nothing is left"
     assert plan_reading(at(20), {0: told}, [], None).lost == {}
-    assert plan_reading(at(5), {0: PartState(50, 5)}, [file(0, 9, 49)], None).lost == {}, "offsets without rows"
+    assert plan_reading(at(5), {0: PartState(frontier=50, floor=5)}, [file(0, 9, 49)], None).lost == {}, (
+        "offsets without rows"
+    )
     assert plan_reading(at(30), {0: told}, files, None, {0: 10}).lost == {0: (10, 20)}
 
 
 def test_a_partition_whose_turn_has_not_come_tells_nothing_yet() -> None:
-    states = {0: state(10), 1: PartState(10, 4)}
+    states = {0: state(10), 1: PartState(frontier=10, floor=4)}
     files = [file(0, 0, 9), file(1, 4, 9)]
     made = plan_reading(NOTHING, states, files, 1)
     assert (made.lost, made.after.positions[1].next) == ({}, 0)

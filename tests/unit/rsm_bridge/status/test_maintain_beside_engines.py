@@ -25,7 +25,7 @@ from tests.worlds.maintain_support import DAY, World, make_world, published
 from tests.worlds.status_support import in_kafka, looked
 from tierberg.cli import app
 
-LIMITS = MergeLimits(2**20, 2**24, files_min=3, files_max=100, age_ms=0, span_ms=DAY * 1000)
+LIMITS = MergeLimits(small_bytes=2**20, target_bytes=2**24, files_min=3, files_max=100, age_ms=0, span_ms=DAY * 1000)
 
 
 @pytest.fixture

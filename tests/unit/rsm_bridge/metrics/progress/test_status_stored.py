@@ -62,7 +62,7 @@ def only(segments: Sequence[KnownSegment], state: PartState | None, **options: A
 
 
 def published_to(end: int, lineage: Runs = ((0, 0),)) -> PartState:
-    return PartState(end, 0, lineage, end)
+    return PartState(frontier=end, floor=0, lineage=lineage, known_end=end)
 
 
 def test_all_published() -> None:
@@ -151,7 +151,7 @@ def test_a_conflicting_segment_is_named() -> None:
 def test_a_new_leader_that_is_not_in_the_table_yet() -> None:
     """The plan of the rewind asks a file for its epochs; without an answer status called the store away."""
     branches = [known(seg("a", plain(0, 19))), known(seg("b", B(5, 29, 1), checkpoint=((0, 0), (1, 10))))]
-    files = (LiveFile("f", 0, 19, None, 0),)
+    files = (LiveFile(path="f", first=0, last=19, runs=None, partition=0),)
     found = only(branches, published_to(20), files=files, look=lambda _: ((0, 0),))
     assert (found.tiered_end, found.publishable_end) == (30, 30)
     with pytest.raises(ValueError, match="nobody can look"):
@@ -192,7 +192,10 @@ def test_below_the_lowest_live_segment_and_the_floor_nothing_is_missing() -> Non
 
 def test_rows_below_the_lowest_live_segment() -> None:
     """A lost index and one that retention took differ by the floor, by told log starts, and by what is left of it."""
-    live, files = known(seg("c", plain(20, 29))), [LiveFile("f", 0, 19, None, 0, rows=20)]
+    live, files = (
+        known(seg("c", plain(20, 29))),
+        [LiveFile(path="f", first=0, last=19, runs=None, partition=0, rows=20)],
+    )
     lost = (Gap(0, 19, explained=False),)
     state = published_to(30)
     assert rows_below([live], state, files) == lost
@@ -202,12 +205,12 @@ def test_rows_below_the_lowest_live_segment() -> None:
     assert rows_below([told], state, files) == (), "Kafka's log began there"
     for kind in (SegmentState.DELETED, SegmentState.WITHDRAWN):
         assert rows_below([live, known(seg("a", plain(0, 19), state=kind))], state, files) == ()
-    assert rows_below([live], state, [LiveFile("f", 20, 29, None, 0, rows=10)]) == ()
+    assert rows_below([live], state, [LiveFile(path="f", first=20, last=29, runs=None, partition=0, rows=10)]) == ()
 
 
 def test_rows_inside_of_a_merged_file_are_known_where_every_offset_has_one() -> None:
     live, gone = known(seg("c", plain(20, 29))), known(seg("a", plain(0, 9), state=SegmentState.DELETED))
-    merged = LiveFile("f", 0, 29, None, 0, rows=30)
+    merged = LiveFile(path="f", first=0, last=29, runs=None, partition=0, rows=30)
     assert rows_below([gone, live], published_to(30), [merged]) == (Gap(10, 19, explained=False),)
     assert rows_below([live], replace(published_to(30), floor=10), [merged]) == (Gap(10, 19, explained=False),)
     assert rows_below([gone, live], published_to(30), [replace(merged, rows=29)]) == (), "perhaps none is there"

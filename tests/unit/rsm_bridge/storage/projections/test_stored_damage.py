@@ -88,7 +88,15 @@ def progress() -> Stored:
 
 
 def state() -> Stored:
-    part = PartState(10, 3, ((0, 0), (2, 5)), 10, ((7, 4, True),), ((1, 7),), ((1, 8),))
+    part = PartState(
+        frontier=10,
+        floor=3,
+        lineage=((0, 0), (2, 5)),
+        known_end=10,
+        peeked=((7, 4, True),),
+        rewinds=((1, 7),),
+        repairs=((1, 8),),
+    )
     data, digest = encode_state({0: part, 5: PartState()})
 
     def read(found: bytes) -> object:

@@ -60,10 +60,12 @@ def test_a_deletion_above_all_that_was_noticed_still_tells_since_when_rows_wait(
     deleted = known(gone(seg("deleted", [plain(10, 19)])), NOW - 10)
     late = known(seg("late", [plain(0, 4)]))
     assert late.segment is not None
-    assert late.segment.main == FileRef(0, 4, 5)
-    file = LiveFile("f", 10, 14, ((0, 10),), 0)
-    state = PartState(20, 20, ((0, 21),), 30)  # of a history that was first told from there on
-    head = Head(cast(Any, None), 1, (file,))
+    assert late.segment.main == FileRef(first=0, last=4, rows=5)
+    file = LiveFile(path="f", first=10, last=14, runs=((0, 10),), partition=0)
+    state = PartState(
+        frontier=20, floor=20, lineage=((0, 21),), known_end=30
+    )  # of a history that was first told from there on
+    head = Head(table=cast(Any, None), snapshot_id=1, files=(file,))
     listing = cast(Any, Listing([late, deleted], [late]))
     for limit_ms, removed in ((1000, ()), (10, ("f",))):
         copies = (WaitingCopy("kafka.copy", limit_ms),)

@@ -269,7 +269,7 @@ def test_merges_leave_room_for_it(world: World, tmp_path: Path) -> None:
     for _ in range(3):
         world.copy(2)
     world.publish()
-    limits = MergeLimits(2**20, 2**24, files_min=3, files_max=100, age_ms=0, span_ms=10**9)
+    limits = MergeLimits(small_bytes=2**20, target_bytes=2**24, files_min=3, files_max=100, age_ms=0, span_ms=10**9)
     world.maintenance.merger = world.new_merger(limits)
     world.later(1)
     assert world.maintain().merged == 6

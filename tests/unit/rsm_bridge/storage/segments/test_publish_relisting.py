@@ -21,7 +21,7 @@ BEGIN = known(seg("begin", [plain(0, 4)]))
 TOP = known(seg("top", [plain(10, 14)]))
 ABOVE = known(seg("above", [plain(15, 19)]))
 COVERS = known(seg("covers", [plain(0, 19)]))
-STATE = PartState(5, 0, ((0, 0),), 5)
+STATE = PartState(frontier=5, floor=0, lineage=((0, 0),), known_end=5)
 
 
 @dataclass
@@ -52,7 +52,9 @@ class Listing:
 
 
 def planned(listing: Listing, notices: Notices) -> Planned:
-    planning = Planning(cast(Any, listing), Head(cast(Any, None), 1, ()), {0: STATE}, FOLLOW, NOW)
+    planning = Planning(
+        cast(Any, listing), Head(table=cast(Any, None), snapshot_id=1, files=()), {0: STATE}, FOLLOW, NOW
+    )
     return planning.plan(notices, lambda: None)
 
 
@@ -78,7 +80,7 @@ def test_what_has_come_above_waits_for_the_next_run() -> None:
 
 def test_what_the_record_is_as_new_as_is_no_news() -> None:
     """Another bridge has published it, so it was stored before the head was read; this one has not heard of it."""
-    recorded = PartState(15, 0, ((0, 0),), 15)
+    recorded = PartState(frontier=15, floor=0, lineage=((0, 0),), known_end=15)
     assert agreed([BEGIN], [BEGIN, TOP, ABOVE], {0: recorded}) == [BEGIN, TOP]
     assert agreed([BEGIN], [BEGIN, TOP, ABOVE], {0: STATE}) == [BEGIN]
 

@@ -47,7 +47,9 @@ class Life:
     def copy(self, count: int = 1, record_ms: int | None = None) -> None:
         for _ in range(count):
             base = 100 * self.tiered
-            segment = replace(seg(f"s{self.tiered}", [plain(base, base + 99)]), main=FileRef(base, base + 99, 100))
+            segment = replace(
+                seg(f"s{self.tiered}", [plain(base, base + 99)]), main=FileRef(first=base, last=base + 99, rows=100)
+            )
             key = IndexKey(TOPIC, 0, base + 99, base, self.tiered.to_bytes(16, "big"))
             counts = SegmentCounts(self.now_ms if record_ms is None else record_ms, SIZE, (), copied_ms=self.now_ms)
             listed, owner = ListedObject(str(key), 1, self.now_ms), Owner("c", "t", TOPIC)

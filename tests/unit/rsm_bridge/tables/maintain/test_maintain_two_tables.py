@@ -24,7 +24,7 @@ from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from tests.support.killed import KilledError, die_at
 from tests.worlds.maintain_support import DAY, World, make_world, published
 
-MERGING = MergeLimits(2**20, 2**24, files_min=3, files_max=6, age_ms=0, span_ms=DAY * 1000)
+MERGING = MergeLimits(small_bytes=2**20, target_bytes=2**24, files_min=3, files_max=6, age_ms=0, span_ms=DAY * 1000)
 LONG = 30.0 * COPY_IS_OVER_SECONDS
 
 

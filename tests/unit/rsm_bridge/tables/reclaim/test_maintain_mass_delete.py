@@ -30,7 +30,7 @@ def known(
     number: int, rows: int, deleted_ms: int | None, *, written_ms: int = START, withdrawn: bool = False
 ) -> KnownSegment:
     segment = seg(f"s{number}", [plain(number * 100, number * 100 + 99)])
-    segment = dataclasses.replace(segment, main=FileRef(number * 100, number * 100 + 99, rows))
+    segment = dataclasses.replace(segment, main=FileRef(first=number * 100, last=number * 100 + 99, rows=rows))
     kind = SegmentState.WITHDRAWN if withdrawn else SegmentState.DELETED
     deletion = None if deleted_ms is None else Deletion(kind, deleted_ms, True)
     key = IndexKey(TOPIC, 0, number * 100 + 99, number * 100, number.to_bytes(16, "big"))
