@@ -60,7 +60,13 @@ class Jobs:
     def run(self, table: str) -> Spent:
         """One run of a copy: CPU of this process and of Spark's."""
         copy = self.copies[table]
-        job = CopyJob(self.session, self.source, self.own.spark_name, copy, self.targets[copy.catalog])
+        job = CopyJob(
+            session=self.session,
+            source=self.source,
+            source_catalog=self.own.spark_name,
+            copy=copy,
+            target=self.targets[copy.catalog],
+        )
         cpu, wall = tree_cpu_s(os.getpid()), time.perf_counter()
         job.run()
         return Spent(tree_cpu_s(os.getpid()) - cpu, time.perf_counter() - wall)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from rsm_bridge.storage.projections.hold import DeclaredCopy, declared_copies
 _BRIDGE_SAYS = "An error occurred while calling"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Of the command. `deadline_s`: of one run of one query."""
 
@@ -43,7 +43,7 @@ class Options:
     deadline_s: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A table that queries are put to.
 
@@ -125,7 +125,14 @@ def asked_tables(
         targets: by name, all that are needed.
     """
     name = ".".join(source.name)
-    found = [Asked(name, "topic", quoted(own.spark_name, *source.name), lambda: own.catalog.load_table(source.name))]
+    found = [
+        Asked(
+            name=name,
+            kind="topic",
+            spark_name=quoted(own.spark_name, *source.name),
+            load=lambda: own.catalog.load_table(source.name),
+        )
+    ]
     for copy in copies:
         levels, rule, target = tuple(copy.table.split(".")), copy.rule, targets[copy.catalog]
 
@@ -136,7 +143,16 @@ def asked_tables(
 
         shown = copy.table if target == own else f"{copy.catalog}.{copy.table}"
         spark_name = quoted(target.spark_name, *levels)
-        found.append(Asked(shown, rule.mode, spark_name, load, rule.partition_by, rule.sort_by))
+        found.append(
+            Asked(
+                name=shown,
+                kind=rule.mode,
+                spark_name=spark_name,
+                load=load,
+                partition_by=rule.partition_by,
+                sort_by=rule.sort_by,
+            )
+        )
     return found
 
 
@@ -168,26 +184,33 @@ def survey(
             for table in ready:
                 session.catalog.dropTempView(table.view)
     said = tuple(_suggestions(ready, found))
-    return Report(options.topic, at_ms, options.run, tuple(table.report for table in ready), tuple(found), said)
+    return Report(
+        topic=options.topic,
+        at_ms=at_ms,
+        ran=options.run,
+        tables=tuple(table.report for table in ready),
+        queries=tuple(found),
+        suggestions=said,
+    )
 
 
 def _open(session: Any, asked: Asked, view: str) -> _Ready:
     """Pins the table's head in a view, so that all queries see one state of it."""
-    told = (asked.name, asked.kind, asked.partition_by or (), asked.sort_by)
+    told = TableReport(name=asked.name, kind=asked.kind, partition_by=asked.partition_by or (), sort_by=asked.sort_by)
     try:
         table = asked.load()
         head = None if table is None else table.current_snapshot()
         if table is None or head is None:
             way = "" if asked.kind == "topic" else ": `tierberg repartition` fills it"
-            return _Ready(TableReport(*told, error=f"has no rows yet{way}"), view, {})
+            return _Ready(replace(told, error=f"has no rows yet{way}"), view, {})
         if asked.partition_by is None:
-            told = (asked.name, asked.kind, tuple(term.rule() for term in partition_terms(table)), asked.sort_by)
+            told = replace(told, partition_by=tuple(term.rule() for term in partition_terms(table)))
         frame = session.sql(f"SELECT * FROM {asked.spark_name} VERSION AS OF {head.snapshot_id}")
         frame.createOrReplaceTempView(view)
         whole = plan(session, f"SELECT * FROM {view}").figures
-        return _Ready(TableReport(*told, head.snapshot_id, whole), view, _types(frame.schema))
+        return _Ready(replace(told, snapshot_id=head.snapshot_id, whole=whole), view, _types(frame.schema))
     except Exception as error:  # noqa: BLE001 - one table that fails must not take the others with it
-        return _Ready(TableReport(*told, error=first_line(error)), view, {})
+        return _Ready(replace(told, error=first_line(error)), view, {})
 
 
 def _answer(session: Any, table: _Ready, query: Query, options: Options) -> Answer:

@@ -32,7 +32,7 @@ _LAYOUT_CHARS: Final = 48
 _LEAST: Final = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Panel:
     """One measure. `value`: of an answer; None where it has none. `base`: the axis has ticks at powers of it."""
 
@@ -89,21 +89,21 @@ def draw(report: Report, path: Path) -> tuple[int, int]:
 def _panels(report: Report) -> list[_Panel]:
     found = [
         _Panel(
-            "size of the files that each query has to open, logarithmic",
-            lambda answer: None if answer.figures is None else float(answer.figures.size_bytes),
-            _bytes_label,
-            lambda value: size(round(value)),
-            2,
+            title="size of the files that each query has to open, logarithmic",
+            value=lambda answer: None if answer.figures is None else float(answer.figures.size_bytes),
+            label=_bytes_label,
+            tick=lambda value: size(round(value)),
+            base=2,
         )
     ]
     if report.ran:
         found.append(
             _Panel(
-                "seconds, median of the runs after the first, logarithmic",
-                lambda answer: None if answer.figures is None else answer.figures.median_s,
-                lambda answer: "" if answer.figures is None else seconds(answer.figures.median_s or 0.0),
-                lambda value: f"{value:g} s",
-                10,
+                title="seconds, median of the runs after the first, logarithmic",
+                value=lambda answer: None if answer.figures is None else answer.figures.median_s,
+                label=lambda answer: "" if answer.figures is None else seconds(answer.figures.median_s or 0.0),
+                tick=lambda value: f"{value:g} s",
+                base=10,
             )
         )
     return found

@@ -15,7 +15,7 @@ How = Literal["equal", "range"]
 JSON_VERSION: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """What one query needs of one table, over all its scans.
 
@@ -77,7 +77,7 @@ class QueryReport:
     answers: tuple[Answer, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableReport:
     """One table as a whole.
 
@@ -100,7 +100,7 @@ class TableReport:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """Of one topic. `at_ms`: since the epoch. `suggestions`: a table's name and what is said of it, in order."""
 

@@ -138,7 +138,13 @@ def _files(scan: Any) -> Figures:
                 data[location] = int(file.fileSizeInBytes()), int(file.recordCount())
                 deletes.update(map(_delete, task.deletes()))
     sizes, rows = zip(*data.values(), strict=True) if data else ((), ())
-    return Figures(len(data), sum(sizes), len(deletes), sum(deletes.values()), sum(rows))
+    return Figures(
+        files=len(data),
+        data_bytes=sum(sizes),
+        delete_files=len(deletes),
+        delete_bytes=sum(deletes.values()),
+        rows=sum(rows),
+    )
 
 
 def _delete(file: Any) -> tuple[tuple[str, int | None], int]:

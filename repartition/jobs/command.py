@@ -22,7 +22,7 @@ from rsm_bridge.limits import MIB
 from rsm_bridge.storage.backend import Backend, open_backend
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """Of the command. `max_bytes`: None: as the settings say. `maintenance`: its share of the running time."""
 
@@ -62,7 +62,14 @@ def repartition(config: Path | None, data_dir: Path | None, options: Options, sh
     metrics, settings = CopyMetrics(), backend.settings.repartition
     with served(metrics, settings.metrics, shown.say), spark_session(conf, revealed(settings.spark)) as session:
         kept = Following(
-            backend, session, targets, options.max_bytes, options.repair, options.maintenance, metrics, shown.say
+            backend=backend,
+            session=session,
+            targets=targets,
+            max_bytes=options.max_bytes,
+            repair=options.repair,
+            maintenance=options.maintenance,
+            metrics=metrics,
+            say=shown.say,
         )
         kept.take(sources)
         watchers: Sequence[Watcher] = (*shown.watchers, metrics)

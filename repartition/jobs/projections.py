@@ -22,7 +22,7 @@ from rsm_bridge.storage.projections.hold import declared_copies
 _Key = tuple[Owner, tuple[str, ...], str, str]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Following:
     """The declared copies of topics, with what each has from round to round.
 
@@ -59,7 +59,15 @@ class Following:
                 key = (source.owner, source.name, copy.catalog, copy.table)
                 target, own = self.targets[copy.catalog], self.targets[self.backend.settings.catalog.name].spark_name
                 now[key] = before.get(key) or Tended(
-                    CopyJob(self.session, source, own, copy, target, self.max_bytes, self.repair),
+                    CopyJob(
+                        session=self.session,
+                        source=source,
+                        source_catalog=own,
+                        copy=copy,
+                        target=target,
+                        max_bytes=self.max_bytes,
+                        repair=self.repair,
+                    ),
                     Budget(self.maintenance),
                 )
         self._tended = now

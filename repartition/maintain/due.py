@@ -31,7 +31,7 @@ LAST_COMPACTION: Final = "tierberg.copy.compacted-ms"
 LAST_EXPIRY: Final = "tierberg.copy.snapshots-expired-ms"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Of one table. Times in milliseconds since the epoch.
 
@@ -60,18 +60,18 @@ def facts_of(metadata: TableMetadata, manifests: Callable[[Snapshot], int], now_
     """What the metadata says. `manifests`: counts those of a snapshot."""
     head = metadata.current_snapshot()
     if head is None:
-        return Facts(0, 0, 0, ())
+        return Facts(files_added=0, deletes_added=0, manifests=0, snapshots=())
     said = metadata.properties
     files, deletes = _added(metadata, head, int(said.get(LAST_COMPACTION, "0")))
     return Facts(
-        files,
-        deletes,
-        manifests(head),
-        tuple(sorted(snapshot.timestamp_ms for snapshot in metadata.snapshots)),
-        int(said.get(LAST_ORPHANS, "0")),
-        int(said.get(LAST_RETENTION, "0")),
-        int(said.get(LAST_EXPIRY, "0")),
-        len(run_branches(metadata, now_ms - ORPHAN_AGE_MS)),
+        files_added=files,
+        deletes_added=deletes,
+        manifests=manifests(head),
+        snapshots=tuple(sorted(snapshot.timestamp_ms for snapshot in metadata.snapshots)),
+        orphans_ms=int(said.get(LAST_ORPHANS, "0")),
+        retention_ms=int(said.get(LAST_RETENTION, "0")),
+        expiry_ms=int(said.get(LAST_EXPIRY, "0")),
+        left=len(run_branches(metadata, now_ms - ORPHAN_AGE_MS)),
     )
 
 

@@ -168,7 +168,7 @@ _CHORES: dict[Chore, Callable[[KeptTable, int], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTable:
     """One of them.
 
@@ -232,6 +232,6 @@ class KeptTable:
 def kept_tables(job: CopyJob) -> tuple[KeptTable, KeptTable]:
     """Of one copy; either may not be there yet."""
     return (
-        KeptTable(job, job.name, job.rule.mode, job.rule.sort_by),
-        KeptTable(job, job.letters_name, LETTERS, called="dead letters: "),
+        KeptTable(job=job, name=job.name, kind=job.rule.mode, sort_by=job.rule.sort_by),
+        KeptTable(job=job, name=job.letters_name, kind=LETTERS, called="dead letters: "),
     )

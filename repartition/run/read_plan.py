@@ -26,7 +26,7 @@ class Range:
         return f"(_kafka_partition = {self.partition} AND _kafka_offset >= {self.start} AND _kafka_offset < {self.end})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One run's input.
 
@@ -63,7 +63,7 @@ class Reading:
         return "(" + " OR ".join(item.sql() for item in self.ranges) + ")" if self.ranges else "false"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Lag:
     """One partition. `read`: the offset read up to in earlier runs; `end`: in this one, so far."""
 
@@ -114,11 +114,11 @@ def plan_reading(
                 lost[partition] = lag.lost()
         positions[partition] = position_at(end, lag.state)
     return Reading(
-        tuple(ranges),
-        before,
-        Frontier(before.topic_id, positions),
-        size,
-        not stopped,
+        ranges=tuple(ranges),
+        before=before,
+        after=Frontier(before.topic_id, positions),
+        size_bytes=size,
+        complete=not stopped,
         rows=sum(_rows(lag) for lag in lags.values()),
         left_bytes=sum(file.size_bytes for lag in lags.values() for file in lag.files[lag.taken :]),
         left_offsets=sum(
@@ -154,7 +154,13 @@ def _lags(
         start = min(read, again_from.get(partition, read))
         ahead = sorted((item for item in grouped[partition] if item.last >= start), key=lambda item: item.first)
         if state.frontier > start or partition in again_from:
-            lags[partition] = _Lag(state, read, start, start, [item for item in ahead if item.first < state.frontier])
+            lags[partition] = _Lag(
+                state=state,
+                read=read,
+                start=start,
+                end=start,
+                files=[item for item in ahead if item.first < state.frontier],
+            )
     return lags
 
 

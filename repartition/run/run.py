@@ -59,7 +59,7 @@ class Ran:
         return self.reading.complete
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class CopyJob:
     """One copy of one topic. Not for several threads.
 
@@ -139,7 +139,7 @@ class CopyJob:
         again = self._again(pinned, found)
         reading = plan_reading(before.frontier, pinned.states, pinned.files, self.max_bytes, again)
         if pinned.snapshot_id is None or reading.after == before.frontier:
-            return Ran(Reading((), before.frontier, before.frontier), 0, pinned.snapshot_id)
+            return Ran(Reading(ranges=(), before=before.frontier, after=before.frontier), 0, pinned.snapshot_id)
         self.planned(reading)
         self.step("read")
         made = changes(self.session, self._records(pinned, reading.condition()), self.rule)

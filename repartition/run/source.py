@@ -22,7 +22,7 @@ from rsm_bridge.storage.backend import Backend
 from rsm_bridge.storage.segments.topic_segments import several
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
     """One snapshot of a topic's table; `snapshot_id` is None while it has none, and then there is nothing to read."""
 
@@ -60,7 +60,7 @@ class Source:
         states: dict[int, PartState] = {}
         if head.state is not None:
             states = decode_state(self.backend.store.read(head.state.key).data, head.state.sha256)
-        return Pinned(self.owner, table, head.snapshot_id, states, head.files)
+        return Pinned(owner=self.owner, table=table, snapshot_id=head.snapshot_id, states=states, files=head.files)
 
     def has(self, snapshot_id: int) -> bool:
         """Whether a snapshot is there still: its files are, as long as it is."""

@@ -167,7 +167,15 @@ class CopyWorld:
         """The copy of the rule's `copies[number]`, as a new process would begin it."""
         name = self.settings.catalog.name
         copy = declared_copies(self.settings, TOPIC, TOPIC)[number]
-        return CopyJob(self.spark, self.source, name, copy, Target(self.catalog, name), max_bytes, repair)
+        return CopyJob(
+            session=self.spark,
+            source=self.source,
+            source_catalog=name,
+            copy=copy,
+            target=Target(self.catalog, name),
+            max_bytes=max_bytes,
+            repair=repair,
+        )
 
     def change(self, rule: dict[str, Any]) -> None:
         """Another rule for the copy, as in a settings file that was edited."""

@@ -64,7 +64,9 @@ def ask(world: CopyWorld, text: str = QUERIES, **options: Any) -> Report:
     copies = declared_copies(world.settings, TOPIC, TOPIC)
     target = Target(world.catalog, own)
     tables = asked_tables(find_source(world.backend, TOPIC), target, copies, {own: target})
-    return survey(world.spark, tables, parse_queries(text), Options(TOPIC, Path("-"), **options), lambda _line: None)
+    return survey(
+        world.spark, tables, parse_queries(text), Options(topic=TOPIC, queries=Path("-"), **options), lambda _line: None
+    )
 
 
 def answers(report: Report, name: str) -> tuple[Answer, ...]:

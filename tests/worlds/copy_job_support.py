@@ -16,7 +16,7 @@ from rsm_bridge.limits import MIB
 TABLE = "kafka.orders_now"
 STEPS = ("read", "write", "dead letters", "publish", "record")
 START = Frontier(b"t" * 16)
-NOTHING = Reading((), START, START)
+NOTHING = Reading(ranges=(), before=START, after=START)
 #: What a run of the fake does: reads so much, or fails so.
 Run = Reading | RepartitionError
 
@@ -25,7 +25,16 @@ def portion(left_mib: int, size_mib: int = 1, before: Frontier = START) -> Readi
     """One of several, of five records each."""
     ranges = (Range(0, 0, 5),)
     size, left = size_mib * MIB, left_mib * MIB
-    return Reading(ranges, before, START, size, not left_mib, rows=5, left_bytes=left, left_offsets=5 * left_mib)
+    return Reading(
+        ranges=ranges,
+        before=before,
+        after=START,
+        size_bytes=size,
+        complete=not left_mib,
+        rows=5,
+        left_bytes=left,
+        left_offsets=5 * left_mib,
+    )
 
 
 class FakeSession:

@@ -40,7 +40,7 @@ def advise(
     place = picture or Path(f"advise-{topic}.png")
     with failures():
         check_place(place)
-        options = Options(topic, queries, topic_id, run, deadline)
+        options = Options(topic=topic, queries=queries, topic_id=topic_id, run=run, deadline_s=deadline)
         report = ask(config, data_dir, options, lambda line: typer.echo(line, err=True))
         width = shutil.get_terminal_size((120, 24)).columns
         typer.echo(document(report) if as_json else as_text(report, width, colour=sys.stdout.isatty()))

@@ -42,7 +42,14 @@ def repartition(
     if all_topics and topic_id is not None:
         raise typer.BadParameter("--topic-id chooses between topics of one name: name it, without --all")
     limit = None if max_mib is None else max_mib * MIB
-    options = Options(topic, topic_id, continuous, limit, repair, maintenance_budget)
+    options = Options(
+        topic=topic,
+        topic_id=topic_id,
+        continuous=continuous,
+        max_bytes=limit,
+        repair=repair,
+        maintenance=maintenance_budget,
+    )
     with failures(), shown(Console()) as view:
         failed = run(config, data_dir, options, view)
     raise typer.Exit(FAILURE if failed else 0)

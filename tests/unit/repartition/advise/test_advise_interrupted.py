@@ -75,12 +75,12 @@ def test_a_survey_that_is_interrupted_ends(monkeypatch: pytest.MonkeyPatch, endi
 
     monkeypatch.setattr(advising, "run", interrupted)
     monkeypatch.setattr(advising, "_open", lambda session, asked, view: _ready(asked.name, view))
-    asked = [Asked("kafka.t", "topic", "`c`.`kafka`.`t`", lambda: None)]
-    options = Options("t", Path("unused.sql"), run=True)
+    asked = [Asked(name="kafka.t", kind="topic", spark_name="`c`.`kafka`.`t`", load=lambda: None)]
+    options = Options(topic="t", queries=Path("unused.sql"), run=True)
     with pytest.raises(type(ending)) as raised:
         survey(Session(), asked, parse_queries("SELECT 1 FROM {table}"), options, lambda _: None)
     assert raised.value is ending
 
 
 def _ready(name: str, view: str) -> Any:
-    return advising._Ready(TableReport(name, "topic", whole=Figures()), view, {})
+    return advising._Ready(TableReport(name=name, kind="topic", whole=Figures()), view, {})

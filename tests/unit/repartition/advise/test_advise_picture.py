@@ -19,8 +19,8 @@ from repartition.advise.text import as_text, seconds, spelled
 from repartition.errors import RepartitionError
 from rsm_bridge.words import size
 
-BIG = Figures(40, 5 << 30, 0, 0, 12_000_000)
-SMALL = Figures(1, 3 << 20, 2, 4096, 1000)
+BIG = Figures(files=40, data_bytes=5 << 30, delete_files=0, delete_bytes=0, rows=12_000_000)
+SMALL = Figures(files=1, data_bytes=3 << 20, delete_files=2, delete_bytes=4096, rows=1000)
 FAILED = "[UNRESOLVED_COLUMN] A column with name `$x_{1}$` cannot be resolved"
 
 
@@ -30,9 +30,18 @@ def timed(figures: Figures, first: float, median: float) -> Figures:
 
 def report(*, ran: bool = False, queries: int = 3) -> Report:
     tables = (
-        TableReport("kafka.orders", "topic", ("_kafka_partition",), (), 1, BIG),
-        TableReport("kafka.orders_copy", "append", ("day(ts)", "bucket(16, id)"), ("id",), 2, BIG),
-        TableReport("kafka.orders_latest", "upsert", error="has no rows yet"),
+        TableReport(
+            name="kafka.orders", kind="topic", partition_by=("_kafka_partition",), sort_by=(), snapshot_id=1, whole=BIG
+        ),
+        TableReport(
+            name="kafka.orders_copy",
+            kind="append",
+            partition_by=("day(ts)", "bucket(16, id)"),
+            sort_by=("id",),
+            snapshot_id=2,
+            whole=BIG,
+        ),
+        TableReport(name="kafka.orders_latest", kind="upsert", error="has no rows yet"),
     )
     big, small, none = (
         (timed(BIG, 30.0, 12.5), timed(SMALL, 0.5, 0.0312), timed(Figures(), 0.2, 0.004))
@@ -51,7 +60,14 @@ def report(*, ran: bool = False, queries: int = 3) -> Report:
         )
         for number in range(queries)
     ]
-    return Report("orders.v1_x", 1_750_000_000_000, ran, tables, tuple(each), (("kafka.orders_copy", "Nothing."),))
+    return Report(
+        topic="orders.v1_x",
+        at_ms=1_750_000_000_000,
+        ran=ran,
+        tables=tables,
+        queries=tuple(each),
+        suggestions=(("kafka.orders_copy", "Nothing."),),
+    )
 
 
 @pytest.mark.parametrize("ran", [False, True])
@@ -78,7 +94,11 @@ def colours() -> list[np.ndarray]:
 
 def test_a_picture_of_nothing(tmp_path: Path) -> None:
     empty = Report(
-        "t", 0, True, (TableReport("kafka.t", "topic", error="x"),), (QueryReport("q", "", (Answer("a", error="x"),)),)
+        topic="t",
+        at_ms=0,
+        ran=True,
+        tables=(TableReport(name="kafka.t", kind="topic", error="x"),),
+        queries=(QueryReport("q", "", (Answer("a", error="x"),)),),
     )
     wide, tall = draw(empty, tmp_path / "picture.png")
     assert imread(tmp_path / "picture.png").shape[:2] == (tall, wide)
@@ -157,7 +177,11 @@ def test_sizes(count: int, said: str) -> None:
 
 
 def test_numbers_of_files() -> None:
-    assert [spelled(item) for item in (Figures(1), Figures(0), SMALL)] == ["1 file", "0 files", "1 file + 2 deletes"]
+    assert [spelled(item) for item in (Figures(files=1), Figures(files=0), SMALL)] == [
+        "1 file",
+        "0 files",
+        "1 file + 2 deletes",
+    ]
 
 
 def test_seconds() -> None:

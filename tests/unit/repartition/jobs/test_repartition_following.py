@@ -45,7 +45,16 @@ def topic(name: str, number: int = 0, table: str | None = None) -> Source:
 def following() -> tuple[Following, list[str]]:
     targets: Any = {SETTINGS.catalog.name: Target(None, "own"), "far": Target(None, "far")}  # type: ignore[arg-type]
     said: list[str] = []
-    return Following(PLACE, None, targets, 7, True, 0.3, CopyMetrics(), said.append), said
+    return Following(
+        backend=PLACE,
+        session=None,
+        targets=targets,
+        max_bytes=7,
+        repair=True,
+        maintenance=0.3,
+        metrics=CopyMetrics(),
+        say=said.append,
+    ), said
 
 
 def tables(kept: Following) -> list[str]:

@@ -63,7 +63,7 @@ def test_what_a_job_leaves_in_the_store(backend: Backend, monkeypatch: pytest.Mo
 
     source: Any = SimpleNamespace(owner=OWNER, backend=backend, pin=pin, name=("kafka", "orders"))
     with pytest.raises(RepartitionError) as raised:
-        CopyJob(None, source, "c", copy, SimpleNamespace(catalog=None)).run()  # type: ignore[arg-type]
+        CopyJob(session=None, source=source, source_catalog="c", copy=copy, target=SimpleNamespace(catalog=None)).run()  # type: ignore[arg-type]
     found = read_one(backend.store, copy.key(OWNER.topic_id))
     assert found is not None
     assert found.failure is not None

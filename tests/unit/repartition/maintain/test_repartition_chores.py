@@ -10,25 +10,100 @@ from repartition.limits import EXPIRY_EVERY_MS, ORPHANS_EVERY_MS, RETENTION_EVER
 from repartition.maintain.due import Budget, Chore, Facts, due
 
 NOW = 1_700_000_000_000
-IDLE = Facts(0, 0, 1, (NOW,), orphans_ms=NOW, retention_ms=NOW)
+IDLE = Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW)
 
 
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
         (IDLE, ()),
-        (Facts(20, 0, 1, (NOW,), NOW, NOW), ("compaction",)),
-        (Facts(19, 4, 50, (NOW,), NOW, NOW), ()),
-        (Facts(0, 5, 1, (NOW,), NOW, NOW), ("compaction",)),
-        (Facts(0, 0, 51, (NOW,), NOW, NOW), ("manifests",)),
-        (Facts(0, 0, 1, (NOW - SNAPSHOT_AGE_MS - 1, *[NOW] * 5), NOW, NOW), ("expiry",)),
-        (Facts(0, 0, 1, (NOW - SNAPSHOT_AGE_MS - 1, *[NOW] * 5), NOW, NOW, NOW - EXPIRY_EVERY_MS + 1), ()),
-        (Facts(0, 0, 1, (NOW,), NOW, NOW, left=1), ("expiry",)),
-        (Facts(0, 0, 1, (NOW - SNAPSHOT_AGE_MS - 1, *[NOW] * 4), NOW, NOW), ()),
-        (Facts(0, 0, 1, (NOW - SNAPSHOT_AGE_MS, *[NOW] * 5), NOW, NOW), ()),
-        (Facts(0, 0, 1, (NOW,), NOW - ORPHANS_EVERY_MS, NOW), ("orphans",)),
-        (Facts(0, 0, 1, (NOW,), NOW, NOW - RETENTION_EVERY_MS), ("retention",)),
-        (Facts(99, 99, 99, ()), ()),
+        (
+            Facts(files_added=20, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW),
+            ("compaction",),
+        ),
+        (Facts(files_added=19, deletes_added=4, manifests=50, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW), ()),
+        (
+            Facts(files_added=0, deletes_added=5, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW),
+            ("compaction",),
+        ),
+        (
+            Facts(files_added=0, deletes_added=0, manifests=51, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW),
+            ("manifests",),
+        ),
+        (
+            Facts(
+                files_added=0,
+                deletes_added=0,
+                manifests=1,
+                snapshots=(NOW - SNAPSHOT_AGE_MS - 1, *[NOW] * 5),
+                orphans_ms=NOW,
+                retention_ms=NOW,
+            ),
+            ("expiry",),
+        ),
+        (
+            Facts(
+                files_added=0,
+                deletes_added=0,
+                manifests=1,
+                snapshots=(NOW - SNAPSHOT_AGE_MS - 1, *[NOW] * 5),
+                orphans_ms=NOW,
+                retention_ms=NOW,
+                expiry_ms=NOW - EXPIRY_EVERY_MS + 1,
+            ),
+            (),
+        ),
+        (
+            Facts(
+                files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW, left=1
+            ),
+            ("expiry",),
+        ),
+        (
+            Facts(
+                files_added=0,
+                deletes_added=0,
+                manifests=1,
+                snapshots=(NOW - SNAPSHOT_AGE_MS - 1, *[NOW] * 4),
+                orphans_ms=NOW,
+                retention_ms=NOW,
+            ),
+            (),
+        ),
+        (
+            Facts(
+                files_added=0,
+                deletes_added=0,
+                manifests=1,
+                snapshots=(NOW - SNAPSHOT_AGE_MS, *[NOW] * 5),
+                orphans_ms=NOW,
+                retention_ms=NOW,
+            ),
+            (),
+        ),
+        (
+            Facts(
+                files_added=0,
+                deletes_added=0,
+                manifests=1,
+                snapshots=(NOW,),
+                orphans_ms=NOW - ORPHANS_EVERY_MS,
+                retention_ms=NOW,
+            ),
+            ("orphans",),
+        ),
+        (
+            Facts(
+                files_added=0,
+                deletes_added=0,
+                manifests=1,
+                snapshots=(NOW,),
+                orphans_ms=NOW,
+                retention_ms=NOW - RETENTION_EVERY_MS,
+            ),
+            ("retention",),
+        ),
+        (Facts(files_added=99, deletes_added=99, manifests=99, snapshots=()), ()),
     ],
 )
 def test_what_is_due(facts: Facts, expected: tuple[Chore, ...]) -> None:
@@ -36,7 +111,14 @@ def test_what_is_due(facts: Facts, expected: tuple[Chore, ...]) -> None:
 
 
 def test_rows_do_not_get_old_where_the_rule_has_no_retention() -> None:
-    assert due(Facts(0, 0, 1, (NOW,), NOW, 0), NOW, retention=False) == ()
+    assert (
+        due(
+            Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=0),
+            NOW,
+            retention=False,
+        )
+        == ()
+    )
 
 
 @given(st.floats(0, 0.9), st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), max_size=30))

@@ -66,7 +66,7 @@ def test_a_copy_had_everything_when_its_run_pinned_the_snapshot(
     monkeypatch.setattr(CopyJob, "_run", run)
     store, target = make_store(tmp_path), SimpleNamespace(catalog=None)
     source: Any = SimpleNamespace(owner=OWNER, backend=SimpleNamespace(store=store), pin=pin)
-    CopyJob(None, source, "c", COPY, target).run()  # type: ignore[arg-type]
+    CopyJob(session=None, source=source, source_catalog="c", copy=COPY, target=target).run()  # type: ignore[arg-type]
     assert asked == [1_000, 2_000, 9_000]
     assert told(store).caught_up_ms == 1_000
     assert (told(store).succeeded_ms or 0) > 9_000, "that is when the run ended"
@@ -86,7 +86,7 @@ def test_a_failure_keeps_its_kind_and_has_advice(tmp_path: Path, error: Exceptio
     store, target = make_store(tmp_path), SimpleNamespace(catalog=None)
     source: Any = SimpleNamespace(owner=OWNER, backend=SimpleNamespace(store=store), pin=Mock(side_effect=error))
     with pytest.raises(RepartitionError) as raised:
-        CopyJob(None, source, "c", COPY, target).run()  # type: ignore[arg-type]
+        CopyJob(session=None, source=source, source_catalog="c", copy=COPY, target=target).run()  # type: ignore[arg-type]
     assert raised.value.kind == kind
     failure = told(store).failure
     assert failure is not None
