@@ -22,7 +22,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 def test_the_table_is_refused_and_copies_and_fetches_go_on(tmp_path: Path) -> None:
     with gateway_server(tmp_path / "s3") as s3:
         bucket = s3.new_bucket("nessie")
-        warehouse = S3Warehouse(f"s3://{bucket}/warehouse", s3.endpoint, s3.access_key, s3.secret_key)
+        warehouse = S3Warehouse(
+            uri=f"s3://{bucket}/warehouse", endpoint=s3.endpoint, access_key=s3.access_key, secret_key=s3.secret_key
+        )
         server = NessieServer(tmp_path / "nessie", warehouse)
         config = tmp_path / "tierberg.yaml"
         store = {"url": f"s3://{bucket}/history", "options": s3.store_options(), "fetch_timeout": "10s"}

@@ -40,7 +40,9 @@ def rest_catalog(folder: Path) -> Iterator[tuple[VersityGateway, S3Server, str, 
         gateway.start()
         s3 = S3Server(gateway.endpoint, gateway.access_key, gateway.secret_key)
         bucket = s3.new_bucket("smoke")
-        warehouse = S3Warehouse(f"s3://{bucket}/warehouse", s3.endpoint, s3.access_key, s3.secret_key)
+        warehouse = S3Warehouse(
+            uri=f"s3://{bucket}/warehouse", endpoint=s3.endpoint, access_key=s3.access_key, secret_key=s3.secret_key
+        )
         server = RestCatalogServer(folder / "catalog", warehouse)
         try:
             server.start()

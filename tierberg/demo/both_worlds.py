@@ -14,7 +14,14 @@ from tierberg.demo.events import Event
 
 def kafka_row(partition: int, offset: int, event: Event) -> Row:
     """A record of the ledger, which the consumer's records were compared with, as a row."""
-    return Row(partition, offset, event.timestamp_ms, event.key, event.value, event.headers)
+    return Row(
+        partition=partition,
+        offset=offset,
+        timestamp_ms=event.timestamp_ms,
+        key=event.key,
+        value=event.value,
+        headers=event.headers,
+    )
 
 
 def show_columns(console: Console, types: Mapping[str, Mapping[str, str]]) -> None:

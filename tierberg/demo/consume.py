@@ -21,7 +21,7 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 ISOLATIONS: tuple[Isolation, ...] = ("read_committed", "read_uncommitted")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ReadBack:
     """What came back.
 

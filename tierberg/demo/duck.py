@@ -61,8 +61,18 @@ def ask_duckdb(table: Table, view: str, partition: int, offset: int) -> Engine:
     finally:
         connection.close()
     headers = tuple((header["key"], header["value"]) for header in found[3] or ())
-    sample = Row(partition, offset, found[0], found[1], found[2], headers)
-    return Engine("PyIceberg + DuckDB", answers, int(rows), int(checksum), int(columns), int(errors), sample)
+    sample = Row(
+        partition=partition, offset=offset, timestamp_ms=found[0], key=found[1], value=found[2], headers=headers
+    )
+    return Engine(
+        name="PyIceberg + DuckDB",
+        answers=answers,
+        rows=int(rows),
+        checksum=int(checksum),
+        columns=int(columns),
+        errors=int(errors),
+        sample=sample,
+    )
 
 
 def _run(connection: Any, statement: str) -> Answer:

@@ -21,7 +21,7 @@ class Answer:
     rows: Sequence[tuple[object, ...]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One row of the table in terms of a Kafka record; times in milliseconds since 1970 UTC."""
 
@@ -33,7 +33,7 @@ class Row:
     headers: Headers
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """All that one engine was asked about one table.
 

@@ -29,7 +29,7 @@ Field = str | int | None
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """What is handed to the producer.
 
@@ -48,7 +48,7 @@ class Event:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flight:
     """One line of the data. `fields` has all its columns, None where they say nothing; the others as in `Event`."""
 
@@ -60,7 +60,9 @@ class Flight:
 
     def event(self, value: bytes) -> Event:
         """The event that carries the flight as `value`."""
-        return Event(self.partition, self.key, value, self.headers, self.timestamp_ms)
+        return Event(
+            partition=self.partition, key=self.key, value=value, headers=self.headers, timestamp_ms=self.timestamp_ms
+        )
 
     def json(self) -> bytes:
         """The flight as one JSON object, UTF-8."""
@@ -90,7 +92,7 @@ def _flight(row: dict[str, str]) -> Flight:
     if partition == JFK:
         headers = (("source", b"jfk-ops"), ("carrier", row["carrier"].encode()), ("via", None), ("via", b"\x00\xff"))
     key = tail.encode() if tail not in {"", "NA"} and partition != LGA else None
-    return Flight(partition, key, headers, timestamp_ms, _fields(row))
+    return Flight(partition=partition, key=key, headers=headers, timestamp_ms=timestamp_ms, fields=_fields(row))
 
 
 def _fields(row: dict[str, str]) -> dict[str, Field]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """One question, and a statement for each engine; all must give the same rows.
 
@@ -29,50 +29,52 @@ FROM {table} WHERE dest = 'ORD' GROUP BY month ORDER BY flights DESC, month LIMI
 ONE_DAY = "one destination on one day"
 QUERIES = (
     Query(
-        "events of each airport",
-        "How many events came from each airport, and when were the first and the last? (New York's time)",
-        """SELECT _kafka_partition AS partition, count(*) AS events, min(_kafka_offset) AS first_offset,
+        name="events of each airport",
+        question="How many events came from each airport, and when were the first and the last? (New York's time)",
+        spark="""SELECT _kafka_partition AS partition, count(*) AS events, min(_kafka_offset) AS first_offset,
        date_format(min(_kafka_timestamp), 'yyyy-MM-dd HH:mm') AS first,
        date_format(max(_kafka_timestamp), 'yyyy-MM-dd HH:mm') AS last
 FROM {table} GROUP BY _kafka_partition ORDER BY partition""",
-        """SELECT _kafka_partition AS partition, count(*) AS events, min(_kafka_offset) AS first_offset,
+        duckdb="""SELECT _kafka_partition AS partition, count(*) AS events, min(_kafka_offset) AS first_offset,
        strftime(min(_kafka_timestamp), '%Y-%m-%d %H:%M') AS first,
        strftime(max(_kafka_timestamp), '%Y-%m-%d %H:%M') AS last
 FROM {table} GROUP BY _kafka_partition ORDER BY partition""",
     ),
     Query(
-        "flights of each carrier",
-        "Which carriers flew most, and how late did they leave on average?",
-        """SELECT carrier, count(*) AS flights, round(avg(dep_delay), 2) AS mean_delay
+        name="flights of each carrier",
+        question="Which carriers flew most, and how late did they leave on average?",
+        spark="""SELECT carrier, count(*) AS flights, round(avg(dep_delay), 2) AS mean_delay
 FROM {table} GROUP BY carrier ORDER BY flights DESC LIMIT 5""",
-        """SELECT carrier, count(*) AS flights, round(avg(dep_delay), 2) AS mean_delay
+        duckdb="""SELECT carrier, count(*) AS flights, round(avg(dep_delay), 2) AS mean_delay
 FROM {table} GROUP BY carrier ORDER BY flights DESC LIMIT 5""",
         of_values=True,
     ),
     Query(
-        "aircraft under a header",
-        "Which aircraft (the record's key) flew most under the header carrier=B6?",
-        """SELECT decode(_kafka_key, 'UTF-8') AS aircraft, count(*) AS flights
+        name="aircraft under a header",
+        question="Which aircraft (the record's key) flew most under the header carrier=B6?",
+        spark="""SELECT decode(_kafka_key, 'UTF-8') AS aircraft, count(*) AS flights
 FROM {table}
 WHERE exists(_kafka_headers, h -> h.key = 'carrier' AND h.value = encode('B6', 'UTF-8')) AND _kafka_key IS NOT NULL
 GROUP BY aircraft ORDER BY flights DESC, aircraft LIMIT 5""",
-        """SELECT decode(_kafka_key) AS aircraft, count(*) AS flights
+        duckdb="""SELECT decode(_kafka_key) AS aircraft, count(*) AS flights
 FROM {table}
 WHERE list_contains(_kafka_headers, {{'key': 'carrier', 'value': 'B6'::blob}}) AND _kafka_key IS NOT NULL
 GROUP BY aircraft ORDER BY flights DESC, aircraft LIMIT 5""",
     ),
     Query(
-        "one destination all year",
-        "In which months did most flights go to Chicago, and by how many minutes did the last one leave late?",
-        _ONE_YEAR,
-        _ONE_YEAR,
+        name="one destination all year",
+        question="In which months did most flights go to Chicago, and by how many minutes did the last one leave late?",
+        spark=_ONE_YEAR,
+        duckdb=_ONE_YEAR,
         of_values=True,
     ),
     Query(
-        ONE_DAY,
-        "How many flights to Chicago were there on the Fourth of July, how many left, and how late was the last?",
-        _ONE_DAY,
-        _ONE_DAY,
+        name=ONE_DAY,
+        question=(
+            "How many flights to Chicago were there on the Fourth of July, how many left, and how late was the last?"
+        ),
+        spark=_ONE_DAY,
+        duckdb=_ONE_DAY,
         of_values=True,
     ),
 )

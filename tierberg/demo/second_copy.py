@@ -102,7 +102,7 @@ def compare_layouts(servers: Servers, folder: Path, console: Console) -> Compari
     arguments = f"{TOPIC} --queries {queries} --run --picture {picture} --config {config_file(servers)}"
     console.print(f"$ tierberg advise {arguments}", highlight=False, soft_wrap=True)
     interrupted = signal.getsignal(signal.SIGINT)
-    options = Options(TOPIC, queries, run=True, deadline_s=_QUERY_S)
+    options = Options(topic=TOPIC, queries=queries, run=True, deadline_s=_QUERY_S)
     try:
         with record_progress(console, "questions to both copies, run six times", 2 * asked) as progress:
 

@@ -87,8 +87,23 @@ def ask_spark(session: Any, table: str, partition: int, offset: int) -> Engine:
             FROM {name} WHERE _kafka_partition = {partition} AND _kafka_offset = {offset}"""
     ).collect()[0]
     headers = tuple((header["key"], _bytes(header["value"])) for header in found["_kafka_headers"] or ())
-    sample = Row(partition, offset, found["ms"], _bytes(found["_kafka_key"]), _bytes(found["_kafka_value"]), headers)
-    return Engine("Spark", answers, int(rows), int(checksum), int(columns), int(errors), sample)
+    sample = Row(
+        partition=partition,
+        offset=offset,
+        timestamp_ms=found["ms"],
+        key=_bytes(found["_kafka_key"]),
+        value=_bytes(found["_kafka_value"]),
+        headers=headers,
+    )
+    return Engine(
+        name="Spark",
+        answers=answers,
+        rows=int(rows),
+        checksum=int(checksum),
+        columns=int(columns),
+        errors=int(errors),
+        sample=sample,
+    )
 
 
 @contextmanager

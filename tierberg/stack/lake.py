@@ -28,7 +28,10 @@ class Lake:
         """Nothing is started yet. The first use builds the S3 server and fetches the catalog's jars: minutes."""
         self.s3 = VersityGateway(folder / "s3")
         self.warehouse = S3Warehouse(
-            f"s3://{BUCKET}/warehouse", self.s3.endpoint, self.s3.access_key, self.s3.secret_key
+            uri=f"s3://{BUCKET}/warehouse",
+            endpoint=self.s3.endpoint,
+            access_key=self.s3.access_key,
+            secret_key=self.s3.secret_key,
         )
         self.catalog = RestCatalogServer(folder / "catalog", self.warehouse)
 

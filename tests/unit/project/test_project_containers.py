@@ -117,7 +117,10 @@ def test_servers_and_clients_of_the_lake_meet() -> None:
 def test_trino_of_compose_is_told_what_the_local_process_is() -> None:
     text = (STACK / "compose" / "trino" / "lake.properties").read_text(encoding="utf-8")
     given = dict(line.split("=", 1) for line in text.splitlines())
-    local = catalog_properties("http://catalog:8181", S3Warehouse("", "http://s3:7070", "stack", "stack-secret"))
+    local = catalog_properties(
+        "http://catalog:8181",
+        S3Warehouse(uri="", endpoint="http://s3:7070", access_key="stack", secret_key="stack-secret"),
+    )
     assert given == local
 
 

@@ -48,7 +48,7 @@ class BrokerOptions:
         return replace(self, properties={**self.properties, **more})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """What the node is in its cluster; by default all of it.
 

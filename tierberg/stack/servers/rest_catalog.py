@@ -16,7 +16,7 @@ from tierberg.stack.waiting import wait_for
 _PROGRAM = Path(__file__).with_name("IcebergRest.java")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class S3Warehouse:
     """Where in S3 tables get their locations.
 

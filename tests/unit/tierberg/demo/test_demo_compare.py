@@ -14,7 +14,7 @@ from tierberg.demo.errors import DemoError
 from tierberg.demo.events import Event
 from tierberg.demo.ledger import Ledger
 
-EVENT = Event(0, b"k", b"value", (("h", b"1"), ("h", None)), 1234)
+EVENT = Event(partition=0, key=b"k", value=b"value", headers=(("h", b"1"), ("h", None)), timestamp_ms=1234)
 
 
 class FakeMessage:

@@ -33,8 +33,10 @@ from tierberg.demo.verdicts import (
     judge_records,
 )
 
-SAMPLE = Row(1, 5, 1000, b"k", b'{"a":[1]}', (("h", None),))
-ENGINE = Engine("Spark", [Answer("SELECT 1", ["a"], [(1,)])], 10, 99, 77, 0, SAMPLE)
+SAMPLE = Row(partition=1, offset=5, timestamp_ms=1000, key=b"k", value=b'{"a":[1]}', headers=(("h", None),))
+ENGINE = Engine(
+    name="Spark", answers=[Answer("SELECT 1", ["a"], [(1,)])], rows=10, checksum=99, columns=77, errors=0, sample=SAMPLE
+)
 TYPES = {"a": "int", "b": "double"}
 READ = ReadBack(records=10, last_offset={0: 9}, checksum=99)
 ORIGIN = RemoteReads({0: 10}, {0: 12}, broker_bytes=100, bridge_bytes=120)
@@ -147,14 +149,16 @@ def test_answers_of_nothing_prove_nothing(summary: Summary) -> None:
     assert not summary.passed
 
 
-MANY = Figures(4, 3000, rows=900, counted=True, result_rows=3, first_s=0.5, median_s=0.25)
+MANY = Figures(files=4, data_bytes=3000, rows=900, counted=True, result_rows=3, first_s=0.5, median_s=0.25)
 FEW = replace(MANY, files=1, data_bytes=1000)
 
 
 def comparison(folder: Path, own: Needed, copy: Needed, name: str = ONE_DAY) -> Comparison:
     whole = QueryReport("everything", "SELECT 2", (Needed("own", MANY), Needed("copy", MANY)))
-    tables = (TableReport("own", "topic", whole=MANY), TableReport("copy", "append", whole=MANY))
-    report = Report("flights", 0, True, tables, (whole, QueryReport(name, "SELECT 1", (own, copy))))
+    tables = (TableReport(name="own", kind="topic", whole=MANY), TableReport(name="copy", kind="append", whole=MANY))
+    report = Report(
+        topic="flights", at_ms=0, ran=True, tables=tables, queries=(whole, QueryReport(name, "SELECT 1", (own, copy)))
+    )
     return Comparison(report, folder / "advise.png", draw(report, folder / "advise.png"))
 
 
@@ -209,7 +213,11 @@ def test_what_was_not_acknowledged_fails(summary: Summary, lost: str) -> None:
     def ledger(committed: int, aborted: int) -> Ledger:
         filled = Ledger()
         for offset in range(committed + aborted):
-            filled.add(offset, Event(0, None, b"", (), 0), committed=offset < committed)
+            filled.add(
+                offset,
+                Event(partition=0, key=None, value=b"", headers=(), timestamp_ms=0),
+                committed=offset < committed,
+            )
         return filled
 
     judge_ledgers(summary, {"flights": ledger(10, 1), "flights_avro": ledger(10, 2)})
@@ -237,7 +245,7 @@ def test_the_table_has_every_line(summary: Summary) -> None:
 
 
 def test_the_record_is_shown_as_it_is(summary: Summary) -> None:
-    event = Event(1, b"k", b'{"a":"[bold]"}', (("h", None),), 1000)
+    event = Event(partition=1, key=b"k", value=b'{"a":"[bold]"}', headers=(("h", None),), timestamp_ms=1000)
     show_side_by_side(summary.console, kafka_row(1, 5, event), [ENGINE])
     assert '{"a":"[bold]"}' in shown(summary)
     assert "Spark" in shown(summary)

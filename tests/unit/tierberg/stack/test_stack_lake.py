@@ -17,7 +17,9 @@ from tierberg.stack.lake import Lake
 from tierberg.stack.servers import rest_catalog
 from tierberg.stack.servers.rest_catalog import RestCatalogServer, S3Warehouse
 
-S3 = S3Warehouse("s3://lake/warehouse", "http://127.0.0.1:9", "someone", "hunter2-hunter2")
+S3 = S3Warehouse(
+    uri="s3://lake/warehouse", endpoint="http://127.0.0.1:9", access_key="someone", secret_key="hunter2-hunter2"
+)
 
 
 @pytest.fixture(autouse=True)

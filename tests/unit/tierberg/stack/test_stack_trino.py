@@ -15,7 +15,9 @@ from tierberg.stack.servers.rest_catalog import S3Warehouse
 from tierberg.stack.servers.trino import TrinoServer
 from tierberg.stack.trino_files import unpack
 
-S3 = S3Warehouse("s3://lake/warehouse", "http://127.0.0.1:9", "someone", "hunter2-hunter2")
+S3 = S3Warehouse(
+    uri="s3://lake/warehouse", endpoint="http://127.0.0.1:9", access_key="someone", secret_key="hunter2-hunter2"
+)
 
 
 def archive(path: Path, files: dict[str, bytes], links: dict[str, str] | None = None) -> None:
