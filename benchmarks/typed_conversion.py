@@ -129,4 +129,11 @@ def _table(made: Decoder) -> TableColumns:
     )
     schema = evolution.schema
     types: dict[Part, pa.StructType] = {"value": value_columns(schema), "key": key_columns(schema)}
-    return TableColumns(b"", schema, evolution.sources, typed_row_schema(schema), types, "raw")
+    return TableColumns(
+        uuid=b"",
+        schema=schema,
+        sources=evolution.sources,
+        rows=typed_row_schema(schema),
+        types=types,
+        value_format="raw",
+    )

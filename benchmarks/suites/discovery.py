@@ -108,7 +108,7 @@ def _index(folder: Path) -> bytes:
 def _key(partition: int, number: int) -> IndexKey:
     base = number * _OFFSETS
     name = (partition * 1_000_000 + number).to_bytes(16, "big")
-    return IndexKey(_TOPIC_ID, partition, base + _OFFSETS - 1, base, name)
+    return IndexKey(topic_id=_TOPIC_ID, partition=partition, last=base + _OFFSETS - 1, base=base, segment_id=name)
 
 
 def _fill(store: ObjectStore, index: bytes, objects: int) -> None:
@@ -120,7 +120,7 @@ def _fill(store: ObjectStore, index: bytes, objects: int) -> None:
 
 def _add(cases: Cases, place: _Place, readers: ThreadPoolExecutor, objects: int) -> None:
     bench = _Bench(place, _Requests(place.store), f"{place.name}, {objects:,} indexes")
-    listing = SegmentListing(place.store, _TOPIC_ID, readers)
+    listing = SegmentListing(store=place.store, topic_id=_TOPIC_ID, readers=readers)
     before = memory_bytes(os.getpid())
     start = bench.case(listing.whole, 1)
     start.extra["bytes_held_per_index"] = (memory_bytes(os.getpid()) - before) / objects
@@ -138,7 +138,7 @@ def _add(cases: Cases, place: _Place, readers: ThreadPoolExecutor, objects: int)
 def _look(
     store: ObjectStore, readers: ThreadPoolExecutor, frontiers: dict[int, int], notices: Notices
 ) -> dict[int, list[KnownSegment]]:
-    return SegmentListing(store, _TOPIC_ID, readers).ahead(frontiers, notices)
+    return SegmentListing(store=store, topic_id=_TOPIC_ID, readers=readers).ahead(frontiers, notices)
 
 
 @dataclass(slots=True)

@@ -53,7 +53,7 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
         StoreError: the store does not answer.
     """
     digest = job.copy.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
-    lease = Lease(job.source.backend.store, lease_key(f"copy-{digest}"), holder_name())
+    lease = Lease(store=job.source.backend.store, key=lease_key(f"copy-{digest}"), holder=holder_name())
     tables = kept_tables(job) if budget.left() else ()
     chores = [(table, chore) for table in tables for chore in _due(table, clock())]
     if not chores or not lease.acquire():

@@ -118,7 +118,7 @@ def report_size(store: ObjectStore, topic_id: bytes, copy: DeclaredCopy, table: 
 
 
 def _known(store: ObjectStore, topic_id: bytes, copy: DeclaredCopy) -> CopyProgress:
-    nothing = CopyProgress(topic_id, copy.catalog, copy.table)
+    nothing = CopyProgress(topic_id=topic_id, catalog=copy.catalog, table=copy.table)
     try:
         return read_one(store, copy.key(topic_id)) or nothing
     except StoreError:

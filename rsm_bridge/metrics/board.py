@@ -32,7 +32,7 @@ class _Row:
     waiting_ms: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Topic:
     name: str
     rows: dict[int, _Row] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class ProgressBoard(Collector):
     def copied(self, segment: SegmentMetadata) -> None:
         """A copy has finished; the next run of the publisher says the rest."""
         with self._lock:
-            topic = self._topics.setdefault(segment.topic_id, _Topic(segment.topic))
+            topic = self._topics.setdefault(segment.topic_id, _Topic(name=segment.topic))
             row = topic.rows.setdefault(segment.partition, _Row(0))
             row.tiered_end = max(row.tiered_end, segment.end_offset + 1)
             if row.unpublished_ms is None:
@@ -68,7 +68,7 @@ class ProgressBoard(Collector):
         held_bytes: int = 0,
     ) -> None:
         """What a run of the publisher found and left behind; replaces what was known of the topic id."""
-        found = _Topic(topic, quarantined=sum(quarantined.values()), held_bytes=held_bytes)
+        found = _Topic(name=topic, quarantined=sum(quarantined.values()), held_bytes=held_bytes)
         found.foreign = len(table.foreign) if table is not None else 0
         found.spoiled = table is not None and table.foreign_commits is not None
         found.rows = _rows(partitions, table)
@@ -113,7 +113,14 @@ def _copy(topic: _Topic) -> _Topic:
         number: _Row(row.tiered_end, row.frontier, row.unpublished_ms, row.waiting_ms)
         for number, row in topic.rows.items()
     }
-    return _Topic(topic.name, rows, topic.foreign, topic.spoiled, topic.quarantined, topic.held_bytes)
+    return _Topic(
+        name=topic.name,
+        rows=rows,
+        foreign=topic.foreign,
+        spoiled=topic.spoiled,
+        quarantined=topic.quarantined,
+        held_bytes=topic.held_bytes,
+    )
 
 
 def _seconds(since_ms: int | None, now_ms: int) -> float:

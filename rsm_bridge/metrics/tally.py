@@ -24,7 +24,7 @@ KINDS: Mapping[Kind, str] = {
 WITHOUT_BYTES: frozenset[Kind] = frozenset({"snapshot", "folded"})
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Tally:
     """Objects and bytes by kind; those of WITHOUT_BYTES have none.
 

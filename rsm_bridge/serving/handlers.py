@@ -50,7 +50,7 @@ Context = aio.ServicerContext[bytes, bytes]
 _WARM_UP = bytes(WARM_UP_BYTES)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Handlers:
     """The service.
 
@@ -101,7 +101,7 @@ class Handlers:
 
             with self._copies.of(peer):
                 try:
-                    segment = await CopyCall(self.copier, context, allow).run()
+                    segment = await CopyCall(copier=self.copier, context=context, allow=allow).run()
                 except StoreError as error:
                     self.writes.failed(str(error))
                     raise

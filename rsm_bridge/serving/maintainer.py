@@ -127,7 +127,7 @@ class Maintainer:
         maintenance = open_maintenance(
             self.settings, self.store, self.catalog(), topic_id, context, stopping=self._stop.is_set
         )
-        return _Topic(maintenance, Lease(self.store, lease_key(topic_id.hex()), holder_name()))
+        return _Topic(maintenance, Lease(store=self.store, key=lease_key(topic_id.hex()), holder=holder_name()))
 
 
 def forget_gone(store: ObjectStore, found: Collection[bytes]) -> None:

@@ -27,7 +27,7 @@ from rsm_bridge.storage.segments.topic_owners import TopicOwners
 from rsm_bridge.values.registry.expiring_cache import ExpiringCache
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, slots=True, kw_only=True)
 class _LookUp:
     """One question to the store.
 
@@ -109,7 +109,7 @@ class OwnerLookups:
         with contextlib.ExitStack() as place:
             place.enter_context(self._admission.of(peer))
             held = place.pop_all()  # whoever leaves: the look-up goes on, and counts until its end
-        look_up = _LookUp(topic_id, asyncio.get_running_loop().create_future())
+        look_up = _LookUp(topic_id=topic_id, answer=asyncio.get_running_loop().create_future())
         self._flights[topic_id] = look_up
         look_up.answer.add_done_callback(partial(self._ended, look_up, held))
         return look_up

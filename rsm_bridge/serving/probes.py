@@ -25,7 +25,7 @@ async def _answer() -> None:
     """Nothing: to have run is the answer."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Probes:
     """Asked by threads of the metrics page; never waits longer than the store's own time-outs."""
 

@@ -66,7 +66,7 @@ _GATHER_SECONDS = 0.01
 _TICK_SECONDS = 1.0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Topic:
     """When a topic id is due; seconds of the monotonic clock.
 
@@ -161,7 +161,7 @@ class Publisher:
         """
         since = time.monotonic() + later
         with self._lock:
-            topic = self._topics.setdefault(topic_id, _Topic(float("inf"), since))
+            topic = self._topics.setdefault(topic_id, _Topic(due=float("inf"), waiting_since=since))
             topic.waiting_since = min(since, topic.waiting_since) if topic.noticed else since
             if key is None:
                 topic.look = True
@@ -287,7 +287,14 @@ class Publisher:
     def _reclaimer(self, topic_id: bytes) -> Reclaimer:
         graces = Graces(self.settings.reclaim_grace, self.settings.mass_delete_grace)
         held = partial(self._held.note, topic_id)
-        return Reclaimer(self.store, self.open_catalog(), graces, self.copies, held, clock_ms=self._clock.now_ms)
+        return Reclaimer(
+            store=self.store,
+            catalog=self.open_catalog(),
+            graces=graces,
+            copies=self.copies,
+            held=held,
+            clock_ms=self._clock.now_ms,
+        )
 
     def _reclaim(self, topic_id: bytes, topic: _Topic, reclaimer: Reclaimer, result: RunResult) -> float | None:
         tally = Tally()

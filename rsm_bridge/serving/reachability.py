@@ -19,7 +19,7 @@ from rsm_bridge.limits import REACH_AGAIN_SECONDS, REACH_REMIND_SECONDS, REACH_S
 from rsm_bridge.storage.object_store import first_line
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Place:
     """Something a bridge needs.
 

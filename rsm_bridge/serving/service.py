@@ -52,7 +52,7 @@ from rsm_bridge.storage.writes import StoreWrites
 from rsm_bridge.values.typed.topics import TypedTopics, opened_typed_topics
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """A bridge that answers. `metrics_address` is None without a metrics page; `reach` knows what is away."""
 
@@ -90,7 +90,7 @@ async def running_bridge(
         publisher = _publisher(settings, unhurried, metrics, running, precedence)
         reach = _watched(settings, store, publisher.open_catalog, stack)
         writes = StoreWrites()
-        probes = Probes(asyncio.get_running_loop(), store, reach, writes)
+        probes = Probes(loop=asyncio.get_running_loop(), store=store, reach=reach, writes=writes)
         metrics_address = _metrics_page(settings, metrics, probes, stack)
         await probes.warmed(warm)
         pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
@@ -126,7 +126,14 @@ async def running_bridge(
         publisher.start()
         maintainer.start()
         try:
-            yield Running(address, metrics_address, store, metrics, publisher, reach)
+            yield Running(
+                address=address,
+                metrics_address=metrics_address,
+                store=store,
+                metrics=metrics,
+                publisher=publisher,
+                reach=reach,
+            )
         finally:
             await server.stop()
             await asyncio.to_thread(maintainer.stop)
@@ -182,16 +189,18 @@ def _watched(
     reach = Reachability(
         (
             Place(
-                "store",
-                store.root_uri,
-                store.check,
-                "copies, fetches and deletes fail until it can be; Kafka repeats them and keeps its local segments",
+                name="store",
+                where=store.root_uri,
+                ask=store.check,
+                without=(
+                    "copies, fetches and deletes fail until it can be; Kafka repeats them and keeps its local segments"
+                ),
             ),
             Place(
-                "catalog",
-                where,
-                lambda: open_catalog().namespace_exists(namespace),
-                "copies and fetches go on, tables stay as they are and catch up by themselves",
+                name="catalog",
+                where=where,
+                ask=lambda: open_catalog().namespace_exists(namespace),
+                without="copies and fetches go on, tables stay as they are and catch up by themselves",
             ),
         ),
         logger("bridge"),

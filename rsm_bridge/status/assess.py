@@ -50,7 +50,7 @@ def assess(facts: Facts) -> Report:
     findings = _servers(facts)
     if facts.wanted is not None and not topics and facts.store_problem is None and facts.kafka_problem is None:
         said = f"no topic {facts.wanted} is known"
-        findings.append(Finding(CauseCode.NO_SUCH_TOPIC, Level.PERSON, said, facts.wanted))
+        findings.append(Finding(code=CauseCode.NO_SUCH_TOPIC, level=Level.PERSON, said=said, topic=facts.wanted))
     ordered = sorted(topics, key=lambda topic: (-topic.level, topic.topic, topic.topic_id))
     return Report(facts.now_ms, facts.freshness_target, tuple(worst_first(findings)), tuple(ordered))
 
@@ -95,7 +95,7 @@ def _full(facts: Facts) -> Iterator[Finding]:
 
 
 def _server(code: CauseCode, said: str) -> Finding:
-    return Finding(code, CAUSES[code].level, said)
+    return Finding(code=code, level=CAUSES[code].level, said=said)
 
 
 def _pairs(facts: Facts) -> list[tuple[KafkaTopic | None, StoredTopic | None]]:
@@ -156,16 +156,26 @@ def _lost_topics(facts: Facts) -> Iterator[TopicReport]:
     in_kafka = {topic.topic_id for topic in facts.kafka.topics.values()} if facts.kafka is not None else set()
     for topic_id, lost in facts.lost.items():
         if topic_id not in in_kafka and facts.wanted in (None, lost.topic):
-            yield TopicReport(lost.topic, topic_id, lost.table, None, True, 0, 0, (_lacks(lost, topic_id),), ())
+            yield TopicReport(
+                topic=lost.topic,
+                topic_id=topic_id,
+                table=lost.table,
+                committed_ms=None,
+                tiered=True,
+                foreign_files=0,
+                quarantined=0,
+                findings=(_lacks(lost, topic_id),),
+                partitions=(),
+            )
 
 
 def _lacks(lost: LostTopic, topic_id: str) -> Finding:
     said = f"{lost.table} has {plural(lost.rows, 'row')}, and the store has no index of topic id {topic_id}"
-    return Finding(CauseCode.STORE_LACKS, CAUSES[CauseCode.STORE_LACKS].level, said, lost.topic)
+    return Finding(code=CauseCode.STORE_LACKS, level=CAUSES[CauseCode.STORE_LACKS].level, said=said, topic=lost.topic)
 
 
 def _note(code: CauseCode, topic: str) -> Finding:
-    return Finding(code, CAUSES[code].level, CAUSES[code].meaning, topic)
+    return Finding(code=code, level=CAUSES[code].level, said=CAUSES[code].meaning, topic=topic)
 
 
 def _verbatim(facts: Facts, topic: str, table: TableFacts | None, *, has_rows: bool) -> Finding:
@@ -174,7 +184,7 @@ def _verbatim(facts: Facts, topic: str, table: TableFacts | None, *, has_rows: b
         said = f"{table.name} stays, with what was tiered before"
     elif has_rows or facts.catalog_problem is not None:
         said = "what was tiered before may have rows"
-    return Finding(CauseCode.VERBATIM_RULE, CAUSES[CauseCode.VERBATIM_RULE].level, said, topic)
+    return Finding(code=CauseCode.VERBATIM_RULE, level=CAUSES[CauseCode.VERBATIM_RULE].level, said=said, topic=topic)
 
 
 def _has_rows(stored: StoredTopic) -> bool:
@@ -205,7 +215,9 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     def add(code: CauseCode, said: str, since_ms: int | None = None, **named: str | None) -> None:
         """One more finding, of the cause's usual level; `named`: what capitals of its advice stand for."""
         known = tuple((word, value) for word, value in named.items() if value is not None)
-        found.append(Finding(code, CAUSES[code].level, said, name, since_ms=since_ms, named=known))
+        found.append(
+            Finding(code=code, level=CAUSES[code].level, said=said, topic=name, since_ms=since_ms, named=known)
+        )
 
     if facts.kafka is not None and kafka is None:
         found.append(_gone(facts, facts.kafka, stored))
@@ -261,7 +273,9 @@ def _lost_tables(stored: StoredTopic, *, of_deleted: bool) -> Iterator[Finding]:
     for uuid, name in stored.lost_tables if of_deleted else stored.lost_tables[:1]:
         named = (("UUID", uuid),) if of_deleted else ()
         said = f"{name}, uuid {uuid}"
-        yield Finding(code, CAUSES[code].level, said, stored.topic, named=named, of_deleted=of_deleted)
+        yield Finding(
+            code=code, level=CAUSES[code].level, said=said, topic=stored.topic, named=named, of_deleted=of_deleted
+        )
 
 
 def _catalog_lost(facts: Facts) -> bool:
@@ -319,7 +333,9 @@ def _gone(facts: Facts, kafka: KafkaFacts, stored: StoredTopic) -> Finding:
         elif (stored.left or stored.left_withdrawn) and quiet > TOPIC_GONE_SECONDS:
             code = CauseCode.TOPIC_LEFT
     named = () if stored.table is None else (("NAME", stored.table.name),)
-    return Finding(code, CAUSES[code].level, said, stored.topic, since_ms=stored.deleted_ms, named=named)
+    return Finding(
+        code=code, level=CAUSES[code].level, said=said, topic=stored.topic, since_ms=stored.deleted_ms, named=named
+    )
 
 
 def _tells(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> bool:
@@ -349,7 +365,7 @@ def _of_table(stored: StoredTopic, values: str | None) -> Iterator[Finding]:
     if table.dead_letters:
         said.append((CauseCode.DEAD_LETTERS, f"{table.dead_letters:,} of {table.rows:,} rows of {table.name}"))
     for code, what in said:
-        yield Finding(code, CAUSES[code].level, what, stored.topic)
+        yield Finding(code=code, level=CAUSES[code].level, said=what, topic=stored.topic)
 
 
 def _partitions(

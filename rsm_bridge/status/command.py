@@ -21,7 +21,7 @@ from rsm_bridge.status.text import as_json, as_text
 NO_BRIDGE = "none"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatusOptions:
     """The command line. `bridge`: an address, `none`, or None for the one of the settings; `deadline` in seconds.
 

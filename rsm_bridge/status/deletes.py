@@ -39,7 +39,7 @@ def held_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: 
     said = f"{held.rows:,} rows in {plural(held.segments, 'segment')}{how} up to {moment(held.last_ms, now_ms)}"
     if now_ms >= held.due_ms:
         said = f"{said}; mass_delete_grace is over: their objects go as soon as nothing else needs them"
-        return Finding(CauseCode.MASS_DELETE, Level.NOTE, said, topic, since_ms=held.last_ms)
+        return Finding(code=CauseCode.MASS_DELETE, level=Level.NOTE, said=said, topic=topic, since_ms=held.last_ms)
     said = f"{said}, kept {age((held.due_ms - now_ms) / 1000)} more"
     level = CAUSES[CauseCode.MASS_DELETE].level
     if held.forgotten and kafka is None:
@@ -56,7 +56,7 @@ def held_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: 
         level, said = Level.NOTE, f"{said}; the topic's {_settings(kafka)} would take as much"
     elif kafka is None and not asked and _like_retention(held):
         level, said = Level.NOTE, f"{said}; they went as retention takes them, and Kafka was not asked"
-    return Finding(CauseCode.MASS_DELETE, level, said, topic, since_ms=held.last_ms)
+    return Finding(code=CauseCode.MASS_DELETE, level=level, said=said, topic=topic, since_ms=held.last_ms)
 
 
 def _settings(kafka: KafkaTopic) -> str:

@@ -55,7 +55,14 @@ def held_deletes(
                 known_end = max([known_end, *(key.last + 1 for key in unread if key.partition == number)])
                 parts.append(_part(number, gone, left, mass, known_end))
         again = len(mass.keys & restored)
-        held = HeldDelete(len(mass.keys), mass.rows, mass.last_ms, mass.due_ms, tuple(parts), again)
+        held = HeldDelete(
+            segments=len(mass.keys),
+            rows=mass.rows,
+            last_ms=mass.last_ms,
+            due_ms=mass.due_ms,
+            parts=tuple(parts),
+            restored=again,
+        )
         made.append(replace(held, unsure=not mass.keys & sure))
     return tuple(sorted([*made, *_forgotten(segments, grace, stays_ms)], key=lambda item: item.last_ms))
 
@@ -66,7 +73,13 @@ def _forgotten(segments: Sequence[KnownSegment], grace: float, stays_ms: int) ->
     for mass in mass_deletes(rows, grace):
         taken = [item for item in rows if item.listed.key in mass.keys and item.forgotten]
         if taken:
-            yield HeldDelete(len(taken), sum(item.rows for item in taken), mass.last_ms, mass.due_ms, forgotten=True)
+            yield HeldDelete(
+                segments=len(taken),
+                rows=sum(item.rows for item in taken),
+                last_ms=mass.last_ms,
+                due_ms=mass.due_ms,
+                forgotten=True,
+            )
 
 
 def _masses(
@@ -124,13 +137,13 @@ def _part(
     reclaimed = max(0, tiered_end - start - offsets) * per_offset
     copied = sorted(counts.copied_ms for _, counts in told if counts.copied_ms <= mass.first_ms)
     return HeldPart(
-        number,
-        _went(gone, mass),
-        there + int(reclaimed),
-        max(sizes, default=0),
-        tiered_end,
-        per_offset,
-        max((later - earlier for earlier, later in pairwise([*copied, mass.first_ms])), default=0),
+        partition=number,
+        segments=_went(gone, mass),
+        left_bytes=there + int(reclaimed),
+        largest_bytes=max(sizes, default=0),
+        tiered_end=tiered_end,
+        bytes_per_offset=per_offset,
+        pause_ms=max((later - earlier for earlier, later in pairwise([*copied, mass.first_ms])), default=0),
     )
 
 

@@ -39,7 +39,7 @@ _SKEW_MS = 1000 * CLOCK_SKEW_SECONDS_MAX
 _DAY_MS = 86_400_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
     """One partition with all that is known of it.
 
@@ -71,7 +71,7 @@ class Place:
 
     def finding(self, code: CauseCode, level: Level, said: str, since_ms: int | None = None) -> Finding:
         """A finding at this place."""
-        return Finding(code, level, said, self.topic, self.partition, since_ms)
+        return Finding(code=code, level=level, said=said, topic=self.topic, partition=self.partition, since_ms=since_ms)
 
     def seconds_since(self, then_ms: int) -> float:
         """Age in seconds, never negative."""

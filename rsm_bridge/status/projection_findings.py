@@ -55,7 +55,7 @@ def copy_findings(copies: Iterable[CopyFacts], topic: str, now_ms: int) -> Itera
         late = _is_late(copy, now_ms)
         for code, said in _causes(copy, now_ms, late=late):
             level = Level.PERSON if late and code in _RAISED else CAUSES[code].level
-            yield Finding(code, level, f"{copy.table}: {said}", topic)
+            yield Finding(code=code, level=level, said=f"{copy.table}: {said}", topic=topic)
 
 
 def _is_late(copy: CopyFacts, now_ms: int) -> bool:

@@ -48,12 +48,12 @@ def copy_facts(
         held = None if keeps else _held(copy, read, head.files, states, segments, now_ms)
         found.append(
             CopyFacts(
-                copy.table,
-                copy.catalog,
-                copy.rule.hold,
-                progress,
-                damage,
-                head.snapshot_id,
+                table=copy.table,
+                catalog=copy.catalog,
+                hold_s=copy.rule.hold,
+                progress=progress,
+                damage=damage,
+                snapshot_id=head.snapshot_id,
                 held=held,
                 **_lag(read, head.files, states, segments),
             )

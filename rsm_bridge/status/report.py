@@ -10,7 +10,7 @@ from rsm_bridge.status.causes import CAUSES, CauseCode, Level
 from rsm_bridge.storage.projections.progress import CopyFailure, CopySize
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One cause at one place. `partition` is None for a whole topic, `topic` None for servers.
 
@@ -51,7 +51,7 @@ class Accepted:
 NOTHING_ACCEPTED = Accepted()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
     """Produced → closed → tiered → published; ends are exclusive offsets, None where nobody could say.
 
@@ -100,7 +100,7 @@ class PartitionReport:
         return self.findings[0].level
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopyReport:
     """One declared copy of a topic's table. Times in milliseconds since the epoch, None: never.
 
@@ -134,7 +134,7 @@ class CopyReport:
     lost_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReport:
     """One topic id. `tiered` is False when the topic's own settings keep it local and nothing of it is in the store.
 

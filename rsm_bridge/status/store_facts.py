@@ -64,7 +64,7 @@ def problem_of(error: BaseException) -> Problem:
     return Problem(kind if isinstance(kind, str) else "unavailable", said, getattr(error, "table", None))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ReadTopic:
     """What was read of one topic id. `segments` may be fewer than `listed` when time ran out, or the store denied some.
 
@@ -403,7 +403,7 @@ def _read_topic(
     store: ObjectStore, topic_id: bytes, wanted: str | None, ends_at: float, pool: ThreadPoolExecutor
 ) -> ReadTopic | None:
     listed = _listed(store, topic_id)
-    found = ReadTopic(topic_id, "", len(listed))
+    found = ReadTopic(topic_id=topic_id, topic="", listed=len(listed))
     for known in _read_each(store, listed, ends_at, pool, found):
         if not found.topic:
             found.topic = known.owner.topic

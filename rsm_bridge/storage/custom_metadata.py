@@ -20,7 +20,7 @@ _CRC = struct.Struct("<I")
 SIZE_BYTES = _BODY.size + _CRC.size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CustomMetadata:
     """Where a copy's objects are and how large. Sizes in bytes; `attempt` is 16 bytes."""
 
@@ -59,4 +59,11 @@ def decode_custom_metadata(data: bytes) -> CustomMetadata | None:
     if _CRC.unpack_from(data, _BODY.size)[0] != crc32c.crc32c(body):
         raise BridgeError("foreign_segment", "the segment's custom metadata fails its checksum")
     _, flags, attempt, index_size, directory_size, data_size, kept_size = _BODY.unpack(body)
-    return CustomMetadata(attempt, index_size, directory_size, data_size, kept_size, bool(flags & FLAG_VERBATIM))
+    return CustomMetadata(
+        attempt=attempt,
+        index_size=index_size,
+        directory_size=directory_size,
+        data_size=data_size,
+        kept_size=kept_size,
+        verbatim=bool(flags & FLAG_VERBATIM),
+    )

@@ -33,7 +33,7 @@ _DERIVED = re.compile(r".*-d(-?\d+)-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
 _TABLE_RECORD = re.compile(r"tables/([0-9a-f]{32})/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.json")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKey:
     """What an index's key says. `base` and `last` are inclusive offsets; ids are 16 bytes."""
 
@@ -52,7 +52,13 @@ class IndexKey:
 
 def index_key(segment: SegmentMetadata) -> IndexKey:
     """The key of a segment's index or tombstone; ordered by last offset within a partition."""
-    return IndexKey(segment.topic_id, segment.partition, segment.end_offset, segment.start_offset, segment.segment_id)
+    return IndexKey(
+        topic_id=segment.topic_id,
+        partition=segment.partition,
+        last=segment.end_offset,
+        base=segment.start_offset,
+        segment_id=segment.segment_id,
+    )
 
 
 def parse_index_key(key: str) -> IndexKey | None:
@@ -61,7 +67,13 @@ def parse_index_key(key: str) -> IndexKey | None:
     if match is None:
         return None
     topic, partition, last, base, segment = match.groups()
-    return IndexKey(bytes.fromhex(topic), int(partition), int(last), int(base), bytes.fromhex(segment))
+    return IndexKey(
+        topic_id=bytes.fromhex(topic),
+        partition=int(partition),
+        last=int(last),
+        base=int(base),
+        segment_id=bytes.fromhex(segment),
+    )
 
 
 def index_prefix(topic_id: bytes, partition: int | None = None) -> str:

@@ -56,7 +56,7 @@ def lease_key(name: str) -> str:
     return f"{LEASE_ROOT}{name}.json"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Lease:
     """One would-be holder of one lease. Not for several threads.
 
@@ -167,7 +167,7 @@ _POLL_SECONDS = 1.0
 @contextlib.contextmanager
 def leased(store: ObjectStore, topic_id: bytes) -> Iterator[None]:
     """The table's lease during the block; waits for two TTLs, within which a dead holder is replaced."""
-    lease = Lease(store, lease_key(topic_id.hex()), holder_name())
+    lease = Lease(store=store, key=lease_key(topic_id.hex()), holder=holder_name())
     end = time.monotonic() + 2 * LEASE_SECONDS
     while not lease.acquire():
         if time.monotonic() > end:

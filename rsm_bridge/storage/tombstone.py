@@ -27,7 +27,7 @@ _encode = json.JSONEncoder(sort_keys=True).encode
 Kind = Literal["deleted", "withdrawn"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tombstone:
     """A delete. `deleted`: retention, Kafka had custom metadata; `withdrawn`: a failed copy. `index` may be empty.
 
@@ -89,13 +89,13 @@ def decode_tombstone(data: bytes) -> Tombstone:
     try:
         header = stored_json.fields(stored_json.parse(body[_HEAD.size : _HEAD.size + length]))
         return Tombstone(
-            _kind(header.get("kind")),
-            stored_json.whole(header.get("time_ms"), 0),
-            stored_json.text(header.get("topic")),
-            stored_json.text(header.get("cluster_name")),
-            bytes(body[_HEAD.size + length :]),
-            stored_json.truth(header.get("reclaiming", False)),
-            stored_json.truth(header.get("forgotten", False)),
+            kind=_kind(header.get("kind")),
+            time_ms=stored_json.whole(header.get("time_ms"), 0),
+            topic=stored_json.text(header.get("topic")),
+            cluster_name=stored_json.text(header.get("cluster_name")),
+            index=bytes(body[_HEAD.size + length :]),
+            reclaiming=stored_json.truth(header.get("reclaiming", False)),
+            forgotten=stored_json.truth(header.get("forgotten", False)),
         )
     except ValueError as error:
         raise BridgeError("corrupt_object", f"the tombstone does not parse: {error}") from error

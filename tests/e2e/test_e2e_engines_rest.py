@@ -83,7 +83,7 @@ def fill(pair: Pair, catalog: Catalog, topic: str, seed: int) -> dict[int, Sende
 
 def codes(pair: Pair, topic: str) -> dict[str, str]:
     """What `tierberg status` says of the topic's table, by cause."""
-    options = StatusOptions(pair.bridge.folder / "tierberg.yaml", topic=topic, bridge="none", json=True)
+    options = StatusOptions(config=pair.bridge.folder / "tierberg.yaml", topic=topic, bridge="none", json=True)
     document: dict[str, Any] = json.loads(status(options)[0])
     return {finding["code"]: finding["said"] for found in document["topics"] for finding in found["findings"]}
 

@@ -114,7 +114,7 @@ def test_an_outage_is_said_once_and_its_end_too(monkeypatch: pytest.MonkeyPatch)
             release.wait(20)
 
     with capture_logs() as logs:
-        place = Place("store", "here", ask, "nothing works")
+        place = Place(name="store", where="here", ask=ask, without="nothing works")
         watch = Reachability((place,), logger("test"))
         watch.start()
         eventually(lambda: place.said == "refused")

@@ -142,7 +142,15 @@ def _with_crc(body: bytes) -> bytes:
 
 
 def _tombstone(rng: random.Random) -> bytes:
-    whole = Tombstone("deleted", 5, "topic", "cluster", b"index", reclaiming=True, forgotten=True).encode()
+    whole = Tombstone(
+        kind="deleted",
+        time_ms=5,
+        topic="topic",
+        cluster_name="cluster",
+        index=b"index",
+        reclaiming=True,
+        forgotten=True,
+    ).encode()
     length = int.from_bytes(whole[5:9], "little")
     text = written(bent_json(json.loads(whole[9 : 9 + length]), rng), rng)
     return _with_crc(whole[:5] + struct.pack("<I", len(text)) + text + b"index")
@@ -158,21 +166,25 @@ def _state() -> bytes:
 
 
 def _progress(rng: random.Random) -> bytes:
-    document = bent_json(json.loads(CopyProgress(bytes(16), "c", "n.t").encode())["progress"], rng)
+    document = bent_json(
+        json.loads(CopyProgress(topic_id=bytes(16), catalog="c", table="n.t").encode())["progress"], rng
+    )
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     data = text.encode("utf-8", "surrogatepass")
     return b'{"crc32c":%d,"progress":%s}' % (crc32c.crc32c(data), data)
 
 
 def _metadata(rng: random.Random) -> bytes:
-    whole = CustomMetadata(bytes(16), 1, 2, 3, 4).encode()
+    whole = CustomMetadata(attempt=bytes(16), index_size=1, directory_size=2, data_size=3, kept_size=4).encode()
     return _with_crc(bent(whole[:-4], rng))
 
 
 _INDEX = f"index/{bytes(16).hex()}/0/{9:020d}-{0:020d}-{bytes(16).hex()}"
 
 _TABLE_UUID = "00000000-0000-0000-0000-000000000007"
-_DROP = DropRecord("n.t", _TABLE_UUID, bytes(16).hex(), {}, {"s3://b/t/metadata/1.avro": 5})
+_DROP = DropRecord(
+    table="n.t", table_uuid=_TABLE_UUID, topic_id=bytes(16).hex(), states={}, metadata={"s3://b/t/metadata/1.avro": 5}
+)
 _LEASE = b'{"holder": "free", "version": "00"}'
 
 
@@ -191,7 +203,7 @@ class _OneObject:
 
 def _lease(data: bytes) -> object:
     store: Any = _OneObject(data)
-    return Lease(store, "key", "holder", clock=lambda: 0.0).acquire()
+    return Lease(store=store, key="key", holder="holder", clock=lambda: 0.0).acquire()
 
 
 def _schema_text(schema: pa.Schema) -> str:
@@ -241,7 +253,11 @@ def _forged_proven(rng: random.Random) -> bytes:
 
 
 _SMALL: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], bytes], Callable[[bytes], object]]] = {
-    "tombstone": (lambda: Tombstone("deleted", 5, "t", "c", b"i").encode(), _tombstone, decode_tombstone),
+    "tombstone": (
+        lambda: Tombstone(kind="deleted", time_ms=5, topic="t", cluster_name="c", index=b"i").encode(),
+        _tombstone,
+        decode_tombstone,
+    ),
     "undelete": (
         lambda: Undeleted({3: 7}, frozenset({_INDEX})).encode(),
         _document(lambda: Undeleted({3: 7, 4: 0}, frozenset({_INDEX})).encode()),
@@ -249,9 +265,9 @@ _SMALL: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], bytes], C
     ),
     "state": (_state, _document(_state), lambda data: decode_state(data, hashlib.sha256(data).hexdigest())),
     "progress": (
-        lambda: CopyProgress(bytes(16), "c", "n.t").encode(),
+        lambda: CopyProgress(topic_id=bytes(16), catalog="c", table="n.t").encode(),
         _progress,
-        lambda data: decode_progress(data, CopyProgress(bytes(16), "c", "n.t").key),
+        lambda data: decode_progress(data, CopyProgress(topic_id=bytes(16), catalog="c", table="n.t").key),
     ),
     "drop": (
         _DROP.encode,
@@ -260,7 +276,11 @@ _SMALL: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], bytes], C
     ),
     "lease": (lambda: _LEASE, _document(lambda: _LEASE), _lease),
     "proven": (_proven, _forged_proven, unpack_proven),
-    "custom-metadata": (lambda: CustomMetadata(bytes(16), 1, 2, 3, 4).encode(), _metadata, decode_custom_metadata),
+    "custom-metadata": (
+        lambda: CustomMetadata(attempt=bytes(16), index_size=1, directory_size=2, data_size=3, kept_size=4).encode(),
+        _metadata,
+        decode_custom_metadata,
+    ),
 }
 
 

@@ -275,14 +275,14 @@ class KafkaSteps:
                 self.store.put_file(path, number, rows, leader_epochs(segment.runs))
         if index:
             known = KnownSegment(
-                key,
-                ListedObject(str(key), 1, self.now_ms),
-                Owner("c", "t", self.topic.topic_id),
-                "raw",
-                segment,
-                files[0],
-                None,
-                None,
+                key=key,
+                listed=ListedObject(str(key), 1, self.now_ms),
+                owner=Owner("c", "t", self.topic.topic_id),
+                value_format="raw",
+                segment=segment,
+                data=files[0],
+                kept=None,
+                deletion=None,
                 tail=files[1],
             )
             assert self.store.put_index(known, self.now_ms)

@@ -193,14 +193,14 @@ class ModelStore:
         self.versions += 1
         if entry is None:
             stone = KnownSegment(
-                key,
-                ListedObject(str(key), 1, now_ms),
-                Owner("c", "t", key.topic_id),
-                "raw",
-                None,
-                None,
-                None,
-                Deletion(kind, now_ms, had_index=False),
+                key=key,
+                listed=ListedObject(str(key), 1, now_ms),
+                owner=Owner("c", "t", key.topic_id),
+                value_format="raw",
+                segment=None,
+                data=None,
+                kept=None,
+                deletion=Deletion(kind=kind, time_ms=now_ms, had_index=False),
             )
             self.entries[str(key)] = Entry(stone, self.versions, now_ms)
             insort(self.keys, str(key))
@@ -211,7 +211,7 @@ class ModelStore:
         ):
             return "already_deleted"
         segment = None if known.segment is None else replace(known.segment, state=kind)
-        deletion = Deletion(kind, now_ms, had_index=segment is not None)
+        deletion = Deletion(kind=kind, time_ms=now_ms, had_index=segment is not None)
         entry.known = replace(known, segment=segment, deletion=deletion)
         entry.version, entry.modified_ms = self.versions, now_ms
         return "replaced"

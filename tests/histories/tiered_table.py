@@ -115,7 +115,7 @@ class ModelFiles(PlannedFiles):
         return False
 
     def _cut(self, known: Any, stored: Any, first: int, last: int, *, pending: bool) -> Cut:
-        return Cut(stored.key, first, last)
+        return Cut(data_key=stored.key, first=first, last=last)
 
     def _shape(self, pending: bool) -> Any:
         return None
@@ -274,10 +274,16 @@ class Run:
 
     def __post_init__(self) -> None:
         if self.bridge.listing is None:
-            self.bridge.listing = SegmentListing(cast(Any, self.topic.store), self.topic.topic_id)
+            self.bridge.listing = SegmentListing(store=cast(Any, self.topic.store), topic_id=self.topic.topic_id)
         self.head = self.topic.head
         self.read = self.head.as_read()
-        self.planning = Planning(self.bridge.listing, self.read, dict(self.head.states), self.policy, self.now_ms)
+        self.planning = Planning(
+            listing=self.bridge.listing,
+            head=self.read,
+            states=dict(self.head.states),
+            policy=self.policy,
+            now_ms=self.now_ms,
+        )
 
     def changes(self, found: Planned) -> bool:
         """Whether there is something to commit."""
@@ -331,10 +337,10 @@ class Run:
         """A pass of the reclaimer; how many objects it removed."""
         if self.bridge.reclaimer is None:
             self.bridge.reclaimer = ModelReclaimer(
-                cast(Any, self.topic.store),
-                cast(Any, self.topic),
-                Graces(RECLAIM_GRACE_SECONDS, 0),
-                RunningCopies(),
+                store=cast(Any, self.topic.store),
+                catalog=cast(Any, self.topic),
+                graces=Graces(RECLAIM_GRACE_SECONDS, 0),
+                copies=RunningCopies(),
                 clock_ms=lambda: clock_ms,
             )
         self.bridge.reclaimer.clock_ms = lambda: clock_ms

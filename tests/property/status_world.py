@@ -106,7 +106,9 @@ class StatusWorld:
         for topic in read_topics(asked, None, time.monotonic() + 60):
             lost = lost_objects(asked, topic.topic_id, topic.segments)
             seen[topic.topic_id.hex()] = replace(stored_topic(topic, head, asked, settings), lost=lost)
-        facts = Facts(int(time.time() * 1000), None, 1.0, stored=seen, kafka=self.kafka())
+        facts = Facts(
+            now_ms=int(time.time() * 1000), freshness_target=None, publish_interval=1.0, stored=seen, kafka=self.kafka()
+        )
         report = assess(facts)
         assert as_json(report)
         assert as_text(report)
@@ -122,9 +124,21 @@ class StatusWorld:
             starts = [segment.start_offset for segment in self.live if segment.partition == number]
             start = min(starts, default=log.end)
             partitions[number] = KafkaPartition(
-                True, start, log.end, log.end, newest_ms=now_ms, pending_ms=now_ms, record_bytes=20
+                has_leader=True,
+                log_start=start,
+                end=log.end,
+                stable_end=log.end,
+                newest_ms=now_ms,
+                pending_ms=now_ms,
+                record_bytes=20,
             )
-        topic = KafkaTopic(self.world.topic, self.world.topic_id.hex(), False, CONFIG, partitions)
+        topic = KafkaTopic(
+            topic=self.world.topic,
+            topic_id=self.world.topic_id.hex(),
+            internal=False,
+            config=CONFIG,
+            partitions=partitions,
+        )
         return KafkaFacts({topic.topic: topic}, BROKER)
 
     def key_of(self, segment: SegmentMetadata) -> str:

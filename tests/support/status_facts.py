@@ -51,12 +51,20 @@ def stored_partition(**changes: Any) -> StoredPartition:
 
 
 def table(**changes: Any) -> TableFacts:
-    return replace(TableFacts("kafka.orders", {0: 100}, NOW - HOUR), **changes)
+    return replace(TableFacts(name="kafka.orders", frontiers={0: 100}, committed_ms=NOW - HOUR), **changes)
 
 
 def stored(partition: StoredPartition | None = None, **changes: Any) -> StoredTopic:
     partitions = {0: partition or stored_partition()}
-    base = StoredTopic("orders", TOPIC_ID, partitions, CLUSTER, indexes=2, indexes_read=2, table=table())
+    base = StoredTopic(
+        topic="orders",
+        topic_id=TOPIC_ID,
+        partitions=partitions,
+        clusters=CLUSTER,
+        indexes=2,
+        indexes_read=2,
+        table=table(),
+    )
     return replace(base, **changes)
 
 
@@ -70,12 +78,23 @@ def kafka_partition(**changes: Any) -> KafkaPartition:
     """All of it is tiered, and no transaction is open unless `stable_end` says so."""
     if "end" in changes:
         changes = {"stable_end": changes["end"]} | changes
-    return replace(KafkaPartition(True, 0, 100, 100, newest_ms=NOW - HOUR - MINUTE), **changes)
+    return replace(
+        KafkaPartition(has_leader=True, log_start=0, end=100, stable_end=100, newest_ms=NOW - HOUR - MINUTE), **changes
+    )
 
 
 def kafka_topic(partition: KafkaPartition | None = None, **changes: Any) -> KafkaTopic:
     config = {**CONFIG, **changes.pop("config", {})}
-    return replace(KafkaTopic("orders", TOPIC_ID, False, config, {0: partition or kafka_partition()}), **changes)
+    return replace(
+        KafkaTopic(
+            topic="orders",
+            topic_id=TOPIC_ID,
+            internal=False,
+            config=config,
+            partitions={0: partition or kafka_partition()},
+        ),
+        **changes,
+    )
 
 
 def kafka(*topics: KafkaTopic, broker_config: dict[str, str] | None = None) -> KafkaFacts:

@@ -176,7 +176,14 @@ class World:
         self.ahead_ms += int(seconds * 1000)
 
     def new_reclaimer(self, *, dry_run: bool = False) -> Reclaimer:
-        return Reclaimer(self.store, self.catalog, self.graces, RunningCopies(), dry_run=dry_run, clock_ms=self.now_ms)
+        return Reclaimer(
+            store=self.store,
+            catalog=self.catalog,
+            graces=self.graces,
+            copies=RunningCopies(),
+            dry_run=dry_run,
+            clock_ms=self.now_ms,
+        )
 
     def log(self, partition: int = 0) -> Log:
         return self.logs.setdefault(partition, Log())

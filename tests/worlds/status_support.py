@@ -33,9 +33,11 @@ def in_kafka(world: World, changed: dict[int, dict[str, Any]] | None = None, **c
     newest_ms = int(time.time() * 1000) - HOUR_MS
     parts: dict[int, KafkaPartition] = {}
     for number, log in world.logs.items():
-        part = KafkaPartition(True, 0, log.end, log.end, newest_ms=newest_ms)
+        part = KafkaPartition(has_leader=True, log_start=0, end=log.end, stable_end=log.end, newest_ms=newest_ms)
         parts[number] = replace(part, **(changed or {}).get(number, {}))
-    return KafkaTopic(world.topic, world.topic_id.hex(), False, {**CONFIG, **config}, parts)
+    return KafkaTopic(
+        topic=world.topic, topic_id=world.topic_id.hex(), internal=False, config={**CONFIG, **config}, partitions=parts
+    )
 
 
 def persons(report: Report, accepted: Accepted = NOTHING_ACCEPTED) -> set[tuple[str, int | None]]:

@@ -43,7 +43,7 @@ class OpenTransaction:
     since_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPartition:
     """What the store's index objects say of one partition.
 
@@ -85,7 +85,7 @@ class StoredPartition:
     below_floor_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
     """The topic's table. `frontiers`: first offset not published, by partition. `committed_ms`: its last commit.
 
@@ -132,7 +132,7 @@ class HeldSegment:
     old: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldPart:
     """What a mass delete took of one partition, in log bytes at the broker.
 
@@ -154,7 +154,7 @@ class HeldPart:
     pause_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HeldDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
@@ -183,7 +183,7 @@ class HeldRows:
     ends_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopyFacts:
     """A declared copy of a topic's table.
 
@@ -222,7 +222,7 @@ class NotBack:
     still: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTopic:
     """What store and catalog say of one topic id.
 
@@ -305,7 +305,7 @@ class Unread:
     why: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaPartition:
     """What the broker says of one partition.
 
@@ -329,7 +329,7 @@ class KafkaPartition:
     start_has_epoch: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaTopic:
     """A topic as Kafka has it; `config` holds the topic's effective settings, `topic_id` 32 hex digits."""
 
@@ -361,7 +361,7 @@ class LostTopic:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Everything one report is made from.
 

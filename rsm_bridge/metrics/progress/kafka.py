@@ -201,7 +201,7 @@ class KafkaSource:
                 topic_id=_uuid_hex(topic.topic_id),
                 internal=bool(topic.is_internal),
                 config={key: config[key].value or "" for key in _TOPIC_SETTINGS if key in config},
-                partitions={info.id: KafkaPartition(_has_leader(info.leader)) for info in topic.partitions},
+                partitions={info.id: KafkaPartition(has_leader=_has_leader(info.leader)) for info in topic.partitions},
             )
         return found
 

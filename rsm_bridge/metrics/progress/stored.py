@@ -118,7 +118,7 @@ def table_facts(head: Head, states: Mapping[int, PartState]) -> TableFacts:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Withheld:
     """Records of live segments that are not in the table.
 
@@ -148,7 +148,13 @@ def withheld(segments: Iterable[KnownSegment]) -> Withheld:
             quarantined.append(known.listed)
             batches.update(found)
     newest_ms = max((item.modified_ms for item in (*quarantined, *failed)), default=None)
-    return Withheld(dict(batches), _newest(quarantined), len(failed), _newest(failed), newest_ms)
+    return Withheld(
+        batches=dict(batches),
+        quarantined_key=_newest(quarantined),
+        verbatim=len(failed),
+        verbatim_key=_newest(failed),
+        newest_ms=newest_ms,
+    )
 
 
 def left_out(segments: Iterable[KnownSegment]) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class ValueColumns(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class CopyAttempt:
     """What one attempt works with. `stage` is written by the worker and read by heartbeats.
 

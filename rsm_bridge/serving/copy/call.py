@@ -50,7 +50,7 @@ from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.values.typed.copy import TypedCopy
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Copier:
     """What all copies share.
 
@@ -77,7 +77,7 @@ class Copier:
     log: structlog.typing.FilteringBoundLogger
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class CopyCall:
     """One call.
 
@@ -219,13 +219,13 @@ class CopyCall:
             said = ", ".join(f"{kind.name} of {size} bytes" for kind, size in files.left_out.items())
             self.copier.log.warning("the producer snapshot is too large, storing the segment without", files=said)
         attempt = CopyAttempt(
-            segment,
-            options,
-            whole,
-            FrameFeed(),
-            deadline,
-            self.copier.precedence.give_way,
-            later,
+            segment=segment,
+            options=options,
+            files=whole,
+            feed=FrameFeed(),
+            deadline=deadline,
+            give_way=self.copier.precedence.give_way,
+            later=later,
             columns=self.copier.columns(segment),
             turn=self._turn,
             left_out=files.left_out,

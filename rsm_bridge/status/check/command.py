@@ -23,7 +23,7 @@ from rsm_bridge.status.gather import within
 from rsm_bridge.values.registry.registry import SchemaRegistry
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
     """The command line. `topics`: only these; `ask_kafka` False: go by them alone."""
 

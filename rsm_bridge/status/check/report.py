@@ -20,7 +20,7 @@ class Remark:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartCheck:
     """Values or keys of a topic.
 
@@ -39,7 +39,7 @@ class PartCheck:
     schema: tuple[int, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCheck:
     """One topic.
 

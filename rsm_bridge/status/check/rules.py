@@ -81,11 +81,11 @@ def _topic(
             cause = why_local(live) or (None if nothing is None else nothing[0])
             tiered = cause is None
             if cause is not None:
-                found = Finding(cause, CAUSES[cause].level, "", name)
+                found = Finding(code=cause, level=CAUSES[cause].level, said="", topic=name)
                 remarks.append(Remark("note", advice(found, called)))
     place = matching(settings.topics, name)
     rule = settings.rule(name)
-    value, key = PartCheck(rule.value_format), PartCheck(rule.key_format)
+    value, key = PartCheck(format=rule.value_format), PartCheck(format=rule.key_format)
     if tiered is not False and rule.mode == "table":
         value, told = schemas.part(rule, "value", name, by_default=place is None)
         remarks += told

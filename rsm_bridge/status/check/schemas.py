@@ -44,13 +44,13 @@ class SchemaChecks:
         """
         form, source = rule.format_of(part), rule.source_of(part)
         if source is None:
-            return PartCheck(form), []
+            return PartCheck(format=form), []
         if source.origin == "inferred":
-            return PartCheck(form, source.origin), []
+            return PartCheck(format=form, origin=source.origin), []
         if source.origin == "inline":
-            return PartCheck(form, source.origin), _inline(source, form, part)
+            return PartCheck(format=form, origin=source.origin), _inline(source, form, part)
         subject = rule.subject_of(part, topic)
-        unknown = PartCheck(form, source.origin, subject)
+        unknown = PartCheck(format=form, origin=source.origin, subject=subject)
         if self._subjects is None:
             return unknown, []
         try:
@@ -98,8 +98,8 @@ def _inline(source: SchemaSource, form: str, part: Part) -> list[Remark]:
             json.loads(text)
         elif (missing := protobuf_missing()) is not None:
             return [Remark("error", missing)]
-        rule = SchemaRule(cast(SchemaKind, form), "inline", text=text, message=source.message or "")
-        made = ValueSchemas(rule, None).decoder(Writer())
+        rule = SchemaRule(kind=cast(SchemaKind, form), source="inline", text=text, message=source.message or "")
+        made = ValueSchemas(rule=rule, registry=None).decoder(Writer())
     except SettingsError as error:
         return [Remark("error", f"{part}_schema: {error}")]
     except (ValueError, RecursionError) as error:

@@ -39,7 +39,7 @@ from rsm_bridge.storage.table_records import read_records
 from rsm_bridge.storage.tombstone import MAGIC, is_tombstone
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Report:
     """What was read and what is wrong with it. `damages` and `unread` are one line each.
 

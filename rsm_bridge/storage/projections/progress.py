@@ -61,7 +61,7 @@ class CopyFailure:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopyProgress:
     """One copy of one topic id. Times in milliseconds since the epoch, None: never.
 
@@ -193,16 +193,16 @@ def _decoded(document: Mapping[str, Any]) -> CopyProgress:
     size, failure = document.get("size"), document.get("failure")
     topic_id = bytes.fromhex(text(document.get("topic_id")))
     return CopyProgress(
-        topic_id,
-        text(document.get("catalog")),
-        text(document.get("table")),
-        {number: _read_to(entry) for number, entry in numbered(document.get("read")).items()},
-        _whole_or_none(document.get("snapshot_id")),
-        _whole_or_none(document.get("succeeded_ms")),
-        _whole_or_none(document.get("caught_up_ms")),
-        None if size is None else CopySize(*(_whole(item) for item in listed(size, 3))),
-        None if failure is None else _failure(listed(failure, 3)),
-        {
+        topic_id=topic_id,
+        catalog=text(document.get("catalog")),
+        table=text(document.get("table")),
+        read={number: _read_to(entry) for number, entry in numbered(document.get("read")).items()},
+        snapshot_id=_whole_or_none(document.get("snapshot_id")),
+        succeeded_ms=_whole_or_none(document.get("succeeded_ms")),
+        caught_up_ms=_whole_or_none(document.get("caught_up_ms")),
+        size=None if size is None else CopySize(*(_whole(item) for item in listed(size, 3))),
+        failure=None if failure is None else _failure(listed(failure, 3)),
+        lost={
             number: CopyLoss(*(_whole(item) for item in listed(entry, 3)))
             for number, entry in numbered(document.get("lost")).items()
         },

@@ -40,7 +40,10 @@ class Deleter:
         """
         known = decode_custom_metadata(segment.custom_metadata)
         stone = Tombstone(
-            "withdrawn" if known is None else "deleted", int(time.time() * 1000), segment.topic, segment.cluster_name
+            kind="withdrawn" if known is None else "deleted",
+            time_ms=int(time.time() * 1000),
+            topic=segment.topic,
+            cluster_name=segment.cluster_name,
         )
         key = str(index_key(segment))
         failpoints.hit("before-tombstone", key)

@@ -48,7 +48,7 @@ from rsm_bridge.storage.tombstone import Tombstone, is_tombstone, tombstone_at
 ReadRange = Callable[[int, int], bytes | memoryview]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Deletion:
     """The tombstone at a segment's key. `had_index`: the copy had finished. reclaiming: its objects may be gone.
 
@@ -62,7 +62,7 @@ class Deletion:
     forgotten: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentCounts:
     """What reports need of an index: newest record timestamp, log bytes at the broker, batches withheld by cause.
 
@@ -77,7 +77,7 @@ class SegmentCounts:
     copied_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownSegment:
     """One index key. `segment` is None for a tombstone that replaced no index: then nothing was ever stored.
 
@@ -241,10 +241,21 @@ def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> Kn
     state = SegmentState.DELETED if stone.kind == "deleted" else SegmentState.WITHDRAWN
     # What is being removed has been judged; its mark has made the object a new one.
     time_ms = stone.time_ms if stone.reclaiming else taken_ms(stone.time_ms, listed.modified_ms)
-    deletion = Deletion(state, time_ms, bool(stone.index), stone.reclaiming, stone.forgotten)
+    deletion = Deletion(
+        kind=state, time_ms=time_ms, had_index=bool(stone.index), reclaiming=stone.reclaiming, forgotten=stone.forgotten
+    )
     if not stone.index:
         owner = Owner(stone.cluster_name, stone.topic, key.topic_id)
-        return KnownSegment(key, listed, owner, "raw", None, None, None, deletion)
+        return KnownSegment(
+            key=key,
+            listed=listed,
+            owner=owner,
+            value_format="raw",
+            segment=None,
+            data=None,
+            kept=None,
+            deletion=deletion,
+        )
 
     def read(start: int, length: int) -> bytes:
         return stone.index[start : start + length]
@@ -275,23 +286,23 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
     )
     owner = Owner(metadata.cluster_name, metadata.topic, metadata.topic_id)
     counts = SegmentCounts(
-        metadata.max_timestamp_ms,
-        metadata.segment_size_bytes,
-        tuple((count.cause, count.batches) for count in summary.quarantined),
-        tuple(directory.left_out),
-        metadata.event_timestamp_ms,
+        record_ms=metadata.max_timestamp_ms,
+        source_bytes=metadata.segment_size_bytes,
+        quarantined=tuple((count.cause, count.batches) for count in summary.quarantined),
+        left_out=tuple(directory.left_out),
+        copied_ms=metadata.event_timestamp_ms,
     )
     return KnownSegment(
-        key,
-        listed,
-        owner,
-        directory.options.value_format,
-        segment,
-        directory.data,
-        directory.kept,
-        None,
-        counts,
-        directory.tail,
+        key=key,
+        listed=listed,
+        owner=owner,
+        value_format=directory.options.value_format,
+        segment=segment,
+        data=directory.data,
+        kept=directory.kept,
+        deletion=None,
+        counts=counts,
+        tail=directory.tail,
         withheld=summary.verbatim and directory.data is None,
         requeued=has_added_rows(directory),
         pending=None if directory.merged else summary.pending,

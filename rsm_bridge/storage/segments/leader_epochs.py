@@ -19,7 +19,7 @@ from rsm_bridge.storage.segments.known import KnownSegment, parse_checkpoint
 from rsm_bridge.words import plural
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """The epochs of one log, and how sure that is.
 
@@ -104,7 +104,7 @@ def joined(history: History, current: bytes) -> History:
     holes = history.holes
     if below and first > history.end and below[-1][0] != own[0][0]:
         holes = (*holes, (history.end, first - 1))
-    return History((*below, *above), history.start, history.end, holes, history.astray)
+    return History(entries=(*below, *above), start=history.start, end=history.end, holes=holes, astray=history.astray)
 
 
 def said(history: History, *, with_current: bool) -> list[str]:

@@ -49,7 +49,7 @@ class Notices:
 ALL = Notices(whole=True)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class SegmentListing:
     """The segments of one topic id. One thread at a time, but for `readers`, which may serve others too.
 

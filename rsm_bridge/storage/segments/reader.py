@@ -65,7 +65,7 @@ class IndexHeads:
         return memoryview(bytes(found[1][start : start + length]))  # a cached block must not keep the rest in memory
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredChunk:
     """What was read for one chunk, not yet looked at."""
 
@@ -215,7 +215,7 @@ class SegmentReader:
                 raise SegmentError("corrupt_object", text, batch=first)
             data = self._data(directory.data, directory.tail, plan.data)
         kept = kept_flight.result() if kept_flight is not None else []
-        return StoredChunk(directory, block, plan, data, kept)
+        return StoredChunk(directory=directory, block=block, plan=plan, data=data, kept=kept)
 
     def _data(self, main: StoredObject, tail: StoredObject | None, ranges: Sequence[ByteRange]) -> list[memoryview]:
         """Ranges of the data file and, from its size on, of the tail; both at once where both are needed."""

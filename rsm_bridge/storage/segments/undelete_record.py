@@ -275,7 +275,13 @@ def _bury(store: ObjectStore, index: str) -> bool | None:
         confirm_gone(store, [index])
         return None
     failpoints.hit("undelete-undo", index)
-    stone = Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster, current.data)
+    stone = Tombstone(
+        kind="deleted",
+        time_ms=int(time.time() * 1000),
+        topic=owner.topic,
+        cluster_name=owner.cluster,
+        index=current.data,
+    )
     if not store.replace(index, stone.encode(), current.version):
         raise StoreError(f"{index} changed while it was deleted")
     return True

@@ -86,11 +86,11 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
     refuse_unless_empty(store, table, owner)
     # Taken before the drop: afterwards nothing says where they were.
     record = DropRecord(
-        full_name,
-        _uuid(table),
-        owner.topic_id.hex(),
-        {listed.key: listed.size for listed in store.list_after(state_prefix(table.metadata.table_uuid))},
-        {
+        table=full_name,
+        table_uuid=_uuid(table),
+        topic_id=owner.topic_id.hex(),
+        states={listed.key: listed.size for listed in store.list_after(state_prefix(table.metadata.table_uuid))},
+        metadata={
             item.location: item.size
             for item in sorted(list_metadata(table), key=lambda item: item.location.endswith(_HEAD))
         },
@@ -232,7 +232,7 @@ _TOPIC_ID = re.compile("[0-9a-f]{32}")
 _STATE_NAME = re.compile(r"[0-9a-f]{64}-[0-9A-Za-z_.-]{1,128}\.json")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DropRecord:
     """One drop under way.
 
@@ -301,11 +301,11 @@ def decode_drop(key: str, data: bytes) -> DropRecord:
     try:
         document = fields(parse(data))
         record = DropRecord(
-            text(document.get("table")),
-            text(document.get("table_uuid")),
-            text(document.get("topic_id")),
-            _sizes(document.get("states")),
-            _sizes(document.get("metadata")),
+            table=text(document.get("table")),
+            table_uuid=text(document.get("table_uuid")),
+            topic_id=text(document.get("topic_id")),
+            states=_sizes(document.get("states")),
+            metadata=_sizes(document.get("metadata")),
         )
         _check_states(key, record)
     except ValueError as error:

@@ -57,7 +57,7 @@ class TableMaintenance:
     _sweeper: Sweeper = field(init=False)
 
     def __post_init__(self) -> None:
-        self._sweeper = Sweeper(self.store, self.topic_id, self.grace)
+        self._sweeper = Sweeper(store=self.store, topic_id=self.topic_id, grace=self.grace)
 
     def run(self, tally: Tally, *, dry_run: bool = False) -> None:
         """One pass; what it did, or with `dry_run` would do, is in `tally`.

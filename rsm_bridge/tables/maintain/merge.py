@@ -168,7 +168,9 @@ class Merger:
         mine = [known for known in segments if known.live and known.key.partition == partition]
         proven = any(known.proven for known in mine)
         columns = TableColumns.of(head.table)
-        merged = self._write(partition, merge, Shape(columns.rows, columns.value_format, proven=proven))
+        merged = self._write(
+            partition, merge, Shape(schema=columns.rows, value_format=columns.value_format, proven=proven)
+        )
         mine = [known for known in mine if known.value_format == columns.value_format]
         failpoints.hit("merge-written", merged.stored.key)
         reader = SegmentReader(self.store, helpers)
@@ -186,7 +188,7 @@ class Merger:
         Raises:
             BridgeError: `not_found` when a small file left the store, `corrupt_object` when rows are missing.
         """
-        cuts = [Cut(self._key(file.path), file.first, file.last) for file in merge.files]
+        cuts = [Cut(data_key=self._key(file.path), first=file.first, last=file.last) for file in merge.files]
         key = rewritten_key(self.topic_id, partition, merge.first, merge.last)
         parts: list[Int64Array] = []
         rows = copy_rows(self.store, key, cuts, shape, parts)

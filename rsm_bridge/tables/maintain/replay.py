@@ -41,7 +41,7 @@ from rsm_bridge.tables.publish.table_run import RetryRunError
 from rsm_bridge.values.typed.table import TableColumns, TypedTable
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Replayed:
     """What was done to one table.
 
@@ -62,7 +62,7 @@ class Replayed:
     left: Counter[str] = field(default_factory=Counter)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Replay:
     """Decodes the dead letters of one topic id's table again. For one thread.
 
@@ -133,8 +133,8 @@ class Replay:
         """The entry of a durable file with the rows of `file`, revised."""
         key = rewritten_key(self.topic_id, file.partition, file.first, file.last)
         columns = TableColumns.of(head.table)
-        shape = Shape(columns.rows, columns.value_format, revised=revision.rows)
-        rows = copy_rows(self.store, key, [Cut(self._key(file), file.first, file.last)], shape)
+        shape = Shape(schema=columns.rows, value_format=columns.value_format, revised=revision.rows)
+        rows = copy_rows(self.store, key, [Cut(data_key=self._key(file), first=file.first, last=file.last)], shape)
         if rows is None or rows.left_out:
             raise BridgeError("corrupt_object", f"{file.path} has rows outside of offsets {file.first} to {file.last}")
         return data_file(head.table, self.store.uri(key), rows.size, rows.footer, file.partition)

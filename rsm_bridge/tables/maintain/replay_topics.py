@@ -68,7 +68,7 @@ def _one(backend: Backend, topics: TypedTopics, owner: Owner, *, dry_run: bool) 
         count = len(files_with_errors(backend.store, head))
         why = "the topic's rule has no typed format, or says mode: verbatim"
         return [f"dead letters in {count} files stay as they are: {why}"] if count else []
-    run = Replay(backend.store, backend.catalog, owner.topic_id, typed)
+    run = Replay(store=backend.store, catalog=backend.catalog, topic_id=owner.topic_id, typed=typed)
     try:
         return _lines(run.run(head, dry_run=dry_run), len(head.files), dry_run=dry_run)
     except ColumnsWaitError as error:

@@ -80,7 +80,7 @@ class Leftovers:
         tally.waiting += self.waiting
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Sweeper:
     """Looks for leftovers of one topic id. Remembers what indexes name; one thread at a time.
 

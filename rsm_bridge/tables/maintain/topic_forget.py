@@ -122,7 +122,7 @@ def refusal(
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Question:
     """What the store has under the name, and whether Kafka proves that it is gone.
 
@@ -168,7 +168,13 @@ def _question(backend: Backend, wish: Wish) -> _Question:
     if not found:
         known = clusters(frozenset[str]().union(*names.values()))
         raise BridgeError("not_found", f"{clusters(wish.clusters)}: what the store has of {wish.topic} is of {known}")
-    return _Question(backend.store, wish, {item.hex(): item for item in topic_ids(backend.store)}, found, names)
+    return _Question(
+        store=backend.store,
+        wish=wish,
+        ids={item.hex(): item for item in topic_ids(backend.store)},
+        found=found,
+        names=names,
+    )
 
 
 def forget(
@@ -271,6 +277,12 @@ def _bury(backend: Backend, topic_id: bytes, segments: list[KnownSegment]) -> No
     deleter = Deleter(backend.store)
     for known in segments:
         owner = known.owner
-        stone = Tombstone("deleted", int(time.time() * 1000), owner.topic, owner.cluster, forgotten=True)
+        stone = Tombstone(
+            kind="deleted",
+            time_ms=int(time.time() * 1000),
+            topic=owner.topic,
+            cluster_name=owner.cluster,
+            forgotten=True,
+        )
         deleter.bury(known.listed.key, stone)
     UndeleteRecord(backend.store, topic_id).forget(frozenset(known.listed.key for known in segments))

@@ -90,7 +90,7 @@ class PlannedFiles:
         key = self.store.key(file.path)
         if key is None:
             raise BridgeError("internal", f"{file.path} lies outside of the store")
-        return self._write(partition, [Cut(key, file.first, keep_below - 1)], None)
+        return self._write(partition, [Cut(data_key=key, first=file.first, last=keep_below - 1)], None)
 
     def _own(self, partition: int, piece: UseMain) -> list[DataFile]:
         known = self.segments[piece.segment_id]
@@ -151,7 +151,7 @@ class PlannedFiles:
         values = restored_values(read_index(self.store, known)) if pending and known.proven else None
         main = None if known.segment is None else known.segment.main
         before = main.rows if main is not None and stored == known.tail else 0
-        return Cut(stored.key, first, last, pending, values, before)
+        return Cut(data_key=stored.key, first=first, last=last, pending=pending, values=values, first_row=before)
 
     def _waits(self, known: KnownSegment, between: Sequence[tuple[StoredObject, int, int]]) -> bool:
         """Whether one of a segment's own files lacks columns; a merged file has what its table had."""
@@ -196,7 +196,7 @@ class PlannedFiles:
                 f"{self.generation}: restart it with the newer rules"
             )
         if not pending or typed is None:
-            return Shape(columns.rows, columns.value_format)
+            return Shape(schema=columns.rows, value_format=columns.value_format)
 
         def decoded(rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> pa.RecordBatch:
             made = derived_rows(typed, columns, rows, cells_max, allowance)
@@ -204,4 +204,4 @@ class PlannedFiles:
                 raise TableChangedError
             return made
 
-        return Shape(columns.rows, columns.value_format, decoded, large=typed.large)
+        return Shape(schema=columns.rows, value_format=columns.value_format, typed=decoded, large=typed.large)

@@ -35,7 +35,7 @@ class Planned:
     more: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Planning:
     """Plans on one head.
 

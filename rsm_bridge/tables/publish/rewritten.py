@@ -38,7 +38,7 @@ from rsm_bridge.values.layout import layout_of, relaid
 Decode = Callable[[pa.RecordBatch, int, Allowance], pa.RecordBatch]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
     """Rows with offsets in [first, last] (inclusive) of one data file.
 
@@ -55,7 +55,7 @@ class Cut:
     first_row: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
     """What a new data file of a table looks like.
 
@@ -85,7 +85,7 @@ class DerivedFile:
     footer: pq.FileMetaData
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CopiedRows:
     """A file written from others: its size in bytes, CRC32C, Parquet metadata and page table.
 
@@ -212,7 +212,9 @@ def copy_rows(
             return None
         failpoints.hit("derived-complete", key)
         upload.commit()
-    return CopiedRows(file.size, file.crc32c, footer_metadata(file.footer), pages, total - file.rows)
+    return CopiedRows(
+        size=file.size, crc32c=file.crc32c, footer=footer_metadata(file.footer), pages=pages, left_out=total - file.rows
+    )
 
 
 def of_another(file: pq.FileMetaData, schema: pa.Schema) -> bool:

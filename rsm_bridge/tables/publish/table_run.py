@@ -112,7 +112,7 @@ class TableRun:
     _state_objects: StateObjects = field(init=False)
 
     def __post_init__(self) -> None:
-        self._listing = SegmentListing(self.store, self.topic_id, self.readers)
+        self._listing = SegmentListing(store=self.store, topic_id=self.topic_id, readers=self.readers)
         self._state_objects = StateObjects(self.store)
 
     def run(self, notices: Notices = ALL) -> RunResult:
@@ -145,7 +145,15 @@ class TableRun:
         failpoints.hit("head-read", self.topic_id.hex())
         copies = self._copies(table)
         policy, now_ms = self._policy(copies)
-        planning = Planning(self._listing, head, states, policy, now_ms, self._held, copies)
+        planning = Planning(
+            listing=self._listing,
+            head=head,
+            states=states,
+            policy=policy,
+            now_ms=now_ms,
+            held=self._held,
+            copies=copies,
+        )
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
         if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):
             result = RunResult(head=head, states=states, segments=found.segments)

@@ -27,7 +27,7 @@ from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.storage.segments.known import KnownSegment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MassDelete:
     """One mass delete whose objects are still in the store. Times in milliseconds since the epoch.
 

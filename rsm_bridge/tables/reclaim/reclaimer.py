@@ -66,7 +66,7 @@ class Graces:
         return max(self.mass, self.reclaim) if self.reclaim and self.mass else None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Pass:
     """What one pass found due.
 
@@ -108,7 +108,7 @@ def _raising(result: RunResult, tombstoned: Sequence[KnownSegment]) -> dict[int,
     return {at: still_to_raise(found, result.states.get(at, PartState())) for at, found in deleted.items()}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Reclaimer:
     """Reclaims one topic id. Remembers when files left the head; one thread at a time.
 
@@ -143,7 +143,7 @@ class Reclaimer:
         retained = self._read_retained(result, tombstoned)
         gone = {path for path in retained.left() | self._left_ms.keys() if derived_head(path) is not None}
         left_ms, self._left_ms = self._left_ms, {}
-        found = _Pass(self.clock_ms() if tombstoned or gone else 0, _raising(result, tombstoned))
+        found = _Pass(now_ms=self.clock_ms() if tombstoned or gone else 0, raising=_raising(result, tombstoned))
         if result.head is None and any(known.live and known.data_files() for known in result.segments):
             # These rows have no table yet, or it is not found. It may keep deleted rows, and is to be made from them.
             tombstoned = [known for known in tombstoned if known.segment is None]

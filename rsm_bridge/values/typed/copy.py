@@ -33,7 +33,7 @@ _OTHER_LAYOUT = "the table was made for other values than the topic's rule now n
 _NEW_COLUMNS = "a schema appeared in the middle of the segment and needs columns that its data file has not"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TypedCopy:
     """See rsm_bridge.serving.copy.attempt.ValueColumns.
 

@@ -55,7 +55,7 @@ class Registry(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRule:
     """What a topic's rule says of its values, or of its keys.
 
@@ -79,7 +79,7 @@ class SchemaRule:
         return self.source == "wire" and self.kind is None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class ValueSchemas:
     """Decoders of one topic's values, or keys. May be used by several threads."""
 

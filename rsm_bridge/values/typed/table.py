@@ -53,7 +53,7 @@ _TOO_WIDE: Final = error_text(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumns:
     """One state of a table's columns.
 
@@ -97,7 +97,7 @@ class TableColumns:
         # A table without columns of values has the field ids that every one begins with.
         typed = any(kind.num_fields for kind in types.values())
         rows = typed_row_schema(schema).with_metadata({TABLE: uuid} if typed else None)
-        return cls(uuid, schema, sources, rows, types, value_format)
+        return cls(uuid=uuid, schema=schema, sources=sources, rows=rows, types=types, value_format=value_format)
 
     def route(self, part: Part, decoder: Decoder) -> Route | None:
         """How a writer's values become these columns; None: they do not. A decoder is of one part alone."""
@@ -155,7 +155,7 @@ class Routes:
         return typed_rows(plain, self.columns.rows, typed, said)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TypedTable:
     """The columns of one topic. May be used by several threads.
 
@@ -275,7 +275,9 @@ class TypedTable:
         def ask() -> TableColumns:
             table = self.evolve([], {})
             if name not in table.properties and (text := schemas.infer(values)) is not None:
-                made = ValueSchemas(replace(schemas.rule, source="inline", text=text), None).decoder(Writer())
+                made = ValueSchemas(rule=replace(schemas.rule, source="inline", text=text), registry=None).decoder(
+                    Writer()
+                )
                 # What has no decoder is not fixed: these rows say that there is no schema yet, others may give one.
                 if not isinstance(made, str):
                     table = self.evolve([(part, made.type)], {name: text})

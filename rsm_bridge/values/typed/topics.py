@@ -38,7 +38,7 @@ _PARTS: tuple[Part, ...] = ("value", "key")
 _NOTHING = pa.struct([])
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TypedTopics:
     """May be used by several threads.
 
@@ -72,15 +72,15 @@ class TypedTopics:
             found = self._tables.get(owner.topic_id)
             if found is None:
                 found = self._tables[owner.topic_id] = TypedTable(
-                    {
-                        part: ValueSchemas(given, self.registry, self._shelf)
+                    schemas={
+                        part: ValueSchemas(rule=given, registry=self.registry, shelf=self._shelf)
                         for part, given in rules.items()
                         if given is not None
                     },
-                    lambda wanted, fixed: self._evolved(owner, rule, wanted, fixed),
-                    self.executor,
-                    self.large,
-                    stored_format(rule.value_format),
+                    evolve=lambda wanted, fixed: self._evolved(owner, rule, wanted, fixed),
+                    executor=self.executor,
+                    large=self.large,
+                    value_format=stored_format(rule.value_format),
                 )
             return found
 
@@ -97,7 +97,7 @@ class TypedTopics:
                 budget = CpuBudget(rule.decode_budget)
                 self._budgets[owner.topic_id] = budget
         proven = rule.value_bytes == "proven"
-        return TypedCopy(table, budget, ValueProver() if proven else None)
+        return TypedCopy(table=table, budget=budget, prover=ValueProver() if proven else None)
 
     def _evolved(self, owner: Owner, rule: TopicRule, wanted: list[Wanted], fixed: Mapping[str, str]) -> Table:
         catalog, given = self.open_catalog(), self.settings.catalog
@@ -149,7 +149,14 @@ def opened_typed_topics(
             registry = SchemaRegistry(settings.schema_registry)
             stack.callback(registry.close)
         executor = stack.enter_context(ThreadPoolExecutor(EVOLUTION_WORKERS, thread_name_prefix="evolve"))
-        yield TypedTopics(settings, store, open_catalog, registry, executor, dry_run)
+        yield TypedTopics(
+            settings=settings,
+            store=store,
+            open_catalog=open_catalog,
+            registry=registry,
+            executor=executor,
+            dry_run=dry_run,
+        )
 
 
 def _fitting(table: Table, wanted: list[Wanted], fixed: Mapping[str, str]) -> tuple[list[Writer], Mapping[str, str]]:
@@ -170,13 +177,15 @@ def _writer(part: Part, kind: pa.StructType) -> Writer:
 def _schema_rule(rule: TopicRule, part: Part, topic: str) -> SchemaRule | None:
     form, source = rule.format_of(part), rule.source_of(part)
     if part == "key" and form == "string":
-        return SchemaRule(None, "text")
+        return SchemaRule(kind=None, source="text")
     # Values that are text have their column from the conversion.
     if source is None or form == "raw" or form == "string":
         return None
     kind = None if form == "auto" else form
     if source.origin == "inline":
-        return SchemaRule(kind, "inline", text=source.inline_text(), message=source.message or "")
+        return SchemaRule(kind=kind, source="inline", text=source.inline_text(), message=source.message or "")
     if source.origin == "subject":
-        return SchemaRule(kind, "latest", subject=rule.subject_of(part, topic), message=source.message or "")
-    return SchemaRule(kind, "inferred" if source.origin == "inferred" else "wire")
+        return SchemaRule(
+            kind=kind, source="latest", subject=rule.subject_of(part, topic), message=source.message or ""
+        )
+    return SchemaRule(kind=kind, source="inferred" if source.origin == "inferred" else "wire")

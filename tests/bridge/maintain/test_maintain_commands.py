@@ -167,7 +167,7 @@ def test_the_background_does_it_too_and_counts(world: World, tmp_path: Path) -> 
 def test_one_bridge_at_a_time(world: World, tmp_path: Path) -> None:
     published(world)
     left = leave_behind(world)
-    other = Lease(world.store, lease_key(world.topic_id.hex()), "another bridge")
+    other = Lease(store=world.store, key=lease_key(world.topic_id.hex()), holder="another bridge")
     assert other.acquire()
     service = maintainer(world, tmp_path / "data")
     service.run_once()

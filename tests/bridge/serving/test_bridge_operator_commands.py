@@ -28,7 +28,13 @@ class Store:
 
     def key(self, segment: Segment) -> str:
         return str(
-            IndexKey(segment.topic_id, segment.partition, segment.end_offset, segment.start_offset, segment.segment_id)
+            IndexKey(
+                topic_id=segment.topic_id,
+                partition=segment.partition,
+                last=segment.end_offset,
+                base=segment.start_offset,
+                segment_id=segment.segment_id,
+            )
         )
 
     def run(self, *arguments: str) -> Result:

@@ -227,7 +227,7 @@ class _Store:
 
 
 def probes_of(loop: asyncio.AbstractEventLoop, store: _Store) -> Probes:
-    return Probes(loop, store)  # type: ignore[arg-type]
+    return Probes(loop=loop, store=store)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -59,8 +59,12 @@ def test_an_urgent_notice_overtakes_one_that_may_wait(publisher: Publisher) -> N
 def test_tombstones_that_come_due_one_by_one_are_reclaimed_together(publisher: Publisher) -> None:
     ages = (LATE_COPY_SECONDS + 1, LATE_COPY_SECONDS - 2.0, LATE_COPY_SECONDS - 2.2)
     for number, age in enumerate(ages):
-        stone = Tombstone("withdrawn", int((time.time() - age) * 1000), "orders", "test")
-        assert publisher.store.put_if_absent(str(IndexKey(TOPIC, 0, 9, 0, b"%016d" % number)), stone.encode())
+        stone = Tombstone(
+            kind="withdrawn", time_ms=int((time.time() - age) * 1000), topic="orders", cluster_name="test"
+        )
+        assert publisher.store.put_if_absent(
+            str(IndexKey(topic_id=TOPIC, partition=0, last=9, base=0, segment_id=b"%016d" % number)), stone.encode()
+        )
     publisher.notify(TOPIC)
     topic = publisher._topics[TOPIC]
     topic.due = float("inf")

@@ -24,8 +24,8 @@ from tests.support.bridge_process import test_settings
 from tests.support.eventually import eventually
 
 TOPIC = b"t" * 16
-KEY = IndexKey(TOPIC, 0, 9, 0, b"s" * 16)
-OTHER = IndexKey(TOPIC, 0, 19, 10, b"s" * 16)
+KEY = IndexKey(topic_id=TOPIC, partition=0, last=9, base=0, segment_id=b"s" * 16)
+OTHER = IndexKey(topic_id=TOPIC, partition=0, last=19, base=10, segment_id=b"s" * 16)
 
 
 class Runs:
@@ -167,7 +167,7 @@ def test_more_notices_than_are_kept_make_a_whole_listing(
 def test_an_idle_table_runs_at_once_and_a_busy_one_once_an_interval(started: Publisher, runs: Runs) -> None:
     asked = time.monotonic()
     for number in range(40):
-        started.notify(TOPIC, IndexKey(TOPIC, 0, number, number, b"s" * 16))
+        started.notify(TOPIC, IndexKey(topic_id=TOPIC, partition=0, last=number, base=number, segment_id=b"s" * 16))
         time.sleep(0.02)
     eventually(lambda: sum(len(told.keys) for told in runs.told) == 40)
     assert runs.at[0] - asked < 0.25

@@ -203,7 +203,7 @@ def test_whatever_making_a_decoder_raises_is_its_writers_problem(
         raise error
 
     monkeypatch.setitem(value_schemas._MAKERS, "avro", fails)
-    said = ValueSchemas(SchemaRule(None, "wire"), _Registry()).decoder(Writer(7))
+    said = ValueSchemas(rule=SchemaRule(kind=None, source="wire"), registry=_Registry()).decoder(Writer(7))
     assert isinstance(said, str)
     assert said.startswith(f"unusable_schema: no decoder can be made of it: {type(error).__name__}")
     said.encode()
@@ -218,7 +218,7 @@ class _Messages:
 
 def _protobuf_schemas() -> ValueSchemas:
     registry: Any = _Messages()
-    return ValueSchemas(SchemaRule(None, "wire"), registry)
+    return ValueSchemas(rule=SchemaRule(kind=None, source="wire"), registry=registry)
 
 
 @pytest.mark.parametrize("error", [ChildProcessError("ended by signal 9"), TimeoutError("took longer than 20 s")])
@@ -294,7 +294,7 @@ def test_what_is_compiled_is_kept_where_decoders_are() -> None:
     registry: Any = _Messages()
     small, large = DecoderShelf(500), DecoderShelf()
     for shelf, same in ((small, False), (large, True)):
-        schemas = ValueSchemas(SchemaRule(None, "wire"), registry, shelf)
+        schemas = ValueSchemas(rule=SchemaRule(kind=None, source="wire"), registry=registry, shelf=shelf)
         first = schemas._compiled(registry.by_id(7))
         assert (schemas._compiled(registry.by_id(7)) is first) == same
 

@@ -39,7 +39,7 @@ def test_looks_go_on_after_a_failure() -> None:
 
 def test_tiered_is_when_the_index_was_written(tmp_path: Path) -> None:
     for number in (1, 0):
-        key = IndexKey(b"t" * 16, 0, number * 10 + 9, number * 10, b"s" * 16)
+        key = IndexKey(topic_id=b"t" * 16, partition=0, last=number * 10 + 9, base=number * 10, segment_id=b"s" * 16)
         path = tmp_path / str(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(b"x")

@@ -51,7 +51,8 @@ def schemas(server: AnsweringServer) -> Schemas:
 def kafka(*tiered: str, broker: dict[str, str] | None = None, **others: dict[str, str]) -> KafkaFacts:
     config = {**dict.fromkeys(tiered, TIERED), **others}
     topics = {
-        name: KafkaTopic(name, "00" * 16, name.startswith("__"), values, {}) for name, values in sorted(config.items())
+        name: KafkaTopic(topic=name, topic_id="00" * 16, internal=name.startswith("__"), config=values, partitions={})
+        for name, values in sorted(config.items())
     }
     return KafkaFacts(topics, BROKER if broker is None else broker)
 

@@ -69,7 +69,7 @@ def test_only_a_topic_of_the_asked_cluster_is_judged_by_what_that_has(
 
 
 def test_a_deletion_in_another_cluster_is_judged_as_if_kafka_was_not_asked() -> None:
-    held = HeldDelete(2, 40, NOW - HOUR, NOW + HOUR)
+    held = HeldDelete(segments=2, rows=40, last_ms=NOW - HOUR, due_ms=NOW + HOUR)
     gap = stored_partition(gaps=(Gap(10, 19, explained=False),))
     there = kafka(beside()[1])
 

@@ -33,7 +33,9 @@ CALLED = Called(Path("/etc/a b.yaml"), None, "b:1,c:2", "b:1,c:2")
 
 
 def place(code: CauseCode, **changes: Any) -> Finding:
-    return replace(Finding(code, Level.PERSON, "said", "a.b-c", 7, topic_id="ab" * 16), **changes)
+    return replace(
+        Finding(code=code, level=Level.PERSON, said="said", topic="a.b-c", partition=7, topic_id="ab" * 16), **changes
+    )
 
 
 @pytest.mark.parametrize("code", list(CauseCode))

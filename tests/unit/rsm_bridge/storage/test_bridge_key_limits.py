@@ -45,7 +45,7 @@ def all_keys() -> dict[str, str]:
         "state": keys.state_key(uuid.uuid4(), "f" * 64, uuid.uuid4().hex),
         "lease": lease_key(TOPIC.hex()),
         "undelete": UndeleteRecord(None, TOPIC).key,  # type: ignore[arg-type]
-        "drop": DropRecord("t" * 249, "u" * 36, TOPIC.hex(), {}, {}).key,
+        "drop": DropRecord(table="t" * 249, table_uuid="u" * 36, topic_id=TOPIC.hex(), states={}, metadata={}).key,
         "table": keys.table_record_key(TOPIC, TABLE),
         "copy": progress_key(TOPIC, "catalog" * 1000, "copy" * 1000),
     }

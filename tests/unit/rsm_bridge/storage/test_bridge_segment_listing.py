@@ -124,7 +124,7 @@ def test_a_deletion_nobody_noticed_waits_for_a_whole_listing(world: World, small
 
 
 def test_small_topics_are_listed_whole(world: World) -> None:
-    listing = SegmentListing(world.store, world.topic_id)
+    listing = SegmentListing(store=world.store, topic_id=world.topic_id)
     world.copy(2)
     assert listing.wants_whole(Notices())
     listing.whole()
@@ -132,7 +132,7 @@ def test_small_topics_are_listed_whole(world: World) -> None:
 
 
 def test_the_whole_is_listed_when_it_costs_no_more_than_the_partitions(world: World, small_pages: None) -> None:
-    listing = SegmentListing(world.store, world.topic_id)
+    listing = SegmentListing(store=world.store, topic_id=world.topic_id)
     for partition in range(4):
         world.copy(2, partition=partition)
     listing.whole()
@@ -147,7 +147,7 @@ def test_the_whole_is_listed_when_it_costs_no_more_than_the_partitions(world: Wo
 def test_a_long_history_is_read_in_parts(world: World, asked: Asked, small_pages: None) -> None:
     for _ in range(9):
         world.copy(2)
-    listing = SegmentListing(world.store, world.topic_id)
+    listing = SegmentListing(store=world.store, topic_id=world.topic_id)
     assert [listing.whole(3) is None for _ in range(4)] == [True, True, True, False]
     assert len(listing.known()) == 9
     assert (len(asked.listings), len(asked.read)) == (2, 9)
@@ -217,7 +217,7 @@ def test_readers_share_the_work_in_order(world: World) -> None:
         for _ in range(4):
             world.copy(2, partition=partition)
     with ThreadPoolExecutor(4) as readers:
-        found = SegmentListing(world.store, world.topic_id, readers).whole()
+        found = SegmentListing(store=world.store, topic_id=world.topic_id, readers=readers).whole()
     assert found is not None
     keys = [str(known.key) for known in found]
     assert keys == sorted(world.stored("index"))
@@ -225,7 +225,7 @@ def test_readers_share_the_work_in_order(world: World) -> None:
 
 def test_what_is_gone_is_forgotten(world: World) -> None:
     segment = world.copy(2)
-    listing = SegmentListing(world.store, world.topic_id)
+    listing = SegmentListing(store=world.store, topic_id=world.topic_id)
     listing.whole()
     world.store.delete_many([str(index_key(segment))])
     assert listing.ahead({0: 0}, noticed(segment)) == {0: []}
@@ -234,8 +234,8 @@ def test_what_is_gone_is_forgotten(world: World) -> None:
 
 def test_a_key_that_never_was_is_no_error(world: World) -> None:
     world.copy(2)
-    listing = SegmentListing(world.store, world.topic_id)
-    never = IndexKey(world.topic_id, 0, 99, 90, b"n" * 16)
+    listing = SegmentListing(store=world.store, topic_id=world.topic_id)
+    never = IndexKey(topic_id=world.topic_id, partition=0, last=99, base=90, segment_id=b"n" * 16)
     assert listing.ahead({0: 50}, Notices(frozenset({never}))) == {0: []}
 
 

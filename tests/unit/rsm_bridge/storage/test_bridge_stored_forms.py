@@ -42,7 +42,9 @@ SEGMENT = SegmentMetadata(
 def test_custom_metadata_comes_back_and_fits(
     attempt: bytes, index: int, directory: int, data: int, kept: int, verbatim: bool
 ) -> None:
-    made = CustomMetadata(attempt, index, directory, data, kept, verbatim)
+    made = CustomMetadata(
+        attempt=attempt, index_size=index, directory_size=directory, data_size=data, kept_size=kept, verbatim=verbatim
+    )
     assert decode_custom_metadata(made.encode()) == made
     assert 0 < len(made.encode()) <= 128  # Kafka stops the partition above that
 
@@ -59,7 +61,7 @@ def test_what_others_wrote_is_foreign(data: bytes) -> None:
 
 
 def test_every_flipped_bit_of_custom_metadata_is_noticed() -> None:
-    whole = CustomMetadata(bytes(16), 1, 2, 3, 4).encode()
+    whole = CustomMetadata(attempt=bytes(16), index_size=1, directory_size=2, data_size=3, kept_size=4).encode()
     for place in range(len(whole) * 8):
         flipped = bytearray(whole)
         flipped[place // 8] ^= 1 << place % 8
@@ -79,18 +81,31 @@ def test_every_flipped_bit_of_custom_metadata_is_noticed() -> None:
 def test_tombstones_come_back(
     kind: str, time_ms: int, topic: str, cluster: str, index: bytes, reclaiming: bool, forgotten: bool
 ) -> None:
-    stone = Tombstone(kind, time_ms, topic, cluster, index, reclaiming, forgotten)  # type: ignore[arg-type]
+    stone = Tombstone(
+        kind=kind,  # type: ignore[arg-type]
+        time_ms=time_ms,
+        topic=topic,
+        cluster_name=cluster,
+        index=index,
+        reclaiming=reclaiming,
+        forgotten=forgotten,
+    )
     assert is_tombstone(stone.encode())
     assert decode_tombstone(stone.encode()) == stone
 
 
 def test_a_tombstone_of_kafkas_is_what_it_was_before_there_were_others() -> None:
-    assert b"forgotten" not in Tombstone("deleted", 1, "t", "c", b"index").encode()
-    assert b'"forgotten": true' in Tombstone("deleted", 1, "t", "c", b"index", forgotten=True).encode()
+    assert (
+        b"forgotten" not in Tombstone(kind="deleted", time_ms=1, topic="t", cluster_name="c", index=b"index").encode()
+    )
+    assert (
+        b'"forgotten": true'
+        in Tombstone(kind="deleted", time_ms=1, topic="t", cluster_name="c", index=b"index", forgotten=True).encode()
+    )
 
 
 def test_damaged_and_newer_tombstones_are_named() -> None:
-    whole = Tombstone("deleted", 1, "t", "c", b"index").encode()
+    whole = Tombstone(kind="deleted", time_ms=1, topic="t", cluster_name="c", index=b"index").encode()
     for place in range(len(whole) * 8):
         flipped = bytearray(whole)
         flipped[place // 8] ^= 1 << place % 8
@@ -137,7 +152,7 @@ def test_keys_of_one_attempt_name_offsets_and_attempt() -> None:
 def test_the_size_of_custom_metadata_is_the_one_that_the_pages_name(page: str) -> None:
     """A broker that allows less stops tiering, and the bridge hears nothing of it."""
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    size = len(CustomMetadata(bytes(16), 1, 1, 1, 1).encode())
+    size = len(CustomMetadata(attempt=bytes(16), index_size=1, directory_size=1, data_size=1, kept_size=1).encode())
     named = text.partition("`remote.log.metadata.custom.metadata.max.bytes`")[2][:120]
     assert re.search(rf"\b{size}\b", named), named
     assert f"custom.metadata.max.bytes to {size} or more" in CAUSES[CauseCode.COPY_STUCK].advice

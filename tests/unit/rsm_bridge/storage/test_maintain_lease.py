@@ -49,7 +49,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
 
 
 def lease(store: ObjectStore, clock: Clock, holder: str = "one") -> Lease:
-    return Lease(store, KEY, holder, TTL, clock)
+    return Lease(store=store, key=KEY, holder=holder, ttl=TTL, clock=clock)
 
 
 def test_one_holder_at_a_time(store: ObjectStore) -> None:
@@ -101,7 +101,7 @@ def test_a_holder_that_slept_notices(store: ObjectStore) -> None:
 
 def test_a_long_pass_keeps_it_and_then_lets_go(tmp_path: Path) -> None:
     store = open_store(load_settings(None, {"data_dir": tmp_path}))
-    one, two = Lease(store, KEY, "one", ttl=1.5), Lease(store, KEY, "two", ttl=1.5)
+    one, two = Lease(store=store, key=KEY, holder="one", ttl=1.5), Lease(store=store, key=KEY, holder="two", ttl=1.5)
     assert one.acquire()
     with kept(one):
         end = time.monotonic() + 3.0
@@ -113,7 +113,7 @@ def test_a_long_pass_keeps_it_and_then_lets_go(tmp_path: Path) -> None:
 
 def test_a_store_that_is_away_costs_the_lease_not_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(load_settings(None, {"data_dir": tmp_path}))
-    one = Lease(store, KEY, "one", ttl=0.15)
+    one = Lease(store=store, key=KEY, holder="one", ttl=0.15)
     assert one.acquire()
 
     def away(*_: object) -> None:

@@ -87,8 +87,25 @@ def local(**config: str) -> Facts:
 
 def copied(**changes: object) -> Facts:
     """A copy that has read all but ten offsets, an hour ago."""
-    progress = CopyProgress(bytes(16), "tierberg", "kafka.copy", {}, 7, NOW - HOUR, NOW - HOUR)
-    copy = CopyFacts("kafka.copy", "tierberg", 7 * DAY / 1000, progress, None, 8, 10, 8)
+    progress = CopyProgress(
+        topic_id=bytes(16),
+        catalog="tierberg",
+        table="kafka.copy",
+        read={},
+        snapshot_id=7,
+        succeeded_ms=NOW - HOUR,
+        caught_up_ms=NOW - HOUR,
+    )
+    copy = CopyFacts(
+        table="kafka.copy",
+        catalog="tierberg",
+        hold_s=7 * DAY / 1000,
+        progress=progress,
+        damage=None,
+        snapshot_id=8,
+        lag_offsets=10,
+        lag_rows=8,
+    )
     return facts(stored(copies=(replace(copy, **changes),)))  # type: ignore[arg-type]
 
 
@@ -105,12 +122,20 @@ CASES: dict[CauseCode, Case] = {
     ),
     C.COPY_HOLDS_ROWS: Case(copied(held=held(6 * DAY)), Level.WAITS, "lost to this copy in 6 d unless it runs"),
     C.COPY_LOST_ROWS: Case(
-        copied(progress=CopyProgress(bytes(16), "a", "b", lost={2: CopyLoss(5, 9, NOW - DAY), 0: CopyLoss(1, 1, NOW)})),
+        copied(
+            progress=CopyProgress(
+                topic_id=bytes(16), catalog="a", table="b", lost={2: CopyLoss(5, 9, NOW - DAY), 0: CopyLoss(1, 1, NOW)}
+            )
+        ),
         Level.NOTE,
         "kafka.copy: 6 offsets in all, partition 0 below 1, partition 2 below 9; last met",
     ),
     C.COPY_FAILED: Case(
-        copied(progress=CopyProgress(bytes(16), "a", "b", failure=CopyFailure(NOW - HOUR, "bad SQL", "mend it"))),
+        copied(
+            progress=CopyProgress(
+                topic_id=bytes(16), catalog="a", table="b", failure=CopyFailure(NOW - HOUR, "bad SQL", "mend it")
+            )
+        ),
         Level.PERSON,
         "bad SQL (mend it)",
     ),
@@ -224,7 +249,7 @@ CASES: dict[CauseCode, Case] = {
         "lakehouse.orders, uuid 6f1c, and 1 more",
     ),
     C.MASS_DELETE: Case(
-        facts(stored(held=(HeldDelete(3, 900, NOW - HOUR, NOW + 23 * HOUR),))),
+        facts(stored(held=(HeldDelete(segments=3, rows=900, last_ms=NOW - HOUR, due_ms=NOW + 23 * HOUR),))),
         Level.PERSON,
         "900 rows in 3 segments, over half of the table's, were deleted up to 21:13:20 UTC, kept 23 h more",
     ),
@@ -477,7 +502,10 @@ def test_what_an_undelete_brought_back_is_not_left_behind() -> None:
 
 def test_a_mass_delete_whose_time_is_over_calls_nobody() -> None:
     def said(due_ms: int) -> tuple[Level, str]:
-        (finding,) = found(assess(facts(stored(held=(HeldDelete(1, 900, NOW - HOUR, due_ms),)))), CauseCode.MASS_DELETE)
+        (finding,) = found(
+            assess(facts(stored(held=(HeldDelete(segments=1, rows=900, last_ms=NOW - HOUR, due_ms=due_ms),)))),
+            CauseCode.MASS_DELETE,
+        )
         return finding.level, finding.said
 
     assert said(NOW + 60_000)[0] is Level.PERSON

@@ -30,7 +30,15 @@ def test_a_copy_that_has_everything_is_no_finding() -> None:
 
 
 WEEKS = 14 * DAY
-OLD = CopyProgress(bytes(16), "tierberg", "kafka.copy", {}, 7, NOW - WEEKS, NOW - WEEKS)
+OLD = CopyProgress(
+    topic_id=bytes(16),
+    catalog="tierberg",
+    table="kafka.copy",
+    read={},
+    snapshot_id=7,
+    succeeded_ms=NOW - WEEKS,
+    caught_up_ms=NOW - WEEKS,
+)
 
 
 @pytest.mark.parametrize(

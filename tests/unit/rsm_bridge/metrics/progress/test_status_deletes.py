@@ -50,9 +50,18 @@ class Gone:
         )
         per_offset = self.size / 100
         parts = tuple(
-            HeldPart(n, went, self.live, self.size, 2000, per_offset, self.pause) for n in range(self.partitions)
+            HeldPart(
+                partition=n,
+                segments=went,
+                left_bytes=self.live,
+                largest_bytes=self.size,
+                tiered_end=2000,
+                bytes_per_offset=per_offset,
+                pause_ms=self.pause,
+            )
+            for n in range(self.partitions)
         )
-        held = HeldDelete(len(went), 900, NOW - HOUR, NOW + 23 * HOUR, parts)
+        held = HeldDelete(segments=len(went), rows=900, last_ms=NOW - HOUR, due_ms=NOW + 23 * HOUR, parts=parts)
         asked = self.config is not None
         settings = {name.replace("_", "."): str(value) for name, value in (self.config or {}).items()}
         end = 2000 + int(self.untiered / per_offset)
@@ -60,7 +69,7 @@ class Gone:
             n: KafkaPartition(has_leader=True, log_start=2000 - bool(self.live), end=end)
             for n in range(self.partitions)
         }
-        topic = KafkaTopic("t", "ab" * 16, internal=False, config=settings, partitions=there)
+        topic = KafkaTopic(topic="t", topic_id="ab" * 16, internal=False, config=settings, partitions=there)
         kafka = topic if asked and not self.deleted else None
         return held_delete(held, kafka, "t", NOW, asked=asked).level
 

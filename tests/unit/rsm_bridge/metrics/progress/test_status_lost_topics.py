@@ -65,7 +65,7 @@ def lacks(world: World, table: str, rows: int) -> tuple[str, str, str]:
 
 
 def of(world: World, **config: str) -> KafkaTopic:
-    parts = {0: KafkaPartition(True, 0, world.log().end, world.log().end)}
+    parts = {0: KafkaPartition(has_leader=True, log_start=0, end=world.log().end, stable_end=world.log().end)}
     return kafka_topic(topic=world.topic, topic_id=world.topic_id.hex(), config=config, partitions=parts)
 
 
@@ -230,4 +230,4 @@ def _settings(folder: Path) -> Settings:
 
 
 def _nothing() -> Facts:
-    return Facts(0, None, 1.0)
+    return Facts(now_ms=0, freshness_target=None, publish_interval=1.0)

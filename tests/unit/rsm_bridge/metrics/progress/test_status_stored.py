@@ -27,10 +27,16 @@ def known(
     segment: Segment, *, partition: int = 0, rows: bool = True, counts: Sequence[tuple[Cause, int]] = ()
 ) -> KnownSegment:
     """A segment as the publisher knows it; its index was put at its base offset's second."""
-    key = IndexKey(TOPIC, partition, segment.end, segment.base, segment.id.encode().rjust(16, b"\0")[-16:])
+    key = IndexKey(
+        topic_id=TOPIC,
+        partition=partition,
+        last=segment.end,
+        base=segment.base,
+        segment_id=segment.id.encode().rjust(16, b"\0")[-16:],
+    )
     deletion = None
     if segment.state is not SegmentState.LIVE:
-        deletion = Deletion(segment.state, 0, had_index=True)
+        deletion = Deletion(kind=segment.state, time_ms=0, had_index=True)
     return KnownSegment(
         key=key,
         listed=ListedObject(str(key), 1000, segment.base * 1000),
@@ -40,7 +46,7 @@ def known(
         data=StoredObject("data/x", 10, 0) if rows else None,
         kept=None,
         deletion=deletion,
-        counts=SegmentCounts(segment.base * 1000 + 5, 100, tuple(counts)),
+        counts=SegmentCounts(record_ms=segment.base * 1000 + 5, source_bytes=100, quarantined=tuple(counts)),
     )
 
 
@@ -233,7 +239,7 @@ def test_withheld_batches_are_counted_by_cause() -> None:
     assert found.batches == {"bad_crc": 5, "undecodable": 1}
     assert found.quarantined_key == segments[1].listed.key
     assert (found.verbatim, found.verbatim_key, found.newest_ms) == (1, segments[2].listed.key, 20_000)
-    assert withheld(segments[3:]) == Withheld({}, None, 0, None)
+    assert withheld(segments[3:]) == Withheld(batches={}, quarantined_key=None, verbatim=0, verbatim_key=None)
 
 
 def test_batches_are_not_read_when_nothing_waits() -> None:

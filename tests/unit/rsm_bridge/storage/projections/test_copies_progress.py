@@ -49,7 +49,15 @@ PROGRESS = st.builds(
     failure=st.none() | st.builds(CopyFailure, WHOLE, st.text(max_size=2000), st.text(max_size=2000)),
     lost=st.dictionaries(st.integers(0, 2**31 - 1), st.builds(CopyLoss, COUNT, COUNT, WHOLE)),
 )
-ONE = CopyProgress(TOPIC, "tierberg", "kafka.orders_by_day", {0: ReadTo(5), 1: ReadTo(7, 1, 2)}, 17, 18, 19)
+ONE = CopyProgress(
+    topic_id=TOPIC,
+    catalog="tierberg",
+    table="kafka.orders_by_day",
+    read={0: ReadTo(5), 1: ReadTo(7, 1, 2)},
+    snapshot_id=17,
+    succeeded_ms=18,
+    caught_up_ms=19,
+)
 
 
 def make_store(folder: Path) -> ObjectStore:
@@ -177,7 +185,7 @@ def test_declared_copies_wait_with_what_they_have_read(tmp_path: Path) -> None:
         {"table": "at_once", "hold": "0s"},
     )
     write_progress(store, ONE)
-    write_progress(store, CopyProgress(TOPIC, "other", "lake.orders", {3: ReadTo(1)}))
+    write_progress(store, CopyProgress(topic_id=TOPIC, catalog="other", table="lake.orders", read={3: ReadTo(1)}))
     assert CopyReaders(settings, store).waiting(OWNER, "orders") == [
         WaitingCopy("kafka.orders_by_day", 7 * 86_400_000, ONE.read),
         WaitingCopy("lake.orders", 7_200_000, {3: ReadTo(1)}),

@@ -196,7 +196,7 @@ def test_an_undelete_loses_no_row_that_waits(tmp_path: Path) -> None:
 def test_a_dropped_table_leaves_no_progress(tmp_path: Path) -> None:
     world = make_world(tmp_path, graces=Graces(0.0, 0.0))
     segments = published(world)
-    write_progress(world.store, CopyProgress(world.topic_id, "tierberg", "kafka.copy"))
+    write_progress(world.store, CopyProgress(topic_id=world.topic_id, catalog="tierberg", table="kafka.copy"))
     world.delete(*segments)
     world.reclaim(world.publish())
     drop_table(world.store, world.catalog, NAMESPACE, "orders", Tally())

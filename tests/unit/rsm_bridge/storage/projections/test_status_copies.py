@@ -34,7 +34,15 @@ def rules(copy: dict[str, Any] = COPY, **rule: Any) -> dict[str, Any]:
 
 
 def progress(world: World, read: int, **changes: Any) -> CopyProgress:
-    found = CopyProgress(world.topic_id, "tierberg", "kafka.orders_by_day", {0: ReadTo(read)}, 1, 2, 3)
+    found = CopyProgress(
+        topic_id=world.topic_id,
+        catalog="tierberg",
+        table="kafka.orders_by_day",
+        read={0: ReadTo(read)},
+        snapshot_id=1,
+        succeeded_ms=2,
+        caught_up_ms=3,
+    )
     return replace(found, **changes)
 
 

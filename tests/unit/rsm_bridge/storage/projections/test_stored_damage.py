@@ -45,7 +45,9 @@ class Stored:
 
 
 def tombstone() -> Stored:
-    data = Tombstone("deleted", 5, "orders", "test", b"index", reclaiming=True, forgotten=True).encode()
+    data = Tombstone(
+        kind="deleted", time_ms=5, topic="orders", cluster_name="test", index=b"index", reclaiming=True, forgotten=True
+    ).encode()
     length = int.from_bytes(data[5:9], "little")
 
     def wrap(text: bytes) -> bytes:
@@ -56,13 +58,21 @@ def tombstone() -> Stored:
 
 
 def undelete() -> Stored:
-    data = Undeleted({0: 5}, frozenset({str(IndexKey(TOPIC, 0, 9, 0, bytes(16)))})).encode()
+    data = Undeleted(
+        {0: 5}, frozenset({str(IndexKey(topic_id=TOPIC, partition=0, last=9, base=0, segment_id=bytes(16)))})
+    ).encode()
     return Stored(data, lambda found: decode_undelete(found, TOPIC), json.loads(data), bytes)
 
 
 def drop() -> Stored:
     states = {state_key(TABLE, "a" * 64, uuid.uuid4().hex): 7}
-    record = DropRecord("kafka.orders", str(TABLE), TOPIC.hex(), states, {"file:///w/kafka/orders/metadata/x.avro": 9})
+    record = DropRecord(
+        table="kafka.orders",
+        table_uuid=str(TABLE),
+        topic_id=TOPIC.hex(),
+        states=states,
+        metadata={"file:///w/kafka/orders/metadata/x.avro": 9},
+    )
     return Stored(record.encode(), lambda found: decode_drop(record.key, found), json.loads(record.encode()), bytes)
 
 
@@ -73,7 +83,18 @@ def leased() -> Stored:
 
 def progress() -> Stored:
     lost, failure = {0: CopyLoss(1, 2, 3)}, CopyFailure(1, "failed", "do this")
-    made = CopyProgress(TOPIC, "c", "a.b", {0: ReadTo(5, 1, 2)}, 1, 2, None, CopySize(1, 2, 3), failure, lost)
+    made = CopyProgress(
+        topic_id=TOPIC,
+        catalog="c",
+        table="a.b",
+        read={0: ReadTo(5, 1, 2)},
+        snapshot_id=1,
+        succeeded_ms=2,
+        caught_up_ms=None,
+        size=CopySize(1, 2, 3),
+        failure=failure,
+        lost=lost,
+    )
 
     def wrap(text: bytes) -> bytes:
         try:

@@ -43,7 +43,7 @@ LOG = [
 
 def test_a_cut_history_is_whole_again() -> None:
     found = history_of(LOG, 0)
-    assert found == History(WHOLE, 0, 300, (), ())
+    assert found == History(entries=WHOLE, start=0, end=300, holes=(), astray=())
     assert parse_checkpoint(found.checkpoint().encode()) == WHOLE
     assert found.checkpoint().encode() == checkpoint(list(WHOLE))
     assert "every tiered segment agrees" in "\n".join(said(found, with_current=True))

@@ -22,16 +22,24 @@ NOW = 1_000_000
 
 
 def known(segment: Segment, deleted_ms: int | None = None) -> KnownSegment:
-    key = IndexKey(TOPIC, 0, segment.end, segment.base, segment.id.encode().rjust(16, b"\0"))
+    key = IndexKey(
+        topic_id=TOPIC,
+        partition=0,
+        last=segment.end,
+        base=segment.base,
+        segment_id=segment.id.encode().rjust(16, b"\0"),
+    )
     return KnownSegment(
-        key,
-        ListedObject(str(key), 1, 0),
-        Owner("c", "orders", TOPIC),
-        "raw",
-        replace(segment, id=str(key)),
-        StoredObject("data/x", 1, 0),
-        None,
-        None if deleted_ms is None else Deletion(SegmentState.DELETED, deleted_ms, had_index=True),
+        key=key,
+        listed=ListedObject(str(key), 1, 0),
+        owner=Owner("c", "orders", TOPIC),
+        value_format="raw",
+        segment=replace(segment, id=str(key)),
+        data=StoredObject("data/x", 1, 0),
+        kept=None,
+        deletion=None
+        if deleted_ms is None
+        else Deletion(kind=SegmentState.DELETED, time_ms=deleted_ms, had_index=True),
     )
 
 
@@ -69,6 +77,8 @@ def test_a_deletion_above_all_that_was_noticed_still_tells_since_when_rows_wait(
     listing = cast(Any, Listing([late, deleted], [late]))
     for limit_ms, removed in ((1000, ()), (10, ("f",))):
         copies = (WaitingCopy("kafka.copy", limit_ms),)
-        found = Planning(listing, head, {0: state}, FOLLOW, NOW, copies=copies).plan(Notices(), lambda: None)
+        found = Planning(listing=listing, head=head, states={0: state}, policy=FOLLOW, now_ms=NOW, copies=copies).plan(
+            Notices(), lambda: None
+        )
         assert found.segments == [late, deleted]
         assert found.plans[0].remove == removed

@@ -53,7 +53,11 @@ class Listing:
 
 def planned(listing: Listing, notices: Notices) -> Planned:
     planning = Planning(
-        cast(Any, listing), Head(table=cast(Any, None), snapshot_id=1, files=()), {0: STATE}, FOLLOW, NOW
+        listing=cast(Any, listing),
+        head=Head(table=cast(Any, None), snapshot_id=1, files=()),
+        states={0: STATE},
+        policy=FOLLOW,
+        now_ms=NOW,
     )
     return planning.plan(notices, lambda: None)
 

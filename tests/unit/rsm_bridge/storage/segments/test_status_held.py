@@ -50,16 +50,35 @@ class Life:
             segment = replace(
                 seg(f"s{self.tiered}", [plain(base, base + 99)]), main=FileRef(first=base, last=base + 99, rows=100)
             )
-            key = IndexKey(TOPIC, 0, base + 99, base, self.tiered.to_bytes(16, "big"))
-            counts = SegmentCounts(self.now_ms if record_ms is None else record_ms, SIZE, (), copied_ms=self.now_ms)
+            key = IndexKey(
+                topic_id=TOPIC, partition=0, last=base + 99, base=base, segment_id=self.tiered.to_bytes(16, "big")
+            )
+            counts = SegmentCounts(
+                record_ms=self.now_ms if record_ms is None else record_ms,
+                source_bytes=SIZE,
+                quarantined=(),
+                copied_ms=self.now_ms,
+            )
             listed, owner = ListedObject(str(key), 1, self.now_ms), Owner("c", "t", TOPIC)
-            self.segments.append(KnownSegment(key, listed, owner, "raw", segment, None, None, None, counts))
+            self.segments.append(
+                KnownSegment(
+                    key=key,
+                    listed=listed,
+                    owner=owner,
+                    value_format="raw",
+                    segment=segment,
+                    data=None,
+                    kept=None,
+                    deletion=None,
+                    counts=counts,
+                )
+            )
             self.tiered += 1
 
     def delete(self, count: int = 1) -> None:
         gone = [item for item in self.segments if item.live][:count]
         for item in gone:
-            deletion = Deletion(SegmentState.DELETED, self.now_ms, True)
+            deletion = Deletion(kind=SegmentState.DELETED, time_ms=self.now_ms, had_index=True)
             self.segments[self.segments.index(item)] = replace(item, deletion=deletion)
             self.log_start = max(self.log_start, item.key.last + 1)
 
@@ -78,7 +97,7 @@ class Life:
         config = {name.replace("_", "."): str(value) for name, value in self.config.items()}
         end = max(100 * self.tiered, self.log_start) + self.untiered
         there = {0: KafkaPartition(has_leader=True, log_start=self.log_start, end=end)}
-        topic = KafkaTopic("t", TOPIC.hex(), internal=False, config=config, partitions=there)
+        topic = KafkaTopic(topic="t", topic_id=TOPIC.hex(), internal=False, config=config, partitions=there)
         found = held_deletes(self.segments, states, 86_400, restored=self.restored, stays_ms=self.stays_ms)
         levels = {held_delete(held, topic, "t", self.now_ms, asked=True).level for held in found}
         return Level.PERSON if Level.PERSON in levels else Level.NOTE if levels else None

@@ -205,7 +205,10 @@ def test_rows_no_segment_has_are_not_given_up(world: World) -> None:
 def test_a_record_is_widened_not_forgotten(world: World) -> None:
     record = UndeleteRecord(world.store, world.topic_id)
     assert record.widen({}, frozenset()) == Undeleted({})
-    a, b = (str(IndexKey(world.topic_id, 0, 9, 0, bytes([number]) * 16)) for number in range(2))
+    a, b = (
+        str(IndexKey(topic_id=world.topic_id, partition=0, last=9, base=0, segment_id=bytes([number]) * 16))
+        for number in range(2)
+    )
     assert record.widen({0: 5, 1: 7}, frozenset({a})) == Undeleted({0: 5, 1: 7}, frozenset({a}))
     assert record.widen({0: 9, 2: 1}, frozenset({b})) == Undeleted({0: 5, 1: 7, 2: 1}, frozenset({a, b}))
     record.finish({0: 12})

@@ -32,10 +32,21 @@ def known(
     segment = seg(f"s{number}", [plain(number * 100, number * 100 + 99)])
     segment = dataclasses.replace(segment, main=FileRef(first=number * 100, last=number * 100 + 99, rows=rows))
     kind = SegmentState.WITHDRAWN if withdrawn else SegmentState.DELETED
-    deletion = None if deleted_ms is None else Deletion(kind, deleted_ms, True)
-    key = IndexKey(TOPIC, 0, number * 100 + 99, number * 100, number.to_bytes(16, "big"))
+    deletion = None if deleted_ms is None else Deletion(kind=kind, time_ms=deleted_ms, had_index=True)
+    key = IndexKey(
+        topic_id=TOPIC, partition=0, last=number * 100 + 99, base=number * 100, segment_id=number.to_bytes(16, "big")
+    )
     listed = ListedObject(str(key), 1, written_ms)
-    return KnownSegment(key, listed, Owner("c", "t", TOPIC), "raw", segment, None, None, deletion)
+    return KnownSegment(
+        key=key,
+        listed=listed,
+        owner=Owner("c", "t", TOPIC),
+        value_format="raw",
+        segment=segment,
+        data=None,
+        kept=None,
+        deletion=deletion,
+    )
 
 
 def numbers(segments: list[KnownSegment]) -> list[list[int]]:

@@ -78,7 +78,7 @@ class Moving:
 @pytest.mark.parametrize("beyond", [0, 1])
 def test_swaps_of_one_tombstone(beyond: int) -> None:
     store: Any = Moving(limits.TOMBSTONE_SWAPS_MAX + beyond)
-    stone = Tombstone("deleted", 1, "t", "c")
+    stone = Tombstone(kind="deleted", time_ms=1, topic="t", cluster_name="c")
     if beyond:
         with pytest.raises(StoreError, match="changed"):
             Deleter(store).bury("index/x", stone)
@@ -140,7 +140,7 @@ def test_what_is_remembered_of_the_registry(
 
 
 def test_values_that_a_schema_is_inferred_from() -> None:
-    schemas = ValueSchemas(SchemaRule("json", "inferred"), None)
+    schemas = ValueSchemas(rule=SchemaRule(kind="json", source="inferred"), registry=None)
     plain = [b'{"a": 1}'] * limits.INFERRED_VALUES_MAX
     within = schemas.infer(pa.array([*plain[1:], b'{"b": 1}'], pa.binary()))
     beyond = schemas.infer(pa.array([*plain, b'{"b": 1}'], pa.binary()))
@@ -169,7 +169,9 @@ def test_decoders_that_are_kept() -> None:
     one = decoder_bytes(pa.struct([("value", pa.int64())]), '"long"')
     assert limits.DECODERS_BYTES_MAX > 100 * one
     shelf = DecoderShelf(4 * one)
-    wide, narrow = (ValueSchemas(SchemaRule("avro", "wire"), registry, shelf) for _ in range(2))
+    wide, narrow = (
+        ValueSchemas(rule=SchemaRule(kind="avro", source="wire"), registry=registry, shelf=shelf) for _ in range(2)
+    )
     other = narrow.decoder(Writer(1))
     first, second = (wide.decoder(Writer(number)) for number in (1, 2))
     assert wide.decoder(Writer(1)) is first
@@ -196,8 +198,8 @@ def test_columns_of_decoders_for_the_same_rows(monkeypatch: pytest.MonkeyPatch) 
     assert limits.WRITERS_COLUMNS_MAX > 2
     monkeypatch.setattr("rsm_bridge.values.typed.table.WRITERS_COLUMNS_MAX", 1)
     registry: Any = Longs()
-    schemas = ValueSchemas(SchemaRule("avro", "wire"), registry)
-    table = TypedTable({"value": schemas}, _no_catalog, ThreadPoolExecutor(1))
+    schemas = ValueSchemas(rule=SchemaRule(kind="avro", source="wire"), registry=registry)
+    table = TypedTable(schemas={"value": schemas}, evolve=_no_catalog, executor=ThreadPoolExecutor(1))
     value = b"\0\0\0\0%c\2"
     rows = pa.record_batch({"_kafka_value": pa.array([value % number for number in (1, 2, 2, 3, 3, 3)], pa.binary())})
     found = table._decoders(table.given(rows))
@@ -220,9 +222,12 @@ def test_writers_that_a_table_does_not_take_are_remembered(monkeypatch: pytest.M
         asked += 1
         return table
 
-    schemas = ValueSchemas(SchemaRule("avro", "wire"), registry), ValueSchemas(SchemaRule("avro", "wire"), registry)
+    schemas = (
+        ValueSchemas(rule=SchemaRule(kind="avro", source="wire"), registry=registry),
+        ValueSchemas(rule=SchemaRule(kind="avro", source="wire"), registry=registry),
+    )
     with ThreadPoolExecutor(1) as pool:
-        typed = TypedTable({"value": schemas[0], "key": schemas[1]}, refuses, pool)
+        typed = TypedTable(schemas={"value": schemas[0], "key": schemas[1]}, evolve=refuses, executor=pool)
         values = pa.array([b"\0\0\0\0\1\2"], pa.binary())
         for part, seen in (("value", 1), ("value", 1), ("key", 2), ("key", 2), ("value", 3)):
             parted: Any = {part: schemas[0].parted(values)}
@@ -261,7 +266,7 @@ def test_partitions_with_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("rsm_bridge.metrics.board.METRICS_PARTITIONS_MAX", 2)
     board = ProgressBoard()
     rows = {number: _Row(10, 5, number or None, None) for number in range(4)}
-    board._topics[bytes(16)] = _Topic("t", rows)
+    board._topics[bytes(16)] = _Topic(name="t", rows=rows)
     named = {
         sample.labels["partition"]
         for family in board.collect()
