@@ -36,11 +36,8 @@ test: setup ## the whole fast suite, with a sample of the tests on a real broker
 
 .PHONY: check
 check: $(ENVIRONMENT) ## style, types, import rules, unit and property tests with few examples
-	.venv/bin/ruff check .
-	.venv/bin/ruff format --check .
-	.venv/bin/mypy
-	.venv/bin/lint-imports
-	HYPOTHESIS_PROFILE=quick $(RUN) -m pytest -q -n $(JOBS) --dist loadfile -m "not slow and not bench and not e2e" tests/unit tests/property
+	$(MAKE) --no-print-directory -j $(JOBS) --output-sync lint
+	HYPOTHESIS_PROFILE=quick $(RUN) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow and not bench and not e2e" tests/unit tests/property
 
 .PHONY: test-slow
 test-slow: setup ## the slow tests that need no broker
@@ -95,11 +92,17 @@ sabotage: setup ## plant known bugs, and ignore each setting, one after another;
 	$(RUN) -m tests.sabotage
 	$(RUN) -m tests.sabotage --settings
 
-.PHONY: lint
-lint: $(ENVIRONMENT) ## style, types, import rules
+.PHONY: lint lint-style lint-types lint-imports
+lint: lint-style lint-types lint-imports ## style, types, import rules
+
+lint-style: $(ENVIRONMENT)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
+
+lint-types: $(ENVIRONMENT)
 	.venv/bin/mypy
+
+lint-imports: $(ENVIRONMENT)
 	.venv/bin/lint-imports
 
 .PHONY: fmt

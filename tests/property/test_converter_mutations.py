@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.batches.parser import SegmentParser
@@ -15,6 +15,7 @@ from converter.types import BatchFlag, ConvertOptions, Mode, ParsedStep, Segment
 from tests.oracle.expect import served
 from tests.oracle.records import NONE, decode_batch, split_batches
 from tests.oracle.strategies import Segment, segments
+from tests.support.examples import examples
 
 
 def run(data: bytes, metadata: SegmentMetadata, mode: Mode, transactions: Transactions) -> list[ParsedStep] | None:
@@ -47,7 +48,7 @@ def check(data: bytes, steps: list[ParsedStep] | None) -> None:
 
 
 @given(segments(max_batches=5), st.data(), st.sampled_from(["table", "table", "verbatim"]))
-@settings(max_examples=300)
+@examples(300)
 def test_flipped_bytes(segment: Segment, data: st.DataObject, mode: Mode) -> None:
     changed = bytearray(segment.data)
     for _ in range(data.draw(st.integers(1, 4))):
@@ -56,7 +57,7 @@ def test_flipped_bytes(segment: Segment, data: st.DataObject, mode: Mode) -> Non
 
 
 @given(segments(max_batches=4), st.data())
-@settings(max_examples=100)
+@examples(100)
 def test_bytes_moved_about(segment: Segment, data: st.DataObject) -> None:
     """Slices taken out, doubled or put elsewhere; the size is that of the result."""
     changed = segment.data
@@ -79,7 +80,7 @@ def test_random_bytes(data: bytes, mode: Mode) -> None:
 
 
 @given(segments(max_batches=5), st.binary(max_size=200), st.binary(max_size=200))
-@settings(max_examples=50)
+@examples(50)
 def test_random_transaction_files(segment: Segment, index: bytes, snapshot: bytes) -> None:
     """Damaged files never fail a copy, and never make rows of another segment's batches disappear from Kafka."""
     transactions = Transactions.parse(index, snapshot)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.types import BatchFlag, Cause, ConvertOptions
 from tests.oracle.expect import actual_rows, expected, expected_rows, parse, served, table
 from tests.oracle.records import NONE, Batch, Message, decode_batch, split_batches
 from tests.oracle.strategies import Segment, segments
+from tests.support.examples import examples
 
 slices = st.sampled_from([0, 0, 1, 7, 64, 1000])
 
@@ -99,7 +100,7 @@ def test_header_table_is_what_was_sent(segment: Segment) -> None:
 
 
 @given(segments(), slices)
-@settings(max_examples=30)
+@examples(30)
 def test_slicing_changes_nothing(segment: Segment, slice_bytes: int) -> None:
     whole, sliced = parse(segment), parse(segment, slice_bytes=slice_bytes)
     assert table(whole).tobytes() == table(sliced).tobytes()

@@ -6,7 +6,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from converter.batches.rebuild import rebuild
@@ -15,6 +15,7 @@ from converter.errors import SegmentError
 from converter.types import BATCH_DTYPE, BatchTable, Int64Array, RowBuffers, UInt8Array, VarBytes
 from tests.oracle.expect import parse
 from tests.oracle.strategies import Segment, segments
+from tests.support.examples import examples
 
 Parts = tuple[BatchTable, RowBuffers, Int64Array, UInt8Array]
 
@@ -53,7 +54,7 @@ def arrays(parts: Parts) -> list[np.ndarray]:
 
 
 @given(segments(max_batches=5), st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_one_damaged_element(segment: Segment, data: st.DataObject) -> None:
     """Columns, deltas and kept bytes: a difference that could reach a consumer is never passed on."""
     parts = parts_of(segment)
@@ -74,7 +75,7 @@ def test_one_damaged_element(segment: Segment, data: st.DataObject) -> None:
 
 
 @given(segments(max_batches=5), st.data())
-@settings(max_examples=300)
+@examples(300)
 def test_a_damaged_batch_table(segment: Segment, data: st.DataObject) -> None:
     """Whatever the table says, no other exception and no read out of bounds."""
     parts = parts_of(segment)
@@ -87,7 +88,7 @@ def test_a_damaged_batch_table(segment: Segment, data: st.DataObject) -> None:
 
 
 @given(segments(max_batches=4), st.data())
-@settings(max_examples=100)
+@examples(100)
 def test_cut_arrays(segment: Segment, data: st.DataObject) -> None:
     table, rows, deltas, kept = parts = parts_of(segment)
     right = rebuilt(parts)
@@ -106,7 +107,7 @@ def test_cut_arrays(segment: Segment, data: st.DataObject) -> None:
 
 
 @given(segments(max_batches=6), st.data())
-@settings(max_examples=50)
+@examples(50)
 def test_slices_of_the_table(segment: Segment, data: st.DataObject) -> None:
     """Rows, deltas and kept bytes start where the first batch says."""
     table, rows, deltas, kept = parts = parts_of(segment)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.errors import SegmentError
@@ -20,6 +20,7 @@ from converter.parquet.columns import row_schema
 from converter.parquet.writer import RowFile
 from converter.segment.repoint import first_row_of, repoint
 from converter.types import Cause, PageTable, ValueFormat
+from tests.support.examples import examples
 from tests.worlds.index_support import Batch, Record, Stored, simple_batches, write
 
 
@@ -82,7 +83,7 @@ def made(shapes: Sequence[tuple[int, bool, bool, int]], base: int, value_format:
     return write([batches], value_format, start_offset=batches[0].base_offset)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(shapes=st.lists(BATCHES, min_size=1, max_size=5), string=st.booleans(), page=st.sampled_from([64, 1000, 2**18]))
 def test_every_segment_of_a_merged_file_serves_what_it_served(
     shapes: list[list[tuple[int, bool, bool, int]]], string: bool, page: int

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.types import BatchFlag, Cause, ConvertOptions, Mode, ValueFormat
@@ -15,6 +15,7 @@ from tests.oracle.expect import expected_rows
 from tests.oracle.records import NONE, Message, decode_batch, split_batches
 from tests.oracle.stored import Copied, copy_segment
 from tests.oracle.strategies import Segment, make_segment, segments
+from tests.support.examples import examples
 from tests.worlds.index_support import data_files
 
 FORMS: list[tuple[ValueFormat, Mode]] = [("raw", "table"), ("string", "table"), ("raw", "verbatim")]
@@ -26,7 +27,7 @@ def convert(segment: Segment, value_format: ValueFormat = "raw", mode: Mode = "t
 
 
 @given(segments(max_batches=12), st.sampled_from(FORMS))
-@settings(max_examples=150)
+@examples(150)
 def test_a_segment_comes_back(segment: Segment, form: tuple[ValueFormat, Mode]) -> None:
     copied = convert(segment, *form)
     flags = [int(flag) for block in copied.blocks() for flag in block.batches["flags"]]
@@ -47,7 +48,7 @@ def uncompressed(segment: Segment) -> Segment:
 
 
 @given(segments(max_batches=6, canonical=True).map(uncompressed))
-@settings(max_examples=50)
+@examples(50)
 def test_an_uncompressed_segment_is_identical(segment: Segment) -> None:
     copied = convert(segment)
     assert copied.fetch_all() == segment.data
@@ -57,7 +58,7 @@ def test_an_uncompressed_segment_is_identical(segment: Segment) -> None:
 
 
 @given(segments(max_batches=12), st.data())
-@settings(max_examples=50)
+@examples(50)
 def test_any_range_of_batches(segment: Segment, data: st.DataObject) -> None:
     copied = convert(segment)
     whole = split_batches(copied.fetch_all())
@@ -69,7 +70,7 @@ def test_any_range_of_batches(segment: Segment, data: st.DataObject) -> None:
 
 
 @given(segments(max_batches=8), st.sampled_from(["raw", "string"]))
-@settings(max_examples=50)
+@examples(50)
 def test_the_data_file_has_the_rows(segment: Segment, value_format: ValueFormat) -> None:
     copied = convert(segment, value_format)
     want = expected_rows(segment, value_format)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.errors import SegmentError
@@ -21,6 +21,7 @@ from converter.parquet.page_columns import read_columns
 from converter.parquet.pages import ByteRange, PageReader
 from converter.parquet.writer import RowFile
 from converter.types import PageTable
+from tests.support.examples import examples
 
 LEAVES = [
     pa.bool_(), pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.date32(), pa.timestamp("us"),
@@ -126,7 +127,7 @@ class Written:
     big=st.sampled_from([1, 100_000, 600_000]),
     groups=st.integers(1, 3),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_rows_come_out_of_their_pages(
     kinds: list[pa.DataType], seed: int, rows: int, nulls: float, big: int, groups: int
 ) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.values.model import ALIASES, BARE_VALUE, DOC
 from iceberg_catalog.evolve.types import field_count
 from tests.support.evolving import Columns, Places
+from tests.support.examples import examples
 
 #: Few, so that writers meet; with every pair that could be taken for one another.
 NAMES = [
@@ -96,7 +97,7 @@ def check_seen(table: Columns, seen: dict[int, Places], writers: list[pa.StructT
 
 
 @given(WRITERS | RENAMING, st.data())
-@settings(max_examples=100)
+@examples(100)
 def test_every_writer_binds_and_stays_bound_in_any_order(writers: list[pa.StructType], data: st.DataObject) -> None:
     for order in (range(len(writers)), data.draw(st.permutations(range(len(writers))))):
         table, seen = Columns(), dict[int, Places]()
@@ -112,7 +113,7 @@ def test_every_writer_binds_and_stays_bound_in_any_order(writers: list[pa.Struct
 
 
 @given(RENAMING, st.data())
-@settings(max_examples=100)
+@examples(100)
 def test_the_order_of_fields_does_not_matter(writers: list[pa.StructType], data: st.DataObject) -> None:
     table = Columns()
     for writer in writers:
@@ -123,7 +124,7 @@ def test_the_order_of_fields_does_not_matter(writers: list[pa.StructType], data:
 
 
 @given(WRITERS, st.lists(st.sampled_from(["new-column", "dead-letter"]), min_size=5, max_size=5))
-@settings(max_examples=50)
+@examples(50)
 def test_dead_letters_change_nothing_and_everything_else_binds(writers: list[pa.StructType], rules: list[str]) -> None:
     """Also where the rule changes on the way, as with a new generation of rules."""
     table, seen = Columns(), dict[int, Places]()
@@ -138,7 +139,7 @@ def test_dead_letters_change_nothing_and_everything_else_binds(writers: list[pa.
 
 
 @given(st.lists(st.tuples(structs(kinds(), 3), KEYS), min_size=1, max_size=4))
-@settings(max_examples=40)
+@examples(40)
 def test_keys_have_columns_of_their_own(steps: list[tuple[pa.StructType, pa.StructType | None]]) -> None:
     table = Columns()
     seen: list[tuple[pa.StructType, Places | None, pa.StructType | None, Places | None]] = []
@@ -154,7 +155,7 @@ def test_keys_have_columns_of_their_own(steps: list[tuple[pa.StructType, pa.Stru
 
 
 @given(WRITERS | RENAMING)
-@settings(max_examples=40)
+@examples(40)
 def test_bounds_are_kept_of_columns_the_table_has(writers: list[pa.StructType]) -> None:
     table = Columns()
     for writer in writers:

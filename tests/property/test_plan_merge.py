@@ -6,11 +6,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from iceberg_catalog.plan.merge import Merge, MergeLimits, SmallFile, plan_merge
 from iceberg_catalog.plan.types import Follow, Keep, KeepUntil, LiveFile, PartState, Policy
+from tests.support.examples import examples
 from tests.worlds.plan_support import FOLLOW, KEEP
 
 LIMITS = MergeLimits(small_bytes=100, target_bytes=1000, files_min=4, files_max=50, age_ms=10, span_ms=1000)
@@ -133,7 +134,7 @@ FILES = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     shapes=FILES,
     floor=st.integers(0, 200),

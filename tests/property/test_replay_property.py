@@ -6,12 +6,13 @@ import io
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import converter.index.block_writer
 import converter.parquet.writer
 from converter.types import BatchFlag, Cause, ValueFormat
+from tests.support.examples import examples
 from tests.worlds.index_support import Batch, Record, Stored, write
 
 blobs = st.one_of(
@@ -84,7 +85,7 @@ def check_rows(stored: Stored, batches: list[Batch], value_format: ValueFormat) 
     assert found == expected
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     batches=batch_lists(),
     value_format=st.sampled_from(["raw", "string"]),
@@ -106,7 +107,7 @@ def test_stored_and_served(
     check_rows(stored, batches, value_format)
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(batches=batch_lists(), data=st.data())
 def test_any_range_of_batches(batches: list[Batch], data: st.DataObject) -> None:
     if not batches:

@@ -14,12 +14,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rsm_bridge.status.confirm import confirmed, watch
 from rsm_bridge.status.report import NOTHING_ACCEPTED
 from tests.property.status_world import StatusWorld, alarms
+from tests.support.examples import examples
 
 STEPS = ("copy", "open_transaction", "end_transaction", "retention", "withdraw", "publish", "reclaim", "maintain")
 MEANWHILE = (*STEPS, "delete_topic")
@@ -29,7 +30,6 @@ RACES = st.dictionaries(
     st.integers(0, 40), st.tuples(st.sampled_from(MEANWHILE), st.integers(0, 1)), min_size=1, max_size=6
 )
 WITHOUT_PARTITION = {"publish", "reclaim", "maintain", "delete_topic"}
-SLOW = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def told(world: StatusWorld, meanwhile: Mapping[int, Callable[[], object]]) -> d
     return alarms(confirmed(found, world.status()[0])) if watch(found, NOTHING_ACCEPTED, 1.0)[1] else alarms(found)
 
 
-@SLOW
+@examples(40)
 @given(BEFORE, RACES)
 def test_a_healthy_history_calls_nobody(before: list[tuple[str, int]], races: dict[int, tuple[str, int]]) -> None:
     with made() as world:
@@ -101,7 +101,7 @@ TROUBLES = {
 LOST = {"lost first": slice(1), "lost between": slice(2, 3), "lost last": slice(3, 4)}
 
 
-@SLOW
+@examples(40)
 @given(st.sampled_from(sorted(TROUBLES)), st.dictionaries(st.integers(0, 40), st.sampled_from(["copy", "publish"])))
 def test_a_planted_trouble_is_named_whatever_goes_on(trouble: str, races: dict[int, str]) -> None:
     with made() as world:

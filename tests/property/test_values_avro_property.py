@@ -8,11 +8,12 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.values.avro.decoder import avro_decoder
 from tests.support.avro_values import Encoder, Matcher, random_schema, read_all, rows_of, without_logical
+from tests.support.examples import examples
 
 SEEDS = st.integers(0, 2**63)
 
@@ -23,7 +24,7 @@ def columns_of(schema: Any, values: list[bytes]) -> tuple[list[Any], list[Any]]:
     return rows_of(decoded.columns), decoded.errors.to_pylist()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(SEEDS)
 def test_every_value_is_what_fastavro_reads(seed: int) -> None:
     rng = random.Random(seed)
@@ -67,7 +68,7 @@ STRICTER = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(SEEDS)
 def test_damage_stays_in_its_row_and_is_seen_where_fastavro_sees_it(seed: int) -> None:
     rng = random.Random(seed)
@@ -118,7 +119,7 @@ def refused(parsed: Any, value: bytes) -> bool:
     return False
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.binary(max_size=64), max_size=20), SEEDS)
 def test_any_bytes_are_read_or_refused(values: list[bytes], seed: int) -> None:
     schema = random_schema(random.Random(seed), fields=2)

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.values.json import encoder as json_encode
@@ -18,6 +18,7 @@ from converter.values.json.decoder import json_decoder
 from converter.values.model import Encoder
 from converter.values.proof.encoders import encoder
 from tests.property import json_world as world
+from tests.support.examples import examples
 from tests.support.json_writing import WRITERS, Documents, rewritten, sizes_of, texts
 
 seeds = st.integers(0, 2**32)
@@ -25,7 +26,7 @@ SIZES = 700
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-@settings(max_examples=40)
+@examples(40)
 @given(seed=seeds, skip=st.booleans())
 def test_every_canonical_value_comes_back(writer: str, seed: int, skip: bool) -> None:
     write, is_sorted, big = WRITERS[writer]
@@ -38,7 +39,7 @@ def test_every_canonical_value_comes_back(writer: str, seed: int, skip: bool) ->
     assert texts(back) == values
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(seeds)
 def test_odd_values_do_not_come_back_as_another_meaning(seed: int) -> None:
     rng = world.World(seed)
@@ -99,7 +100,7 @@ def any_rows(seed: int, count: int) -> tuple[Encoder, pa.StructArray, Documents]
     return made, pa.array([any_value(rng, made.type) for _ in range(count)], type=made.type), rng
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(seeds)
 def test_any_arrays_and_sizes_are_safe(seed: int) -> None:
     made, columns, rng = any_rows(seed, 10)
@@ -123,7 +124,7 @@ def sized(made: Encoder, row: pa.StructArray) -> bytes | None:
     return found[0] if found else None
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(seeds)
 def test_nothing_is_written_beside_a_row(seed: int) -> None:
     made, columns, rng = any_rows(seed, 15)
@@ -143,7 +144,7 @@ def test_nothing_is_written_beside_a_row(seed: int) -> None:
         assert (back.data[back.offsets[row] : back.offsets[row + 1]] == 0x55).all()
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(seeds, st.integers(1, 400))
 def test_pieces_and_slices_do_not_matter(seed: int, size: int) -> None:
     rng = Documents(seed)

@@ -7,7 +7,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.values.json import decoder as json_decode
@@ -15,6 +15,7 @@ from converter.values.json.decoder import json_decoder
 from converter.values.json.infer import infer_schema
 from converter.values.model import Decoded
 from tests.property import json_world as world
+from tests.support.examples import examples
 
 
 def drawn(seed: int, count: int = 25) -> tuple[world.Spec, list[bytes]]:
@@ -43,7 +44,7 @@ def check(spec: world.Spec, values: list[bytes], decoded: Decoded) -> None:
             assert repr(got) == repr(value), data
 
 
-@settings(max_examples=250)
+@examples(250)
 @given(seeds)
 def test_columns_are_what_the_standard_library_reads(seed: int) -> None:
     spec, values = drawn(seed)
@@ -53,7 +54,7 @@ def test_columns_are_what_the_standard_library_reads(seed: int) -> None:
     check(spec, values, decoded)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seeds, st.integers(1, 300))
 def test_pieces_and_slices_do_not_matter(seed: int, size: int) -> None:
     spec, values = drawn(seed)
@@ -65,7 +66,7 @@ def test_pieces_and_slices_do_not_matter(seed: int, size: int) -> None:
     assert sliced.errors.equals(whole.errors)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(seeds)
 def test_rows_that_the_proof_doubts_come_out_the_same(seed: int) -> None:
     spec, values = drawn(seed)
@@ -78,7 +79,7 @@ def test_rows_that_the_proof_doubts_come_out_the_same(seed: int) -> None:
     assert slow.errors.equals(fast.errors)
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(seeds, st.booleans())
 def test_an_inferred_schema_decodes_its_sample(seed: int, mixed: bool) -> None:
     rng = world.World(seed)

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.values.model import Bound
 from converter.values.project import project
+from tests.support.examples import examples
 
 ID = b"PARQUET:field_id"
 LEAVES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
@@ -143,7 +144,7 @@ def metadata(kind: pa.DataType) -> list[Any]:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@examples(150)
 def test_it_is_what_a_row_by_row_projection_gives(data: st.DataObject) -> None:
     maker = Maker(data)
     kind = maker.struct(3)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.values.model import Decoder
@@ -18,6 +18,7 @@ from converter.values.protobuf.decoder import protobuf_decoder
 from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
 from tests.oracle.protobuf import UnsureError, agree, expected, message_class
 from tests.oracle.protobuf_messages import damage, fill, rewrite, varint
+from tests.support.examples import examples
 
 IMPORTS = "".join(
     f'import "google/protobuf/{name}.proto";'
@@ -123,7 +124,7 @@ def check(schema: str, values: list[bytes]) -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=25)
+@examples(25)
 def test_random_messages(schema: str, seed: int) -> None:
     rnd = Random(seed)
     check(schema, [message(rnd, schema) for _ in range(rnd.choice([0, 1, 6]))])
@@ -132,7 +133,7 @@ def test_random_messages(schema: str, seed: int) -> None:
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize("quick", [True, False])
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=25)
+@examples(25)
 def test_cells_say_what_columns_take(schema: str, quick: bool, seed: int) -> None:
     """No more than 64 bytes each, as limits.LARGE_VALUE_BYTES has it, and what of the value itself is in them."""
     rnd = Random(seed)
@@ -150,7 +151,7 @@ def test_cells_say_what_columns_take(schema: str, quick: bool, seed: int) -> Non
 
 @pytest.mark.parametrize("schema", ["proto3", "recursive"])
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=25)
+@examples(25)
 def test_bytes_of_other_writers(schema: str, seed: int) -> None:
     rnd = Random(seed)
     check(schema, [rewrite(rnd, message(rnd, schema), message(rnd, schema)) for _ in range(6)])
@@ -158,7 +159,7 @@ def test_bytes_of_other_writers(schema: str, seed: int) -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=50)
+@examples(50)
 def test_values_of_another_schema(schema: str, seed: int) -> None:
     """As a writer leaves them that is older or newer: numbers that this schema does not know, or knows otherwise."""
     rnd = Random(seed)
@@ -178,7 +179,7 @@ def test_values_of_another_schema(schema: str, seed: int) -> None:
 
 
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=60)
+@examples(60)
 def test_damage_is_judged_as_google_protobuf_does(seed: int) -> None:
     rnd = Random(seed)
     values = [message(rnd, "proto3") for _ in range(6)]
@@ -194,7 +195,7 @@ def test_text_of_proto2_must_be_utf8_too(value: str) -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=25)
+@examples(25)
 def test_good_rows_do_not_mind_bad_ones(schema: str, seed: int) -> None:
     rnd = Random(seed)
     decoder, _ = parts(schema)

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.values.wire_format import (
@@ -20,6 +20,7 @@ from converter.values.wire_format import (
     unframe,
 )
 from tests.oracle.records import DecodeError, Reader, varint
+from tests.support.examples import examples
 
 ids = st.one_of(st.sampled_from([0, 1, 255, 256, 2**31 - 1, 2**31, 2**32 - 1]), st.integers(0, 2**32 - 1))
 framed = st.builds(lambda number, rest: b"\0" + struct.pack(">I", number) + rest, ids, st.binary(max_size=9))
@@ -76,7 +77,7 @@ def read_path(payload: bytes) -> tuple[tuple[int, ...], bytes] | None:
 
 
 @given(st.lists(payloads, max_size=25), cuts)
-@settings(max_examples=150)
+@examples(150)
 def test_payloads_are_parted_from_their_message_indexes(rows: list[bytes | None], cut: tuple[int, int]) -> None:
     array, expected = sliced(rows, cut)
     result = message_indexes(array)

@@ -7,6 +7,8 @@ import re
 import statistics
 import subprocess
 from collections import Counter
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,20 +36,32 @@ def lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
-def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+@dataclass(frozen=True)
+class Found:
+    """A module or a function, `lines` from its first to its last."""
+
+    name: str
+    lines: int
+    documented: bool
+
+
+@cache
+def parsed(path: Path) -> tuple[Found, tuple[Found, ...]]:
+    """The module and its functions: what several tests ask of each file, without its tree, which is large."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = tuple(
+        Found(node.name, (node.end_lineno or node.lineno) - node.lineno + 1, bool(ast.get_docstring(node)))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+    return Found(path.name, lines(path), bool(ast.get_docstring(tree))), functions
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_and_functions_are_small(path: Path) -> None:
     assert lines(path) <= FILE_LINES_MAX
-    long = [
-        f"{node.name}: {node.end_lineno - node.lineno + 1} lines"
-        for node in functions(path)
-        if node.end_lineno is not None and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
-    ]
-    assert not long
+    _, functions = parsed(path)
+    assert not [f"{found.name}: {found.lines} lines" for found in functions if found.lines > FUNCTION_LINES_MAX]
 
 
 def test_the_median_file_is_small() -> None:
@@ -60,16 +74,14 @@ def test_no_folder_is_a_corridor() -> None:
 
 
 def test_public_functions_are_documented() -> None:
-    public = [node for path in SOURCES for node in functions(path) if not node.name.startswith("_")]
-    documented = [node for node in public if ast.get_docstring(node)]
+    public = [found for path in SOURCES for found in parsed(path)[1] if not found.name.startswith("_")]
+    documented = [found for found in public if found.documented]
     assert len(documented) >= 0.9 * len(public)
 
 
 def test_every_module_says_what_it_is() -> None:
     silent = [
-        str(path.relative_to(ROOT))
-        for path in SOURCES
-        if path.name != "__init__.py" and not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        str(path.relative_to(ROOT)) for path in SOURCES if path.name != "__init__.py" and not parsed(path)[0].documented
     ]
     assert not silent
 

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 from crc32c import crc32c
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -32,6 +32,7 @@ from converter.index.columns import (
     unpack_pages,
 )
 from converter.types import BATCH_DTYPE, PageTable
+from tests.support.examples import examples
 from tests.worlds.index_support import Stored, simple_batches, write
 
 int64s = st.integers(-(2**63), 2**63 - 1)
@@ -71,7 +72,7 @@ def test_page_tables_come_back(columns: np.ndarray) -> None:
         assert getattr(found, name).dtype == getattr(table, name).dtype
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.binary(max_size=200), st.integers(-1, 300), st.integers(1, 6), st.integers(0, 20))
 def test_unpack_takes_any_bytes(data: bytes, raw: int, columns: int, rows: int) -> None:
     with pytest.raises(SegmentError) as caught:

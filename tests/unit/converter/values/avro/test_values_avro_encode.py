@@ -11,7 +11,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.errors import SegmentError
@@ -29,6 +29,7 @@ from tests.support.any_columns import any_column
 from tests.support.avro_usual import UsualEncoder, random_flat_schema, written_by_fastavro
 from tests.support.avro_values import Encoder as AnyEncoder
 from tests.support.avro_values import rows_of, without_logical, zigzag
+from tests.support.examples import examples
 
 SEEDS = st.integers(0, 2**63)
 _MAP = {"type": "map", "values": "int"}
@@ -66,7 +67,7 @@ def record(kind: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind}]}
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEEDS)
 def test_all_that_usual_writers_write_comes_back(seed: int) -> None:
     rng = random.Random(seed)
@@ -87,7 +88,7 @@ def test_all_that_usual_writers_write_comes_back(seed: int) -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEEDS)
 def test_what_others_write_comes_back_or_is_not_valid(seed: int) -> None:
     rng = random.Random(seed)
@@ -104,7 +105,7 @@ def test_what_others_write_comes_back_or_is_not_valid(seed: int) -> None:
             assert repr(rows_of(again)) == repr(rows_of(columns.slice(i, 1)))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEEDS)
 def test_only_the_right_size_is_valid_and_slices_are_the_same(seed: int) -> None:
     rng = random.Random(seed)
@@ -124,7 +125,7 @@ def test_only_the_right_size_is_valid_and_slices_are_the_same(seed: int) -> None
     assert texts(made.encode(columns.slice(start, length), right[part])) == values[part]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(SEEDS)
 def test_any_columns_are_written_as_they_are_or_not_at_all(seed: int) -> None:
     rng = random.Random(seed)
@@ -143,7 +144,7 @@ def test_any_columns_are_written_as_they_are_or_not_at_all(seed: int) -> None:
                 assert (error, repr(rows_of(decoded.columns))) == (None, repr([row]))
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(SEEDS, st.booleans())
 def test_nothing_is_written_outside_of_a_row(seed: int, hostile: bool) -> None:
     """Every second row is not wanted, but has room that must stay as it is."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from google.protobuf.message import Message
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from converter.errors import SegmentError
@@ -26,6 +26,7 @@ from tests.oracle.protobuf_messages import damage, fill, read_varint, records, r
 from tests.property.test_values_protobuf_property import SCHEMAS
 from tests.support import typed_protobuf
 from tests.support.arbitrary_columns import arbitrary
+from tests.support.examples import examples
 
 EDITION = """
 edition = "2023"; package p;
@@ -121,7 +122,7 @@ def test_columns_are_those_of_the_decoder(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=40)
+@examples(40)
 def test_every_canonical_value_comes_back(name: str, seed: int) -> None:
     rnd = Random(seed)
     decoder, kind, encoder_ = parts(name)
@@ -133,7 +134,7 @@ def test_every_canonical_value_comes_back(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=20)
+@examples(20)
 def test_slices(name: str, seed: int) -> None:
     rnd = Random(seed)
     decoder, kind, encoder_ = parts(name)
@@ -158,7 +159,7 @@ def test_no_rows(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["proto3", "recursive", "everything"])
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=40)
+@examples(40)
 def test_other_values_say_the_same_or_are_not_valid(name: str, seed: int) -> None:
     rnd = Random(seed)
     decoder, kind, encoder_ = parts(name)
@@ -176,7 +177,7 @@ def test_other_values_say_the_same_or_are_not_valid(name: str, seed: int) -> Non
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=20)
+@examples(20)
 def test_wrong_sizes_touch_no_other_row(name: str, seed: int) -> None:
     rnd = Random(seed)
     decoder, kind, encoder_ = parts(name)
@@ -190,7 +191,7 @@ def test_wrong_sizes_touch_no_other_row(name: str, seed: int) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(seed=st.integers(0, 2**40))
-@settings(max_examples=40)
+@examples(40)
 def test_any_columns_raise_nothing_and_stay_in_their_place(name: str, seed: int) -> None:
     """Every second row is not written: whatever the others hold, its bytes stay as they were."""
     rnd = Random(seed)
