@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import structlog
 from grpc import aio
@@ -96,6 +97,7 @@ class CopyCall:
     _turn: CopyShare = field(init=False)
     _files: CopyFiles = field(default_factory=CopyFiles)
     _unheard: Exception | None = None
+    _reading: asyncio.Task[CopyMessage] | None = None
     _allowed: Callable[[], None] | None = None
     _patience: Patience = field(init=False)
 
@@ -180,6 +182,9 @@ class CopyCall:
         try:
             yield
         finally:
+            if self._reading is not None:
+                self._reading.cancel()
+                self._reading = None
             if self.attempt is not None:
                 self.attempt.feed.cancel()
             pending = [future for future in self.running if not future.done()]
@@ -267,7 +272,11 @@ class CopyCall:
                     break
                 if self.copier.precedence.claimed:
                     await attempt.feed.needed()
-                message = await self._read()
+                reading = self._next()
+                await asyncio.wait((reading, worker), return_when=asyncio.FIRST_COMPLETED)
+                if worker.done():
+                    break  # its answer does not wait for a client that says nothing more
+                message = self._taken(reading)
         except FeedClosedError:
             pass
         except BaseException:
@@ -296,9 +305,22 @@ class CopyCall:
             await self._read()  # so that the next frame at position 0 is the new one
         await self._write(rsm_pb2.CopyResponse(restart=rsm_pb2.Restart(reason=reason)))
         while True:
-            message = await self._read()
+            reading = self._next()
+            await asyncio.wait((reading,))
+            message = self._taken(reading)
             if isinstance(message, Frame) and message.position == 0:
                 return message
+
+    def _next(self) -> asyncio.Task[CopyMessage]:
+        """The read that is under way, or a new one: gRPC takes one at a time, and a dropped one loses its message."""
+        if self._reading is None:
+            self._reading = asyncio.ensure_future(self._read())
+            self._reading.add_done_callback(_retrieve)
+        return self._reading
+
+    def _taken(self, reading: asyncio.Task[CopyMessage]) -> CopyMessage:
+        self._reading = None
+        return reading.result()
 
     async def _read(self) -> CopyMessage:
         try:
@@ -340,7 +362,7 @@ class CopyCall:
         )
 
 
-def _retrieve(worker: asyncio.Future[Directory]) -> None:
-    """Looks at a result nobody waits for, so that asyncio does not complain about it."""
-    if not worker.cancelled() and (error := worker.exception()) is not None:
+def _retrieve(ended: asyncio.Future[Any]) -> None:
+    """Looks at a result nobody may wait for, so that asyncio does not complain about it."""
+    if not ended.cancelled() and (error := ended.exception()) is not None:
         release_frames(error)
