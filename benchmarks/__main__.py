@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run measures, print their table, check that none is missing."""
+"""`python -m benchmarks`: run measures, print their table, draw them, check that none is missing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.measures import Measure, load_measures, select
+from benchmarks.plots import write_plots
 from benchmarks.results import missing, read_results
 from benchmarks.run import run, say
 from benchmarks.table import markdown
@@ -26,6 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = read_results()
     if options.command == "table":
         print(markdown(measures.values(), results), end="")
+        return 0
+    if options.command == "plots":
+        for path in write_plots(results):
+            say(str(path))
         return 0
     return _report_missing(missing(measures, results))
 
@@ -50,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     runner.add_argument("--only", action="append", metavar="ID", help="a measure or a suite; may be repeated")
     runner.add_argument("--quick", action="store_true", help="small sizes and few rounds: figures are rough")
     commands.add_parser("table", help="print the table of the stored results")
+    commands.add_parser("plots", help="draw docs/plots/*.svg from the stored results")
     commands.add_parser("check", help="fail when a measure of measures.toml has no stored result")
     return parser
 

@@ -21,7 +21,7 @@ def _row(measure: Measure, result: Mapping[str, object] | None) -> str:
     if result is None:
         return f"| {measure.title} | {_MISSING} | | | | |"
     return (
-        f"| {measure.title} | {_quantity(result['value'])} {measure.unit} | {_quantity(result['floor'])} "
+        f"| {measure.title} | {quantity(result['value'])} {measure.unit} | {quantity(result['floor'])} "
         f"| {_target(measure, result['target'])} | {_met(result)} | {result['worst_case']} |"
     )
 
@@ -36,10 +36,11 @@ def _met(result: Mapping[str, object]) -> str:
 
 
 def _target(measure: Measure, target: object) -> str:
-    return "–" if target is None else f"{'≤' if measure.direction == 'lower' else '≥'} {_quantity(target)}"
+    return "–" if target is None else f"{'≤' if measure.direction == 'lower' else '≥'} {quantity(target)}"
 
 
-def _quantity(value: object) -> str:
+def quantity(value: object) -> str:
+    """A figure for people, three digits or whole; `–` for none."""
     if not isinstance(value, int | float):
         return "–"
     if abs(value) >= 1000:

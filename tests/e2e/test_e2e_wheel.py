@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from tierberg.stack.waiting import wait_for
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).resolve().parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 UV = ROOT / ".tools" / "uv" / "bin" / "uv"
 
 
@@ -55,7 +57,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 
 def test_it_says_what_it_can(installed: Installed) -> None:
     assert "replay-dead-letters" in installed("--help")
-    assert installed("version") == "tierberg 0.1.0\n"
+    assert installed("version") == f"tierberg {VERSION}\n"
     found = {path.name for path in (installed.folder / "venv").glob("lib/*/site-packages/*") if path.is_dir()}
     assert found.isdisjoint({"demo", "stack", "tests", "benchmarks"})
 

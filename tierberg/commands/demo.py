@@ -20,6 +20,9 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave broker and bridge running, and say how to use them.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print every statement, column, check and figure as well.")
+    ] = False,
 ) -> None:
     """Run the whole path on this machine: stock Kafka, real events, Iceberg, Spark. Exits 1 when a check fails."""
     from rsm_bridge.config.extras import require_extra
@@ -28,4 +31,4 @@ def demo(
         require_extra("demo", "the demo")
     from tierberg.demo.main import run
 
-    raise typer.Exit(run(data_dir, kafka_version=kafka_version, keep=keep))
+    raise typer.Exit(run(data_dir, kafka_version=kafka_version, keep=keep, verbose=verbose))

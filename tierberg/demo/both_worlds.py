@@ -8,6 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from repartition.advise.report import Report
+from repartition.advise.text import spelled
+from rsm_bridge.words import size
 from tierberg.demo.engines import Engine, Row
 from tierberg.demo.events import Event
 
@@ -47,6 +50,20 @@ def show_side_by_side(console: Console, kafka: Row, engines: Sequence[Engine]) -
     _add(table, "key", [str(row.key) for row in worlds])
     _add(table, "headers", ["\n".join(f"{name}={content!r}" for name, content in row.headers) for row in worlds])
     _add(table, "value", [(row.value or b"").decode("utf-8", "replace") for row in worlds])
+    console.print(table)
+
+
+def show_layouts(console: Console, report: Report) -> None:
+    """Print what each question needs of the topic's own table and of its copies; a line for each question."""
+    table = Table(title="What each question has to open", title_justify="left")
+    table.add_column("")
+    for one in report.tables:
+        table.add_column(one.name)
+    for query in report.queries:
+        found = [answer.figures for answer in query.answers]
+        table.add_row(
+            query.name, *("" if each is None else f"{spelled(each)}, {size(each.size_bytes)}" for each in found)
+        )
     console.print(table)
 
 

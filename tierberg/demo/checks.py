@@ -23,12 +23,26 @@ class Check:
 
 @dataclass(slots=True)
 class Summary:
-    """Figures, step times and checks, in the order they came."""
+    """Figures, step times and checks, in the order they came.
+
+    Attributes:
+        console: gets what everybody wants to see.
+        verbose: everything else is printed too.
+        figures: name and value of each.
+        steps: name and seconds of each.
+        checks: all that were made.
+    """
 
     console: Console
+    verbose: bool = False
     figures: list[tuple[str, str]] = field(default_factory=list)
     steps: list[tuple[str, float]] = field(default_factory=list)
     checks: list[Check] = field(default_factory=list)
+
+    @property
+    def detail(self) -> Console:
+        """Where everything else goes: the console, or nowhere."""
+        return self.console if self.verbose else Console(quiet=True)
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -45,9 +59,11 @@ class Summary:
         self.figures.append((name, value))
 
     def check(self, promise: str, held: bool, figures: str) -> None:
-        """Note one check and show it at once."""
+        """Note one check; show it at once when it failed."""
         self.checks.append(Check(promise, held, figures))
-        self.console.print(f"{_mark(held)} {escape(promise)}: {escape(figures)}", highlight=False)
+        (self.detail if held else self.console).print(
+            f"{_mark(held)} {escape(promise)}: {escape(figures)}", highlight=False
+        )
 
     @property
     def passed(self) -> bool:
@@ -55,7 +71,13 @@ class Summary:
         return bool(self.checks) and all(check.held for check in self.checks)
 
     def show(self) -> None:
-        """Print the table."""
+        """Print the table of everything, and how many checks held."""
+        self.detail.print(self._table())
+        held, seconds = sum(check.held for check in self.checks), sum(seconds for _, seconds in self.steps)
+        line = f"{held} of {len(self.checks)} checks held, {seconds:.0f} s"
+        self.console.print(f"{_mark(self.passed)} [bold]{line}", highlight=False)
+
+    def _table(self) -> Table:
         table = Table(title="Summary", title_justify="left", show_header=False)
         table.add_column(overflow="fold")
         table.add_column(overflow="fold")
@@ -68,7 +90,7 @@ class Summary:
         table.add_section()
         for check in self.checks:
             table.add_row(check.promise, f"{_mark(check.held)} {escape(check.figures)}")
-        self.console.print(table)
+        return table
 
 
 def _mark(held: bool) -> str:

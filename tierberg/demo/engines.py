@@ -60,9 +60,29 @@ def show(console: Console, engine: str, answer: Answer) -> None:
     """Print a statement and its rows."""
     console.print(f"[bold]{engine}")
     console.print(Syntax(answer.statement, "sql", background_color="default", word_wrap=True))
+    console.print(_table(answer))
+
+
+def show_once(console: Console, answers: Sequence[tuple[str, Answer]]) -> None:
+    """Print the rows of all who answered one question: a table for those who agree, so one if nobody differs.
+
+    Args:
+        console: gets them.
+        answers: who, and what.
+    """
+    said: dict[tuple[tuple[object, ...], ...], list[str]] = {}
+    for name, answer in answers:
+        said.setdefault(tuple(map(tuple, answer.rows)), []).append(name)
+    first = {tuple(map(tuple, answer.rows)): answer for _, answer in reversed(answers)}
+    for rows, names in said.items():
+        console.print(_table(first[rows]))
+        console.print(f"[dim]{' = '.join(names)}", highlight=False)
+
+
+def _table(answer: Answer) -> Table:
     table = Table()
     for column in answer.columns:
         table.add_column(column)
     for row in answer.rows:
         table.add_row(*map(str, row))
-    console.print(table)
+    return table

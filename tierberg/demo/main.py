@@ -9,12 +9,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tierberg.demo.both_worlds import kafka_row, show_columns, show_side_by_side
+from tierberg.demo.both_worlds import kafka_row, show_columns, show_layouts, show_side_by_side
 from tierberg.demo.checks import Summary, mib
 from tierberg.demo.columns import AVRO_TYPES, JSON_TYPES
 from tierberg.demo.consume import ISOLATIONS, Isolation, ReadBack, read_back
 from tierberg.demo.duck import ask_duckdb, open_table, value_types
-from tierberg.demo.engines import Engine, show
+from tierberg.demo.engines import Engine, show, show_once
 from tierberg.demo.errors import DemoError
 from tierberg.demo.events import JFK
 from tierberg.demo.keep import ended_in_order, how_to_use, refuse_running
@@ -56,17 +56,22 @@ _MARKER = ".tierberg-demo"
 _FILE_WIDTH = 120
 _STORED = {"data": "bytes in Parquet", "kept": "bytes kept as they came", "index": "bytes in segment indexes"}
 _TYPES = {TOPIC: JSON_TYPES, AVRO_TOPIC: AVRO_TYPES}
+_NEXT = """\
+  tierberg demo --verbose   prints every statement, column, check and figure as well
+  tierberg demo --keep      leaves the servers running, with commands that consume, query and copy
+  docs/first-topic.md       goes from nothing to a SELECT on a topic of your own"""
 #: How each topic is read back.
 _READ_AS: dict[str, tuple[Isolation, ...]] = {TOPIC: ISOLATIONS, AVRO_TOPIC: ("read_committed",)}
 
 
-def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
+def run(data_dir: Path, *, kafka_version: str, keep: bool = False, verbose: bool = False) -> int:
     """Run the demo.
 
     Args:
         data_dir: made anew; refused when it exists and no demo made it.
         kafka_version: of the stock broker, `4.3.1` or `4.4.0`.
         keep: leave the servers running afterwards, and say how to use and end them.
+        verbose: print every statement, column, check and figure, not only an answer to each question.
 
     Returns:
         0 when every check held, otherwise 1.
@@ -74,7 +79,7 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=_FILE_WIDTH)
-    summary = Summary(console)
+    summary = Summary(console, verbose)
     servers: Servers | None = None
     try:
         with ended_in_order():
@@ -94,10 +99,10 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False) -> int:
 
 
 def _last_words(data_dir: Path, servers: Servers | None, *, keep: bool) -> str:
-    """Where everything is, and what runs now; `servers` is None when the demo did not run to its end."""
+    """Where everything is, and what to try next; `servers` is None when the demo did not run to its end."""
     where = f"Everything is in {data_dir}"
     if not keep:
-        return f"{where}; `tierberg demo --keep` leaves the servers running."
+        return f"{where}. Try next:\n{_NEXT}"
     if servers is None:
         return f"{where}; no server was left running."
     return f"{where}. {how_to_use(servers)}"
@@ -123,15 +128,15 @@ def _play(summary: Summary, folder: Path, kafka_version: str, *, keep: bool) -> 
 def _tier(summary: Summary, servers: Servers, ledgers: Ledgers) -> int:
     """Returns the checksum over the flights' columns."""
     with summary.step("Send 336,776 flights as JSON and as Avro; kill -9 the bridge on the way"):
-        sent = produce_with_kill(servers, ledgers, summary.console)
+        sent = produce_with_kill(servers, ledgers, summary)
     judge_ledgers(summary, ledgers)
     with summary.step("Wait until the broker has deleted its local segments"):
-        wait_until_tiered(servers, summary.console)
+        wait_until_tiered(servers, summary)
     stored, kill = len(servers.index_objects()), sent.kill
     figures = f"{kill.segments_stored} segments stored, {kill.copies_running} being copied when killed; {stored} now"
     summary.check("tiering went on after kill -9", stored > kill.segments_stored, figures)
     with summary.step("Wait until the tables have every committed record"):
-        wait_until_published(servers, ledgers[TOPIC].committed_count(), summary.console)
+        wait_until_published(servers, ledgers[TOPIC].committed_count(), summary)
     return sent.columns
 
 
@@ -141,7 +146,7 @@ def _consume(summary: Summary, servers: Servers, topic: str, ledger: Ledger, jmx
     results: dict[Isolation, ReadBack] = {}
     for isolation in _READ_AS[topic]:
         expected = ledger.committed_count() + (ledger.aborted_count() if isolation == "read_uncommitted" else 0)
-        with record_progress(summary.console, f"records of {topic}, {isolation}", expected) as progress:
+        with record_progress(summary, f"records of {topic}, {isolation}", expected) as progress:
             result = results[isolation] = read_back(servers.broker.bootstrap, topic, ledger, isolation, progress)
         judge_reading(summary, f"Kafka's records of {topic} are the producer's, {isolation}", expected, result)
     origin = RemoteReads(
@@ -180,18 +185,21 @@ def _judge(
     engines: Mapping[str, Sequence[Engine]],
     columns: int,
 ) -> None:
-    console = summary.console
+    detail = summary.detail
     types = {topic: value_types(open_table(servers.bridge.folder, TABLES[topic])) for topic in TOPICS}
-    show_columns(console, types)
+    show_columns(detail, types)
     for number, query in enumerate(QUERIES):
-        console.print(f"\n[bold]{query.question}")
+        summary.console.print(f"\n[bold]{query.question}")
         for engine in (engine for topic in (TOPICS if query.of_values else (TOPIC,)) for engine in engines[topic]):
-            show(console, engine.name, engine.answers[number])
+            show(detail, engine.name, engine.answers[number])
+        if not summary.verbose:
+            answers = [(f"{one.name} on {topic}", one.answers[number]) for topic in TOPICS for one in engines[topic]]
+            show_once(summary.console, answers)
     judge_answers(summary, engines)
     for topic in TOPICS:
         kafka = kafka_row(JFK, *min(ledgers[topic].committed[JFK].items()))
         if topic == TOPIC:
-            show_side_by_side(console, kafka, engines[topic])
+            show_side_by_side(detail, kafka, engines[topic])
         judge_records(summary, topic, committed[topic], kafka, engines[topic])
         judge_columns(summary, topic, types[topic], _TYPES[topic], columns, engines[topic])
 
@@ -211,15 +219,17 @@ def _second_copy(
         columns: checksum over the flights' columns.
     """
     with summary.step("Make copy 2 of the flights, by month and destination"):
-        make_copy(servers, folder, summary.console)
+        make_copy(servers, folder, summary)
     with summary.step("Ask copy 2 in PyIceberg and DuckDB"):
         copy = ask_duckdb(open_table(servers.bridge.folder, COPY), COPY.rpartition(".")[2], JFK, offset)
     for query, answer in zip(QUERIES, copy.answers, strict=True):
         if query.name == ONE_DAY:
-            show(summary.console, copy.name, answer)
+            show(summary.detail, copy.name, answer)
     judge_copy(summary, kafka, columns, own, copy)
     with summary.step("Compare what both copies need for a question, in Spark"):
-        comparison = compare_layouts(servers, folder, summary.console)
+        comparison = compare_layouts(servers, folder, summary)
+    if not summary.verbose:
+        show_layouts(summary.console, comparison.report)
     judge_layouts(summary, comparison)
 
 

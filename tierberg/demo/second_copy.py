@@ -7,7 +7,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.text import Text
 
 from iceberg_catalog.errors import CatalogError
@@ -17,6 +16,7 @@ from repartition.advise.report import Report
 from repartition.advise.text import as_text
 from repartition.errors import RepartitionError
 from rsm_bridge.errors import BridgeError, SettingsError
+from tierberg.demo.checks import Summary
 from tierberg.demo.errors import DemoError
 from tierberg.demo.queries import QUERIES, queries_file
 from tierberg.demo.servers import COPY, SPARK_FOLDER, TOPIC, Servers, config_file
@@ -47,20 +47,20 @@ def own_lines(output: str) -> list[str]:
     return [line for line in finished.splitlines() if line.startswith(_OURS)]
 
 
-def make_copy(servers: Servers, folder: Path, console: Console) -> None:
+def make_copy(servers: Servers, folder: Path, summary: Summary) -> None:
     """Run `tierberg repartition flights` to its end, and show its lines as they come.
 
     Args:
         servers: the bridge's settings declare the copy.
         folder: of the demo; Spark's log goes there.
-        console: gets the lines.
+        summary: its details get the lines.
 
     Raises:
         DemoError: it failed.
         StackError: it took longer than ten minutes.
     """
     arguments = ["repartition", TOPIC, "--config", str(config_file(servers))]
-    console.print(f"$ tierberg {' '.join(arguments)}", highlight=False, soft_wrap=True)
+    summary.detail.print(f"$ tierberg {' '.join(arguments)}", highlight=False, soft_wrap=True)
     argv = [str(Path(sys.executable).with_name("tierberg")), *arguments]
     job = ServerProcess("tierberg repartition", argv, folder / SPARK_FOLDER / "repartition.log", cwd=folder)
     shown = 0
@@ -70,7 +70,7 @@ def make_copy(servers: Servers, folder: Path, console: Console) -> None:
         running = job.alive
         lines = own_lines(job.output())
         for line in lines[shown:]:
-            console.print(f"  {line}", markup=False, highlight=False)
+            summary.detail.print(f"  {line}", markup=False, highlight=False)
         shown = len(lines)
         return not running
 
@@ -83,7 +83,7 @@ def make_copy(servers: Servers, folder: Path, console: Console) -> None:
         raise DemoError(f"`tierberg repartition` ended with code {job.returncode}; {job.log} ends:\n{job.log_tail()}")
 
 
-def compare_layouts(servers: Servers, folder: Path, console: Console) -> Comparison:
+def compare_layouts(servers: Servers, folder: Path, summary: Summary) -> Comparison:
     """Do what `tierberg advise flights --run` does with the questions about columns of the value.
 
     Prints its tables and draws its picture. Spark's Java side is the one that has answered questions before.
@@ -91,7 +91,7 @@ def compare_layouts(servers: Servers, folder: Path, console: Console) -> Compari
     Args:
         servers: the bridge's settings declare the copy.
         folder: of the demo; file of questions and picture go there.
-        console: gets the tables.
+        summary: its details get the tables.
 
     Raises:
         DemoError: there is no report, or no place for the picture.
@@ -100,11 +100,11 @@ def compare_layouts(servers: Servers, folder: Path, console: Console) -> Compari
     queries.write_text(queries_file())
     asked = sum(query.of_values for query in QUERIES)
     arguments = f"{TOPIC} --queries {queries} --run --picture {picture} --config {config_file(servers)}"
-    console.print(f"$ tierberg advise {arguments}", highlight=False, soft_wrap=True)
+    summary.detail.print(f"$ tierberg advise {arguments}", highlight=False, soft_wrap=True)
     interrupted = signal.getsignal(signal.SIGINT)
     options = Options(topic=TOPIC, queries=queries, run=True, deadline_s=_QUERY_S)
     try:
-        with record_progress(console, "questions to both copies, run six times", 2 * asked) as progress:
+        with record_progress(summary, "questions to both copies, run six times", 2 * asked) as progress:
 
             def say(_line: str) -> None:
                 # Spark runs by now; its own handler calls Java from inside the call it interrupts, and fails.
@@ -117,6 +117,8 @@ def compare_layouts(servers: Servers, folder: Path, console: Console) -> Compari
         raise DemoError(f"`tierberg advise` failed: {error}") from error
     finally:
         signal.signal(signal.SIGINT, interrupted)
-    console.print(Text.from_ansi(as_text(report, console.width, colour=console.is_terminal)), soft_wrap=True)
-    console.print(f"picture: {picture}", highlight=False, soft_wrap=True)
+    console = summary.console
+    text = Text.from_ansi(as_text(report, console.width, colour=console.is_terminal))
+    summary.detail.print(text, soft_wrap=True)
+    summary.detail.print(f"picture: {picture}", highlight=False, soft_wrap=True)
     return Comparison(report, picture, pixels)

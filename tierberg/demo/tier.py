@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from pyiceberg.exceptions import NoSuchTableError
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tierberg.demo.avro import AvroFlights
 from tierberg.demo.canonical import checksum_term
-from tierberg.demo.checks import mib
+from tierberg.demo.checks import Summary, mib
 from tierberg.demo.columns import columns_text
 from tierberg.demo.duck import open_table
 from tierberg.demo.events import FLIGHTS, flights
@@ -50,21 +49,23 @@ class Sent:
     columns: int
 
 
-def produce_with_kill(servers: Servers, ledgers: Mapping[str, Ledger], console: Console) -> Sent:
+def produce_with_kill(servers: Servers, ledgers: Mapping[str, Ledger], summary: Summary) -> Sent:
     """Send every flight to both topics; kill the bridge at 40 % and start it again at 60 %."""
     killed: list[KillReport] = []
     columns = 0
-    with _progress(console) as progress, _watch_disk(servers, progress):
+    with _progress(summary) as progress, _watch_disk(servers, progress):
         bar = progress.add_task("flights sent", total=FLIGHTS, note="")
 
         def look(sent: int) -> None:
             progress.update(bar, completed=sent)
             if not killed and sent >= _KILL_AT * FLIGHTS:
                 killed.append(_kill(servers))
-                console.print(f"[bold red]kill -9[/bold red] of the bridge (process {servers.bridge.process.pid})")
+                summary.console.print(
+                    f"[bold red]kill -9[/bold red] of the bridge (process {servers.bridge.process.pid})"
+                )
             elif killed and not servers.bridge.process.alive and sent >= _RESTART_AT * FLIGHTS:
                 servers.bridge.start()
-                console.print(f"bridge started again (process {servers.bridge.process.pid})")
+                summary.console.print(f"bridge started again (process {servers.bridge.process.pid})")
 
         producers = {topic: Producers(servers.broker.bootstrap, topic, ledgers[topic]) for topic in TOPICS}
         avro = AvroFlights(servers.registry.url, AVRO_TOPIC)
@@ -79,13 +80,13 @@ def produce_with_kill(servers: Servers, ledgers: Mapping[str, Ledger], console: 
     return Sent(killed[0], columns)
 
 
-def wait_until_tiered(servers: Servers, console: Console) -> None:
+def wait_until_tiered(servers: Servers, summary: Summary) -> None:
     """Wait until the broker's own logs start at their ends: every record left its disk.
 
     Raises:
         StackError: that took longer than five minutes.
     """
-    with _progress(console) as progress, _watch_disk(servers, progress):
+    with _progress(summary) as progress, _watch_disk(servers, progress):
         bar = progress.add_task("offsets gone from the broker's disk", total=None, note="")
 
         def tiered() -> bool:
@@ -99,13 +100,13 @@ def wait_until_tiered(servers: Servers, console: Console) -> None:
         wait_for("the broker to delete its local segments", tiered, _TIER_S, _LOOK_S)
 
 
-def wait_until_published(servers: Servers, rows: int, console: Console) -> None:
+def wait_until_published(servers: Servers, rows: int, summary: Summary) -> None:
     """Wait until the current snapshot of each table has `rows` rows.
 
     Raises:
         StackError: one had fewer, or more, for three minutes.
     """
-    with _progress(console) as progress:
+    with _progress(summary) as progress:
         bar = progress.add_task("rows in the Iceberg tables", total=rows * len(TOPICS), note="")
 
         def published() -> bool:
@@ -117,9 +118,9 @@ def wait_until_published(servers: Servers, rows: int, console: Console) -> None:
 
 
 @contextmanager
-def record_progress(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
+def record_progress(summary: Summary, what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar; the block calls what it is given with how many more there are."""
-    with _progress(console) as progress:
+    with _progress(summary) as progress:
         bar = progress.add_task(what, total=total, note="")
         yield lambda count: progress.advance(bar, count)
 
@@ -144,9 +145,17 @@ def _kill(servers: Servers) -> KillReport:
     return KillReport(len(servers.index_objects()), copies)
 
 
-def _progress(console: Console) -> Progress:
+def _progress(summary: Summary) -> Progress:
+    """Bars that go when they are full; where nobody can see them move they stay, or are not there at all."""
+    moving = summary.console.is_terminal
     bars = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*bars, TextColumn("{task.fields[note]}"), console=console)
+    return Progress(
+        *bars,
+        TextColumn("{task.fields[note]}"),
+        console=summary.console,
+        transient=not summary.verbose,
+        disable=not (moving or summary.verbose),
+    )
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from iceberg_catalog.errors import CatalogError, CatalogErrorKind
 from repartition.errors import RepartitionErrorKind
 from rsm_bridge.errors import BridgeError, ErrorKind, SettingsError
 from rsm_bridge.tables.publish.table_run import RetryRunError
-from tierberg.cli import app
+from tierberg.cli import _COMMANDS, _GROUPS, app
 from tierberg.exits import FAILURE, FINDING, USAGE, exit_code
 from tierberg.stack.ports import free_ports
 
@@ -29,10 +29,17 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("replay-dead-letters",),
     ("table", "drop", "orders"),
     ("bucket", "init"),
+    ("leader-epochs", "orders", "0"),
+    ("topic", "forget", "orders"),
+    ("repartition", "orders"),
     ("serve",),
 )
 #: What these two are asked is what is wrong, so a store that is away is their finding.
 REPORTERS = {"status", "config"}
+#: What these do first does not need the store of the case.
+STORE_LATER = {"serve", "table", "topic", "repartition"}
+#: It reads its questions before the settings.
+SETTINGS_LATER = {"advise"}
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -54,7 +61,7 @@ def test_a_typo_in_a_flag_is_exit_code_two(command: tuple[str, ...]) -> None:
     assert run(*command, "--no-such-flag")[0] == USAGE
 
 
-@pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] not in REPORTERS | {"serve", "table"}], ids=" ".join)
+@pytest.mark.parametrize("command", [c for c in COMMANDS if c[0] not in REPORTERS | STORE_LATER], ids=" ".join)
 def test_a_store_that_is_away_is_exit_code_three(tmp_path: Path, command: tuple[str, ...]) -> None:
     (port,) = free_ports(1)
     config = tmp_path / "away.yaml"
@@ -71,6 +78,17 @@ def test_a_store_that_is_away_is_exit_code_three(tmp_path: Path, command: tuple[
 @pytest.mark.parametrize("target", ["index/none", "no/such/file"])
 def test_something_that_is_not_there_is_exit_code_two(tmp_path: Path, target: str) -> None:
     assert run("inspect", "index", target, "--data-dir", str(tmp_path))[0] == USAGE
+
+
+def test_every_command_with_settings_has_a_case() -> None:
+    names = [*_COMMANDS, *(f"{group} {name}" for group, (_, members) in _GROUPS.items() for name in members)]
+    configured = {name for name in names if "--config" in run(*name.split(), "--help")[1]}
+    assert len(configured) > 15
+    assert [name for name in configured - SETTINGS_LATER if not any(begins(case, name) for case in COMMANDS)] == []
+
+
+def begins(case: tuple[str, ...], name: str) -> bool:
+    return f"{' '.join(case)} ".startswith(f"{name} ")
 
 
 def test_every_kind_of_error_has_a_code() -> None:

@@ -97,9 +97,6 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
             "UPLOAD_PARTS_IN_FLIGHT_MAX",
             "WHOLE_LISTING_SHARE",
         },
-        "no limit: a number that two programs agree on": {
-            "PROTOCOL_VERSION",
-        },
     },
     "repartition": {
         "tuning: how finely work is cut, and texts for display": {

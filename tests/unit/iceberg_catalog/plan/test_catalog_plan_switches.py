@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -428,4 +429,6 @@ def test_a_rule_switched_off_turns_its_test_red(switch: Switch, monkeypatch: pyt
 
 
 def test_every_rule_of_the_plan_has_a_switch() -> None:
-    assert {switch.rule.split()[0] for switch in SWITCHES} == {f"R{number}" for number in range(1, 13)}
+    rows = re.findall(r"^\| (R\d+) ", plan.__doc__ or "", re.MULTILINE)
+    assert len(rows) == len(set(rows)) >= 11
+    assert {switch.rule.split()[0] for switch in SWITCHES} == {*rows, "R12"}

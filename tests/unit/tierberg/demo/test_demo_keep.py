@@ -63,7 +63,10 @@ def test_the_commands_can_be_run_as_they_stand(tmp_path: Path) -> None:
 
 def test_the_last_words_are_true(tmp_path: Path) -> None:
     running = servers(tmp_path)
-    assert "leaves the servers running" in _last_words(tmp_path, running, keep=False)
+    where, *following = _last_words(tmp_path, running, keep=False).splitlines()
+    assert str(tmp_path) in where
+    tried = ("tierberg demo --verbose ", "tierberg demo --keep ", "docs/first-topic.md ")
+    assert [line.strip().startswith(what) for what, line in zip(tried, following, strict=True)] == [True] * 3
     kept = _last_words(tmp_path, running, keep=True)
     assert "go on running" in kept
     assert "--keep" not in kept

@@ -20,6 +20,7 @@ from rsm_bridge.config.settings import load_settings
 from rsm_bridge.storage.projections.hold import declared_copies
 from tierberg.demo import second_copy
 from tierberg.demo import servers as demo_servers
+from tierberg.demo.checks import Summary
 from tierberg.demo.columns import COLUMNS
 from tierberg.demo.errors import DemoError
 from tierberg.demo.queries import ONE_DAY, QUERIES, queries_file
@@ -48,6 +49,10 @@ def servers(folder: Path) -> Any:
 
 def console() -> Console:
     return Console(file=io.StringIO(), width=200)
+
+
+def summary() -> Summary:
+    return Summary(console(), verbose=True)
 
 
 def test_the_bridge_is_told_of_the_copy(config: Path) -> None:
@@ -96,7 +101,7 @@ def test_a_job_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "bridge").mkdir()
     out = console()
     with pytest.raises(DemoError, match=r"(?s)ended with code 2; .*tierberg\.yaml") as raised:
-        make_copy(servers(tmp_path), tmp_path, out)
+        make_copy(servers(tmp_path), tmp_path, Summary(out, verbose=True))
     assert str(tmp_path / "spark" / "repartition.log") in str(raised.value)
     assert isinstance(out.file, io.StringIO)
     assert "tierberg: " in out.file.getvalue()
@@ -118,11 +123,11 @@ def test_a_job_is_ended_with_the_demo(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(second_copy, "wait_for", interrupted)
     (tmp_path / "bridge").mkdir()
     with pytest.raises(KeyboardInterrupt):
-        make_copy(servers(tmp_path), tmp_path, console())
+        make_copy(servers(tmp_path), tmp_path, summary())
     assert [job.alive for job in jobs] == [False]
 
 
 def test_a_report_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "bridge").mkdir()
     with pytest.raises(DemoError, match="`tierberg advise` failed"):
-        compare_layouts(servers(tmp_path), tmp_path, console())
+        compare_layouts(servers(tmp_path), tmp_path, summary())

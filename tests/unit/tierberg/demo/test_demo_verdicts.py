@@ -13,10 +13,10 @@ from repartition.advise.picture import draw
 from repartition.advise.report import Answer as Needed
 from repartition.advise.report import Figures, QueryReport, Report, TableReport
 from tierberg.demo import verdicts
-from tierberg.demo.both_worlds import kafka_row, show_columns, show_side_by_side
+from tierberg.demo.both_worlds import kafka_row, show_columns, show_layouts, show_side_by_side
 from tierberg.demo.checks import Summary, mib
 from tierberg.demo.consume import ReadBack
-from tierberg.demo.engines import Answer, Engine, Row, show
+from tierberg.demo.engines import Answer, Engine, Row, show, show_once
 from tierberg.demo.events import Event
 from tierberg.demo.ledger import Ledger
 from tierberg.demo.queries import ONE_DAY
@@ -44,7 +44,7 @@ ORIGIN = RemoteReads({0: 10}, {0: 12}, broker_bytes=100, bridge_bytes=120)
 
 @pytest.fixture
 def summary() -> Summary:
-    return Summary(Console(file=io.StringIO(), width=200))
+    return Summary(Console(file=io.StringIO(), width=200), verbose=True)
 
 
 def shown(summary: Summary) -> str:
@@ -242,6 +242,34 @@ def test_the_table_has_every_line(summary: Summary) -> None:
     summary.show()
     text = shown(summary)
     assert all(part in text for part in ("records", "1,000", "✓ fine", "✗ so and so", "work", "all steps"))
+
+
+def test_without_verbose_only_what_failed_is_shown() -> None:
+    summary = Summary(Console(file=io.StringIO(), width=200))
+    summary.figure("records", "1,000")
+    summary.check("held", True, "fine")
+    summary.detail.print("a detail")
+    assert shown(summary) == ""
+    summary.check("broken", False, "so and so")
+    assert shown(summary) == "✗ broken: so and so\n"
+    summary.show()
+    assert shown(summary).splitlines()[1:] == ["✗ 1 of 2 checks held, 0 s"]
+
+
+def test_an_answer_that_all_give_is_shown_once(summary: Summary) -> None:
+    answer = Answer("SELECT n", ["n"], [(1,)])
+    show_once(summary.console, [("Spark", answer), ("DuckDB", replace(answer, statement="SELECT m"))])
+    assert shown(summary).count("┃ n ┃") == 1
+    assert "Spark = DuckDB" in shown(summary)
+    show_once(summary.console, [("Spark", answer), ("DuckDB", replace(answer, rows=[(2,)]))])
+    assert [line for line in shown(summary).splitlines()[-12:] if line in {"Spark", "DuckDB"}] == ["Spark", "DuckDB"]
+
+
+def test_what_each_question_opens_is_a_line(summary: Summary, tmp_path: Path) -> None:
+    show_layouts(summary.console, comparison(tmp_path, Needed("own", MANY), Needed("copy", error="gone")).report)
+    (line,) = [line for line in shown(summary).splitlines() if ONE_DAY in line]
+    assert "4 files, 2.9 KiB" in line
+    assert "gone" not in line
 
 
 def test_the_record_is_shown_as_it_is(summary: Summary) -> None:
