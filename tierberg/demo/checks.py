@@ -21,7 +21,7 @@ class Check:
     figures: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Summary:
     """Figures, step times and checks, in the order they came.
 

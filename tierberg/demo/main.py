@@ -79,7 +79,7 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False, verbose: bool
     console = Console()
     if not console.is_terminal:
         console = Console(width=_FILE_WIDTH)
-    summary = Summary(console, verbose)
+    summary = Summary(console=console, verbose=verbose)
     servers: Servers | None = None
     try:
         with ended_in_order():

@@ -52,7 +52,7 @@ def console() -> Console:
 
 
 def summary() -> Summary:
-    return Summary(console(), verbose=True)
+    return Summary(console=console(), verbose=True)
 
 
 def test_the_bridge_is_told_of_the_copy(config: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_job_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "bridge").mkdir()
     out = console()
     with pytest.raises(DemoError, match=r"(?s)ended with code 2; .*tierberg\.yaml") as raised:
-        make_copy(servers(tmp_path), tmp_path, Summary(out, verbose=True))
+        make_copy(servers(tmp_path), tmp_path, Summary(console=out, verbose=True))
     assert str(tmp_path / "spark" / "repartition.log") in str(raised.value)
     assert isinstance(out.file, io.StringIO)
     assert "tierberg: " in out.file.getvalue()

@@ -44,7 +44,7 @@ ORIGIN = RemoteReads({0: 10}, {0: 12}, broker_bytes=100, bridge_bytes=120)
 
 @pytest.fixture
 def summary() -> Summary:
-    return Summary(Console(file=io.StringIO(), width=200), verbose=True)
+    return Summary(console=Console(file=io.StringIO(), width=200), verbose=True)
 
 
 def shown(summary: Summary) -> str:
@@ -245,7 +245,7 @@ def test_the_table_has_every_line(summary: Summary) -> None:
 
 
 def test_without_verbose_only_what_failed_is_shown() -> None:
-    summary = Summary(Console(file=io.StringIO(), width=200))
+    summary = Summary(console=Console(file=io.StringIO(), width=200))
     summary.figure("records", "1,000")
     summary.check("held", True, "fine")
     summary.detail.print("a detail")
