@@ -297,6 +297,10 @@ def _losses(kafka: KafkaTopic | None, stored: StoredTopic) -> Iterator[tuple[Cau
         back = stored.not_back
         said = f"{plural(back.segments, 'segment')} with {plural(back.rows, 'row')} that an undelete was to bring back"
         yield CauseCode.UNDELETE_NOT_IN_TABLE, f"{said}; still deleted: {back.still}" if back.still else said
+    if stored.not_added is not None:
+        late = stored.not_added
+        said = f"{plural(late.segments, 'segment')} got rows by a requeue that the table lacks"
+        yield CauseCode.REQUEUE_NOT_IN_TABLE, f"{said}; first partition {late.partition} offset {late.offset}"
     if stored.lost:
         yield CauseCode.OBJECTS_LOST, f"{plural(len(stored.lost), 'object')}, first {stored.lost[0]}"
     off = kafka is not None and why_local(kafka) is CauseCode.REMOTE_STORAGE_OFF

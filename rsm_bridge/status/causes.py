@@ -57,6 +57,7 @@ class CauseCode(StrEnum):
     FOREIGN_COMMITS = "foreign_commits"  # before what `undelete` and `requeue` cure: they refuse beside it
     FOREIGN_FILES = "foreign_files"
     UNDELETE_NOT_IN_TABLE = "undelete_not_in_table"
+    REQUEUE_NOT_IN_TABLE = "requeue_not_in_table"
     MASS_DELETE = "mass_delete"
     VALUES_DIFFER = "values_differ"
     DEAD_LETTERS = "dead_letters"
@@ -315,6 +316,13 @@ CAUSES: dict[CauseCode, Cause] = {
         "an undelete died or was refused before its rows came back, or the table was rolled back to before it",
         "`tierberg undelete TOPIC` brings them back, unless one is running; with `--undo` they go again. Until then "
         "nothing of them is removed from the store.",
+    ),
+    _C.REQUEUE_NOT_IN_TABLE: Cause(
+        _PERSON,
+        "a requeue died before its rows were in the table, some of them waited for a marker that is tiered by now, or "
+        "the table was rolled back to before it",
+        "`tierberg requeue TOPIC` adds them, unless one is running. Reads through Kafka are not affected. Rows that an "
+        "engine deleted on purpose: `--accept requeue_not_in_table`.",
     ),
     _C.MASS_DELETE: Cause(
         _PERSON,

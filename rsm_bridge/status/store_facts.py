@@ -33,6 +33,7 @@ from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.metrics.progress.facts import (
     CopyFacts,
     HeldDelete,
+    NotAdded,
     NotBack,
     Problem,
     StoredPartition,
@@ -51,10 +52,12 @@ from rsm_bridge.storage.segments.topic_segments import clusters_of
 from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecord
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
 from rsm_bridge.storage.table_records import TableRecord, read_records
+from rsm_bridge.tables.maintain.requeue_away import not_added
 from rsm_bridge.tables.maintain.undelete_away import leaving, rows_away
 
 _Row = tuple[IndexKey, ListedObject]
 _Found = KnownSegment | Problem | Literal["unread"] | None
+_Made = tuple[dict[int, StoredPartition], NotAdded | None]
 
 
 def problem_of(error: BaseException) -> Problem:
@@ -206,7 +209,9 @@ def _look(
     if read.complete and head is not None and states is not None:
         copies = copy_facts(settings, store, head, states, read.segments, now_ms)
     policy = policy_at(settings.rule(read.topic).table_retention, now_ms)
-    partitions, failed, footer = _partitions(read, head, states, policy, waiting_copies(copies))
+    may_requeue = facts is not None and settings.rule(read.topic).mode != "verbatim" and _told_all(read, facts)
+    made, failed, footer = _partitions(read, head, states, policy, waiting_copies(copies), may_requeue=may_requeue)
+    partitions, late = made
     problem = footer or problem
     damaged = [*((item.segment.listed.key, item.problem) for item in failed), *read.damaged]
     unread = failed[0].segment if failed else None
@@ -245,6 +250,7 @@ def _look(
         withdrawn=withdrawn(read.segments, read.unread) if read.complete else {},
         undelete_problem=undelete_problem,
         not_back=None if head is None or states is None else _not_back(undeleted, read.segments, head, states),
+        not_added=late,
     )
     if problem is None and unread is None:
         return found, None
@@ -257,8 +263,10 @@ def _partitions(
     states: dict[int, PartState] | None,
     policy: Policy,
     copies: Sequence[WaitingCopy],
-) -> tuple[dict[int, StoredPartition], list[UnreadBatchesError], Problem | None]:
-    """Every partition, whose batches failed, and what is wrong with a footer.
+    *,
+    may_requeue: bool,
+) -> tuple[_Made, list[UnreadBatchesError], Problem | None]:
+    """Every partition and what a requeue would add, whose batches failed, and what is wrong with a footer.
 
     Of a partition whose batches cannot be read nothing is said of publishing, of the others all.
     """
@@ -266,10 +274,13 @@ def _partitions(
     files, look = ((), no_look) if head is None else (head.files, head.look)
     named = [_named(known) for known in read.segments]
 
-    def made(states: dict[int, PartState] | None) -> dict[int, StoredPartition]:
+    def made(states: dict[int, PartState] | None) -> _Made:
         blind = {item.segment.key.partition for item in failed}
         read_of = partial(stored_partitions, complete=read.complete, look=look, unread=read.unread, blind=blind)
-        return read_of(named, states, files, policy, copies)
+        late = None
+        if may_requeue and states is not None and not blind:
+            late = not_added(named, states, files, look)
+        return read_of(named, states, files, policy, copies), late
 
     while True:
         try:
@@ -280,6 +291,11 @@ def _partitions(
             raise
         except Exception as error:  # noqa: BLE001 - a footer that nobody can read is this table's problem
             return made(None), failed, problem_of(error)
+
+
+def _told_all(read: ReadTopic, facts: TableFacts) -> bool:
+    """Whether a requeue could tell what the table lacks: it reads every index, and refuses beside what others did."""
+    return read.complete and not read.unread and not facts.foreign and facts.foreign_commits is None
 
 
 def _table(

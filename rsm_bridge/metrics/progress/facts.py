@@ -222,6 +222,15 @@ class NotBack:
     still: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class NotAdded:
+    """Segments that a requeue gave their rows, of which the table lacks some; the first missing offset's place."""
+
+    segments: int
+    partition: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTopic:
     """What store and catalog say of one topic id.
@@ -253,6 +262,7 @@ class StoredTopic:
         withdrawn: by partition, what above all other copies Kafka has withdrawn and not copied again.
         undelete_problem: why the record of what undeletes brought back cannot be read: it counts as none.
         not_back: what an undelete that is not in the table was to bring back; None: there is none.
+        not_added: what a requeue that is not in the table was to add below the frontier; None: there is none.
     """
 
     topic: str
@@ -286,6 +296,7 @@ class StoredTopic:
     withdrawn: Mapping[int, Withdrawn] = field(default_factory=dict)
     undelete_problem: Problem | None = None
     not_back: NotBack | None = None
+    not_added: NotAdded | None = None
 
     @property
     def damaged_offsets(self) -> dict[int, list[tuple[int, int]]]:

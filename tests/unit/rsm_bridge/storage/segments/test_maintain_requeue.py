@@ -7,19 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from converter.segment.add_rows import add_rows
 from converter.types import Cause
 from iceberg_catalog.plan.merge import MergeLimits
 from iceberg_catalog.plan.summary import REPAIR
-from rsm_bridge.storage.segments.known import KnownSegment, read_segments
 from rsm_bridge.tables.maintain import requeue
 from rsm_bridge.tables.maintain import requeue_topics as requeue_command
 from rsm_bridge.tables.maintain.merge import prove
 from tests.support.killed import KilledError, die_at
 from tests.worlds.maintain_support import World, make_world
-from tierberg.cli import app
+from tests.worlds.requeue_support import gap_of_three, run, segments, stored_as_it_is, verbatim
 
 STEPS = ("requeue-written", "requeue-repair", "before-swap", "after-swap")
 
@@ -27,38 +25,6 @@ STEPS = ("requeue-written", "requeue-repair", "before-swap", "after-swap")
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return make_world(tmp_path / "data", single_process=False)
-
-
-def run(tmp_path: Path, *arguments: str, topics: str = "[]") -> Result:
-    config = tmp_path / "tierberg.yaml"
-    config.write_text(f"data_dir: {tmp_path / 'data'}\ntopics: {topics}\n")
-    return CliRunner().invoke(app, ["requeue", *arguments, "--config", str(config)])
-
-
-def verbatim(world: World, count: int) -> KnownSegment:
-    """A segment that could not be converted, with plain records."""
-    log = world.log()
-    first = log.end
-    log.write(count)
-    return stored_as_it_is(world, first, log.end - 1)
-
-
-def stored_as_it_is(world: World, first: int, last: int) -> KnownSegment:
-    world.copy_range(first, last, mode="verbatim")
-    return next(known for known in segments(world) if known.key.base == first)
-
-
-def segments(world: World) -> list[KnownSegment]:
-    return read_segments(world.store, world.topic_id)
-
-
-def gap_of_three(world: World) -> None:
-    """Offsets 0-8; 3 to 5 are tiered and not in the table."""
-    world.copy(3)
-    verbatim(world, 3)
-    world.copy(3)
-    world.publish()
-    assert world.offsets() == [0, 1, 2, 6, 7, 8]
 
 
 def test_rows_below_the_frontier_come_with_a_commit_that_says_so(world: World, tmp_path: Path) -> None:
