@@ -63,8 +63,9 @@ class StoredPartition:
             explains that nothing is there; None: not known.
         cut_start: where the leader epochs of the newest copy begin, when live segments lie wholly below; None: none do.
         pending: why the first segment beyond the table's frontier was stored without its typed columns, if it was.
-        below_floor: live segments with rows that a table which follows Kafka has none of, because they lie below what
-            Kafka had deleted: from the first to the last of their offsets; below_floor_ms: when the newest was tiered.
+        below_floor: rows of live segments, or of a part of one, that a table which follows Kafka has none of, because
+            they lie below what Kafka had deleted: from the first to the last of their offsets; below_floor_ms: when the
+            newest of these segments was tiered.
     """
 
     segments: int

@@ -86,17 +86,14 @@ def stored_partitions(
                 gaps = (*rows_below(group, state, of_partition[number]), *gaps)
             cut = None if planned else _cut_start(live)
             covered = covered_from(group, floor, damaged) if complete else None
-            below = [
-                known for known in live if known.key.last < floor and known.segment is not None and known.segment.files
-            ]
             found[number] = replace(
                 _partition(live, state, reached, conflict, gaps), cut_start=cut, covered_from=covered
             )
+            below = [] if planned else list(_below_floor(live, of_partition[number], floor))
             if below and isinstance(policy or Follow(), Follow):
+                firsts, lasts, tiered = zip(*below, strict=True)
                 found[number] = replace(
-                    found[number],
-                    below_floor=(min(known.key.base for known in below), max(known.key.last for known in below)),
-                    below_floor_ms=max(known.listed.modified_ms for known in below),
+                    found[number], below_floor=(min(firsts), max(lasts)), below_floor_ms=max(tiered)
                 )
     return found
 
@@ -210,6 +207,26 @@ def _partition(
         gaps=gaps,
         pending=min(ahead, key=lambda known: known.key.base).pending if ahead else None,
     )
+
+
+def _below_floor(live: Sequence[KnownSegment], files: Iterable[LiveFile], floor: int) -> Iterator[tuple[int, int, int]]:
+    """Rows of live segments below the floor that the table lacks: first and last offset, when the segment was tiered.
+
+    A segment may lie there in part only: what Kafka deleted ended elsewhere. The table may still have its rows, for
+    they leave a file at a time.
+    """
+    spans = sorted((file.first, file.last) for file in files if file.first < floor)
+    for known in live:
+        for file in known.segment.files if known.segment is not None else ():
+            first, last = file.first, min(file.last, floor - 1)
+            for start, end in spans:
+                first = end + 1 if start <= first <= end else first
+            for start, end in reversed(spans):
+                last = start - 1 if start <= last <= end else last
+            # Not every offset has a row. The first does, but where a merged file tells the segment's own first offset.
+            begins = first == file.first and (last == file.last or not file.shared)
+            if first <= last and (begins or file.rows == file.last - file.first + 1):
+                yield first, last, known.listed.modified_ms
 
 
 def _cut_start(live: Sequence[KnownSegment]) -> int | None:

@@ -9,7 +9,8 @@
    unclean election (R3), that takes the floor along: the plan is made on `floor := min(floor, F)` and
    `frontier := min(frontier, F)`. It walks from F over restored and live segments, so the rows above F are written into
    the table anew by the same commit, which says `tierberg.rewind` = F to incremental readers. One swap: no head ever
-   shows something in between, and a publisher that is faster only makes us plan again.
+   shows something in between, and a publisher that is faster only makes us plan again. Who rolls the table back to the
+   snapshot in between, which lacks the rows above F, finds the state put back there too: the publisher brings all.
 
 A deletion that Kafka makes later raises the floor again, over everything below it: retention goes on as before.
 

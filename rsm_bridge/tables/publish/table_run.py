@@ -311,6 +311,7 @@ class TableRun:
     def _commit(self, head: Head, change: Change, states: Mapping[int, PartState], summary: Mapping[str, str]) -> Head:
         commit_id = uuid.uuid4().hex
         recorded = self._state_objects.put(head.table, states, commit_id)
+        planned_on = self._planned_on(head, change, commit_id)
         swept = self._state_objects.before_commit(head.table)
         failpoints.hit("before-commit", self.topic_id.hex())
         outcome = commit(
@@ -321,6 +322,7 @@ class TableRun:
             commit_id=commit_id,
             as_of_ms=self._as_of_ms,
             summary=summary,
+            planned_on=planned_on,
         )
         if outcome.kind != "committed" or outcome.table is None:
             failpoints.hit("refused", self.topic_id.hex())
@@ -330,6 +332,13 @@ class TableRun:
         self._files = None  # entries of wide files are megabytes
         self._state_objects.after_commit(outcome.table, swept)
         return self._live.read(outcome.table, outcome.manifests)
+
+    def _planned_on(self, head: Head, change: Change, commit_id: str) -> StateRef | None:
+        """What the commit's snapshots before the last record, where runs of this kind plan on another state."""
+        states = self._states(head)
+        if self._recorded is None or states == self._recorded[1] or len(change.steps()) == 1:
+            return None
+        return self._state_objects.put(head.table, states, commit_id)
 
 
 def waiting_files(result: RunResult, copies: Sequence[WaitingCopy], now_ms: int) -> dict[int, tuple[int, int]]:

@@ -156,6 +156,29 @@ def test_one_that_died_before_it_turned_anything_and_is_taken_back_excuses_no_ma
     assert world.stored() == []
 
 
+@pytest.mark.parametrize("undone", [False, True])
+def test_a_table_that_is_rolled_back_into_the_midst_of_it_gets_every_row_that_is_live(
+    world: World, tmp_path: Path, *, undone: bool
+) -> None:
+    segments = published(world, (3,) * 4)
+    world.delete(*segments[:2])
+    world.publish()
+    back(world)
+    snapshot = world.loaded().current_snapshot()
+    assert snapshot is not None
+    assert snapshot.parent_snapshot_id is not None
+    world.catalog.commit_table(world.loaded(), (), set_head(snapshot.parent_snapshot_id))
+    assert world.offsets() == []  # the live rows left for a moment, to come again above what was deleted
+    if undone:
+        take_back(world.store, world.topic_id)
+    world.publish()
+    assert world.offsets() == list(range(6 if undone else 0, 12))
+    days_pass(world)
+    assert world.offsets() == list(range(6 if undone else 0, 12))
+    assert urgent(world, tmp_path) == set()
+    world.check()
+
+
 def test_a_deletion_that_kafka_makes_later_takes_it_along_in_a_table_that_was_rolled_back_too(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
