@@ -13,8 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import structlog
+
 from rsm_bridge.config.settings import Settings, load_settings
+from rsm_bridge.logs import logger
+from rsm_bridge.metrics.metrics import Metrics
+from rsm_bridge.serving.publisher import Publisher
+from rsm_bridge.serving.scheduling.precedence import Precedence
 from rsm_bridge.serving.service import Running, running_bridge
+from rsm_bridge.storage.opening import open_store
+from rsm_bridge.storage.segments.running_copies import RunningCopies
 
 
 def test_settings(data_dir: Path, **overrides: Any) -> Settings:
@@ -28,6 +36,18 @@ def test_settings(data_dir: Path, **overrides: Any) -> Settings:
 
 
 test_settings.__test__ = False  # type: ignore[attr-defined]
+
+
+def publisher_of(settings: Settings, log: structlog.typing.FilteringBoundLogger | None = None) -> Publisher:
+    """A publisher by itself, not started."""
+    return Publisher(
+        settings=settings,
+        store=open_store(settings),
+        metrics=Metrics(),
+        log=log or logger("test"),
+        copies=RunningCopies(),
+        give_way=Precedence().give_way,
+    )
 
 
 @contextmanager

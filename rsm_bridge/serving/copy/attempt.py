@@ -158,15 +158,15 @@ def custom_metadata(directory: Directory) -> bytes:
     ).encode()
 
 
-def _check(feed: FrameFeed, deadline: float) -> None:
-    """Whether anybody still waits for the copy.
+def _check(feed: FrameFeed, deadline: float, when: str) -> None:
+    """Whether anybody still waits for the copy. `when`: ends the sentence.
 
     Raises:
         BridgeError: `cancelled`, `deadline`.
     """
     feed.check_cancelled()
     if time.monotonic() >= deadline:
-        raise BridgeError("deadline", "the copy's deadline passed while it waited for memory")
+        raise BridgeError("deadline", f"the copy's deadline passed {when}")
 
 
 def _pieces(columns: ValueColumns, check: Callable[[], None], rows: pa.RecordBatch) -> Iterator[TypedPiece]:
@@ -197,7 +197,7 @@ def _write_objects(
         large: LargeWork = nullcontext
         if attempt.turn is not None:
             # Not a method of the attempt: `columns` keeps it, and the attempt its columns.
-            large = partial(attempt.turn.held, partial(_check, feed, attempt.deadline))
+            large = partial(attempt.turn.held, partial(_check, feed, attempt.deadline, "while it waited for memory"))
         if columns is not None:
             columns.in_turn(large)
         parser = SegmentParser(segment, options, transactions, attempt.verbatim_cause, large)
@@ -265,9 +265,7 @@ def _check_sizes(store: ObjectStore, directory: Directory) -> None:
 def _put_index(store: ObjectStore, attempt: CopyAttempt, index: bytes, completed: list[str]) -> Directory | None:
     """Makes the segment readable; an earlier copy's directory where one of the same id and content has done so."""
     key = str(index_key(attempt.segment))
-    attempt.feed.check_cancelled()
-    if time.monotonic() >= attempt.deadline:
-        raise BridgeError("deadline", "the copy's deadline passed before its index was put")
+    _check(attempt.feed, attempt.deadline, "before its index was put")
     if attempt.allowed is not None:
         attempt.allowed()
     # From here on the request may land at any time, and be published: what the index names stays, unless what is found

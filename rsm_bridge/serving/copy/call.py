@@ -16,7 +16,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import structlog
 from grpc import aio
@@ -40,7 +39,7 @@ from rsm_bridge.proto import rsm_pb2
 from rsm_bridge.serving.copy.attempt import CopyAttempt, custom_metadata, store_segment
 from rsm_bridge.serving.copy.files_beside import CopyFiles
 from rsm_bridge.serving.copy.frame_feed import FeedClosedError, FrameFeed
-from rsm_bridge.serving.copy.peer_patience import Patience
+from rsm_bridge.serving.copy.peer_patience import Patience, retrieve
 from rsm_bridge.serving.scheduling.copy_memory import CopyMemory, CopyShare
 from rsm_bridge.serving.scheduling.copy_places import CopyPlaces, Ticket
 from rsm_bridge.serving.scheduling.peers import peer_of
@@ -276,17 +275,17 @@ class CopyCall:
                 await asyncio.wait((reading, worker), return_when=asyncio.FIRST_COMPLETED)
                 if worker.done():
                     break  # its answer does not wait for a client that says nothing more
-                message = self._taken(reading)
+                self._reading, message = None, reading.result()
         except FeedClosedError:
             pass
         except BaseException:
             attempt.feed.cancel()
-            worker.add_done_callback(_retrieve)
+            worker.add_done_callback(retrieve)
             raise
         try:
             return await asyncio.shield(worker)
         except asyncio.CancelledError:
-            worker.add_done_callback(_retrieve)
+            worker.add_done_callback(retrieve)
             raise
 
     def _work(self, attempt: CopyAttempt) -> Directory:
@@ -305,9 +304,8 @@ class CopyCall:
             await self._read()  # so that the next frame at position 0 is the new one
         await self._write(rsm_pb2.CopyResponse(restart=rsm_pb2.Restart(reason=reason)))
         while True:
-            reading = self._next()
-            await asyncio.wait((reading,))
-            message = self._taken(reading)
+            message = await self._next()
+            self._reading = None
             if isinstance(message, Frame) and message.position == 0:
                 return message
 
@@ -315,12 +313,8 @@ class CopyCall:
         """The read that is under way, or a new one: gRPC takes one at a time, and a dropped one loses its message."""
         if self._reading is None:
             self._reading = asyncio.ensure_future(self._read())
-            self._reading.add_done_callback(_retrieve)
+            self._reading.add_done_callback(retrieve)
         return self._reading
-
-    def _taken(self, reading: asyncio.Task[CopyMessage]) -> CopyMessage:
-        self._reading = None
-        return reading.result()
 
     async def _read(self) -> CopyMessage:
         try:
@@ -360,9 +354,3 @@ class CopyCall:
             stage="waiting" if turn.waits else stage,
             copies_ahead=turn.ahead or self.copier.places.ahead_of(self._ticket),
         )
-
-
-def _retrieve(ended: asyncio.Future[Any]) -> None:
-    """Looks at a result nobody may wait for, so that asyncio does not complain about it."""
-    if not ended.cancelled() and (error := ended.exception()) is not None:
-        release_frames(error)

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.errors import BridgeError, release_frames
 from rsm_bridge.limits import CONTENDED_SILENCE_SECONDS, COPY_RATE_MIN_BYTES, FRAME_WAIT_SECONDS_MAX, PEER_TICK_SECONDS
 
 
@@ -56,7 +56,7 @@ class Patience:
         silent = 0.0
         loop = asyncio.get_running_loop()
         reading = asyncio.ensure_future(read)
-        reading.add_done_callback(_retrieve)
+        reading.add_done_callback(retrieve)
         try:
             while not reading.done():
                 started = loop.time()
@@ -75,7 +75,7 @@ class Patience:
         return data
 
 
-def _retrieve(reading: asyncio.Future[object]) -> None:
-    """Looks at a failure nobody waits for any more, so that asyncio does not complain about it."""
-    if not reading.cancelled():
-        reading.exception()
+def retrieve(ended: asyncio.Future[Any]) -> None:
+    """Looks at a failure nobody may wait for any more, so that asyncio does not complain about it."""
+    if not ended.cancelled() and (error := ended.exception()) is not None:
+        release_frames(error)

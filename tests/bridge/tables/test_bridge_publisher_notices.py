@@ -8,30 +8,18 @@ from pathlib import Path
 import pytest
 
 from rsm_bridge.limits import LATE_COPY_SECONDS
-from rsm_bridge.logs import logger
-from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.serving.publisher import Publisher
-from rsm_bridge.serving.scheduling.precedence import Precedence
 from rsm_bridge.storage.keys import IndexKey
-from rsm_bridge.storage.opening import open_store
 from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.storage.tombstone import Tombstone
-from tests.support.bridge_process import test_settings
+from tests.support.bridge_process import publisher_of, test_settings
 
 TOPIC = b"t" * 16
 
 
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
-    settings = test_settings(tmp_path, publish_interval="5s", reclaim_grace="0s")
-    return Publisher(
-        settings=settings,
-        store=open_store(settings),
-        metrics=Metrics(),
-        log=logger("test"),
-        copies=RunningCopies(),
-        give_way=Precedence().give_way,
-    )
+    return publisher_of(test_settings(tmp_path, publish_interval="5s", reclaim_grace="0s"))
 
 
 def due_in(publisher: Publisher) -> float:

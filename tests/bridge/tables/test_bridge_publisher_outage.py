@@ -15,17 +15,13 @@ import structlog
 
 from iceberg_catalog.errors import CatalogError
 from rsm_bridge.limits import PUBLISH_BACKOFF_SECONDS_MAX, PUBLISH_BACKOFF_SECONDS_MIN, PUBLISH_WORKERS
-from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.serving import publisher as publisher_module
 from rsm_bridge.serving.outages import Outages
 from rsm_bridge.serving.publisher import Publisher, _backoff
-from rsm_bridge.serving.scheduling.precedence import Precedence
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.opening import open_store
 from rsm_bridge.storage.segments.listing import Notices
-from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.tables.publish.table_run import RunResult
-from tests.support.bridge_process import test_settings
+from tests.support.bridge_process import publisher_of, test_settings
 from tests.support.eventually import eventually
 from tests.worlds.maintain_support import make_world
 
@@ -84,14 +80,7 @@ def publisher(tmp_path: Path, desk: Desk, said: list[dict[str, Any]]) -> Iterato
         raise structlog.DropEvent
 
     log = structlog.wrap_logger(None, processors=[keep], wrapper_class=structlog.make_filtering_bound_logger(0))
-    made = Publisher(
-        settings=settings,
-        store=open_store(settings),
-        metrics=Metrics(),
-        log=log,
-        copies=RunningCopies(),
-        give_way=Precedence().give_way,
-    )
+    made = publisher_of(settings, log)
     made.start()
     yield made
     desk.ended.set()

@@ -10,17 +10,12 @@ import pytest
 
 from rsm_bridge.errors import StoreError
 from rsm_bridge.limits import WHOLE_LISTING_SECONDS
-from rsm_bridge.logs import logger
-from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.serving import publisher as publisher_module
 from rsm_bridge.serving.publisher import Publisher
-from rsm_bridge.serving.scheduling.precedence import Precedence
 from rsm_bridge.storage.keys import IndexKey
-from rsm_bridge.storage.opening import open_store
 from rsm_bridge.storage.segments.listing import Notices
-from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult
-from tests.support.bridge_process import test_settings
+from tests.support.bridge_process import publisher_of, test_settings
 from tests.support.eventually import eventually
 
 TOPIC = b"t" * 16
@@ -52,15 +47,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 @pytest.fixture
 def publisher(tmp_path: Path) -> Publisher:
-    settings = test_settings(tmp_path, publish_interval="300ms", reclaim_grace="600s")
-    return Publisher(
-        settings=settings,
-        store=open_store(settings),
-        metrics=Metrics(),
-        log=logger("test"),
-        copies=RunningCopies(),
-        give_way=Precedence().give_way,
-    )
+    return publisher_of(test_settings(tmp_path, publish_interval="300ms", reclaim_grace="600s"))
 
 
 @pytest.fixture
