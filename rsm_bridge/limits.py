@@ -35,7 +35,10 @@ COPY_FILES_BYTES_USUAL = 32 * MIB  # copies with more of them take turns: servin
 COPY_MEMORY_BYTES = 128 * MIB  # what one running copy is charged against the memory budget
 LARGE_VALUE_BYTES = 256 * MIB  # what a value of converter.limits.VALUE_CELLS_MAX takes while it becomes columns
 LARGE_FILES_BYTES = 2 * COPY_FILES_BYTES_MAX  # and what large files beside a log take while they become an index
-LARGE_WAIT_SECONDS_MAX = 1800.0  # of the publisher, for its turn with a large value
+REWRITE_BYTES = (
+    192 * MIB
+)  # what a data file takes while it is written anew: tables take turns, see publish/rewritten.py
+LARGE_WAIT_SECONDS_MAX = 1800.0  # of the publisher, for its turn with a large value, or with a data file
 LARGE_TURN_CHECK_SECONDS = 0.5  # a copy that waits for its turn with a large batch or value looks whether it is wanted
 HEARTBEAT_SECONDS = 2.0
 COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline

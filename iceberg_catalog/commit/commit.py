@@ -20,8 +20,8 @@ and is planned again.
 
 One commit makes up to three snapshots, in this order, so that incremental readers, who take appends only, stay right:
 `overwrite` (cut and superseded files), `delete` (retention), `append` (new rows). A change of state alone is an append
-without files. Only the last records the new state, those before it the one that the commit was planned on: a table that
-is rolled back to one of them is planned on from there. That is the head's, but for a plan that was told to go back.
+without files. Only the last records the new state, those before it the one that the commit began with: a table that is
+rolled back to one of them is planned on from there. Where rows were taken back, the frontier goes back with them.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def commit(
     commit_id: str,
     as_of_ms: int,
     summary: Mapping[str, str] | None = None,
-    planned_on: StateRef | None = None,
+    midst: StateRef | None = None,
 ) -> Outcome:
     """Swap the table's head for one with this change and state, if it still is `head`.
 
@@ -131,7 +131,7 @@ def commit(
         commit_id: unique per attempt; recorded in the snapshots.
         as_of_ms: broker or bridge time up to which the table is current, milliseconds since the epoch.
         summary: further entries for the snapshots' summaries.
-        planned_on: the state that the change was planned on, durable too; None: the one recorded with the head.
+        midst: for the snapshots before the last, durable too; None: the state recorded with the head.
 
     Raises:
         ValueError: the change names a path that is no live file of the head.
@@ -148,7 +148,7 @@ def commit(
     }
     after = _recorded(state, as_of_ms)
     # Whoever rolls back to a snapshot in between lacks what the later ones bring: the state before tells the next plan.
-    began = planned_on or head.state
+    began = midst or head.state
     before = after if began is None else _recorded(began, recorded_as_of(head))
     *between, last = change.steps()
     try:

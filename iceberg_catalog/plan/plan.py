@@ -41,7 +41,7 @@ frontier or a delete that another bridge was told of, waits for the next whole l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from iceberg_catalog.plan.file_epochs import Endings, Look, no_look
@@ -49,7 +49,7 @@ from iceberg_catalog.plan.files import first_waiting, incoming, outgoing, span
 from iceberg_catalog.plan.hold import NO_HOLD, Hold, holding
 from iceberg_catalog.plan.inputs import Input, living
 from iceberg_catalog.plan.judge import Judgement, judged
-from iceberg_catalog.plan.lineage import of_segment
+from iceberg_catalog.plan.lineage import Lineage, of_segment
 from iceberg_catalog.plan.lineage_record import fold, read_record, recorded
 from iceberg_catalog.plan.rewind import rewound
 from iceberg_catalog.plan.types import (
@@ -61,6 +61,7 @@ from iceberg_catalog.plan.types import (
     Plan,
     Policy,
     Segment,
+    Trim,
     UseMain,
     remembered,
 )
@@ -109,10 +110,9 @@ def plan(
     if read.frontier < frontier:
         rewind = frontier = read.frontier
         stays = holding(policy, hold, lineage, state, floor, rewind)
+    began = frontier
     remove, replaced, trim = outgoing(files, frontier, floor, stays)
-    leaving = {*remove, *replaced}
-    cut = {item.path: item.keep_below - 1 for item in trim}
-    kept = sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)
+    kept = _kept(files, {*remove, *replaced}, trim)
     end = min(first_waiting(seen.stretches, walk.pos), seen.stop)
     frontier = max(frontier, end)
     peeked = {*read.peeked, *(item for item, base in seen.peeked if base < frontier)}
@@ -136,7 +136,25 @@ def plan(
         gaps=tuple(gap for gap in walk.gaps if gap[1] < frontier),
         lost=tuple(part for part in seen.lost if part[0] < frontier),
         conflict=seen.conflict,
+        midst=_midst(state, began, floor, kept, lineage if rewind is None else None),
     )
+
+
+def _kept(files: Sequence[LiveFile], leaving: Collection[str], trim: Sequence[Trim]) -> list[tuple[int, int]]:
+    """First and last offset of each file that stays, as it is or cut."""
+    cut = {item.path: item.keep_below - 1 for item in trim}
+    return sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)
+
+
+def _midst(
+    state: PartState, frontier: int, floor: int, kept: Sequence[tuple[int, int]], lineage: Lineage | None
+) -> PartState | None:
+    """Plan.midst. `lineage`: the living one; None where the recorded one was left: it is to show that again."""
+    midst = replace(state, frontier=frontier, floor=floor)
+    if lineage is not None:
+        least = min([floor, frontier, *(first for first, _ in kept)])
+        midst = replace(midst, lineage=recorded(lineage, state, floor, least), known_end=lineage.end)
+    return None if midst == state else midst
 
 
 def _firsts(add: Sequence[UseMain | Derive], segments: Sequence[Segment]) -> list[int]:

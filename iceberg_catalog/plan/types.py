@@ -231,7 +231,8 @@ class Plan:
     log won (rewind). trim: files cut. gaps: stretches [first, last] never uploaded, jumped over for good.
     lost: offsets of transactional rows whose marker fell into a gap. conflict: offset before which the partition stops,
     because Kafka's files and the markers in the log contradict each other there. need_relist: list again, then plan
-    again with relisted=True; nothing else of this plan may be applied. state: to record with the commit.
+    again with relisted=True; nothing else of this plan may be applied. state: to record with the commit. midst: to
+    record with the snapshots of the commit before the last, which lack its new rows; None: as it was.
     """
 
     add: tuple[UseMain | Derive, ...] = ()
@@ -244,6 +245,7 @@ class Plan:
     lost: tuple[tuple[int, int], ...] = ()
     need_relist: bool = False
     conflict: int | None = None
+    midst: PartState | None = None
 
     def changes(self, state: PartState) -> bool:
         """Whether anything must be committed, `state` being the recorded one."""

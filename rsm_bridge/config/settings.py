@@ -26,7 +26,7 @@ from rsm_bridge.config.section import CatalogProperties, Section, texts
 from rsm_bridge.config.settings_file import read_settings_file
 from rsm_bridge.config.topics import TopicRule, matching, stored_format
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_FILES_BYTES, LARGE_VALUE_BYTES, MIB
+from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_FILES_BYTES, LARGE_VALUE_BYTES, MIB, REWRITE_BYTES
 
 _UNIX = "unix:"
 #: A message names so many problems, each in so many characters.
@@ -208,6 +208,11 @@ class LimitSettings(Section):
     def large_work_mib(self) -> int:
         """MiB that the one copy whose turn it is may use beyond its place: for a batch, a value and its files."""
         return 4 * self.decompressed_batch_mib + (LARGE_VALUE_BYTES + LARGE_FILES_BYTES) // MIB
+
+    @property
+    def rewriting_mib(self) -> int:
+        """MiB that the one data file whose turn it is takes while it is written anew, beside all copies."""
+        return REWRITE_BYTES // MIB
 
 
 class MergeSettings(Section):

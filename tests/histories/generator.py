@@ -31,6 +31,7 @@ ACTIONS: dict[str, tuple[int, float]] = {
     "restart": (1, 0.3),
     "publish": (7, 2),
     "late_landing": (0, 0.5),
+    "roll_back": (1, 0.3),
     "recreate": (1, 0.05),
     "settle": (0, 0.25),
 }
@@ -58,10 +59,13 @@ def steps(seed: int, setup: Setup) -> Iterator[Step]:
     weights = [weight * draw.choice((0, 0.3, 1, 1, 3)) if name not in ("settle", "flow", "publish") else weight
                for name, weight in zip(names, base, strict=True)]  # fmt: skip
     count = draw.randint(STEPS_MIN, STEPS_MAX)
+    rolls_back = draw.choice((0, 0, 0.3, 0.7))
     made = 0
     while made < count:
         name = draw.choices(names, weights)[0]
         found = [one(draw, name)] if name in ACTIONS else list(FLOW[name](draw, setup))
+        if rolls_back and found[-1][0] == "publish" and draw.random() < rolls_back:
+            found.append(one(draw, "roll_back"))
         made += len(found)
         yield from found
     yield ("settle", (), ())

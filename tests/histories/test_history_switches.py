@@ -18,7 +18,7 @@ import pytest
 from iceberg_catalog.plan import decide, judge, lineage_record, plan, walk
 from iceberg_catalog.plan import files as plan_files
 from iceberg_catalog.plan.inputs import Input
-from iceberg_catalog.plan.types import Keep, PartState, Segment, SegmentState
+from iceberg_catalog.plan.types import Keep, PartState, Plan, Segment, SegmentState
 from rsm_bridge.tables.publish import planning
 from tests.histories.running import Counts, run_history
 
@@ -64,6 +64,10 @@ def kept_for_ever(first: int, last: int, newest: int | None, floor: int, _policy
     return EXPIRED(first, last, newest, floor, Keep())
 
 
+def without_midst(**parts: Any) -> Plan:
+    return Plan(**{**parts, "midst": None})
+
+
 EXPIRED = plan_files.expired
 SWITCHES = [
     Switch("R1 the recorded lineage counts", {(plan, "fold"): lambda s, _: lineage_record.fold(s, PartState())}, False),
@@ -76,6 +80,7 @@ SWITCHES = [
     Switch("R8 the same producer's marker", {(judge, "decide"): any_marker}),
     Switch("R9 undecided rows wait", {(plan, "first_waiting"): lambda _, end: end}),
     Switch("R10 files of dead branches are cut", {(plan, "outgoing"): never_cut}, False),
+    Switch("a commit's midst goes back with its rows", {(plan, "Plan"): without_midst}, False),
     Switch("R10 files below the floor leave", {(plan_files, "expired"): kept_for_ever}),
 ]
 

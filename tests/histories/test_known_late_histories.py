@@ -121,3 +121,26 @@ def test_a_deletion_for_old_epochs_by_a_leader_that_nothing_shows_is_taken_for_r
     error, done, trace = replay(Setup(False, "follow-kafka", epochs_recorded=24), steps)
     assert not error, trace
     assert len(done) == len(steps)
+
+
+def test_rolled_back_into_the_midst_of_a_rewind_while_the_older_leader_comes_back() -> None:
+    # The commit takes the dead branch's rows out and brings those of the living one. Somebody rolls the table back to
+    # the snapshot in between; then the older leader wins again: its rows were published by the state recorded there.
+    steps: tuple[Step, ...] = (
+        ("elect", (0, 1), ()),
+        ("write", (0, 0, 1), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("elect", (0, 0), ()),
+        ("write", (0, 0, 1), ()),
+        ("publish", (0, 0, 0, 0, 0, 0, 0), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("publish", (0, 0, 0, 0, 0, 0, 0), ()),
+        ("roll_back", (0,), ()),
+        ("elect", (0, 1), ()),
+        ("settle", (), ()),
+    )
+    error, done, trace = replay(Setup(False, "keep", epochs_recorded=6), steps)
+    assert not error, trace
+    assert len(done) == len(steps)

@@ -271,6 +271,7 @@ class Run:
     read: Head = field(init=False)
     planning: Planning = field(init=False)
     found: Planned | None = None
+    cut: dict[str, DataFile] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.bridge.listing is None:
@@ -318,13 +319,36 @@ class Run:
     def _apply(self, made: TableHead, partition: int, item: Plan, files: ModelFiles) -> None:
         added = [file for piece in item.add for file in cast(list[DataFile], files.added(partition, piece))]
         for trim in item.trim:
-            added += cast(list[DataFile], files.trimmed(partition, made.live[trim.path], trim.keep_below))
+            cut = cast(list[DataFile], files.trimmed(partition, made.live[trim.path], trim.keep_below))
+            self.cut |= {file.file_path: file for file in cut}
+            added += cut
         for path in (*item.remove, *item.replace, *(trim.path for trim in item.trim)):
             del made.files[path], made.live[path]
         for file in added:
             assert file.file_path not in made.files, f"{file.file_path} twice"
             made.files[file.file_path] = file
             made.live[file.file_path] = live_file(file)
+
+    def midst(self, made: TableHead, *, deleted: bool) -> TableHead | None:
+        """What somebody makes the head of who rolls back `made` to a snapshot within its commit (Change.steps).
+
+        `deleted`: to the one without the files that retention removes; else to the one before. None: it has none.
+        """
+        assert self.found is not None
+        plans = self.found.plans
+        replaced = {path for item in plans.values() for path in item.replace}
+        replaced |= {trim.path for item in plans.values() for trim in item.trim}
+        removed = {path for item in plans.values() for path in item.remove}
+        if not (removed if deleted else replaced) or (not removed and not any(item.add for item in plans.values())):
+            return None
+        head = self.topic.following(made, self.now_ms)
+        leaves = replaced | removed if deleted else replaced
+        head.files = {path: file for path, file in self.head.files.items() if path not in leaves} | self.cut
+        head.live = {path: live_file(file) for path, file in head.files.items()}
+        midst = {number: item.midst for number, item in plans.items() if item.midst is not None}
+        head.states = {**self.head.states, **midst} if self.head.version else dict(made.states)
+        head.broken = any(file.key not in self.topic.store.files for file in head.files.values())
+        return head
 
     def result(self, head: TableHead) -> RunResult:
         """For the reclaimer."""

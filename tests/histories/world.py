@@ -41,6 +41,7 @@ class World(KafkaSteps):
     """What a history happens to: what Kafka does, and below what bridges do, time, and endings."""
 
     late: TableHead | None = None
+    landed: tuple[Run, TableHead] | None = None
     horizon_ms: int | None = None
     during: list[Step] = field(default_factory=list)
     place: str = ""
@@ -151,6 +152,7 @@ class World(KafkaSteps):
             self.topic.touch(now_ms)
         self._happens(PLACES[3])
         landed = self._land(made)
+        self.landed = (run, made) if landed else None
         if fault != COMMITS[4] and landed:
             bridge.noticed -= notices.keys
             self._reclaim(run, made, reclaim, now_ms)
@@ -202,6 +204,17 @@ class World(KafkaSteps):
         if made is None:
             return None
         return ("lands",) if self._land(made) else ("refused",)
+
+    def do_roll_back(self, deleted: int) -> tuple[str, ...] | None:
+        """Somebody rolls the table back to a snapshot within the commit that landed last."""
+        if self.landed is None or self.topic.head is not self.landed[1]:
+            return None
+        run, made = self.landed
+        head = run.midst(made, deleted=bool(deleted % 2))
+        if head is None:
+            return None
+        assert self.topic.swap(head)
+        return ("to before what retention removes", "to after what retention removes")[deleted % 2 :][:1]
 
     # Endings
 

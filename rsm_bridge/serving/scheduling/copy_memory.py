@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
 
-from rsm_bridge.errors import BridgeError
-from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_TURN_CHECK_SECONDS, LARGE_WAIT_SECONDS_MAX
+from rsm_bridge.limits import COPY_MEMORY_BYTES
+from rsm_bridge.turns import Turns, await_turn, within
 
 
 class CopyMemory:
@@ -34,22 +32,16 @@ class CopyMemory:
     Attributes:
         copies: how many places there are (copy_places.py hands them out); a copy takes one before its first byte is
             read, and gives it back when it has ended.
+        turns: with the memory for large work.
     """
 
     def __init__(self, budget_bytes: int, workers: int) -> None:
         self.copies = max(1, min(workers, budget_bytes // COPY_MEMORY_BYTES))
-        self._lock = threading.Lock()
-        self._queue: deque[Future[None]] = deque()  # the first has the turn, and is done
-
-    @property
-    def waiting(self) -> int:
-        """How many wait for the turn."""
-        with self._lock:
-            return max(0, len(self._queue) - 1)
+        self.turns = Turns()
 
     def share(self) -> CopyShare:
         """The part of one copy."""
-        return CopyShare(self)
+        return CopyShare(self.turns)
 
     def large(self) -> AbstractContextManager[None]:
         """One piece of large work of somebody who is no copy.
@@ -57,34 +49,7 @@ class CopyMemory:
         Raises:
             BridgeError: `overloaded` where its turn has not come within LARGE_WAIT_SECONDS_MAX.
         """
-        end = time.monotonic() + LARGE_WAIT_SECONDS_MAX
-
-        def check() -> None:
-            if time.monotonic() > end:
-                raise BridgeError("overloaded", f"no turn for large work within {LARGE_WAIT_SECONDS_MAX:.0f} s")
-
-        return self.share().held(check)
-
-    def ask(self) -> Future[None]:
-        """Queues for the turn: it is the asker's when the result is set. Whoever asks first is first."""
-        asked: Future[None] = Future()
-        with self._lock:
-            self._queue.append(asked)
-            if len(self._queue) == 1:
-                asked.set_result(None)
-        return asked
-
-    def give_back(self, asked: Future[None]) -> None:
-        """Ends the turn, or the wait for it. Once for each :meth:`ask`."""
-        with self._lock:
-            self._queue.remove(asked)
-            if self._queue and not self._queue[0].done():
-                self._queue[0].set_result(None)
-
-    def ahead_of(self, asked: Future[None]) -> int:
-        """How many come before one that waits, with the one that has the turn."""
-        with self._lock:
-            return self._queue.index(asked) if asked in self._queue else 0
+        return self.share().held(within("large work"))
 
 
 class CopyShare:
@@ -94,8 +59,8 @@ class CopyShare:
     time, `keep` and `leave` for the event loop, the properties for any.
     """
 
-    def __init__(self, memory: CopyMemory) -> None:
-        self._memory = memory
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
         self._lock = threading.Lock()
         self._asked: Future[None] | None = None
         self._users = 0
@@ -112,12 +77,12 @@ class CopyShare:
     def ahead(self) -> int:
         """How many come before it; 0 when it does not wait."""
         asked = self._asked
-        return 0 if asked is None else self._memory.ahead_of(asked)
+        return 0 if asked is None else self._turns.ahead_of(asked)
 
     @property
     def wanted_by_others(self) -> bool:
         """Whether somebody waits for the turn that the copy's files have, and so for the copy's peer."""
-        return self._kept and not self.waits and self._memory.waiting > 0
+        return self._kept and not self.waits and self._turns.waiting > 0
 
     async def keep(self) -> None:
         """Event loop: waits for the turn and has it until :meth:`leave`; a wait that is cancelled leaves the queue.
@@ -162,11 +127,7 @@ class CopyShare:
     def _await_turn(self, check: Callable[[], None]) -> None:
         asked = self._enter()
         try:
-            while not asked.done():
-                try:
-                    asked.result(LARGE_TURN_CHECK_SECONDS)
-                except TimeoutError:
-                    check()
+            await_turn(asked, check)
         except BaseException:
             self._leave()
             raise
@@ -174,7 +135,7 @@ class CopyShare:
     def _enter(self) -> Future[None]:
         with self._lock:
             if self._asked is None:
-                self._asked = self._memory.ask()
+                self._asked = self._turns.ask()
             self._users += 1
             return self._asked
 
@@ -183,4 +144,4 @@ class CopyShare:
             self._users -= 1
             if not self._users and self._asked is not None:
                 asked, self._asked = self._asked, None
-                self._memory.give_back(asked)
+                self._turns.give_back(asked)

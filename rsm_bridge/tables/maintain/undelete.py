@@ -191,9 +191,16 @@ class RestoringRun(TableRun):
                     raise would_lose(item, offset)
         return super()._apply(head, states, segments, plans)
 
-    def _commit(self, head: Head, change: Change, states: Mapping[int, PartState], summary: Mapping[str, str]) -> Head:
+    def _commit(
+        self,
+        head: Head,
+        change: Change,
+        states: Mapping[int, PartState],
+        summary: Mapping[str, str],
+        midst: Mapping[int, PartState] | None = None,
+    ) -> Head:
         back = {f"{REWIND}{partition}": str(offset) for partition, offset in self._lowest.items()}
-        return super()._commit(head, change, states, {**back, **summary})
+        return super()._commit(head, change, states, {**back, **summary}, midst)
 
 
 def put_back(state: PartState, lowest: int | None) -> PartState:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from converter.epochs import clipped, joined, runs_of_footer
-from converter.limits import PACKED_ENTRIES_MAX, ROW_GROUP_BYTES
+from converter.limits import KIB, MIB, PACKED_ENTRIES_MAX, ROW_GROUP_BYTES
 from converter.parquet.columns import OFFSET
 from converter.parquet.page_table import footer_metadata
 from converter.parquet.writer import RowFile
@@ -32,7 +32,13 @@ from rsm_bridge.storage.intact import named
 from rsm_bridge.storage.keys import derived_key
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.tables.publish.restored_values import RestoredValues
+from rsm_bridge.turns import Turns
 from rsm_bridge.values.layout import layout_of, relaid
+
+#: Of a process, since its memory is: a file that is written, or decoded, may take as much of it as a copy.
+_TURNS = Turns()
+_FEW_CELLS = 256 * KIB
+_FEW_BYTES = 4 * MIB
 
 #: Given rows, the cells their values may take at once, and what those of the file may take.
 Decode = Callable[[pa.RecordBatch, int, Allowance], pa.RecordBatch]
@@ -184,6 +190,30 @@ def copy_rows(
         BridgeError: `corrupt_object` with the key of a source that is no Parquet file. What else the store raises, and
             `shape`, passes through.
     """
+    with nullcontext() if _are_few(store, cuts, shape) else _TURNS.held("writing rows of a table anew"):
+        return _copied(store, key, cuts, shape, offsets)
+
+
+def _are_few(store: ObjectStore, cuts: Sequence[Cut], shape: Shape) -> bool:
+    """Whether the rows take so little memory, and time, that they need no turn: of one small file, none decoded."""
+    if len(cuts) > 1 or shape.typed is not None or shape.revised is not None:
+        return False
+    with named(cuts[0].data_key):
+        file = pq.read_metadata(ObjectFile(store, cuts[0].data_key))
+    groups = [file.row_group(number) for number in range(file.num_row_groups)]
+    if file.num_rows * file.num_columns > _FEW_CELLS or sum(group.total_byte_size for group in groups) > _FEW_BYTES:
+        return False
+    entries: int = sum(group.column(leaf).num_values for group in groups for leaf in range(group.num_columns))
+    return entries <= _FEW_CELLS
+
+
+def _copied(
+    store: ObjectStore,
+    key: str,
+    cuts: Sequence[Cut],
+    shape: Shape,
+    offsets: list[Int64Array] | None,
+) -> CopiedRows | None:
     total = 0
     allowance = Allowance()
     runs: tuple[LeaderEpoch, ...] = ()

@@ -295,7 +295,8 @@ class TableRun:
         change = Change(
             append=tuple(append), delete=tuple(delete), replace=tuple(replaced), replacement=tuple(replacement)
         )
-        committed = self._commit(head, change, new_states, plan_summary(plans))
+        midst = {**states, **{number: item.midst for number, item in plans.items() if item.midst is not None}}
+        committed = self._commit(head, change, new_states, plan_summary(plans), midst)
         return RunResult(
             head=committed,
             states=new_states,
@@ -308,10 +309,23 @@ class TableRun:
             files_derived=sum(derived_head(file.file_path) is not None for file in (*append, *replacement)),
         )
 
-    def _commit(self, head: Head, change: Change, states: Mapping[int, PartState], summary: Mapping[str, str]) -> Head:
+    def _commit(
+        self,
+        head: Head,
+        change: Change,
+        states: Mapping[int, PartState],
+        summary: Mapping[str, str],
+        midst: Mapping[int, PartState] | None = None,
+    ) -> Head:
+        """Commits a change and the states after it.
+
+        `midst`: what the snapshots before the last record, which lack its rows; None: what the head does.
+        """
         commit_id = uuid.uuid4().hex
         recorded = self._state_objects.put(head.table, states, commit_id)
-        planned_on = self._planned_on(head, change, commit_id)
+        between = None
+        if midst is not None and self._recorded is not None and midst != self._recorded[1] and len(change.steps()) > 1:
+            between = self._state_objects.put(head.table, midst, commit_id)
         swept = self._state_objects.before_commit(head.table)
         failpoints.hit("before-commit", self.topic_id.hex())
         outcome = commit(
@@ -322,7 +336,7 @@ class TableRun:
             commit_id=commit_id,
             as_of_ms=self._as_of_ms,
             summary=summary,
-            planned_on=planned_on,
+            midst=between,
         )
         if outcome.kind != "committed" or outcome.table is None:
             failpoints.hit("refused", self.topic_id.hex())
@@ -332,13 +346,6 @@ class TableRun:
         self._files = None  # entries of wide files are megabytes
         self._state_objects.after_commit(outcome.table, swept)
         return self._live.read(outcome.table, outcome.manifests)
-
-    def _planned_on(self, head: Head, change: Change, commit_id: str) -> StateRef | None:
-        """What the commit's snapshots before the last record, where runs of this kind plan on another state."""
-        states = self._states(head)
-        if self._recorded is None or states == self._recorded[1] or len(change.steps()) == 1:
-            return None
-        return self._state_objects.put(head.table, states, commit_id)
 
 
 def waiting_files(result: RunResult, copies: Sequence[WaitingCopy], now_ms: int) -> dict[int, tuple[int, int]]:

@@ -27,7 +27,7 @@ def test_places_are_as_many_as_the_budget_holds(budget: int, workers: int, copie
 
 
 def _waits(memory: CopyMemory, count: int) -> bool:
-    return memory.waiting == count
+    return memory.turns.waiting == count
 
 
 def test_one_at_a_time_and_whoever_asks_first_is_first() -> None:
@@ -54,7 +54,7 @@ def test_one_at_a_time_and_whoever_asks_first_is_first() -> None:
     for thread in threads:
         thread.join(10)
     assert inside == [0, 1, 2, 3, 4]
-    assert memory.waiting == 0
+    assert memory.turns.waiting == 0
 
 
 def test_within_its_turn_a_copy_may_ask_again() -> None:
@@ -65,9 +65,9 @@ def test_within_its_turn_a_copy_may_ask_again() -> None:
         with share.held(lambda: None):
             pass
         other.start()
-        eventually(lambda: memory.waiting == 1)
+        eventually(lambda: memory.turns.waiting == 1)
         with share.held(lambda: None):
-            assert memory.waiting == 1
+            assert memory.turns.waiting == 1
     other.join(10)
     assert not other.is_alive()
 
@@ -95,14 +95,14 @@ def test_who_is_not_wanted_any_more_waits_no_longer_and_leaves_the_others_in_ord
     with memory.large():
         first = threading.Thread(target=cancelled)
         first.start()
-        eventually(lambda: memory.waiting == 1)
+        eventually(lambda: memory.turns.waiting == 1)
         second = threading.Thread(target=patient)
         second.start()
-        eventually(lambda: memory.waiting == 2)
+        eventually(lambda: memory.turns.waiting == 2)
         gone.set()
         first.join(10)
         assert seen == ["cancelled"]
-        assert memory.waiting == 1
+        assert memory.turns.waiting == 1
     second.join(10)
     assert seen == ["cancelled", "patient"]
 

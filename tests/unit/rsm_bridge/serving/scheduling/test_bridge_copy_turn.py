@@ -100,7 +100,7 @@ class Turns(RuleBasedStateMachine):
         self.workers[number] = Thread(self.shares[number])
         self.asked(number)
         # Whoever asks next is behind it.
-        eventually(lambda: self.memory.waiting == len(self.queue) - 1)
+        eventually(lambda: self.memory.turns.waiting == len(self.queue) - 1)
 
     @precondition(lambda self: self.workers)
     @rule(data=st.data())
@@ -139,7 +139,7 @@ class Turns(RuleBasedStateMachine):
 
     @invariant()
     def as_the_model(self) -> None:
-        eventually(lambda: self.memory.waiting == max(0, len(self.queue) - 1))
+        eventually(lambda: self.memory.turns.waiting == max(0, len(self.queue) - 1))
         if self.queue:
             first = self.queue[0]
             if first in self.workers:
@@ -165,7 +165,7 @@ class Turns(RuleBasedStateMachine):
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.runner.join(STEP_SECONDS)
         self.loop.close()
-        assert self.memory.waiting == 0
+        assert self.memory.turns.waiting == 0
 
 
 TestTurns = Turns.TestCase
@@ -192,19 +192,19 @@ def test_work_within_the_turn_of_its_own_files_waits_for_nobody() -> None:
         await asyncio.wait_for(waiting, 10)
         other.leave()
         with memory.large():
-            assert memory.waiting == 0
+            assert memory.turns.waiting == 0
         return seen
 
     assert asyncio.run(run()) == ["worked"]
 
 
 def test_whoever_is_no_copy_waits_with_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.serving.scheduling.copy_memory.LARGE_WAIT_SECONDS_MAX", 0.1)
+    monkeypatch.setattr("rsm_bridge.turns.LARGE_WAIT_SECONDS_MAX", 0.1)
     memory = CopyMemory(COPY_MEMORY_BYTES, 1)
-    asked = memory.ask()
+    asked = memory.turns.ask()
     with pytest.raises(BridgeError, match="no turn for large work within") as caught, memory.large():
         pass
     assert caught.value.kind == "overloaded"
-    memory.give_back(asked)
+    memory.turns.give_back(asked)
     with memory.large():
-        assert memory.waiting == 0
+        assert memory.turns.waiting == 0

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,6 +155,14 @@ def test_what_large_work_may_take_is_the_sum_of_what_it_may_hold() -> None:
     assert limits.LARGE_VALUE_BYTES == 64 * VALUE_CELLS_MAX == 256 * limits.MIB
     assert limits.LARGE_FILES_BYTES == 2 * limits.COPY_FILES_BYTES_MAX == 256 * limits.MIB
     assert LimitSettings(decompressed_batch_mib=3).large_work_mib == 12 + 256 + 256
+
+
+def test_what_a_data_file_may_take_that_is_written_anew_is_what_the_page_of_operations_says() -> None:
+    assert LimitSettings().rewriting_mib * limits.MIB == limits.REWRITE_BYTES == 192 * limits.MIB
+    assert (
+        "592 MiB\n(400 for a bridge that is idle, 192 for a data file"
+        in (Path(__file__).resolve().parents[5] / "docs/operations.md").read_text()
+    )
 
 
 class Longs:
