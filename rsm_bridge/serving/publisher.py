@@ -25,6 +25,7 @@ from functools import partial
 import structlog
 from pyiceberg.catalog import Catalog
 
+from converter.errors import TierbergError
 from iceberg_catalog.commit.foreign import foreign_commits
 from iceberg_catalog.commit.head import Head
 from iceberg_catalog.commit.sound import KeptSnapshotError
@@ -403,8 +404,13 @@ class Publisher:
         if isinstance(error, RetryRunError):
             self.log.info("planning again", topic_id=topic_id.hex(), reason=said)
         elif self._outages.failed(topic_id, said):
+            known = isinstance(error, TierbergError)  # says what and where itself
             self.log.warning(
-                "publishing failed", topic_id=topic_id.hex(), error=said, retry_s=round(retry_after, 1), exc_info=error
+                "publishing failed",
+                topic_id=topic_id.hex(),
+                error=said,
+                retry_s=round(retry_after, 1),
+                exc_info=None if known else error,
             )
 
 

@@ -157,6 +157,17 @@ def read_known(store: ObjectStore, key: IndexKey, listed: ListedObject) -> Known
         SegmentError, BridgeError: the object is damaged, gone, of a newer release, or the store is away.
     """
     head = store.head_bytes(listed.key, INDEX_HEAD_BYTES)
+    try:
+        return _known_by(head, store, key, listed)
+    except SegmentError:
+        # A large index takes several requests. A tombstone that took its place in between is no damage.
+        now = store.head_bytes(listed.key, INDEX_HEAD_BYTES)
+        if now == head:
+            raise
+        return _known_by(now, store, key, listed)
+
+
+def _known_by(head: memoryview, store: ObjectStore, key: IndexKey, listed: ListedObject) -> KnownSegment:
     if bytes(head[: len(TOMBSTONE_MAGIC)]) == TOMBSTONE_MAGIC:
         # Tombstones that replaced no index are small and many: one for each copy of a removed topic that failed.
         whole = bytes(head) if len(head) < INDEX_HEAD_BYTES else store.read(listed.key).data
@@ -221,9 +232,19 @@ def owner_of(segments: Sequence[KnownSegment]) -> Owner:
 
 
 def read_index(store: ObjectStore, known: KnownSegment) -> bytes:
-    """A segment's whole index, out of its tombstone when it was deleted."""
+    """A segment's whole index, out of its tombstone when it was deleted.
+
+    Raises:
+        ObjectNotFoundError: it is gone, or its tombstone has none any more: it was removed after it was listed.
+        SegmentError: the tombstone is damaged.
+    """
     found = store.read(known.listed.key).data
-    return tombstone_at(known.listed.key, found).index if is_tombstone(found) else bytes(found)
+    if not is_tombstone(found):
+        return bytes(found)
+    index = tombstone_at(known.listed.key, found).index
+    if not index:
+        raise ObjectNotFoundError(known.listed.key)
+    return index
 
 
 def read_footer(store: ObjectStore, known: KnownSegment, *, tail: bool = False) -> pq.FileMetaData:

@@ -86,7 +86,6 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
         "tuning: how much is done at once, or kept for later": {
             "EVOLUTION_WORKERS",
             "FETCH_FRAME_BYTES",
-            "INDEX_HEAD_BYTES",
             "INDEX_READERS",
             "KERNEL_LOADING_SECONDS",
             "PENDING_RUN_MAX",

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import shlex
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from converter.errors import SegmentError
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.storage.keys import parse_index_key
 from rsm_bridge.storage.segments.known import read_footer, read_known
 from rsm_bridge.storage.segments.reader import SegmentReader
+from rsm_bridge.storage.tombstone import tombstone_at
 from tests.worlds.maintain_support import World, make_world, published
 from tierberg.cli import app
 
@@ -101,3 +103,40 @@ def test_a_batch_that_does_not_come_back_names_its_index(world: World) -> None:
         bend(world, data, at)
     assert any("does not come back (batch 0)" in text for text in said)
     assert [text for text in said if not text.startswith(f"{key}: ")] == []
+
+
+def test_a_tombstone_that_takes_the_place_of_a_large_index_while_it_is_read_is_no_damage(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (segment,) = published(world, (3,))
+    (key,) = world.stored("index")
+    parsed = parse_index_key(key)
+    assert parsed is not None
+    monkeypatch.setattr("rsm_bridge.storage.segments.known.INDEX_HEAD_BYTES", 100)
+    ranged = world.store.get_range
+    raced: list[str] = []
+
+    def deleted_first(name: str, start: int, length: int) -> memoryview:
+        if not raced:
+            raced.append(name)
+            world.delete(segment)
+        return ranged(name, start, length)
+
+    monkeypatch.setattr(world.store, "get_range", deleted_first)
+    known = read_known(world.store, parsed, world.store.stat(key))
+    assert raced == [key]
+    assert known.deletion is not None
+
+
+def test_an_index_that_its_tombstone_has_no_more_is_gone_and_not_damaged(world: World) -> None:
+    (segment,) = published(world, (3,))
+    (key,) = world.stored("index")
+    parsed = parse_index_key(key)
+    assert parsed is not None
+    known = read_known(world.store, parsed, world.store.stat(key))
+    world.delete(segment)
+    current = world.store.read(key)
+    bare = replace(tombstone_at(key, current.data), index=b"")
+    assert world.store.replace(key, bare.encode(), current.version)
+    with pytest.raises(ObjectNotFoundError, match=key):
+        read_footer(world.store, known)
