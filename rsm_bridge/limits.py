@@ -38,7 +38,8 @@ LARGE_FILES_BYTES = 2 * COPY_FILES_BYTES_MAX  # and what large files beside a lo
 REWRITE_BYTES = (
     192 * MIB
 )  # what a data file takes while it is written anew: tables take turns, see publish/rewritten.py
-LARGE_WAIT_SECONDS_MAX = 1800.0  # of the publisher, for its turn with a large value, or with a data file
+REWRITE_WAIT_SECONDS = 5.0  # of a publisher, for its turn with that; then others have its worker, and it tries again
+LARGE_WAIT_SECONDS_MAX = 1800.0  # of the publisher, for its turn with a large value; of a merge, with a data file
 LARGE_TURN_CHECK_SECONDS = 0.5  # a copy that waits for its turn with a large batch or value looks whether it is wanted
 HEARTBEAT_SECONDS = 2.0
 COPY_SECONDS_MAX = 3600.0  # after this no index is put, whatever the client's deadline

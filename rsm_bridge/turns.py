@@ -10,7 +10,14 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.limits import LARGE_TURN_CHECK_SECONDS, LARGE_WAIT_SECONDS_MAX
+from rsm_bridge.limits import LARGE_TURN_CHECK_SECONDS
+
+
+class TurnBusyError(BridgeError):
+    """The turn has not come in time; a retry waits for it again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("overloaded", message)
 
 
 class Turns:
@@ -48,15 +55,15 @@ class Turns:
             return self._queue.index(asked) if asked in self._queue else 0
 
     @contextmanager
-    def held(self, what: str) -> Iterator[None]:
+    def held(self, what: str, seconds: float) -> Iterator[None]:
         """The turn, for the time of the block. `what`: it is for, as the error says it.
 
         Raises:
-            BridgeError: `overloaded` where it has not come within LARGE_WAIT_SECONDS_MAX.
+            TurnBusyError: `overloaded` where it has not come within so many seconds.
         """
         asked = self.ask()
         try:
-            await_turn(asked, within(what))
+            await_turn(asked, within(what, seconds))
             yield
         finally:
             self.give_back(asked)
@@ -71,13 +78,12 @@ def await_turn(asked: Future[None], check: Callable[[], None]) -> None:
             check()
 
 
-def within(what: str) -> Callable[[], None]:
-    """A check for :func:`await_turn` that raises `overloaded` once LARGE_WAIT_SECONDS_MAX are over."""
-    seconds = LARGE_WAIT_SECONDS_MAX
+def within(what: str, seconds: float) -> Callable[[], None]:
+    """A check for :func:`await_turn` that raises TurnBusyError once the seconds are over."""
     end = time.monotonic() + seconds
 
     def check() -> None:
         if time.monotonic() > end:
-            raise BridgeError("overloaded", f"no turn for {what} within {seconds:.0f} s")
+            raise TurnBusyError(f"no turn for {what} within {seconds:.0f} s")
 
     return check

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pyarrow as pa
 
-from rsm_bridge.limits import COPY_MEMORY_BYTES
+from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_WAIT_SECONDS_MAX
 from rsm_bridge.turns import Turns, await_turn, within
 
 
@@ -49,7 +49,7 @@ class CopyMemory:
         Raises:
             BridgeError: `overloaded` where its turn has not come within LARGE_WAIT_SECONDS_MAX.
         """
-        return self.share().held(within("large work"))
+        return self.share().held(within("large work", LARGE_WAIT_SECONDS_MAX))
 
 
 class CopyShare:

@@ -167,7 +167,8 @@ class Sweeper:
             # A table that is not found names perhaps what no index names any more; kept bytes no table ever names.
             if not listed.key.startswith(KEPT_ROOT):
                 return None
-        elif own and planned_on == (head.snapshot_id or 0):
+        elif own and (planned_on == (head.snapshot_id or 0) or planned_on in _snapshots(head)):
+            # A commit planned on it lands if it is the head, and somebody may roll the table back to it, or forward.
             return None
         # It may have been in the table. If so, it had left by the time of the oldest kept snapshot.
         left_ms = before.get(listed.key, retained.oldest_ms or 0)
@@ -245,6 +246,10 @@ def _may_be_named(key: str, own: uuid.UUID | None, others: Collection[uuid.UUID]
         return False  # only indexes name kept bytes
     table = derived_table(key)
     return bool(others) if table is None else table != own and table in others
+
+
+def _snapshots(head: Head) -> set[int]:
+    return {item.snapshot_id for item in head.table.metadata.snapshots}
 
 
 def _lacking(store: ObjectStore, stored: Iterable[ListedObject], head: Head | None) -> dict[int, tuple[int, int]]:

@@ -28,6 +28,7 @@ from converter.types import Int64Array, LargeWork, LeaderEpoch, PageTable, Value
 from converter.values.allowance import Allowance
 from converter.values.rows import TABLE, as_written_now, made_in_pieces
 from iceberg_catalog import failpoints
+from rsm_bridge.limits import LARGE_WAIT_SECONDS_MAX, REWRITE_WAIT_SECONDS
 from rsm_bridge.storage.intact import named
 from rsm_bridge.storage.keys import derived_key
 from rsm_bridge.storage.object_store import ObjectStore
@@ -166,7 +167,7 @@ def write_derived(
         head_snapshot: the head it is planned on (publish rule R13).
     """
     key = derived_key(topic_id, partition, cuts[0].first, cuts[-1].last, table_uuid, head_snapshot)
-    written = copy_rows(store, key, cuts, shape)
+    written = copy_rows(store, key, cuts, shape, turn_seconds=REWRITE_WAIT_SECONDS)
     if written is None:
         return None
     failpoints.hit("derived-written", key)
@@ -179,18 +180,23 @@ def copy_rows(
     cuts: Sequence[Cut],
     shape: Shape,
     offsets: list[Int64Array] | None = None,
+    *,
+    turn_seconds: float = LARGE_WAIT_SECONDS_MAX,
 ) -> CopiedRows | None:
     """Writes the rows of all cuts, which ascend and do not overlap, into one file; None when there are none.
 
     The leader-epoch runs of its rows are those that the sources' footers tell.
 
-    offsets: receives those of the rows, in their order.
+    offsets: receives those of the rows, in their order. turn_seconds: what may be waited for the turn.
 
     Raises:
+        TurnBusyError: it has not come by then.
         BridgeError: `corrupt_object` with the key of a source that is no Parquet file. What else the store raises, and
             `shape`, passes through.
     """
-    with nullcontext() if _are_few(store, cuts, shape) else _TURNS.held("writing rows of a table anew"):
+    if _are_few(store, cuts, shape):
+        return _copied(store, key, cuts, shape, offsets)
+    with _TURNS.held("writing rows of a table anew", turn_seconds):
         return _copied(store, key, cuts, shape, offsets)
 
 

@@ -37,6 +37,7 @@ from rsm_bridge.storage.table_records import record_table
 from rsm_bridge.tables.context import TableContext
 from rsm_bridge.tables.publish.planned_files import HeldSegmentError, PlannedFiles, TableChangedError
 from rsm_bridge.tables.publish.planning import Planning
+from rsm_bridge.turns import TurnBusyError
 
 T = TypeVar("T")
 
@@ -49,7 +50,7 @@ class RetryRunError(TierbergError):
     """The commit did not land for sure: start again from the head.
 
     Attributes:
-        conflict: it was refused, because another bridge was faster; otherwise nobody knows.
+        conflict: it was not made, or refused, because others were first; otherwise nobody knows.
     """
 
     kind = "raced"
@@ -128,6 +129,8 @@ class TableRun:
                 return self._run(notices)
             except (PlanAgainError, TableChangedError):
                 continue
+            except TurnBusyError as error:
+                raise RetryRunError(str(error), conflict=True) from error
         raise RetryRunError("the table or what waits for columns kept changing", conflict=True)
 
     def _run(self, notices: Notices) -> RunResult:

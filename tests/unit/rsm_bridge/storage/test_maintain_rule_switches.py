@@ -68,9 +68,14 @@ MERGE = Merger._merge
 
 SWITCHES = [
     Switch(
-        "R13 a derived file goes when its head has passed",
+        "R13 a derived file goes when its head can be no head any more",
         {(sweep, "derived_head"): lambda key: 1 if "-d" in key else None},
-        swept(sweeps.test_a_derived_file_goes_when_its_head_has_passed),
+        swept(sweeps.test_a_derived_file_goes_when_its_head_can_be_no_head_any_more),
+    ),
+    Switch(
+        "R13 somebody may roll the table back to the head that a derived file was planned on",
+        {(sweep, "_snapshots"): lambda _: set()},
+        swept(sweeps.test_a_commit_that_lands_after_a_rollback_and_back_has_its_derived_file),
     ),
     Switch(
         "R13 what a copy put goes when the copy is over",

@@ -7,6 +7,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from converter.types import Mode
 from iceberg_catalog.commit.head import normal_path
@@ -17,6 +18,8 @@ from rsm_bridge.limits import SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.storage.keys import DATA_ROOT, KEPT_ROOT, index_key
 from rsm_bridge.storage.state_objects import StateObjects
 from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
+from tests.unit.rsm_bridge.storage.test_maintain_reclaim import held
+from tests.worlds.foreign_support import set_head
 from tests.worlds.maintain_support import World, make_world, published
 
 
@@ -91,10 +94,22 @@ def test_what_a_tombstone_leads_to_is_left_to_the_reclaimer(world: World) -> Non
     assert world.stored() == before
 
 
-def test_a_derived_file_goes_when_its_head_has_passed(world: World) -> None:
-    published(world)
+def passed_head(world: World) -> int:
     head = world.loaded().metadata.current_snapshot_id
     assert head is not None
+    return head
+
+
+def expire(world: World, snapshot: int) -> None:
+    """As engines do."""
+    world.catalog.commit_table(
+        world.loaded(), (), (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": [snapshot]}),)
+    )
+
+
+def test_a_derived_file_goes_when_its_head_can_be_no_head_any_more(world: World) -> None:
+    published(world)
+    head = passed_head(world)
     on_the_way, lost = put(world, derived_key(world, head)), put(world, derived_key(world, 12345, 1))
     world.later(world.graces.reclaim + 5)
     assert world.maintain().objects["derived"] == 1
@@ -103,17 +118,43 @@ def test_a_derived_file_goes_when_its_head_has_passed(world: World) -> None:
     world.copy(1)
     world.publish()
     world.later(world.graces.reclaim + 5)
+    # Somebody may roll the table back to it and forward again, and then the commit that was planned on it lands.
+    assert not world.maintain().objects["derived"]
+    expire(world, head)
+    world.later(world.graces.reclaim + 5)
     assert world.maintain().objects["derived"] == 1
     assert on_the_way not in world.stored("data")
 
 
+def test_a_commit_that_lands_after_a_rollback_and_back_has_its_derived_file(world: World) -> None:
+    published(world)
+    before = passed_head(world)
+    world.copy(1)
+    world.publish()
+    planned_on = passed_head(world)
+    world.log().write(3)
+    world.copy_range(9, 12)
+    run = held(world)
+    (derived,) = [key for key in world.stored("data") if f"-d{planned_on}-" in key]
+    world.catalog.commit_table(world.loaded(), (), set_head(before))
+    world.later(30 * COPY_IS_OVER_SECONDS)
+    world.maintain()
+    assert derived in world.stored("data")
+    world.catalog.commit_table(world.loaded(), (), set_head(planned_on))
+    run.land()
+    assert world.offsets() == list(range(13))
+    world.check()
+
+
 def test_a_derived_file_of_a_kept_snapshot_stays(world: World) -> None:
     published(world)
+    planned_on = passed_head(world)
     world.log().write(3)
     world.copy_range(6, 11)
     world.publish()
     world.copy(1)
     world.publish()
+    expire(world, planned_on)
     world.later(30 * COPY_IS_OVER_SECONDS)
     assert not world.maintain().objects["derived"]
     world.check()

@@ -199,7 +199,7 @@ def test_work_within_the_turn_of_its_own_files_waits_for_nobody() -> None:
 
 
 def test_whoever_is_no_copy_waits_with_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.turns.LARGE_WAIT_SECONDS_MAX", 0.1)
+    monkeypatch.setattr("rsm_bridge.serving.scheduling.copy_memory.LARGE_WAIT_SECONDS_MAX", 0.1)
     memory = CopyMemory(COPY_MEMORY_BYTES, 1)
     asked = memory.turns.ask()
     with pytest.raises(BridgeError, match="no turn for large work within") as caught, memory.large():

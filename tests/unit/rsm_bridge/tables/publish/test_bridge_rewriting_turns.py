@@ -6,6 +6,7 @@ import io
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 import obstore.store
 import pyarrow as pa
@@ -16,12 +17,14 @@ from converter.epochs import footer_entry
 from converter.parquet.columns import OFFSET, RAW_VALUE, row_schema
 from converter.types import LeaderEpoch
 from converter.values.allowance import Allowance
-from rsm_bridge.errors import BridgeError
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.read_clients import ReadClients
 from rsm_bridge.tables.publish import rewritten
 from rsm_bridge.tables.publish.rewritten import CopiedRows, Cut, Shape, copy_rows
+from rsm_bridge.tables.publish.table_run import RetryRunError
+from rsm_bridge.turns import TurnBusyError
 from tests.support.eventually import eventually
+from tests.worlds.maintain_support import make_world, published
 
 ROWS = row_schema("raw")
 ALL = 2**62
@@ -89,15 +92,33 @@ def test_files_that_are_decoded_take_turns_and_a_small_one_does_not_wait(
 
 @pytest.mark.parametrize(("count", "size"), [(10, 600_000), (40_000, 1)], ids=["bytes", "cells"])
 def test_a_large_file_waits_and_says_so_when_its_turn_does_not_come(
-    store: ObjectStore, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, count: int, size: int
+    store: ObjectStore, pool: ThreadPoolExecutor, count: int, size: int
 ) -> None:
     slow, few, large = Slow(), put(store, "few", 10), put(store, "large", count, size)
     decoded = pool.submit(copy_rows, store, "decoded", [few], slow.shape())
     eventually(lambda: slow.running == 1)
-    monkeypatch.setattr("rsm_bridge.turns.LARGE_WAIT_SECONDS_MAX", 0.1)
-    with pytest.raises(BridgeError, match="no turn for writing rows of a table anew within") as failed:
-        copy_rows(store, "copy", [large], Shape(schema=ROWS, value_format="raw"))
+    with pytest.raises(TurnBusyError, match="no turn for writing rows of a table anew within") as failed:
+        copy_rows(store, "copy", [large], Shape(schema=ROWS, value_format="raw"), turn_seconds=0.1)
     assert failed.value.kind == "overloaded"
     slow.go_on.set()
     assert rows_of(decoded) == 10
     assert rows_of(pool.submit(copy_rows, store, "copy", [large], Shape(schema=ROWS, value_format="raw"))) == count
+
+
+def test_a_publisher_whose_turn_does_not_come_tries_again_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others have its worker meanwhile."""
+    world = make_world(tmp_path)
+    published(world)
+    world.log().write(3)
+    world.copy_range(6, 11)
+    monkeypatch.setattr(rewritten, "REWRITE_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(rewritten, "_are_few", lambda *_: False)
+    others = rewritten._TURNS.ask()
+    with pytest.raises(RetryRunError, match="no turn for writing rows of a table anew") as failed:
+        world.publish()
+    assert failed.value.conflict
+    rewritten._TURNS.give_back(others)
+    world.publish()
+    assert world.offsets() == list(range(12))
