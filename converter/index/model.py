@@ -111,7 +111,7 @@ class CauseCount:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What publishing needs of the batches, so that it reads no block.
 
@@ -137,7 +137,7 @@ class Summary:
     pending: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
     """The front of a segment index: everything but the batches.
 
@@ -192,7 +192,7 @@ class Directory:
         return self.data is not None and self.footer is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """One decoded block: its batches, the pages that hold their rows, their timestamp deltas, the rows' encoders.
 

@@ -110,7 +110,7 @@ def closed_part(writer: pq.ParquetWriter, sink: PartSink) -> Part:
     return Part(sink.tail, sink.tail_start, sink.shift)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Group:
     """A row group as it is put together."""
 
@@ -213,7 +213,7 @@ class PartedFile:
             rest, position = spans(footer, position, before=_COLUMNS)
             rows = rest[_GROUP_ROWS].value
             if first:
-                groups.append(_Group([], rows, rest[_GROUP_OFFSET].value + part.shift))
+                groups.append(_Group(columns=[], rows=rows, offset=rest[_GROUP_OFFSET].value + part.shift))
             group = groups[number]
             group.columns += columns
             group.bytes += rest[_BYTES].value

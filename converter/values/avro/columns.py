@@ -88,7 +88,7 @@ _TYPES: Final = {
 }
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Column:
     """One column; not changed any more once its schema is laid out.
 

@@ -41,7 +41,7 @@ def lay_out_writing(root: Node, names: Names, layout: Layout) -> tuple[Writing, 
     reading: dict[int, list[int]] = {}
     for instruction in layout.program.code.tolist():
         reading.setdefault(instruction[1], instruction)
-    builder = _Builder(names, reading, numbered(layout.columns))
+    builder = _Builder(names=names, reading=reading, numbers=numbered(layout.columns))
     top = names.resolve(root)
     if top.kind is Kind.RECORD and top.members:
         builder.value(top, layout.columns)
@@ -54,7 +54,7 @@ def lay_out_writing(root: Node, names: Names, layout: Layout) -> tuple[Writing, 
     return Writing(code, branches, layout.program.limits), builder.depth_max
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Builder:
     """`reading`: by slot, the instruction that fills it."""
 

@@ -61,7 +61,7 @@ class Member:
     doc: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Node:
     """One type of a schema; not changed any more once its schema is read.
 
@@ -93,13 +93,13 @@ def read_schema(text: str, references: Mapping[str, str]) -> tuple[Node, Names]:
     Raises:
         SchemaTextError: the text is no JSON, no schema, nests too deep, or uses a type that is defined nowhere.
     """
-    names = Names(references)
+    names = Names(references=references)
     root = names.read(text, "schema")
     names.check()
     return root, names
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Names:
     """The named types of one schema and of what it refers to."""
 
@@ -153,18 +153,18 @@ class Names:
         if kind is None:
             return self._word(_text(parsed, "type", place), namespace, place)
         if kind in PRIMITIVES:
-            return Node(kind, logical=logical_of(parsed, kind.value))
+            return Node(kind=kind, logical=logical_of(parsed, kind.value))
         if kind in (Kind.ARRAY, Kind.MAP):
             part = "items" if kind is Kind.ARRAY else "values"
             if part not in parsed:
                 raise SchemaTextError(f"{place}: {kind} without {part!r}")
-            return Node(kind, parts=(self._type(parsed[part], namespace, f"{place}.{part}", depth + 1),))
+            return Node(kind=kind, parts=(self._type(parsed[part], namespace, f"{place}.{part}", depth + 1),))
         return self._named(parsed, kind, namespace, place, depth)
 
     def _word(self, word: str, namespace: str, place: str) -> Node:
         kind = _BY_WORD.get(word)
         if kind in PRIMITIVES:
-            return Node(kind)
+            return Node(kind=kind)
         self.size.add(len(namespace) + len(word), place)
         name = word if "." in word or not namespace else f"{namespace}.{word}"
         if name not in self._defined and word in self._defined:
@@ -172,7 +172,7 @@ class Names:
         elif name not in self._defined and word in self.references and name not in self.references:
             name = word
         self._used.setdefault(name, place)
-        return Node(Kind.REFERENCE, name)
+        return Node(kind=Kind.REFERENCE, name=name)
 
     def _union(self, parsed: list[Any], namespace: str, place: str, depth: int) -> Node:
         parts = tuple(self._type(one, namespace, f"{place}[{i}]", depth + 1) for i, one in enumerate(parsed))
@@ -184,7 +184,7 @@ class Names:
         keys = [(part.kind, part.name) for part in parts]
         if len(set(keys)) < len(keys):
             raise SchemaTextError(f"{place}: a union with one type twice")
-        return Node(Kind.UNION, parts=parts)
+        return Node(kind=Kind.UNION, parts=parts)
 
     def _named(self, parsed: dict[str, Any], kind: Kind, namespace: str, place: str, depth: int) -> Node:
         name = _text(parsed, "name", place)
@@ -196,7 +196,7 @@ class Names:
             self.size.add(len(namespace), place)
             name = f"{namespace}.{name}" if namespace else name
         check_name(name, place)
-        node = Node(kind, name)
+        node = Node(kind=kind, name=name)
         if name in self._defined:
             raise SchemaTextError(f"{place}: the type {name!r} is defined twice")
         self._defined[name] = node
@@ -211,7 +211,7 @@ class Names:
             node.members = self._members(parsed.get("fields"), namespace, f"{place}: record {name[:80]!r}", depth)
         # Every use is a reference, the definition too: whether a type is within itself is seen where it is used.
         self._used.setdefault(name, place)
-        return Node(Kind.REFERENCE, name)
+        return Node(kind=Kind.REFERENCE, name=name)
 
     def _members(self, parsed: Any, namespace: str, place: str, depth: int) -> tuple[Member, ...]:
         if not isinstance(parsed, list) or not all(isinstance(one, dict) for one in parsed):

@@ -65,7 +65,7 @@ _FRACTIONS: Final = {"micros": MICROS, "groups": GROUPS, "shortest": SHORTEST}
 _MINUTE_US: Final = 60_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
     """What the kernel runs.
 
@@ -149,11 +149,11 @@ class _Maker:
         ]
         times = [self._time(form) for form in self._time_forms]
         return Program(
-            readonly(steps, STEP_DTYPE),
-            readonly(np.frombuffer(bytes(self._literals), dtype=np.uint8), np.uint8),
-            readonly(np.array(numbers, dtype=NUMBER_DTYPE), NUMBER_DTYPE),
-            readonly(np.array(times, dtype=TIME_DTYPE), TIME_DTYPE),
-            self._depth,
+            steps=readonly(steps, STEP_DTYPE),
+            literals=readonly(np.frombuffer(bytes(self._literals), dtype=np.uint8), np.uint8),
+            numbers=readonly(np.array(numbers, dtype=NUMBER_DTYPE), NUMBER_DTYPE),
+            times=readonly(np.array(times, dtype=TIME_DTYPE), TIME_DTYPE),
+            depth=self._depth,
         )
 
     def _ordered(self, node: Node) -> list[Node]:

@@ -27,7 +27,7 @@ _EXTRA = nodes.EXTRA
 _LIST, _MAP, _STRUCT, _FLAG = nodes.LIST, nodes.MAP, nodes.STRUCT, nodes.FLAG
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextColumn:
     """One node's column of n slots.
 
@@ -122,7 +122,13 @@ def gather(data: UInt8Array, tape: Any, slots: Any, plan: Plan, root: Node, rows
             offsets = np.zeros(int(counts[number]) + 1, dtype=np.int32)
             np.cumsum(sizes[span], out=offsets[1:])
         text = texts[int(starts[number]) : int(starts[number + 1])]
-        return TextColumn(node, present[span], offsets, text, tuple(column(child) for child in node.children))
+        return TextColumn(
+            node=node,
+            present=present[span],
+            offsets=offsets,
+            data=text,
+            children=tuple(column(child) for child in node.children),
+        )
 
     return column(root)
 

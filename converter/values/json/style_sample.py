@@ -108,7 +108,7 @@ _DOUBLE: Final = '{"type":"number"}'
 Choice = TypeVar("Choice")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Seen:
     """What the values show, by numbers of nodes."""
 

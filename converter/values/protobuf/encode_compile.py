@@ -58,7 +58,7 @@ class Read(Enum):
     DURATION = auto()  # the same from a decimal
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Source:
     """What a slot is filled from.
 
@@ -203,11 +203,18 @@ class _Compiler:
         if packed:
             op, read = _SCALARS[wire.type]
             self.add(PACKED, slot, (wire.number, _LEN), packed=op)
-            return Source(Read.LIST, slot, column, node, False, (Source(read, self._slot(), 0, node, True),))
+            return Source(
+                read=Read.LIST,
+                slot=slot,
+                column=column,
+                node=node,
+                required=False,
+                children=(Source(read=read, slot=self._slot(), column=0, node=node, required=True),),
+            )
         begin = self._begin(LIST, slot)
         element = self._value(node, wire, 0, required=True)
         self._end(begin, NEXT)
-        return Source(Read.LIST, slot, column, node, False, (element,))
+        return Source(read=Read.LIST, slot=slot, column=column, node=node, required=False, children=(element,))
 
     def _map(self, field: Field, key: Node, wire: FieldDescriptor, column: int) -> Source:
         slot = self._slot()
@@ -219,7 +226,7 @@ class _Compiler:
         name = self._value(key, key_wire, 0, omit=sparse, required=True)
         self._end(entry, OPEN, wire.number)
         self._end(begin, NEXT)
-        return Source(Read.MAP, slot, column, field.node, False, (name, value))
+        return Source(read=Read.MAP, slot=slot, column=column, node=field.node, required=False, children=(name, value))
 
     def _begin(self, op: int, slot: int, group: int = 0) -> int:
         self._depth += 1
@@ -245,7 +252,7 @@ class _Compiler:
             op, read = _scalar(node, wire)
             slot = self._slot()
             self.add(op, slot, (wire.number, _WIRE_TYPES[op]), omit=omit)
-            return Source(read, slot, column, node, required)
+            return Source(read=read, slot=slot, column=column, node=node, required=required)
         if node.kind is Kind.WRAPPER:
             return self._wrapper(node, wire, column, group=group, required=required)
         if node.kind in {Kind.TIMESTAMP, Kind.DURATION}:
@@ -257,8 +264,17 @@ class _Compiler:
         self._end(begin, OPEN, wire.number, group=group)
         if node.kind is Kind.FIELD_MASK:
             (paths,) = children
-            return Source(Read.LIST, slot, column, paths.node, required, paths.children)
-        return Source(Read.EMPTY if node.kind is Kind.EMPTY else Read.STRUCT, slot, column, node, required, children)
+            return Source(
+                read=Read.LIST, slot=slot, column=column, node=paths.node, required=required, children=paths.children
+            )
+        return Source(
+            read=Read.EMPTY if node.kind is Kind.EMPTY else Read.STRUCT,
+            slot=slot,
+            column=column,
+            node=node,
+            required=required,
+            children=children,
+        )
 
     def _wrapper(self, node: Node, wire: FieldDescriptor, column: int, *, group: bool, required: bool) -> Source:
         (content,) = node.fields
@@ -283,7 +299,7 @@ class _Compiler:
         beside = not required and not wire.is_repeated
         timestamp = Read.TIME if beside else Read.TIME_PAIR
         read = Read.DURATION if node.kind is Kind.DURATION else timestamp
-        return Source(read, slot, column, node, required)
+        return Source(read=read, slot=slot, column=column, node=node, required=required)
 
 
 def _message_type(field: FieldDescriptor) -> Descriptor:

@@ -46,7 +46,7 @@ class Kind(Enum):
     JSON = auto()  # the bytes of a Struct, Value or ListValue to JSON text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Node:
     """One value: a field's, a list's element, a map's key or value.
 
@@ -76,7 +76,7 @@ class Node:
         return max((len(name) for _, name in self.names), default=0) // 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Field:
     """One field of a message.
 
@@ -183,7 +183,7 @@ def _column_type(field: Field) -> pa.DataType:
 
 def _message(kind: Kind, column: pa.DataType, fields: tuple[Field, ...]) -> Node:
     lowered = pa.struct([(field.lowered_name, field.lowered) for field in fields])
-    return Node(kind, _F.TYPE_MESSAGE, lowered, column, fields)
+    return Node(kind=kind, wire=_F.TYPE_MESSAGE, lowered=lowered, type=column, fields=fields)
 
 
 class _Builder:
@@ -205,7 +205,9 @@ class _Builder:
                 raise SchemaTextError(f"{field.full_name}: a map without key or value")
             node = self._node(value, ancestors)
             key = self._key(first, ancestors)
-            return Field(field.name, field.number, node, key, repeated=True, default=_default(value, node))
+            return Field(
+                name=field.name, number=field.number, node=node, key=key, repeated=True, default=_default(value, node)
+            )
         node = self._node(field, ancestors)
         oneof = field.containing_oneof
         return Field(
@@ -222,15 +224,22 @@ class _Builder:
         node = self._node(field, ancestors)
         # Catalogs and engines take no decimal as a key.
         column = pa.string() if pa.types.is_decimal(node.type) else node.type
-        return Node(node.kind, node.wire, node.lowered, column)
+        return Node(kind=node.kind, wire=node.wire, lowered=node.lowered, type=column)
 
     def _node(self, field: FieldDescriptor, ancestors: tuple[str, ...]) -> Node:
         if field.message_type is not None:
             return self._message_node(field, field.message_type, ancestors)
         self._count(field.full_name)
         if field.enum_type is not None:
-            return Node(Kind.ENUM, _F.TYPE_INT32, pa.int32(), pa.string(), names=self._names_of(field.enum_type))
-        return Node(*_SCALARS[field.type])
+            return Node(
+                kind=Kind.ENUM,
+                wire=_F.TYPE_INT32,
+                lowered=pa.int32(),
+                type=pa.string(),
+                names=self._names_of(field.enum_type),
+            )
+        kind, wire, lowered, column = _SCALARS[field.type]
+        return Node(kind=kind, wire=wire, lowered=lowered, type=column)
 
     def _names_of(self, enum: EnumDescriptor) -> tuple[tuple[int, str], ...]:
         """Of an enum, which many fields may have."""
@@ -244,12 +253,14 @@ class _Builder:
         name = message.full_name
         if name in _JSON:
             self._count(field.full_name)
-            return Node(Kind.JSON, _F.TYPE_BYTES, pa.binary(), pa.string(), message=name, opaque=True)
+            return Node(
+                kind=Kind.JSON, wire=_F.TYPE_BYTES, lowered=pa.binary(), type=pa.string(), message=name, opaque=True
+            )
         if name in ancestors:
             if field.type == _F.TYPE_GROUP:
                 raise SchemaTextError(f"{field.full_name}: groups that contain themselves have no columns")
             self._count(field.full_name)
-            return Node(Kind.PLAIN, _F.TYPE_BYTES, pa.binary(), pa.binary(), opaque=True)
+            return Node(kind=Kind.PLAIN, wire=_F.TYPE_BYTES, lowered=pa.binary(), type=pa.binary(), opaque=True)
         fields = self.fields(message, ancestors)
         kind = _special(name, fields)
         if kind is Kind.TIMESTAMP:

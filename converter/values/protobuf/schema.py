@@ -187,4 +187,7 @@ def entry_fields(field: Field) -> tuple[Field, ...]:
     """A map's entry as a message. Its fields have presence in the lowered schema, whatever the writer says."""
     if field.key is None:
         return ()
-    return (Field("key", 1, field.key), Field("value", 2, field.node, default=field.default))
+    return (
+        Field(name="key", number=1, node=field.key),
+        Field(name="value", number=2, node=field.node, default=field.default),
+    )
