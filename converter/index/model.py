@@ -72,7 +72,7 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class IndexSection:
     """A range of the index object: `[offset, offset + size)`, with the CRC32C of its bytes."""
 
     offset: int
@@ -163,14 +163,14 @@ class Directory:
     data: StoredObject | None
     kept: StoredObject | None
     summary: Summary
-    files: Mapping[IndexType, Section]
-    footer: Section | None
+    files: Mapping[IndexType, IndexSection]
+    footer: IndexSection | None
     footer_raw_size: int
     blocks: BlockTable
     directory_size: int
     total_size: int
     tail: StoredObject | None = None
-    tail_footer: Section | None = None
+    tail_footer: IndexSection | None = None
     tail_footer_raw_size: int = 0
     proven: bytes = b""
     checksum: int = 0

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from converter.values.avro.schema import Node
+from converter.values.avro.schema import AvroType
 from converter.values.model import ALIASES, DOC
 
 
@@ -111,7 +111,7 @@ class Column:
     symbols: tuple[str, ...] = ()
     precision: int = 0
     scale: int = 0
-    recursive: Node | None = None
+    recursive: AvroType | None = None
     aliases: tuple[str, ...] = ()
     doc: str | None = None
     type: pa.DataType = None

@@ -16,7 +16,7 @@ from converter.values.avro.columns import Column, Form, Storage
 from converter.values.avro.decimal import limits
 from converter.values.avro.logical import Logical, Meaning
 from converter.values.avro.program import Op, Program
-from converter.values.avro.schema import NESTING_MAX, Kind, Member, Names, Node
+from converter.values.avro.schema import NESTING_MAX, AvroType, Kind, Member, Names
 from converter.values.model import BARE_VALUE, SchemaTextError
 from converter.values.schema_size import place_within
 
@@ -67,7 +67,7 @@ class Layout:
     places: tuple[str, ...]
 
 
-def lay_out(root: Node, names: Names) -> Layout:
+def lay_out(root: AvroType, names: Names) -> Layout:
     """The program and columns of a schema.
 
     Raises:
@@ -146,7 +146,7 @@ class _Builder:
         column.name, column.aliases, column.doc = member.name, member.aliases, member.doc
         return column
 
-    def record(self, node: Node, group: int) -> Column:
+    def record(self, node: AvroType, group: int) -> Column:
         """A record's column; one without fields is a bool."""
         if not node.members:
             slot = self._slot(Storage.FLAGS, group)
@@ -159,7 +159,7 @@ class _Builder:
         self._depths.pop()
         return Column(name="", form=Form.STRUCT, group=group, children=children)
 
-    def _column(self, node: Node, group: int) -> Column:
+    def _column(self, node: AvroType, group: int) -> Column:
         self.columns += 1
         if self.columns > COLUMNS_MAX:
             raise SchemaTextError(f"schema: more than {COLUMNS_MAX} fields, those of nested types counted where used")
@@ -171,7 +171,7 @@ class _Builder:
         self._depth -= 1
         return column
 
-    def _laid_out(self, node: Node, group: int) -> Column:
+    def _laid_out(self, node: AvroType, group: int) -> Column:
         if node.kind is Kind.RECORD:
             return self._call(node, group) if node.name in self._open else self.record(node, group)
         if node.kind is Kind.UNION:
@@ -198,7 +198,7 @@ class _Builder:
         self.emit(op, slot, a, b, c)
         return Column(name="", form=form, group=group, slot=slot)
 
-    def _logical(self, node: Node, logical: Logical, group: int) -> Column:
+    def _logical(self, node: AvroType, logical: Logical, group: int) -> Column:
         meaning = logical.meaning
         if meaning is Meaning.DATE:
             return self._leaf(Op.INT, Form.DATE, group)
@@ -225,7 +225,7 @@ class _Builder:
         column.precision, column.scale = logical.precision, logical.scale
         return column
 
-    def _duration(self, node: Node, group: int) -> Column:
+    def _duration(self, node: AvroType, group: int) -> Column:
         first, *_ = slots = [self._slot(Storage.LONGS, group) for _ in range(3)]
         self.emit(Op.DURATION, first, node.size)
         children = [
@@ -234,7 +234,7 @@ class _Builder:
         ]
         return Column(name="", form=Form.STRUCT, group=group, children=tuple(children))
 
-    def _list(self, node: Node, group: int) -> Column:
+    def _list(self, node: AvroType, group: int) -> Column:
         slot = self._slot(Storage.INTS, group)
         items = NO_SLOT
         if not self._quiet:
@@ -251,7 +251,7 @@ class _Builder:
             name="", form=Form.MAP if node.kind is Kind.MAP else Form.LIST, group=group, slot=slot, children=children
         )
 
-    def _union(self, node: Node, group: int) -> Column:
+    def _union(self, node: AvroType, group: int) -> Column:
         branches = [self.names.resolve(part) for part in node.parts]
         given = [part for part in branches if part.kind is not Kind.NULL]
         self.names.size.add(sum(len(part.name) for part in branches), self._place)
@@ -271,12 +271,12 @@ class _Builder:
             return self._single(given, table, group)
         return self._struct_of(branches, table, group)
 
-    def _single(self, given: list[Node], table: int, group: int) -> Column:
+    def _single(self, given: list[AvroType], table: int, group: int) -> Column:
         """A union of one type."""
         self.targets[table] = len(self.code)
         return self._column(given[0], group) if given else Column(name="", form=Form.NOTHING, group=group)
 
-    def _struct_of(self, branches: list[Node], table: int, group: int) -> Column:
+    def _struct_of(self, branches: list[AvroType], table: int, group: int) -> Column:
         valid = self._slot(Storage.FLAGS, group) if any(part.kind is Kind.NULL for part in branches) else NO_SLOT
         jumps, children = [], []
         for i, (branch, name) in enumerate(zip(branches, _branch_names(branches), strict=True)):
@@ -294,7 +294,7 @@ class _Builder:
             self.code[jump][2] = len(self.code)
         return Column(name="", form=Form.STRUCT, group=group, valid=valid, children=tuple(children))
 
-    def _call(self, node: Node, group: int) -> Column:
+    def _call(self, node: AvroType, group: int) -> Column:
         """A record within itself."""
         slot = self._slot(Storage.DATA, group)
         position = len(self._open) - 1 - self._open[::-1].index(node.name)
@@ -314,14 +314,14 @@ class _Builder:
             self._place = place_within("", name)
             self._depth = 0
             self.json_cells = 0
-            self.record(self.names.resolve(Node(kind=Kind.REFERENCE, name=name)), NO_SLOT)
+            self.record(self.names.resolve(AvroType(kind=Kind.REFERENCE, name=name)), NO_SLOT)
             self.emit(Op.RETURN)
             cells[name] = self.json_cells
         for name, calls in self._wanted.items():
             for call in calls:
                 self.code[call][2], self.code[call][5] = starts[name], cells[name]
 
-    def _may_be_empty(self, node: Node) -> bool:
+    def _may_be_empty(self, node: AvroType) -> bool:
         """Whether a value of this type may take no bytes. A record within itself without end has no values at all."""
         if node.kind is Kind.FIXED:
             return node.size == 0
@@ -334,7 +334,7 @@ class _Builder:
         return self._empty[node.name]
 
 
-def _branch_names(branches: list[Node]) -> list[str]:
+def _branch_names(branches: list[AvroType]) -> list[str]:
     """The types' names; those of records, enums and fixed without namespace where that leaves them different."""
     short = [part.name.rpartition(".")[2] or part.kind.value for part in branches]
     often = Counter(short)

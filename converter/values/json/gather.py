@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from converter.kernels.kernel import borrowing, i64, u8
 from converter.types import BoolArray, Int64Array, UInt8Array
 from converter.values.json import nodes
-from converter.values.json.nodes import Node, Plan
+from converter.values.json.nodes import Node, NodeArrays
 from converter.values.json.scan import unescape
 
 _EXTRA = nodes.EXTRA
@@ -100,7 +100,7 @@ def _gather(
         present[at] = True
 
 
-def gather(data: UInt8Array, tape: Any, slots: Any, plan: Plan, root: Node, rows: int) -> TextColumn:
+def gather(data: UInt8Array, tape: Any, slots: Any, plan: NodeArrays, root: Node, rows: int) -> TextColumn:
     """The columns of a tape that split() made from `data` for this many values."""
     counts = _slot_counts(root, plan, slots, rows)
     bases = np.zeros(len(counts) + 1, dtype=np.int64)
@@ -133,7 +133,7 @@ def gather(data: UInt8Array, tape: Any, slots: Any, plan: Plan, root: Node, rows
     return column(root)
 
 
-def _slot_counts(root: Node, plan: Plan, slots: Any, rows: int) -> Int64Array:
+def _slot_counts(root: Node, plan: NodeArrays, slots: Any, rows: int) -> Int64Array:
     """Slots of each node: those of its struct; for elements, keys and values their number."""
     counts = np.zeros(len(plan.nodes), dtype=np.int64)
 

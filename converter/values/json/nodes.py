@@ -174,7 +174,7 @@ MEMBER_DTYPE: Final = np.dtype([("node", "<i4"), ("start", "<i4"), ("size", "<i4
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NodeArrays:
     """One schema's arrays.
 
     Attributes:
@@ -194,7 +194,7 @@ class Plan:
         return self.numbers[id(node)]
 
 
-def make_plan(root: Node) -> Plan:
+def make_plan(root: Node) -> NodeArrays:
     """The arrays of the tree under `root`, which must live as long as the plan."""
     walk = list(root.walk())
     numbers = {id(node): i for i, node in enumerate(walk)}
@@ -216,7 +216,7 @@ def make_plan(root: Node) -> Plan:
             row["element"] = numbers[id(node.children[0])]
             row["value"] = numbers[id(node.children[-1])]
             row["cells"] = node.item_cells
-    return Plan(
+    return NodeArrays(
         readonly(table, NODE_DTYPE),
         readonly(np.array(members, dtype=MEMBER_DTYPE), MEMBER_DTYPE),
         readonly(np.frombuffer(bytes(names), dtype=np.uint8), np.uint8),
