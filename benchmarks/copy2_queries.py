@@ -8,7 +8,7 @@ from benchmarks.copy2_jobs import Jobs
 from benchmarks.orders import BEGIN_MS, DAY_MS, Sized
 from benchmarks.results import Case, Cases
 from benchmarks.run import say
-from repartition.advise.advise import Options, asked_tables, survey
+from repartition.advise.advise import AdviseOptions, asked_tables, survey
 from repartition.advise.queries import parse_queries
 from repartition.advise.report import Figures
 
@@ -31,7 +31,7 @@ def query_cases(running: Jobs, table: str, sized: Sized) -> Cases:
         SELECT city, status, sum(amount), sum(quantity) FROM {{table}} WHERE {one_day} GROUP BY city, status;
     """
     asked = asked_tables(running.source, running.own, [running.copies[table]], running.targets)
-    options = Options(topic="orders", queries=Path(), run=True, deadline_s=_DEADLINE_S)
+    options = AdviseOptions(topic="orders", queries=Path(), run=True, deadline_s=_DEADLINE_S)
     report = survey(running.session, asked, parse_queries(text), options, say)
     cases: Cases = {"copy2_query_one_key": [], "copy2_query_others": []}
     for query in report.queries:

@@ -113,7 +113,7 @@ class LeaderEpoch:
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentMetadata:
     """RemoteLogSegmentMetadata (KIP-405) as the broker gave it. `end_offset` is inclusive; ids are 16 bytes."""
 
@@ -167,7 +167,7 @@ class VarBytes:
         return len(self.valid)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RowBuffers:
     """Rows as the rebuild kernel wants them; made by the parser (for the proof) and by the page reader.
 
@@ -185,7 +185,7 @@ class RowBuffers:
     header_values: VarBytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PageTable:
     """Where the pages of a data file's leaf columns lie, so that a fetch needs neither footer nor Parquet index.
 

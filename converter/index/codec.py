@@ -23,7 +23,7 @@ from converter import stored_json
 from converter.errors import SegmentError
 from converter.index.columns import inflate, unpack_batches, unpack_integers, unpack_pages
 from converter.index.directory_json import directory_from_json, directory_to_json
-from converter.index.model import BLOCK_DTYPE, Block, Directory, Section
+from converter.index.model import BLOCK_DTYPE, Block, Directory, IndexSection
 from converter.limits import DIRECTORY_BYTES_MAX, FOOTER_BYTES_MAX
 from converter.types import IndexType
 
@@ -67,10 +67,10 @@ def encode_index(
     parts = [*(files[kind] for kind in sorted(files)), *footers]
     # The places of sections depend on the size of the JSON, which names them: all numbers in it that depend on its
     # size are relative to the end of the directory.
-    sections: list[Section] = []
+    sections: list[IndexSection] = []
     at = 0
     for part in parts:
-        sections.append(Section(at, len(part), crc32c(part)))
+        sections.append(IndexSection(at, len(part), crc32c(part)))
         at += len(part)
     table = directory.blocks.copy()
     lengths = np.array([len(block) for block in blocks], dtype=np.int64)
@@ -148,7 +148,7 @@ def header_checksum(head: Buffer) -> int | None:
     return _CRC.unpack_from(head, HEADER_SIZE - _CRC.size)[0] if len(head) >= HEADER_SIZE else None
 
 
-def section_bytes(section: Section, data: Buffer) -> bytes:
+def section_bytes(section: IndexSection, data: Buffer) -> bytes:
     """Check what was read for a section against its size and checksum, and return it.
 
     Raises:
@@ -162,7 +162,7 @@ def section_bytes(section: Section, data: Buffer) -> bytes:
 class SectionCheck:
     """The checksum of a section that is read in pieces, in order, so that it never lies in memory whole."""
 
-    def __init__(self, section: Section) -> None:
+    def __init__(self, section: IndexSection) -> None:
         self._section = section
         self._size = self._crc = 0
 
@@ -191,11 +191,11 @@ def footer_bytes(directory: Directory, data: Buffer, *, tail: bool = False) -> b
     return inflate(section_bytes(section, data), raw_size)
 
 
-def block_section(directory: Directory, number: int) -> Section:
+def block_section(directory: Directory, number: int) -> IndexSection:
     """The byte range of a block in the index object."""
     entry = directory.blocks[number]
     size = sum(int(entry[f"{part}_length"]) for part in ("batches", "deltas", "encoders", "pages"))
-    return Section(int(entry["offset"]), size, int(entry["crc32c"]))
+    return IndexSection(int(entry["offset"]), size, int(entry["crc32c"]))
 
 
 def decode_block(directory: Directory, number: int, data: Buffer) -> Block:

@@ -11,8 +11,8 @@ from converter.index.model import (
     BlockTable,
     CauseCount,
     Directory,
+    IndexSection,
     OpenTransaction,
-    Section,
     StoredObject,
     Summary,
     UndecidedTransaction,
@@ -56,13 +56,13 @@ def directory_from_json(
 ) -> Directory:
     """The inverse; sections become absolute. Raises ValueError or KeyError for whatever is not as it was written."""
 
-    def section(entry: object) -> Section:
+    def section(entry: object) -> IndexSection:
         offset, size = whole(field(entry, "offset"), 0, total_size), whole(field(entry, "size"), 0, total_size)
         if size > total_size - directory_size - offset:
             raise ValueError("a section ends beyond the index")
-        return Section(directory_size + offset, size, whole(field(entry, "crc32c"), 0, _UINT32_MAX))
+        return IndexSection(directory_size + offset, size, whole(field(entry, "crc32c"), 0, _UINT32_MAX))
 
-    def optional(entry: object) -> Section | None:
+    def optional(entry: object) -> IndexSection | None:
         return None if entry is None else section(entry)
 
     document = fields(text)

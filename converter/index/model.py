@@ -72,7 +72,7 @@ class StoredObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class IndexSection:
     """A range of the index object: `[offset, offset + size)`, with the CRC32C of its bytes."""
 
     offset: int
@@ -111,7 +111,7 @@ class CauseCount:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """What publishing needs of the batches, so that it reads no block.
 
@@ -137,7 +137,7 @@ class Summary:
     pending: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
     """The front of a segment index: everything but the batches.
 
@@ -163,14 +163,14 @@ class Directory:
     data: StoredObject | None
     kept: StoredObject | None
     summary: Summary
-    files: Mapping[IndexType, Section]
-    footer: Section | None
+    files: Mapping[IndexType, IndexSection]
+    footer: IndexSection | None
     footer_raw_size: int
     blocks: BlockTable
     directory_size: int
     total_size: int
     tail: StoredObject | None = None
-    tail_footer: Section | None = None
+    tail_footer: IndexSection | None = None
     tail_footer_raw_size: int = 0
     proven: bytes = b""
     checksum: int = 0
@@ -192,7 +192,7 @@ class Directory:
         return self.data is not None and self.footer is None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """One decoded block: its batches, the pages that hold their rows, their timestamp deltas, the rows' encoders.
 

@@ -222,10 +222,11 @@ class PageReader:
             data = self._zstd.decompress(frame, allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise SegmentError("corrupt_object", f"a page of {leaf} does not decompress: {error}") from error
-        return Page(leaf, _bytes_array(data), values, *place)
+        skip, take, at = place
+        return Page(leaf=leaf, data=_bytes_array(data), values=values, skip=skip, take=take, at=at)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """A decompressed page: of its rows, [skip, skip + take) go to place `at` of the result."""
 

@@ -95,7 +95,7 @@ class PartSink(io.RawIOBase):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FilePart:
     """What a writer wrote last, from where in its own file on, and what is to be added to the places it knows."""
 
     tail: bytes
@@ -103,14 +103,14 @@ class Part:
     shift: int
 
 
-def closed_part(writer: pq.ParquetWriter, sink: PartSink) -> Part:
+def closed_part(writer: pq.ParquetWriter, sink: PartSink) -> FilePart:
     """Ends a writer whose pages are all written."""
     sink.hold()
     writer.close()
-    return Part(sink.tail, sink.tail_start, sink.shift)
+    return FilePart(sink.tail, sink.tail_start, sink.shift)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Group:
     """A row group as it is put together."""
 
@@ -147,7 +147,7 @@ class PartedFile:
         """Row groups so far."""
         return len(self._groups)
 
-    def add(self, parts: Sequence[Part]) -> None:
+    def add(self, parts: Sequence[FilePart]) -> None:
         """Row groups whose columns are those of all parts, in their order; writes their page indexes.
 
         Raises:
@@ -192,7 +192,7 @@ class PartedFile:
         self._sink.write(len(footer).to_bytes(4, "little") + MAGIC)
         return footer, joined_pages(self._pages)
 
-    def _add_part(self, part: Part, groups: list[_Group], *, first: bool) -> None:
+    def _add_part(self, part: FilePart, groups: list[_Group], *, first: bool) -> None:
         footer = footer_of(part.tail)
         index = bytearray()
         _, position = spans(footer, until=_GROUPS)
@@ -213,7 +213,7 @@ class PartedFile:
             rest, position = spans(footer, position, before=_COLUMNS)
             rows = rest[_GROUP_ROWS].value
             if first:
-                groups.append(_Group([], rows, rest[_GROUP_OFFSET].value + part.shift))
+                groups.append(_Group(columns=[], rows=rows, offset=rest[_GROUP_OFFSET].value + part.shift))
             group = groups[number]
             group.columns += columns
             group.bytes += rest[_BYTES].value
@@ -223,7 +223,7 @@ class PartedFile:
             row_start += rows
         self._sink.write(index)
 
-    def _moved(self, part: Part, footer: bytes, chunk: dict[int, Span], index: bytearray) -> bytes:
+    def _moved(self, part: FilePart, footer: bytes, chunk: dict[int, Span], index: bytearray) -> bytes:
         """A ColumnChunk with its places moved; its page indexes go to `index`, which the file is to go on with."""
         out = [_I64_AFTER_ONE, zigzag(0), _STRUCT]
         at = chunk[_META].start
@@ -252,14 +252,14 @@ def _short(footer: bytes, said: Span) -> bytes:
     return _STOP if nulls is None else _I64_AFTER_TWO + zigzag(nulls) + _STOP
 
 
-def _locations(part: Part, chunk: dict[int, Span]) -> Int64Array:
+def _locations(part: FilePart, chunk: dict[int, Span]) -> Int64Array:
     """See pagetable.locations; of the file."""
     at, size = chunk[_OFFSET_INDEX].value - part.tail_start, chunk[_OFFSET_INDEX_SIZE].value
     found: Int64Array = locations(part.tail, at, size) + np.array([part.shift, 0, 0])
     return found
 
 
-def _offset_index(part: Part, chunk: dict[int, Span]) -> bytes:
+def _offset_index(part: FilePart, chunk: dict[int, Span]) -> bytes:
     """An OffsetIndex with its places moved; what else it says stays."""
     at = chunk[_OFFSET_INDEX].value - part.tail_start
     fields, end = spans(part.tail, at)

@@ -50,7 +50,7 @@ from converter.parquet.columns import (
 from converter.parquet.entries import EntryCounter, value_offsets, weight
 from converter.parquet.packed_rows import PackedRows
 from converter.parquet.page_table import footer_of, page_table, wanted_leaves
-from converter.parquet.parts import Part, PartedFile, PartSink, closed_part
+from converter.parquet.parts import FilePart, PartedFile, PartSink, closed_part
 from converter.parquet.sink import CountingSink
 from converter.types import Int64Array, LeaderEpoch, PageTable, ValueFormat
 
@@ -209,7 +209,7 @@ class RowFile:
         self._writer = None
         self._sink.hold_tail()
         writer.close()
-        first = Part(bytes(self._sink.tail), self._sink.tail_start, 0)
+        first = FilePart(bytes(self._sink.tail), self._sink.tail_start, 0)
         self._sink.drop_tail()
         self._parts = PartedFile(self._sink, wanted_leaves(self._format, self._value_leaves()))
         self._parts.add([first])

@@ -28,7 +28,7 @@ from converter.values.proof.restore import restored
 from converter.values.rows import bound_by_id
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
     """What to read for batches `[first_batch, last_batch]`; both tuples of ranges ascend and do not overlap.
 

@@ -41,7 +41,7 @@ from converter.types import (
 _ENDS: dict[int, bool | None] = {-1: None, 0: False, 1: True}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenSegment:
     """What a copy has to store and to say.
 

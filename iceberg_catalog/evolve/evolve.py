@@ -23,7 +23,7 @@ from converter.parquet.columns import KEY_COLUMN, zone
 from converter.values.model import BARE_VALUE, Bound
 from iceberg_catalog.evolve.names import Sources, metrics_changes
 from iceberg_catalog.evolve.types import field_count
-from iceberg_catalog.evolve.walk import Change, Incompatible, Part, Walk, columns_of
+from iceberg_catalog.evolve.walk import EvolutionStep, Incompatible, Part, SchemaWalk, columns_of
 from iceberg_catalog.limits import COLUMNS_MAX
 from iceberg_catalog.tables.schema import table_schema
 
@@ -41,7 +41,7 @@ class Evolution:
     """
 
     schema: Schema
-    changes: tuple[Change, ...]
+    changes: tuple[EvolutionStep, ...]
     sources: Sources
     properties: Mapping[str, str | None]
     incompatible: tuple[str, ...]
@@ -69,7 +69,7 @@ def bind_key(schema: Schema, sources: Sources, key: pa.StructType) -> tuple[Boun
 
 
 def _bound(schema: Schema, sources: Sources, writer: pa.StructType, part: Part) -> tuple[Bound, ...] | None:
-    walk = Walk(names=dict(sources.names), last_field_id=schema.highest_field_id, incompatible="new-column")
+    walk = SchemaWalk(names=dict(sources.names), last_field_id=schema.highest_field_id, incompatible="new-column")
     _, bound = walk.top(schema, writer, part)
     return None if walk.changes or walk.refused else tuple(bound)
 
@@ -99,12 +99,12 @@ def evolve(
     Raises:
         ValueError: a type that no typed column may have.
     """
-    walk = Walk(names=dict(sources.names), last_field_id=last_field_id, incompatible=incompatible)
+    walk = SchemaWalk(names=dict(sources.names), last_field_id=last_field_id, incompatible=incompatible)
     values, _ = walk.top(schema, writer, "value")
     keys = walk.top(schema, key_writer(key), "key")[0] if key is not None else columns_of(schema, "key")
     if columns.ERROR not in schema.column_names:
         error = table_schema("string").find_field(columns.ERROR)
-        walk.changes.append(Change("add", error.name, str(error.field_type)))
+        walk.changes.append(EvolutionStep("add", error.name, str(error.field_type)))
         last = [NestedField(next(walk.ids), error.name, error.field_type, required=False, doc=error.doc)]
     else:
         last = []

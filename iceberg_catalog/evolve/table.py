@@ -50,7 +50,7 @@ from iceberg_catalog.commit.commit import drop_old_metadata
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolve.evolve import evolve
 from iceberg_catalog.evolve.names import SOURCES, Sources
-from iceberg_catalog.evolve.walk import Change, Incompatible
+from iceberg_catalog.evolve.walk import EvolutionStep, Incompatible
 from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX, EVOLVE_DEADLINE_MS, EVOLVE_PAUSE_MS, EVOLVE_REFUSALS_MAX
 
 GENERATION: Final = "tierberg.generation"
@@ -59,7 +59,7 @@ _NOBODY: Final[Mapping[int, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class WriterTypes:
     """Types of one writer's decoders: of its values, and of its keys where they are typed."""
 
     value: pa.StructType
@@ -79,7 +79,7 @@ class Evolved:
 
     table: Table
     refused: tuple[tuple[str, ...], ...]
-    changes: tuple[Change, ...]
+    changes: tuple[EvolutionStep, ...]
 
 
 class FieldIds(Protocol):
@@ -98,14 +98,14 @@ class _Wish:
 
     schema: Schema
     properties: Mapping[str, str | None]
-    changes: tuple[Change, ...]
+    changes: tuple[EvolutionStep, ...]
     refused: tuple[tuple[str, ...], ...]
 
 
 def evolved(
     catalog: Catalog,
     table: Table,
-    writers: Sequence[Writer],
+    writers: Sequence[WriterTypes],
     *,
     incompatible: Incompatible,
     generation: int,
@@ -132,7 +132,7 @@ def evolved(
     """
     uuid, name = table.metadata.table_uuid, ".".join(table.name())
     deadline = time.monotonic() + EVOLVE_DEADLINE_MS / 1000
-    seen: dict[Change, None] = {}
+    seen: dict[EvolutionStep, None] = {}
     cause: Exception | None = None
     apart: dict[int, str] = {}
     refusals = 0
@@ -176,7 +176,7 @@ def evolved(
 class _Asked:
     """What a caller wants of a table. `least`: field ids up to it are taken."""
 
-    writers: Sequence[Writer]
+    writers: Sequence[WriterTypes]
     incompatible: Incompatible
     generation: int
     ids: FieldIds | None
@@ -211,7 +211,12 @@ def _one_by_one(catalog: Catalog, table: Table, asked: _Asked, apart: dict[int, 
 
 
 def foreseen(
-    table: Table, writers: Sequence[Writer], *, incompatible: Incompatible, generation: int, fixed: Mapping[str, str]
+    table: Table,
+    writers: Sequence[WriterTypes],
+    *,
+    incompatible: Incompatible,
+    generation: int,
+    fixed: Mapping[str, str],
 ) -> Table:
     """The table as :func:`evolved` would return it, for a dry run: the catalog is not asked and changes nothing.
 
@@ -237,7 +242,7 @@ def _is_about_content(error: Exception) -> bool:
 
 def _wish(
     table: Table,
-    writers: Sequence[Writer],
+    writers: Sequence[WriterTypes],
     incompatible: Incompatible,
     fixed: Mapping[str, str],
     apart: Mapping[int, str] = _NOBODY,
@@ -247,7 +252,7 @@ def _wish(
     schema, sources = table.schema(), Sources.decode(table.properties.get(SOURCES))
     last_field_id = max(table.metadata.last_column_id, least)
     properties: dict[str, str | None] = {}
-    changes: list[Change] = []
+    changes: list[EvolutionStep] = []
     refused: list[tuple[str, ...]] = []
     for number, writer in enumerate(writers):
         if number in apart:

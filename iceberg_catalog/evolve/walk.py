@@ -23,7 +23,7 @@ Part = Literal["value", "key"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class EvolutionStep:
     """One step of an evolution, for people and logs.
 
     Attributes:
@@ -60,7 +60,7 @@ class _Place:
 
 
 @dataclass(slots=True, kw_only=True)
-class Walk:
+class SchemaWalk:
     """One walk over the table's columns and a writer's, side by side.
 
     names: source names by field id, as in `Sources`; grows on the way.
@@ -69,7 +69,7 @@ class Walk:
     names: dict[int, tuple[str, ...]]
     last_field_id: int
     incompatible: Incompatible
-    changes: list[Change] = field(default_factory=list)
+    changes: list[EvolutionStep] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     ids: Iterator[int] = field(init=False)
 
@@ -121,7 +121,7 @@ class Walk:
         names = (written.name, *match.learn)
         if names != (name,):
             self.names[number] = names
-        self.changes.append(Change("add", ".".join(path), str(kind)))
+        self.changes.append(EvolutionStep("add", ".".join(path), str(kind)))
         return NestedField(number, name, kind, required=False, doc=_doc(written, place)), children
 
     def _known(
@@ -138,9 +138,9 @@ class Walk:
             # A change of the property alone could undo another bridge's: only a new schema has a number to compare.
             doc = f"{(doc or '').removesuffix(_written_as(before))}{_written_as(self.names[column.field_id])}"
             others = [other for other in match.learn if not (match.rename and other == written.name)]
-            self.changes += [Change("learn", ".".join(path), other) for other in others]
+            self.changes += [EvolutionStep("learn", ".".join(path), other) for other in others]
         if match.rename:
-            self.changes.append(Change("rename", ".".join(path), column.name))
+            self.changes.append(EvolutionStep("rename", ".".join(path), column.name))
         kind, children = self._merged(column.field_type, written.type, _Place(path, place.part))
         if (name, kind, doc) == (column.name, column.field_type, column.doc):
             return column, children
@@ -165,7 +165,7 @@ class Walk:
             return column if inner == column.value_type else changed, (Bound(0, children),)
         kind = widened(column, written)
         if kind != column:
-            self.changes.append(Change("widen", ".".join(place.path), str(kind)))
+            self.changes.append(EvolutionStep("widen", ".".join(place.path), str(kind)))
         return kind, ()
 
     def _made(self, written: pa.DataType, place: _Place) -> tuple[IcebergType, tuple[Bound, ...]]:

@@ -46,7 +46,7 @@ class Verdict(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class SegmentPart:
     """What one segment gives to a view: which of its batches count, the number of the stretch, and `told_from`."""
 
     batches: Batches
@@ -75,7 +75,7 @@ class View:
     told_from: Int64Array
 
     @staticmethod
-    def join(parts: Sequence[Part]) -> View:
+    def join(parts: Sequence[SegmentPart]) -> View:
         """From parts of segments, ascending."""
         kept = [(part.batches, part.mask) for part in parts]
         counts = [int(part.mask.sum()) for part in parts]

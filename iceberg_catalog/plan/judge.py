@@ -10,7 +10,7 @@ import numpy as np
 from converter.types import UInt8Array
 from iceberg_catalog.limits import PEEKED_MAX
 from iceberg_catalog.plan.cross_check import contradiction
-from iceberg_catalog.plan.decide import NEVER, Part, SnapshotEnd, Verdict, View, dead_markers, decide
+from iceberg_catalog.plan.decide import NEVER, SegmentPart, SnapshotEnd, Verdict, View, dead_markers, decide
 from iceberg_catalog.plan.inputs import Cover, Input, Stretch
 from iceberg_catalog.plan.lineage import of_segment
 from iceberg_catalog.plan.peeked import Checked, applied, checked
@@ -78,7 +78,7 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
     The view's coverage is that of all living segments, deleted and withdrawn ones too. It goes on beyond the walk
     while there is no hole, and over holes only where the walk went over them. Markers of a dead branch are not in it.
     """
-    parts: list[Part] = []
+    parts: list[SegmentPart] = []
     if not walk.stretches:
         return View.join(parts), []
     begin = reach = walk.stretches[0].start
@@ -91,7 +91,7 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
             if parts:
                 mask &= best.batches.base >= reach
             told_from = _told(best.segment)[0] if best.segment.checkpoint else 0
-            parts.append(Part(best.batches, mask, stretch, told_from))
+            parts.append(SegmentPart(best.batches, mask, stretch, told_from))
             reach = best.valid_end
             continue
         higher = cover.next_base()

@@ -14,9 +14,9 @@ from pyiceberg.table import Table
 
 from iceberg_catalog.connect.redaction import hide
 from repartition.advise.queries import Query, parse_queries
-from repartition.advise.report import Answer, QueryReport, Report, TableReport
-from repartition.advise.spark_plan import Planned, plan, run
-from repartition.advise.suggest import Layout, Seen, suggestion
+from repartition.advise.report import AdviceReport, Answer, QueryReport, TableReport
+from repartition.advise.spark_plan import SparkPlan, plan, run
+from repartition.advise.suggest import CurrentLayout, PlannedQuery, suggestion
 from repartition.errors import RepartitionError
 from repartition.limits import ERROR_CHARS_MAX, QUERIES_FILE_BYTES_MAX
 from repartition.run.source import Source, find_source
@@ -33,7 +33,7 @@ _BRIDGE_SAYS = "An error occurred while calling"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class AdviseOptions:
     """Of the command. `deadline_s`: of one run of one query."""
 
     topic: str
@@ -44,7 +44,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class QueriedTable:
     """A table that queries are put to.
 
     Attributes:
@@ -73,7 +73,9 @@ class _Ready:
     types: Mapping[str, str]
 
 
-def advise(config: Path | None, data_dir: Path | None, options: Options, say: Callable[[str], None]) -> Report:
+def advise(
+    config: Path | None, data_dir: Path | None, options: AdviseOptions, say: Callable[[str], None]
+) -> AdviceReport:
     """Plans or runs the queries on the topic's table and each declared copy.
 
     Args:
@@ -115,7 +117,7 @@ def read_file(path: Path) -> str:
 
 def asked_tables(
     source: Source, own: Target, copies: Sequence[DeclaredCopy], targets: Mapping[str, Target]
-) -> list[Asked]:
+) -> list[QueriedTable]:
     """The topic's table, and those of its copies.
 
     Args:
@@ -126,7 +128,7 @@ def asked_tables(
     """
     name = ".".join(source.name)
     found = [
-        Asked(
+        QueriedTable(
             name=name,
             kind="topic",
             spark_name=quoted(own.spark_name, *source.name),
@@ -144,7 +146,7 @@ def asked_tables(
         shown = copy.table if target == own else f"{copy.catalog}.{copy.table}"
         spark_name = quoted(target.spark_name, *levels)
         found.append(
-            Asked(
+            QueriedTable(
                 name=shown,
                 kind=rule.mode,
                 spark_name=spark_name,
@@ -157,8 +159,12 @@ def asked_tables(
 
 
 def survey(
-    session: Any, tables: Sequence[Asked], queries: Sequence[Query], options: Options, say: Callable[[str], None]
-) -> Report:
+    session: Any,
+    tables: Sequence[QueriedTable],
+    queries: Sequence[Query],
+    options: AdviseOptions,
+    say: Callable[[str], None],
+) -> AdviceReport:
     """Asks every table every query. What fails is told in the report, and the others go on.
 
     Args:
@@ -184,7 +190,7 @@ def survey(
             for table in ready:
                 session.catalog.dropTempView(table.view)
     said = tuple(_suggestions(ready, found))
-    return Report(
+    return AdviceReport(
         topic=options.topic,
         at_ms=at_ms,
         ran=options.run,
@@ -194,7 +200,7 @@ def survey(
     )
 
 
-def _open(session: Any, asked: Asked, view: str) -> _Ready:
+def _open(session: Any, asked: QueriedTable, view: str) -> _Ready:
     """Pins the table's head in a view, so that all queries see one state of it."""
     told = TableReport(name=asked.name, kind=asked.kind, partition_by=asked.partition_by or (), sort_by=asked.sort_by)
     try:
@@ -213,13 +219,13 @@ def _open(session: Any, asked: Asked, view: str) -> _Ready:
         return _Ready(replace(told, error=first_line(error)), view, {})
 
 
-def _answer(session: Any, table: _Ready, query: Query, options: Options) -> Answer:
+def _answer(session: Any, table: _Ready, query: Query, options: AdviseOptions) -> Answer:
     name = table.report.name
     if table.report.error is not None:
         return Answer(name, error=table.report.error)
     sql = query.on(table.view)
     try:
-        found: Planned = run(session, sql, options.deadline_s) if options.run else plan(session, sql)
+        found: SparkPlan = run(session, sql, options.deadline_s) if options.run else plan(session, sql)
     except Exception as error:  # noqa: BLE001 - one query that fails must not take the others with it
         return Answer(name, error=first_line(error).replace(table.view, name))
     return Answer(name, found.figures, compared=found.compared)
@@ -232,9 +238,11 @@ def _suggestions(ready: Sequence[_Ready], queries: Sequence[QueryReport]) -> lis
         report = table.report
         if report.whole is None or (number == 0 and len(ready) > 1):
             continue
-        layout = Layout(report.partition_by, report.sort_by, report.whole.files, table.types)
+        layout = CurrentLayout(report.partition_by, report.sort_by, report.whole.files, table.types)
         answers = [(query.name, query.answers[number]) for query in queries]
-        seen = [Seen(name, item.figures.files, item.compared) for name, item in answers if item.figures is not None]
+        seen = [
+            PlannedQuery(name, item.figures.files, item.compared) for name, item in answers if item.figures is not None
+        ]
         prefix = "No copy is declared; for one: " if number == 0 else ""
         found.append((report.name, prefix + suggestion(layout, seen)))
     return found

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from repartition.advise.report import Answer, Report, TableReport
+from repartition.advise.report import AdviceReport, Answer, TableReport
 from repartition.advise.text import headline, seconds, spelled
 from repartition.errors import RepartitionError
 from rsm_bridge.words import size
@@ -55,7 +55,7 @@ def check_place(path: Path) -> None:
         raise RepartitionError("no_picture", f"{path} is no place for a picture: its folder must be there")
 
 
-def draw(report: Report, path: Path) -> tuple[int, int]:
+def draw(report: AdviceReport, path: Path) -> tuple[int, int]:
     """Writes the picture; gives width and height in pixels.
 
     Raises:
@@ -86,7 +86,7 @@ def draw(report: Report, path: Path) -> tuple[int, int]:
     return int(wide), int(tall)
 
 
-def _panels(report: Report) -> list[_Panel]:
+def _panels(report: AdviceReport) -> list[_Panel]:
     found = [
         _Panel(
             title="size of the files that each query has to open, logarithmic",
@@ -118,7 +118,7 @@ def _bytes_label(answer: Answer) -> str:
     return f"{size(found.size_bytes)} in {spelled(found)}"
 
 
-def _fill(axis: Any, report: Report, panel: _Panel) -> None:
+def _fill(axis: Any, report: AdviceReport, panel: _Panel) -> None:
     """Bars from the top down, in the order of queries and tables, with what they stand for beside them."""
     low, high = _bounds([panel.value(answer) for query in report.queries for answer in query.answers])
     axis.set_xscale("log")
@@ -167,7 +167,7 @@ def _ticks(low: float, high: float, base: int) -> list[float]:
     return [float(base) ** power for power in range(-(-first // step) * step, last + 1, step)]
 
 
-def _name_queries(axis: Any, report: Report) -> None:
+def _name_queries(axis: Any, report: AdviceReport) -> None:
     centres, at = [], 0.0
     for query in report.queries:
         centres.append(at + (len(query.answers) - 1) / 2)
@@ -176,7 +176,7 @@ def _name_queries(axis: Any, report: Report) -> None:
     axis.set_yticks(centres, labels=names, fontsize=9, parse_math=False)
 
 
-def _legend(figure: Any, report: Report) -> None:
+def _legend(figure: Any, report: AdviceReport) -> None:
     from matplotlib.patches import Patch
 
     handles = []

@@ -101,7 +101,7 @@ class TableReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class AdviceReport:
     """Of one topic. `at_ms`: since the epoch. `suggestions`: a table's name and what is said of it, in order."""
 
     topic: str
@@ -112,7 +112,7 @@ class Report:
     suggestions: tuple[tuple[str, str], ...] = ()
 
 
-def as_json(report: Report) -> str:
+def as_json(report: AdviceReport) -> str:
     """The report for programs: one object."""
     document = {
         "version": JSON_VERSION,

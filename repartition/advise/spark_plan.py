@@ -25,14 +25,14 @@ _ICEBERG: Final = "org.apache.iceberg.spark.source."
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class SparkPlan:
     """Figures of one query, and the columns that all of its scans together are filtered by."""
 
     figures: Figures
     compared: dict[str, How]
 
 
-def plan(session: Any, sql: str) -> Planned:
+def plan(session: Any, sql: str) -> SparkPlan:
     """Plans a query and reads nothing.
 
     Raises:
@@ -41,7 +41,7 @@ def plan(session: Any, sql: str) -> Planned:
     return _planned(session, _execution(session, sql), counted=False)
 
 
-def run(session: Any, sql: str, deadline_s: float, rounds: int = ADVISE_ROUNDS) -> Planned:
+def run(session: Any, sql: str, deadline_s: float, rounds: int = ADVISE_ROUNDS) -> SparkPlan:
     """Runs a query once, and then some times; figures are of the last run, and its rows are counted, not fetched.
 
     Args:
@@ -106,7 +106,7 @@ def _deadline(session: Any, seconds: float) -> Iterator[None]:
             context.setLocalProperty("spark.jobGroup.id", None)
 
 
-def _planned(session: Any, execution: Any, *, counted: bool) -> Planned:
+def _planned(session: Any, execution: Any, *, counted: bool) -> SparkPlan:
     figures, columns = Figures(), dict[str, How]()
     identity = session._jvm.java.lang.System.identityHashCode
     known: set[int] = set()
@@ -123,7 +123,7 @@ def _planned(session: Any, execution: Any, *, counted: bool) -> Planned:
         figures = figures.plus(found)
         for expression in scan.filters():
             columns = both(columns, compared(expression))
-    return Planned(figures, columns)
+    return SparkPlan(figures, columns)
 
 
 def _files(scan: Any) -> Figures:

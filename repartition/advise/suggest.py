@@ -24,7 +24,7 @@ _WORDS: Final[Mapping[How, str]] = {"equal": "by value", "range": "by a range"}
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CurrentLayout:
     """A table. `types`: Spark's names of column types, by path. `files`: data files it has."""
 
     partition_by: tuple[str, ...]
@@ -34,7 +34,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PlannedQuery:
     """A query that could be planned on it: the data files it opens, and what it compares."""
 
     query: str
@@ -68,7 +68,7 @@ def either(left: Mapping[str, How], right: Mapping[str, How]) -> dict[str, How]:
     return {name: "equal" if left[name] == right[name] == "equal" else "range" for name in left if name in right}
 
 
-def suggestion(layout: Layout, seen: Sequence[Seen]) -> str:
+def suggestion(layout: CurrentLayout, seen: Sequence[PlannedQuery]) -> str:
     """One or two sentences on a table's layout and the queries."""
     if not seen:
         return "No query could be planned on it."
@@ -92,7 +92,7 @@ def suggestion(layout: Layout, seen: Sequence[Seen]) -> str:
     return " ".join(_advice(layout, *item) for item in wanted[:_COLUMNS_SHOWN])
 
 
-def _wanted(layout: Layout, poor: Sequence[Seen]) -> list[tuple[str, How, list[str]]]:
+def _wanted(layout: CurrentLayout, poor: Sequence[PlannedQuery]) -> list[tuple[str, How, list[str]]]:
     """Columns the layout does nothing for: how they are compared and by which queries. Those of most queries first."""
     found: dict[tuple[str, How], list[str]] = {}
     for item in poor:
@@ -108,7 +108,7 @@ def _wanted(layout: Layout, poor: Sequence[Seen]) -> list[tuple[str, How, list[s
     return chosen
 
 
-def _served(layout: Layout, column: str, compared_by: Mapping[str, How]) -> bool:
+def _served(layout: CurrentLayout, column: str, compared_by: Mapping[str, How]) -> bool:
     """Whether the layout lets a query that compares `column` leave out files."""
     for text in layout.partition_by:
         term = partition_term(text)
@@ -123,7 +123,7 @@ def _served(layout: Layout, column: str, compared_by: Mapping[str, How]) -> bool
     return False
 
 
-def _advice(layout: Layout, column: str, how: How, queries: Sequence[str]) -> str:
+def _advice(layout: CurrentLayout, column: str, how: How, queries: Sequence[str]) -> str:
     kind = layout.types.get(column, "").partition("(")[0]
     if kind.startswith("timestamp") or kind == "date":
         what = f"`partition_by: [day({column})]`"

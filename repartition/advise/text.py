@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from repartition.advise.report import Answer, Figures, Report
+from repartition.advise.report import AdviceReport, Answer, Figures
 from rsm_bridge.words import size
 
 _WIDTH_MIN = 80
 
 
-def as_text(report: Report, width: int, *, colour: bool = False) -> str:
+def as_text(report: AdviceReport, width: int, *, colour: bool = False) -> str:
     """The report as lines of at most `width` characters. `colour`: with escapes."""
     out = io.StringIO()
     console = Console(file=out, width=max(width, _WIDTH_MIN), force_terminal=colour, highlight=False)
@@ -28,7 +28,7 @@ def as_text(report: Report, width: int, *, colour: bool = False) -> str:
     return out.getvalue().rstrip("\n")
 
 
-def _tables(report: Report) -> Table:
+def _tables(report: AdviceReport) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False)
     for name in ("TABLE", "KIND", "PARTITION BY", "SORT BY"):
         table.add_column(name, overflow="fold")
@@ -43,7 +43,7 @@ def _tables(report: Report) -> Table:
     return table
 
 
-def _queries(report: Report) -> Table:
+def _queries(report: AdviceReport) -> Table:
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column("QUERY", overflow="fold")
     table.add_column("TABLE", overflow="fold")
@@ -63,7 +63,7 @@ def _queries(report: Report) -> Table:
     return table
 
 
-def _cells(report: Report, answer: Answer) -> list[str]:
+def _cells(report: AdviceReport, answer: Answer) -> list[str]:
     found = answer.figures
     if found is None:
         return [""] * (6 if report.ran else 3)
@@ -73,7 +73,7 @@ def _cells(report: Report, answer: Answer) -> list[str]:
     return cells
 
 
-def _errors(report: Report) -> bool:
+def _errors(report: AdviceReport) -> bool:
     return any(answer.error is not None for query in report.queries for answer in query.answers)
 
 
@@ -95,7 +95,7 @@ def spelled(figures: Figures) -> str:
     return f"{count} file{'' if figures.files == 1 else 's'} {more}".rstrip()
 
 
-def headline(report: Report) -> str:
+def headline(report: AdviceReport) -> str:
     """Topic, date, and how many rows its own table has."""
     day = datetime.fromtimestamp(report.at_ms / 1000, UTC).strftime("%Y-%m-%d")
     whole = report.tables[0].whole

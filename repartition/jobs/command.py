@@ -23,7 +23,7 @@ from rsm_bridge.storage.backend import Backend, open_backend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class RepartitionOptions:
     """Of the command. `max_bytes`: None: as the settings say. `maintenance`: its share of the running time."""
 
     topic: str | None = None
@@ -34,7 +34,7 @@ class Options:
     maintenance: float = 0.2
 
 
-def repartition(config: Path | None, data_dir: Path | None, options: Options, shown: Shown) -> int:
+def repartition(config: Path | None, data_dir: Path | None, options: RepartitionOptions, shown: Shown) -> int:
     """Runs every copy of one topic, or of all, until there is nothing new; returns how many failed.
 
     Without end under `continuous`; with all topics, it then keeps those too that come later.

@@ -32,7 +32,7 @@ LAST_EXPIRY: Final = "tierberg.copy.snapshots-expired-ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class MaintenanceFacts:
     """Of one table. Times in milliseconds since the epoch.
 
     Attributes:
@@ -56,14 +56,14 @@ class Facts:
     left: int = 0
 
 
-def facts_of(metadata: TableMetadata, manifests: Callable[[Snapshot], int], now_ms: int) -> Facts:
+def facts_of(metadata: TableMetadata, manifests: Callable[[Snapshot], int], now_ms: int) -> MaintenanceFacts:
     """What the metadata says. `manifests`: counts those of a snapshot."""
     head = metadata.current_snapshot()
     if head is None:
-        return Facts(files_added=0, deletes_added=0, manifests=0, snapshots=())
+        return MaintenanceFacts(files_added=0, deletes_added=0, manifests=0, snapshots=())
     said = metadata.properties
     files, deletes = _added(metadata, head, int(said.get(LAST_COMPACTION, "0")))
-    return Facts(
+    return MaintenanceFacts(
         files_added=files,
         deletes_added=deletes,
         manifests=manifests(head),
@@ -92,7 +92,7 @@ def _added(metadata: TableMetadata, head: Snapshot, since_ms: int) -> tuple[int,
     return files, deletes
 
 
-def due(facts: Facts, now_ms: int, *, retention: bool) -> tuple[Chore, ...]:
+def due(facts: MaintenanceFacts, now_ms: int, *, retention: bool) -> tuple[Chore, ...]:
     """What is to be done, most useful first. `retention`: the rule has one."""
     if not facts.snapshots:
         return ()

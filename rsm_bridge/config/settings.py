@@ -39,7 +39,7 @@ _STORE_URLS = (
 )
 _STORE_SCHEMES = frozenset({"s3", "s3a", "gs", "az", "abfss", "file", "memory"})
 
-#: Where a new table gets its location, see `CatalogSettings.layout`.
+#: Where a new table gets its location, see `IcebergCatalogSettings.layout`.
 TableLayout = Literal["outside", "inside"]
 
 
@@ -120,7 +120,7 @@ class StoreSettings(Section):
         return value
 
 
-class CatalogSettings(Section):
+class IcebergCatalogSettings(Section):
     """The Iceberg catalog. Without this section: SQLite in `data_dir`, tables in `data_dir/warehouse`."""
 
     name: str = Field(default="tierberg", min_length=1, description="The catalog's name.")
@@ -158,7 +158,7 @@ class CatalogSettings(Section):
     _plain_texts = field_validator("properties", mode="before")(texts)
 
     @model_validator(mode="after")
-    def _names_are_of_a_catalog(self) -> CatalogSettings:
+    def _names_are_of_a_catalog(self) -> IcebergCatalogSettings:
         """The embedded catalog has a name and a warehouse of its own: others would be believed and not looked at."""
         given = [name for name in ("name", "warehouse") if name in self.model_fields_set]
         if given and not self.properties:
@@ -310,7 +310,7 @@ class Settings(Section):
     insecure: bool = Field(default=False, description="Allow `listen` beyond loopback without client authentication.")
     tls: TlsSettings | None = Field(default=None, description="TLS of the gRPC port.")
     store: StoreSettings | None = Field(default=None, description="The object store.")
-    catalog: CatalogSettings = Field(default=CatalogSettings(), description="The Iceberg catalog.")
+    catalog: IcebergCatalogSettings = Field(default=IcebergCatalogSettings(), description="The Iceberg catalog.")
     kafka: KafkaSettings = Field(default=KafkaSettings(), description="The brokers, for commands.")
     merge: MergeSettings = Field(default=MergeSettings(), description="Merging of small data files.")
     limits: LimitSettings = Field(default=LimitSettings(), description="What the process may use.")

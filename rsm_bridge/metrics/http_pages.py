@@ -19,13 +19,13 @@ from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import PROBE_SECONDS
 
 
-class Remark(str):
+class ProbeRemark(str):
     """What a probe that succeeds has to say all the same."""
 
     __slots__ = ()
 
 
-#: None, or one sentence that says what is wrong; a Remark: nothing is that matters here.
+#: None, or one sentence that says what is wrong; a ProbeRemark: nothing is that matters here.
 Probe = Callable[[], str | None]
 Page = tuple[int, str, bytes]
 _TEXT = "text/plain; charset=utf-8"
@@ -111,6 +111,6 @@ def _probe(probe: Probe, _accept: str) -> Page:
     wrong = probe()
     if wrong is None:
         return 200, _TEXT, b"ok\n"
-    if isinstance(wrong, Remark):
+    if isinstance(wrong, ProbeRemark):
         return 200, _TEXT, f"ok; {wrong}\n".encode()
     return 503, _TEXT, f"{wrong}\n".encode()

@@ -21,7 +21,7 @@ _KINDS = (("CN", "x509_common_name"), ("DNS", "peer_dns"), ("URI", "peer_uri"))
 _SHOWN_MAX, _NAME_CHARS_MAX = 4, 200
 
 
-class Call(Protocol):
+class IdentifiedCall(Protocol):
     """A call that is being served, as gRPC has it."""
 
     def peer(self) -> str:
@@ -92,6 +92,6 @@ def caller(rules: Sequence[ClientRule] | None, names: tuple[str, ...], address: 
     return Caller(shown, names, reads, writes)
 
 
-def caller_of(rules: Sequence[ClientRule] | None, call: Call) -> Caller:
+def caller_of(rules: Sequence[ClientRule] | None, call: IdentifiedCall) -> Caller:
     """The caller of a call."""
     return caller(rules, names_of(call.auth_context()), call.peer())

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import PROBE_FRESH_SECONDS, PROBE_SECONDS
-from rsm_bridge.metrics.http_pages import Remark
+from rsm_bridge.metrics.http_pages import ProbeRemark
 from rsm_bridge.serving.reachability import Reachability
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.writes import StoreWrites
@@ -71,7 +71,7 @@ class Probes:
         catalog = None if self.reach is None else self.reach.note("catalog")
         said = [f"the store takes no copies: {refusal}"] if refusal is not None else []
         said += [catalog] if catalog is not None else []
-        return Remark("; ".join(said)) if said else None
+        return ProbeRemark("; ".join(said)) if said else None
 
     def _store(self) -> str | None:
         """One look serves all probes of PROBE_FRESH_SECONDS, however many ask."""

@@ -20,7 +20,7 @@ from rsm_bridge.storage.object_store import first_line
 
 
 @dataclass(slots=True, kw_only=True)
-class Place:
+class Dependency:
     """Something a bridge needs.
 
     Attributes:
@@ -48,7 +48,7 @@ class Place:
 class Reachability:
     """Watches places from :meth:`start` to :meth:`stop`."""
 
-    def __init__(self, places: Sequence[Place], log: structlog.typing.FilteringBoundLogger) -> None:
+    def __init__(self, places: Sequence[Dependency], log: structlog.typing.FilteringBoundLogger) -> None:
         self.places = tuple(places)
         self._log = log
         self._stop = threading.Event()
@@ -75,7 +75,7 @@ class Reachability:
                 return f"the {name} cannot be reached: {place.said}; {place.without}"
         return None
 
-    def _watch(self, place: Place) -> None:
+    def _watch(self, place: Dependency) -> None:
         since = reminded = time.monotonic()
         asked: _Question | None = None
         while not self._stop.is_set():
@@ -102,7 +102,7 @@ class Reachability:
 class _Question:
     """One question on a thread of its own."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Dependency) -> None:
         self._place = place
         self._wrong: str | None = None
         self._ended = threading.Event()

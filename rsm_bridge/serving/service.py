@@ -34,7 +34,7 @@ from rsm_bridge.serving.maintainer import Maintainer
 from rsm_bridge.serving.owner_lookups import OwnerLookups
 from rsm_bridge.serving.probes import Probes
 from rsm_bridge.serving.publisher import Publisher
-from rsm_bridge.serving.reachability import Place, Reachability
+from rsm_bridge.serving.reachability import Dependency, Reachability
 from rsm_bridge.serving.scheduling.call_pool import CallPool
 from rsm_bridge.serving.scheduling.copy_memory import CopyMemory
 from rsm_bridge.serving.scheduling.copy_places import CopyPlaces
@@ -188,7 +188,7 @@ def _watched(
         where = settings.catalog.name
     reach = Reachability(
         (
-            Place(
+            Dependency(
                 name="store",
                 where=store.root_uri,
                 ask=store.check,
@@ -196,7 +196,7 @@ def _watched(
                     "copies, fetches and deletes fail until it can be; Kafka repeats them and keeps its local segments"
                 ),
             ),
-            Place(
+            Dependency(
                 name="catalog",
                 where=where,
                 ask=lambda: open_catalog().namespace_exists(namespace),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from rsm_bridge.metrics.progress.facts import Gap, HeldRows, OpenTransaction
+from rsm_bridge.metrics.progress.facts import Gap, HeldRows, UnfinishedTransaction
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
 from rsm_bridge.storage.projections.progress import CopyFailure, CopySize
 
@@ -84,7 +84,7 @@ class PartitionReport:
     pending_ms: int | None
     tiered_ms: int | None
     unpublished_ms: int | None
-    waiting: OpenTransaction | None
+    waiting: UnfinishedTransaction | None
     lag_s: float
     findings: tuple[Finding, ...]
     gaps: tuple[Gap, ...] = ()

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from repartition.advise.advise import Options, asked_tables, survey
+from repartition.advise.advise import AdviseOptions, asked_tables, survey
 from repartition.advise.picture import draw
 from repartition.advise.queries import parse_queries
-from repartition.advise.report import Answer, Figures, Report
+from repartition.advise.report import AdviceReport, Answer, Figures
 from repartition.advise.text import as_text
 from repartition.run.source import find_source
 from repartition.spark.targets import Target
@@ -59,22 +59,26 @@ def record(number: int) -> Sent:
     return sent(key, {"id": key, "who": f"w{key % 3}", "amount": 2 * key})
 
 
-def ask(world: CopyWorld, text: str = QUERIES, **options: Any) -> Report:
+def ask(world: CopyWorld, text: str = QUERIES, **options: Any) -> AdviceReport:
     own = world.settings.catalog.name
     copies = declared_copies(world.settings, TOPIC, TOPIC)
     target = Target(world.catalog, own)
     tables = asked_tables(find_source(world.backend, TOPIC), target, copies, {own: target})
     return survey(
-        world.spark, tables, parse_queries(text), Options(topic=TOPIC, queries=Path("-"), **options), lambda _line: None
+        world.spark,
+        tables,
+        parse_queries(text),
+        AdviseOptions(topic=TOPIC, queries=Path("-"), **options),
+        lambda _line: None,
     )
 
 
-def answers(report: Report, name: str) -> tuple[Answer, ...]:
+def answers(report: AdviceReport, name: str) -> tuple[Answer, ...]:
     (found,) = [query.answers for query in report.queries if query.name == name]
     return found
 
 
-def figures(report: Report, name: str) -> tuple[Figures, Figures]:
+def figures(report: AdviceReport, name: str) -> tuple[Figures, Figures]:
     original, copy = answers(report, name)
     assert original.figures is not None
     assert copy.figures is not None, copy.error

@@ -19,7 +19,7 @@ from iceberg_catalog.connect.open import CatalogSettings, open_catalog
 from iceberg_catalog.connect.rest import Timeouts
 from iceberg_catalog.evolve.evolve import bind
 from iceberg_catalog.evolve.names import SOURCES, Sources
-from iceberg_catalog.evolve.table import GENERATION, Evolved, Writer, evolved
+from iceberg_catalog.evolve.table import GENERATION, Evolved, WriterTypes, evolved
 from iceberg_catalog.tables.tables import ensure_table
 from tests.e2e.engines import spark_on
 from tests.support.evolving import check_schema, check_step
@@ -64,7 +64,7 @@ def behind(lake: Lake, proxy: FaultProxy) -> Iterator[Catalog]:
 
 def evolve(catalog: Catalog, name: tuple[str, ...], writer: pa.StructType) -> Evolved:
     table = catalog.load_table(name)
-    return evolved(catalog, table, [Writer(writer, KEY)], incompatible="new-column", generation=1)
+    return evolved(catalog, table, [WriterTypes(writer, KEY)], incompatible="new-column", generation=1)
 
 
 def new_table(catalog: Catalog) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def test_a_data_commit_planned_before_an_evolution_lands(catalog: Catalog) -> No
     assert commit(catalog, head, Change(), STATE, commit_id="c", as_of_ms=0).kind == "committed"
     stale = catalog.load_table(name)
     commit(catalog, LiveFiles().read(stale), Change(), STATE, commit_id="d", as_of_ms=0)
-    evolved(catalog, stale, [Writer(SECOND, KEY)], incompatible="new-column", generation=1)
+    evolved(catalog, stale, [WriterTypes(SECOND, KEY)], incompatible="new-column", generation=1)
     table = catalog.load_table(name)
     assert "added" in table.schema().column_names
     assert len(table.metadata.snapshots) == 2

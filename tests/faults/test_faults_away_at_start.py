@@ -15,7 +15,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from rsm_bridge.limits import REACH_AGAIN_SECONDS, REACH_REMIND_SECONDS, REACH_SECONDS, REACH_SOUND_SECONDS
-from rsm_bridge.serving.reachability import Place, Reachability
+from rsm_bridge.serving.reachability import Dependency, Reachability
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
@@ -114,7 +114,7 @@ def test_an_outage_is_said_once_and_its_end_too(monkeypatch: pytest.MonkeyPatch)
             release.wait(20)
 
     with capture_logs() as logs:
-        place = Place(name="store", where="here", ask=ask, without="nothing works")
+        place = Dependency(name="store", where="here", ask=ask, without="nothing works")
         watch = Reachability((place,), logger("test"))
         watch.start()
         eventually(lambda: place.said == "refused")

@@ -128,18 +128,18 @@ class Segments(Target):
     def run(self, data: bytes) -> Outcome:
         facts, (segment, index, snapshot) = unpacked(data)
         metadata = SegmentMetadata(
-            "cluster",
-            "topic",
-            bytes(range(16)),
-            7,
-            bytes(range(16, 32)),
-            facts["start"],
-            facts["end"],
-            0,
-            1,
-            0,
-            len(segment),
-            tuple(LeaderEpoch(*entry) for entry in facts["epochs"]),
+            cluster_name="cluster",
+            topic="topic",
+            topic_id=bytes(range(16)),
+            partition=7,
+            segment_id=bytes(range(16, 32)),
+            start_offset=facts["start"],
+            end_offset=facts["end"],
+            max_timestamp_ms=0,
+            broker_id=1,
+            event_timestamp_ms=0,
+            segment_size_bytes=len(segment),
+            leader_epochs=tuple(LeaderEpoch(*entry) for entry in facts["epochs"]),
         )
         options = ConvertOptions(facts["format"], facts["mode"], PLAIN_BYTES_MAX)
         try:

@@ -193,7 +193,18 @@ class KafkaSteps:
         """What the broker says of a segment."""
         name = hashlib.md5(b"%d/%d/%d" % (self.generation, number, copied.name), usedforsecurity=False).digest()
         return SegmentMetadata(
-            "c", "t", self.topic.topic_id, number, name, copied.base, copied.end, 0, 0, 0, size, leader_epochs(epochs)
+            cluster_name="c",
+            topic="t",
+            topic_id=self.topic.topic_id,
+            partition=number,
+            segment_id=name,
+            start_offset=copied.base,
+            end_offset=copied.end,
+            max_timestamp_ms=0,
+            broker_id=0,
+            event_timestamp_ms=0,
+            segment_size_bytes=size,
+            leader_epochs=leader_epochs(epochs),
         )
 
     def do_copy(self, p: int, bridge: int, fault: int, peek: int) -> tuple[str, ...] | None:

@@ -17,7 +17,7 @@ from iceberg_catalog.tables.names import Owner
 from rsm_bridge.errors import ObjectNotFoundError, StoreError
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
-from rsm_bridge.storage.segments.known import Deletion, KnownSegment
+from rsm_bridge.storage.segments.known import KnownSegment, KnownTombstone
 from tests.histories.kafka_model import Batch
 from tests.histories.row_arrays import load_later
 
@@ -200,7 +200,7 @@ class ModelStore:
                 segment=None,
                 data=None,
                 kept=None,
-                deletion=Deletion(kind=kind, time_ms=now_ms, had_index=False),
+                deletion=KnownTombstone(kind=kind, time_ms=now_ms, had_index=False),
             )
             self.entries[str(key)] = Entry(stone, self.versions, now_ms)
             insort(self.keys, str(key))
@@ -211,7 +211,7 @@ class ModelStore:
         ):
             return "already_deleted"
         segment = None if known.segment is None else replace(known.segment, state=kind)
-        deletion = Deletion(kind=kind, time_ms=now_ms, had_index=segment is not None)
+        deletion = KnownTombstone(kind=kind, time_ms=now_ms, had_index=segment is not None)
         entry.known = replace(known, segment=segment, deletion=deletion)
         entry.version, entry.modified_ms = self.versions, now_ms
         return "replaced"

@@ -33,7 +33,7 @@ from rsm_bridge.storage.segments.listing import SegmentListing
 from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.tables.publish import planned_files, planning, rewritten
 from rsm_bridge.tables.publish.planned_files import PlannedFiles
-from rsm_bridge.tables.publish.planning import Planned, Planning
+from rsm_bridge.tables.publish.planning import Planning, TablePlans
 from rsm_bridge.tables.publish.rewritten import Cut
 from rsm_bridge.tables.publish.table_run import RunResult
 from rsm_bridge.tables.reclaim import reclaimer as reclaim
@@ -270,7 +270,7 @@ class Run:
     head: TableHead = field(init=False)
     read: Head = field(init=False)
     planning: Planning = field(init=False)
-    found: Planned | None = None
+    found: TablePlans | None = None
     cut: dict[str, DataFile] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -286,7 +286,7 @@ class Run:
             now_ms=self.now_ms,
         )
 
-    def changes(self, found: Planned) -> bool:
+    def changes(self, found: TablePlans) -> bool:
         """Whether there is something to commit."""
         self.found = found
         return any(item.changes(self.head.states.get(number, PartState())) for number, item in found.plans.items())

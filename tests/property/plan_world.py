@@ -30,7 +30,7 @@ from iceberg_catalog.plan.types import (
     UseMain,
     remembered,
 )
-from rsm_bridge.tables.reclaim.rules import Verdict, still_to_raise, verdict
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, still_to_raise, verdict
 from tests.property.plan_copy import LEFT, Copy
 from tests.property.plan_kafka import Kafka, Remote
 from tests.worlds.plan_support import Model, Rows
@@ -309,7 +309,7 @@ class World:
             seen = self.first_gone.setdefault(name, self.head.version)
             segment = self.kafka.remote[name].segment
             judged = verdict(segment, self.head.state, self.waiting(), raising)
-            if judged is Verdict.NEEDED or (judged is Verdict.FENCE and seen == self.head.version):
+            if judged is TombstoneVerdict.NEEDED or (judged is TombstoneVerdict.FENCE and seen == self.head.version):
                 continue
             parts = {part(name, False), part(name, True)}
             own = {self.pointers[key] for key in parts if key in self.pointers}

@@ -75,7 +75,20 @@ def test_bytes_moved_about(segment: Segment, data: st.DataObject) -> None:
 
 @given(st.binary(max_size=300), st.sampled_from(["table", "verbatim"]))
 def test_random_bytes(data: bytes, mode: Mode) -> None:
-    metadata = SegmentMetadata("c", "t", bytes(16), 0, bytes(16), 0, 2**62, 0, 0, 0, len(data), ())
+    metadata = SegmentMetadata(
+        cluster_name="c",
+        topic="t",
+        topic_id=bytes(16),
+        partition=0,
+        segment_id=bytes(16),
+        start_offset=0,
+        end_offset=2**62,
+        max_timestamp_ms=0,
+        broker_id=0,
+        event_timestamp_ms=0,
+        segment_size_bytes=len(data),
+        leader_epochs=(),
+    )
     check(data, run(data, metadata, mode, Transactions()))
 
 

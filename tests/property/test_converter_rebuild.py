@@ -118,14 +118,16 @@ def test_slices_of_the_table(segment: Segment, data: st.DataObject) -> None:
     at = int(part["row_start"][0])
     header = int(rows.header_offsets[at])
     sliced = RowBuffers(
-        rows.offsets[at:],
-        rows.timestamps_us[at:],
-        rows.timestamps_valid[at:],
-        VarBytes(rows.keys.offsets[at:], rows.keys.data, rows.keys.valid[at:]),
-        VarBytes(rows.values.offsets[at:], rows.values.data, rows.values.valid[at:]),
-        rows.header_offsets[at:] - header,
-        VarBytes(rows.header_keys.offsets[header:], rows.header_keys.data, rows.header_keys.valid[header:]),
-        VarBytes(rows.header_values.offsets[header:], rows.header_values.data, rows.header_values.valid[header:]),
+        offsets=rows.offsets[at:],
+        timestamps_us=rows.timestamps_us[at:],
+        timestamps_valid=rows.timestamps_valid[at:],
+        keys=VarBytes(rows.keys.offsets[at:], rows.keys.data, rows.keys.valid[at:]),
+        values=VarBytes(rows.values.offsets[at:], rows.values.data, rows.values.valid[at:]),
+        header_offsets=rows.header_offsets[at:] - header,
+        header_keys=VarBytes(rows.header_keys.offsets[header:], rows.header_keys.data, rows.header_keys.valid[header:]),
+        header_values=VarBytes(
+            rows.header_values.offsets[header:], rows.header_values.data, rows.header_values.valid[header:]
+        ),
     )
     exact = part["timestamps_start"][part["timestamps_start"] >= 0]
     deltas = deltas[int(exact[0]) :] if len(exact) else deltas[:0]
@@ -137,7 +139,16 @@ def test_slices_of_the_table(segment: Segment, data: st.DataObject) -> None:
 def test_no_batches_are_no_bytes() -> None:
     empty = VarBytes(np.zeros(1, np.int64), np.empty(0, np.uint8), np.empty(0, np.bool_))
     numbers = np.empty(0, np.int64)
-    rows = RowBuffers(numbers, numbers, np.empty(0, np.bool_), empty, empty, np.zeros(1, np.int64), empty, empty)
+    rows = RowBuffers(
+        offsets=numbers,
+        timestamps_us=numbers,
+        timestamps_valid=np.empty(0, np.bool_),
+        keys=empty,
+        values=empty,
+        header_offsets=np.zeros(1, np.int64),
+        header_keys=empty,
+        header_values=empty,
+    )
     assert len(rebuild(np.empty(0, BATCH_DTYPE), rows, numbers, np.empty(0, np.uint8))) == 0
 
 

@@ -31,7 +31,7 @@ def advise(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Report what queries need of a topic's table and of each copy: files, bytes, seconds; with a picture."""
-    from repartition.advise.advise import Options
+    from repartition.advise.advise import AdviseOptions
     from repartition.advise.advise import advise as ask
     from repartition.advise.picture import check_place, draw
     from repartition.advise.report import as_json as document
@@ -40,7 +40,7 @@ def advise(
     place = picture or Path(f"advise-{topic}.png")
     with failures():
         check_place(place)
-        options = Options(topic=topic, queries=queries, topic_id=topic_id, run=run, deadline_s=deadline)
+        options = AdviseOptions(topic=topic, queries=queries, topic_id=topic_id, run=run, deadline_s=deadline)
         report = ask(config, data_dir, options, lambda line: typer.echo(line, err=True))
         width = shutil.get_terminal_size((120, 24)).columns
         typer.echo(document(report) if as_json else as_text(report, width, colour=sys.stdout.isatty()))

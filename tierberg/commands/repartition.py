@@ -32,7 +32,7 @@ def repartition(
     """Bring the copies of topics up to date with Spark. Exits 3 when one failed."""
     from rich.console import Console
 
-    from repartition.jobs.command import Options
+    from repartition.jobs.command import RepartitionOptions
     from repartition.jobs.command import repartition as run
     from repartition.jobs.progress_bars import shown
     from rsm_bridge.limits import MIB
@@ -42,7 +42,7 @@ def repartition(
     if all_topics and topic_id is not None:
         raise typer.BadParameter("--topic-id chooses between topics of one name: name it, without --all")
     limit = None if max_mib is None else max_mib * MIB
-    options = Options(
+    options = RepartitionOptions(
         topic=topic,
         topic_id=topic_id,
         continuous=continuous,

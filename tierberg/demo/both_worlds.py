@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from repartition.advise.report import Report
+from repartition.advise.report import AdviceReport
 from repartition.advise.text import spelled
 from rsm_bridge.words import size
 from tierberg.demo.engines import Engine, Row
@@ -53,7 +53,7 @@ def show_side_by_side(console: Console, kafka: Row, engines: Sequence[Engine]) -
     console.print(table)
 
 
-def show_layouts(console: Console, report: Report) -> None:
+def show_layouts(console: Console, report: AdviceReport) -> None:
     """Print what each question needs of the topic's own table and of its copies; a line for each question."""
     table = Table(title="What each question has to open", title_justify="left")
     table.add_column("")

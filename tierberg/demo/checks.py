@@ -22,7 +22,7 @@ class Check:
 
 
 @dataclass(slots=True, kw_only=True)
-class Summary:
+class DemoSummary:
     """Figures, step times and checks, in the order they came.
 
     Attributes:

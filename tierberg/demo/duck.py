@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from tierberg.demo.canonical import DUCKDB_CHECKSUM
 from tierberg.demo.columns import DUCKDB_COLUMNS
-from tierberg.demo.engines import Answer, Engine, Row
+from tierberg.demo.engines import Engine, EngineAnswer, Row
 from tierberg.demo.queries import QUERIES
 from tierberg.demo.spark import CATALOG, SESSION_ZONE
 
@@ -75,6 +75,6 @@ def ask_duckdb(table: Table, view: str, partition: int, offset: int) -> Engine:
     )
 
 
-def _run(connection: Any, statement: str) -> Answer:
+def _run(connection: Any, statement: str) -> EngineAnswer:
     relation = connection.sql(statement)
-    return Answer(statement, relation.columns, relation.fetchall())
+    return EngineAnswer(statement, relation.columns, relation.fetchall())

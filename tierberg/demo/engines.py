@@ -13,7 +13,7 @@ from tierberg.demo.events import Headers
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EngineAnswer:
     """A statement with its column names and rows."""
 
     statement: str
@@ -48,7 +48,7 @@ class Engine:
     """
 
     name: str
-    answers: Sequence[Answer]
+    answers: Sequence[EngineAnswer]
     rows: int
     checksum: int
     columns: int
@@ -56,14 +56,14 @@ class Engine:
     sample: Row
 
 
-def show(console: Console, engine: str, answer: Answer) -> None:
+def show(console: Console, engine: str, answer: EngineAnswer) -> None:
     """Print a statement and its rows."""
     console.print(f"[bold]{engine}")
     console.print(Syntax(answer.statement, "sql", background_color="default", word_wrap=True))
     console.print(_table(answer))
 
 
-def show_once(console: Console, answers: Sequence[tuple[str, Answer]]) -> None:
+def show_once(console: Console, answers: Sequence[tuple[str, EngineAnswer]]) -> None:
     """Print the rows of all who answered one question: a table for those who agree, so one if nobody differs.
 
     Args:
@@ -79,7 +79,7 @@ def show_once(console: Console, answers: Sequence[tuple[str, Answer]]) -> None:
         console.print(f"[dim]{' = '.join(names)}", highlight=False)
 
 
-def _table(answer: Answer) -> Table:
+def _table(answer: EngineAnswer) -> Table:
     table = Table()
     for column in answer.columns:
         table.add_column(column)

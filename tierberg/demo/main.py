@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tierberg.demo.both_worlds import kafka_row, show_columns, show_layouts, show_side_by_side
-from tierberg.demo.checks import Summary, mib
+from tierberg.demo.checks import DemoSummary, mib
 from tierberg.demo.columns import AVRO_TYPES, JSON_TYPES
 from tierberg.demo.consume import ISOLATIONS, Isolation, ReadBack, read_back
 from tierberg.demo.duck import ask_duckdb, open_table, value_types
@@ -79,7 +79,7 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False, verbose: bool
     console = Console()
     if not console.is_terminal:
         console = Console(width=_FILE_WIDTH)
-    summary = Summary(console=console, verbose=verbose)
+    summary = DemoSummary(console=console, verbose=verbose)
     servers: Servers | None = None
     try:
         with ended_in_order():
@@ -108,7 +108,7 @@ def _last_words(data_dir: Path, servers: Servers | None, *, keep: bool) -> str:
     return f"{where}. {how_to_use(servers)}"
 
 
-def _play(summary: Summary, folder: Path, kafka_version: str, *, keep: bool) -> Servers:
+def _play(summary: DemoSummary, folder: Path, kafka_version: str, *, keep: bool) -> Servers:
     ledgers = {topic: Ledger() for topic in TOPICS}
     with ExitStack() as open_things:
         with summary.step(f"Start a schema registry, a bridge, and stock Kafka {kafka_version} with the plugin"):
@@ -125,7 +125,7 @@ def _play(summary: Summary, folder: Path, kafka_version: str, *, keep: bool) -> 
         return servers
 
 
-def _tier(summary: Summary, servers: Servers, ledgers: Ledgers) -> int:
+def _tier(summary: DemoSummary, servers: Servers, ledgers: Ledgers) -> int:
     """Returns the checksum over the flights' columns."""
     with summary.step("Send 336,776 flights as JSON and as Avro; kill -9 the bridge on the way"):
         sent = produce_with_kill(servers, ledgers, summary)
@@ -140,7 +140,7 @@ def _tier(summary: Summary, servers: Servers, ledgers: Ledgers) -> int:
     return sent.columns
 
 
-def _consume(summary: Summary, servers: Servers, topic: str, ledger: Ledger, jmx: JmxReader) -> ReadBack:
+def _consume(summary: DemoSummary, servers: Servers, topic: str, ledger: Ledger, jmx: JmxReader) -> ReadBack:
     """Returns what a reader of committed records got."""
     starts_before, served_before = servers.local_starts(topic), _served_bytes(servers)
     results: dict[Isolation, ReadBack] = {}
@@ -163,7 +163,7 @@ def _served_bytes(servers: Servers) -> int:
     return int(servers.bridge.metric("tierberg_served_bytes_total", method="fetch"))
 
 
-def _query(summary: Summary, folder: Path, servers: Servers, ledgers: Ledgers) -> dict[str, list[Engine]]:
+def _query(summary: DemoSummary, folder: Path, servers: Servers, ledgers: Ledgers) -> dict[str, list[Engine]]:
     """Returns what Spark and DuckDB say of each topic's table."""
     bridge_folder = servers.bridge.folder
     engines: dict[str, list[Engine]] = {topic: [] for topic in TOPICS}
@@ -178,7 +178,7 @@ def _query(summary: Summary, folder: Path, servers: Servers, ledgers: Ledgers) -
 
 
 def _judge(
-    summary: Summary,
+    summary: DemoSummary,
     servers: Servers,
     ledgers: Ledgers,
     committed: Mapping[str, ReadBack],
@@ -205,7 +205,7 @@ def _judge(
 
 
 def _second_copy(
-    summary: Summary, folder: Path, servers: Servers, offset: int, kafka: ReadBack, own: Engine, columns: int
+    summary: DemoSummary, folder: Path, servers: Servers, offset: int, kafka: ReadBack, own: Engine, columns: int
 ) -> None:
     """Make copy 2 of the flights, ask it, and compare its layout with that of the topic's table.
 
@@ -233,7 +233,7 @@ def _second_copy(
     judge_layouts(summary, comparison)
 
 
-def _figures(summary: Summary, servers: Servers, ledgers: Ledgers, jmx: JmxReader) -> None:
+def _figures(summary: DemoSummary, servers: Servers, ledgers: Ledgers, jmx: JmxReader) -> None:
     summary.figure("Kafka", servers.broker.options.version)
     for topic, ledger in ledgers.items():
         summary.figure(

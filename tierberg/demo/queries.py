@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class DemoQuery:
     """One question, and a statement for each engine; all must give the same rows.
 
     Attributes:
@@ -28,7 +28,7 @@ FROM {table} WHERE dest = 'ORD' GROUP BY month ORDER BY flights DESC, month LIMI
 
 ONE_DAY = "one destination on one day"
 QUERIES = (
-    Query(
+    DemoQuery(
         name="events of each airport",
         question="How many events came from each airport, and when were the first and the last? (New York's time)",
         spark="""SELECT _kafka_partition AS partition, count(*) AS events, min(_kafka_offset) AS first_offset,
@@ -40,7 +40,7 @@ FROM {table} GROUP BY _kafka_partition ORDER BY partition""",
        strftime(max(_kafka_timestamp), '%Y-%m-%d %H:%M') AS last
 FROM {table} GROUP BY _kafka_partition ORDER BY partition""",
     ),
-    Query(
+    DemoQuery(
         name="flights of each carrier",
         question="Which carriers flew most, and how late did they leave on average?",
         spark="""SELECT carrier, count(*) AS flights, round(avg(dep_delay), 2) AS mean_delay
@@ -49,7 +49,7 @@ FROM {table} GROUP BY carrier ORDER BY flights DESC LIMIT 5""",
 FROM {table} GROUP BY carrier ORDER BY flights DESC LIMIT 5""",
         of_values=True,
     ),
-    Query(
+    DemoQuery(
         name="aircraft under a header",
         question="Which aircraft (the record's key) flew most under the header carrier=B6?",
         spark="""SELECT decode(_kafka_key, 'UTF-8') AS aircraft, count(*) AS flights
@@ -61,14 +61,14 @@ FROM {table}
 WHERE list_contains(_kafka_headers, {{'key': 'carrier', 'value': 'B6'::blob}}) AND _kafka_key IS NOT NULL
 GROUP BY aircraft ORDER BY flights DESC, aircraft LIMIT 5""",
     ),
-    Query(
+    DemoQuery(
         name="one destination all year",
         question="In which months did most flights go to Chicago, and by how many minutes did the last one leave late?",
         spark=_ONE_YEAR,
         duckdb=_ONE_YEAR,
         of_values=True,
     ),
-    Query(
+    DemoQuery(
         name=ONE_DAY,
         question=(
             "How many flights to Chicago were there on the Fourth of July, how many left, and how late was the last?"

@@ -10,13 +10,13 @@ from pathlib import Path
 from rich.text import Text
 
 from iceberg_catalog.errors import CatalogError
-from repartition.advise.advise import Options, advise
+from repartition.advise.advise import AdviseOptions, advise
 from repartition.advise.picture import draw
-from repartition.advise.report import Report
+from repartition.advise.report import AdviceReport
 from repartition.advise.text import as_text
 from repartition.errors import RepartitionError
 from rsm_bridge.errors import BridgeError, SettingsError
-from tierberg.demo.checks import Summary
+from tierberg.demo.checks import DemoSummary
 from tierberg.demo.errors import DemoError
 from tierberg.demo.queries import QUERIES, queries_file
 from tierberg.demo.servers import COPY, SPARK_FOLDER, TOPIC, Servers, config_file
@@ -36,7 +36,7 @@ _OURS = (f"{COPY}: ", "tierberg: ")
 class Comparison:
     """What `tierberg advise` found, and the picture of it: where it is, and its width and height in pixels."""
 
-    report: Report
+    report: AdviceReport
     picture: Path
     pixels: tuple[int, int]
 
@@ -47,7 +47,7 @@ def own_lines(output: str) -> list[str]:
     return [line for line in finished.splitlines() if line.startswith(_OURS)]
 
 
-def make_copy(servers: Servers, folder: Path, summary: Summary) -> None:
+def make_copy(servers: Servers, folder: Path, summary: DemoSummary) -> None:
     """Run `tierberg repartition flights` to its end, and show its lines as they come.
 
     Args:
@@ -83,7 +83,7 @@ def make_copy(servers: Servers, folder: Path, summary: Summary) -> None:
         raise DemoError(f"`tierberg repartition` ended with code {job.returncode}; {job.log} ends:\n{job.log_tail()}")
 
 
-def compare_layouts(servers: Servers, folder: Path, summary: Summary) -> Comparison:
+def compare_layouts(servers: Servers, folder: Path, summary: DemoSummary) -> Comparison:
     """Do what `tierberg advise flights --run` does with the questions about columns of the value.
 
     Prints its tables and draws its picture. Spark's Java side is the one that has answered questions before.
@@ -102,7 +102,7 @@ def compare_layouts(servers: Servers, folder: Path, summary: Summary) -> Compari
     arguments = f"{TOPIC} --queries {queries} --run --picture {picture} --config {config_file(servers)}"
     summary.detail.print(f"$ tierberg advise {arguments}", highlight=False, soft_wrap=True)
     interrupted = signal.getsignal(signal.SIGINT)
-    options = Options(topic=TOPIC, queries=queries, run=True, deadline_s=_QUERY_S)
+    options = AdviseOptions(topic=TOPIC, queries=queries, run=True, deadline_s=_QUERY_S)
     try:
         with record_progress(summary, "questions to both copies, run six times", 2 * asked) as progress:
 

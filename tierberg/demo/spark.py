@@ -15,7 +15,7 @@ import psutil
 
 from tierberg.demo.canonical import SPARK_CHECKSUM
 from tierberg.demo.columns import SPARK_COLUMNS
-from tierberg.demo.engines import Answer, Engine, Row
+from tierberg.demo.engines import Engine, EngineAnswer, Row
 from tierberg.demo.queries import QUERIES
 from tierberg.stack.jars import spark_jars
 from tierberg.stack.ports import LOOPBACK
@@ -133,9 +133,9 @@ def _stderr_to(path: Path) -> Iterator[None]:
         os.close(ours)
 
 
-def _run(session: Any, statement: str) -> Answer:
+def _run(session: Any, statement: str) -> EngineAnswer:
     frame = session.sql(statement)
-    return Answer(statement, frame.columns, [tuple(row) for row in frame.collect()])
+    return EngineAnswer(statement, frame.columns, [tuple(row) for row in frame.collect()])
 
 
 def _bytes(content: bytearray | None) -> bytes | None:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from tierberg.demo.avro import AvroFlights
 from tierberg.demo.canonical import checksum_term
-from tierberg.demo.checks import Summary, mib
+from tierberg.demo.checks import DemoSummary, mib
 from tierberg.demo.columns import columns_text
 from tierberg.demo.duck import open_table
 from tierberg.demo.events import FLIGHTS, flights
@@ -49,7 +49,7 @@ class Sent:
     columns: int
 
 
-def produce_with_kill(servers: Servers, ledgers: Mapping[str, Ledger], summary: Summary) -> Sent:
+def produce_with_kill(servers: Servers, ledgers: Mapping[str, Ledger], summary: DemoSummary) -> Sent:
     """Send every flight to both topics; kill the bridge at 40 % and start it again at 60 %."""
     killed: list[KillReport] = []
     columns = 0
@@ -80,7 +80,7 @@ def produce_with_kill(servers: Servers, ledgers: Mapping[str, Ledger], summary: 
     return Sent(killed[0], columns)
 
 
-def wait_until_tiered(servers: Servers, summary: Summary) -> None:
+def wait_until_tiered(servers: Servers, summary: DemoSummary) -> None:
     """Wait until the broker's own logs start at their ends: every record left its disk.
 
     Raises:
@@ -100,7 +100,7 @@ def wait_until_tiered(servers: Servers, summary: Summary) -> None:
         wait_for("the broker to delete its local segments", tiered, _TIER_S, _LOOK_S)
 
 
-def wait_until_published(servers: Servers, rows: int, summary: Summary) -> None:
+def wait_until_published(servers: Servers, rows: int, summary: DemoSummary) -> None:
     """Wait until the current snapshot of each table has `rows` rows.
 
     Raises:
@@ -118,7 +118,7 @@ def wait_until_published(servers: Servers, rows: int, summary: Summary) -> None:
 
 
 @contextmanager
-def record_progress(summary: Summary, what: str, total: int) -> Iterator[Callable[[int], None]]:
+def record_progress(summary: DemoSummary, what: str, total: int) -> Iterator[Callable[[int], None]]:
     """A bar; the block calls what it is given with how many more there are."""
     with _progress(summary) as progress:
         bar = progress.add_task(what, total=total, note="")
@@ -145,7 +145,7 @@ def _kill(servers: Servers) -> KillReport:
     return KillReport(len(servers.index_objects()), copies)
 
 
-def _progress(summary: Summary) -> Progress:
+def _progress(summary: DemoSummary) -> Progress:
     """Bars that go when they are full; where nobody can see them move they stay, or are not there at all."""
     moving = summary.console.is_terminal
     bars = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

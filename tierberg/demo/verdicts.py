@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from repartition.advise.report import Figures, Report
+from repartition.advise.report import AdviceReport, Figures
 from repartition.advise.text import spelled
 from rsm_bridge.words import size
-from tierberg.demo.checks import Summary, mib
+from tierberg.demo.checks import DemoSummary, mib
 from tierberg.demo.consume import ReadBack
 from tierberg.demo.engines import Engine, Row
 from tierberg.demo.events import FLIGHTS
@@ -40,7 +40,7 @@ class RemoteReads:
     bridge_bytes: int
 
 
-def judge_ledgers(summary: Summary, ledgers: Mapping[str, Ledger]) -> None:
+def judge_ledgers(summary: DemoSummary, ledgers: Mapping[str, Ledger]) -> None:
     """Everything was acknowledged once, and some of it aborted."""
     counts = [(ledger.committed_count(), ledger.aborted_count()) for ledger in ledgers.values()]
     held = all(committed == FLIGHTS and aborted > 0 for committed, aborted in counts)
@@ -49,7 +49,7 @@ def judge_ledgers(summary: Summary, ledgers: Mapping[str, Ledger]) -> None:
     summary.check("every flight acknowledged", held, figures)
 
 
-def judge_reading(summary: Summary, what: str, expected: int, result: ReadBack) -> None:
+def judge_reading(summary: DemoSummary, what: str, expected: int, result: ReadBack) -> None:
     """What came back is what was sent."""
     figures = f"{result.records:,} read, {result.differing} differ"
     summary.check(what, result.records == expected and result.differing == 0, figures)
@@ -57,7 +57,7 @@ def judge_reading(summary: Summary, what: str, expected: int, result: ReadBack) 
         summary.console.print(f"  {sentence}", markup=False)
 
 
-def judge_origin(summary: Summary, topic: str, reads: Sequence[ReadBack], origin: RemoteReads) -> None:
+def judge_origin(summary: DemoSummary, topic: str, reads: Sequence[ReadBack], origin: RemoteReads) -> None:
     """No record of the topic that was read can have come from the broker's own disk."""
     last: dict[int, int] = {}
     for read in reads:
@@ -72,7 +72,7 @@ def judge_origin(summary: Summary, topic: str, reads: Sequence[ReadBack], origin
     summary.check(f"every record read of {topic} was served by the bridge", remote and counted, figures)
 
 
-def judge_answers(summary: Summary, engines: Mapping[str, Sequence[Engine]]) -> None:
+def judge_answers(summary: DemoSummary, engines: Mapping[str, Sequence[Engine]]) -> None:
     """All engines give the same answers, about each topic's table the same."""
     each = [engine for table in engines.values() for engine in table]
     answers = [[list(map(tuple, answer.rows)) for answer in engine.answers] for engine in each]
@@ -81,7 +81,7 @@ def judge_answers(summary: Summary, engines: Mapping[str, Sequence[Engine]]) -> 
     summary.check("SQL answers agree", all(answer == answers[0] for answer in answers), figures)
 
 
-def judge_records(summary: Summary, topic: str, kafka: ReadBack, sample: Row, engines: Sequence[Engine]) -> None:
+def judge_records(summary: DemoSummary, topic: str, kafka: ReadBack, sample: Row, engines: Sequence[Engine]) -> None:
     """The rows of a topic's table are Kafka's records."""
     for engine in engines:
         equal = engine.checksum == kafka.checksum and engine.rows == kafka.records
@@ -95,7 +95,7 @@ def judge_records(summary: Summary, topic: str, kafka: ReadBack, sample: Row, en
 
 
 def judge_columns(
-    summary: Summary, topic: str, types: Types, expected: Types, flights: int, engines: Sequence[Engine]
+    summary: DemoSummary, topic: str, types: Types, expected: Types, flights: int, engines: Sequence[Engine]
 ) -> None:
     """The typed columns of a topic's table are the flights.
 
@@ -118,7 +118,7 @@ def judge_columns(
             summary.console.print(f"  {engine.name}'s checksum is {engine.columns:x}", markup=False)
 
 
-def judge_copy(summary: Summary, kafka: ReadBack, flights: int, own: Engine, copy: Engine) -> None:
+def judge_copy(summary: DemoSummary, kafka: ReadBack, flights: int, own: Engine, copy: Engine) -> None:
     """Copy 2 is the topic in another order.
 
     Args:
@@ -137,7 +137,7 @@ def judge_copy(summary: Summary, kafka: ReadBack, flights: int, own: Engine, cop
     summary.check("copy 2 gives the same answers", equal, f"{len(copy.answers)} questions, {copy.name}")
 
 
-def judge_layouts(summary: Summary, comparison: Comparison) -> None:
+def judge_layouts(summary: DemoSummary, comparison: Comparison) -> None:
     """The copy needs fewer bytes for the question it is laid out for, and there is a picture of that."""
     report = comparison.report
     found = _figures(report, ONE_DAY)
@@ -157,7 +157,7 @@ def judge_layouts(summary: Summary, comparison: Comparison) -> None:
     summary.check("the picture is there", there, f"{picture.name}, {wide} × {tall}")
 
 
-def _figures(report: Report, name: str) -> list[Figures]:
+def _figures(report: AdviceReport, name: str) -> list[Figures]:
     """Of one question, on the topic's table and on the copy; fewer where one has none."""
     answers = [answer for query in report.queries if query.name == name for answer in query.answers]
     return [answer.figures for answer in answers if answer.figures is not None]

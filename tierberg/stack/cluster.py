@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tierberg.stack.jars import KAFKA_VERSION
-from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker, Node, new_cluster_id
+from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker, KafkaNode, new_cluster_id
 from tierberg.stack.tiering import Plugin
 
 _CONTROLLER = 100
@@ -82,7 +82,7 @@ class KafkaCluster:
         self._controller.stop()
 
     def _node(self, folder: Path, number: int, controller: str | None) -> KafkaBroker:
-        node = Node(
+        node = KafkaNode(
             number=number,
             roles=("broker",) if controller else ("controller",),
             cluster_id=self._cluster_id,

@@ -9,7 +9,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from converter.values.avro.schema import Node
+from converter.values.avro.schema import AvroType
 from converter.values.model import ALIASES, DOC
 
 
@@ -88,7 +88,7 @@ _TYPES: Final = {
 }
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Column:
     """One column; not changed any more once its schema is laid out.
 
@@ -111,7 +111,7 @@ class Column:
     symbols: tuple[str, ...] = ()
     precision: int = 0
     scale: int = 0
-    recursive: Node | None = None
+    recursive: AvroType | None = None
     aliases: tuple[str, ...] = ()
     doc: str | None = None
     type: pa.DataType = None

@@ -16,7 +16,7 @@ from converter.values.avro.columns import Column, Form, Storage
 from converter.values.avro.decimal import limits
 from converter.values.avro.logical import Logical, Meaning
 from converter.values.avro.program import Op, Program
-from converter.values.avro.schema import NESTING_MAX, Kind, Member, Names, Node
+from converter.values.avro.schema import NESTING_MAX, AvroType, Kind, Member, Names
 from converter.values.model import BARE_VALUE, SchemaTextError
 from converter.values.schema_size import place_within
 
@@ -45,7 +45,7 @@ _TIMESTAMPS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """A schema, ready to run.
 
@@ -67,18 +67,18 @@ class Layout:
     places: tuple[str, ...]
 
 
-def lay_out(root: Node, names: Names) -> Layout:
+def lay_out(root: AvroType, names: Names) -> Layout:
     """The program and columns of a schema.
 
     Raises:
         SchemaTextError: it has too many columns, or nests too deep once its names are followed.
     """
-    builder = _Builder(names)
+    builder = _Builder(names=names)
     top = names.resolve(root)
     if top.kind is Kind.RECORD and top.members:
         columns = builder.record(top, group=0)
     else:
-        columns = Column("", Form.STRUCT, 0, children=(builder.member(Member(BARE_VALUE, root), 0),))
+        columns = Column(name="", form=Form.STRUCT, group=0, children=(builder.member(Member(BARE_VALUE, root), 0),))
     builder.emit(Op.END)
     builder.sub_programs()
     weights: dict[int, int] = {}
@@ -91,11 +91,17 @@ def lay_out(root: Node, names: Names) -> Layout:
         code, np.array(builder.targets, dtype=np.int64), np.frombuffer(bytes(builder.limits) or b"\0", dtype=np.uint8)
     )
     return Layout(
-        program, columns, tuple(builder.slots), tuple(builder.groups), builder.group_count, cells, tuple(builder.places)
+        program=program,
+        columns=columns,
+        slots=tuple(builder.slots),
+        groups=tuple(builder.groups),
+        group_count=builder.group_count,
+        cells=cells,
+        places=tuple(builder.places),
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Builder:
     names: Names
     code: list[list[int]] = field(default_factory=list)
@@ -140,20 +146,20 @@ class _Builder:
         column.name, column.aliases, column.doc = member.name, member.aliases, member.doc
         return column
 
-    def record(self, node: Node, group: int) -> Column:
+    def record(self, node: AvroType, group: int) -> Column:
         """A record's column; one without fields is a bool."""
         if not node.members:
             slot = self._slot(Storage.FLAGS, group)
             self.emit(Op.MARK, slot)
-            return Column("", Form.BOOL, group, slot)
+            return Column(name="", form=Form.BOOL, group=group, slot=slot)
         self._open.append(node.name)
         self._depths.append(self._depth)
         children = tuple(self.member(member, group) for member in node.members)
         self._open.pop()
         self._depths.pop()
-        return Column("", Form.STRUCT, group, children=children)
+        return Column(name="", form=Form.STRUCT, group=group, children=children)
 
-    def _column(self, node: Node, group: int) -> Column:
+    def _column(self, node: AvroType, group: int) -> Column:
         self.columns += 1
         if self.columns > COLUMNS_MAX:
             raise SchemaTextError(f"schema: more than {COLUMNS_MAX} fields, those of nested types counted where used")
@@ -165,7 +171,7 @@ class _Builder:
         self._depth -= 1
         return column
 
-    def _laid_out(self, node: Node, group: int) -> Column:
+    def _laid_out(self, node: AvroType, group: int) -> Column:
         if node.kind is Kind.RECORD:
             return self._call(node, group) if node.name in self._open else self.record(node, group)
         if node.kind is Kind.UNION:
@@ -173,13 +179,13 @@ class _Builder:
         if node.kind in (Kind.ARRAY, Kind.MAP):
             return self._list(node, group)
         if node.kind is Kind.NULL:
-            return Column("", Form.NOTHING, group)
+            return Column(name="", form=Form.NOTHING, group=group)
         if node.kind is Kind.ENUM:
             slot = self._slot(Storage.INTS, group)
             self.emit(Op.ENUM, slot, len(node.symbols))
             self.names.size.add(sum(map(len, node.symbols)) + len(node.symbols), self._place)
             self.json_cells += max((len(symbol.encode()) for symbol in node.symbols), default=0)
-            return Column("", Form.SYMBOL, group, slot, symbols=node.symbols)
+            return Column(name="", form=Form.SYMBOL, group=group, slot=slot, symbols=node.symbols)
         if node.logical is not None:
             return self._logical(node, node.logical, group)
         if node.kind is Kind.FIXED:
@@ -190,9 +196,9 @@ class _Builder:
     def _leaf(self, op: Op, form: Form, group: int, a: int = 0, b: int = 0, c: int = 0) -> Column:
         slot = self._slot(form.storage, group)
         self.emit(op, slot, a, b, c)
-        return Column("", form, group, slot)
+        return Column(name="", form=form, group=group, slot=slot)
 
-    def _logical(self, node: Node, logical: Logical, group: int) -> Column:
+    def _logical(self, node: AvroType, logical: Logical, group: int) -> Column:
         meaning = logical.meaning
         if meaning is Meaning.DATE:
             return self._leaf(Op.INT, Form.DATE, group)
@@ -219,15 +225,16 @@ class _Builder:
         column.precision, column.scale = logical.precision, logical.scale
         return column
 
-    def _duration(self, node: Node, group: int) -> Column:
+    def _duration(self, node: AvroType, group: int) -> Column:
         first, *_ = slots = [self._slot(Storage.LONGS, group) for _ in range(3)]
         self.emit(Op.DURATION, first, node.size)
         children = [
-            Column(name, Form.LONG, group, s) for name, s in zip(("months", "days", "millis"), slots, strict=True)
+            Column(name=name, form=Form.LONG, group=group, slot=s)
+            for name, s in zip(("months", "days", "millis"), slots, strict=True)
         ]
-        return Column("", Form.STRUCT, group, children=tuple(children))
+        return Column(name="", form=Form.STRUCT, group=group, children=tuple(children))
 
-    def _list(self, node: Node, group: int) -> Column:
+    def _list(self, node: AvroType, group: int) -> Column:
         slot = self._slot(Storage.INTS, group)
         items = NO_SLOT
         if not self._quiet:
@@ -240,9 +247,11 @@ class _Builder:
         self.emit(Op.NEXT)
         self.code[start][3] = len(self.code)
         self.code[start][5], self.json_cells = self.json_cells, outside
-        return Column("", Form.MAP if node.kind is Kind.MAP else Form.LIST, group, slot, children=children)
+        return Column(
+            name="", form=Form.MAP if node.kind is Kind.MAP else Form.LIST, group=group, slot=slot, children=children
+        )
 
-    def _union(self, node: Node, group: int) -> Column:
+    def _union(self, node: AvroType, group: int) -> Column:
         branches = [self.names.resolve(part) for part in node.parts]
         given = [part for part in branches if part.kind is not Kind.NULL]
         self.names.size.add(sum(len(part.name) for part in branches), self._place)
@@ -262,12 +271,12 @@ class _Builder:
             return self._single(given, table, group)
         return self._struct_of(branches, table, group)
 
-    def _single(self, given: list[Node], table: int, group: int) -> Column:
+    def _single(self, given: list[AvroType], table: int, group: int) -> Column:
         """A union of one type."""
         self.targets[table] = len(self.code)
-        return self._column(given[0], group) if given else Column("", Form.NOTHING, group)
+        return self._column(given[0], group) if given else Column(name="", form=Form.NOTHING, group=group)
 
-    def _struct_of(self, branches: list[Node], table: int, group: int) -> Column:
+    def _struct_of(self, branches: list[AvroType], table: int, group: int) -> Column:
         valid = self._slot(Storage.FLAGS, group) if any(part.kind is Kind.NULL for part in branches) else NO_SLOT
         jumps, children = [], []
         for i, (branch, name) in enumerate(zip(branches, _branch_names(branches), strict=True)):
@@ -283,15 +292,15 @@ class _Builder:
             jumps.append(self.emit(Op.JUMP))
         for jump in jumps:
             self.code[jump][2] = len(self.code)
-        return Column("", Form.STRUCT, group, valid=valid, children=tuple(children))
+        return Column(name="", form=Form.STRUCT, group=group, valid=valid, children=tuple(children))
 
-    def _call(self, node: Node, group: int) -> Column:
+    def _call(self, node: AvroType, group: int) -> Column:
         """A record within itself."""
         slot = self._slot(Storage.DATA, group)
         position = len(self._open) - 1 - self._open[::-1].index(node.name)
         call = self.emit(Op.CALL, slot, 0, self._depth - self._depths[position] + 1)
         self._wanted.setdefault(node.name, []).append(call)
-        return Column("", Form.JSON, group, slot, recursive=node)
+        return Column(name="", form=Form.JSON, group=group, slot=slot, recursive=node)
 
     def sub_programs(self) -> None:
         """Adds the programs of the records that lie within themselves, and lets the calls find them."""
@@ -305,14 +314,14 @@ class _Builder:
             self._place = place_within("", name)
             self._depth = 0
             self.json_cells = 0
-            self.record(self.names.resolve(Node(Kind.REFERENCE, name)), NO_SLOT)
+            self.record(self.names.resolve(AvroType(kind=Kind.REFERENCE, name=name)), NO_SLOT)
             self.emit(Op.RETURN)
             cells[name] = self.json_cells
         for name, calls in self._wanted.items():
             for call in calls:
                 self.code[call][2], self.code[call][5] = starts[name], cells[name]
 
-    def _may_be_empty(self, node: Node) -> bool:
+    def _may_be_empty(self, node: AvroType) -> bool:
         """Whether a value of this type may take no bytes. A record within itself without end has no values at all."""
         if node.kind is Kind.FIXED:
             return node.size == 0
@@ -325,7 +334,7 @@ class _Builder:
         return self._empty[node.name]
 
 
-def _branch_names(branches: list[Node]) -> list[str]:
+def _branch_names(branches: list[AvroType]) -> list[str]:
     """The types' names; those of records, enums and fixed without namespace where that leaves them different."""
     short = [part.name.rpartition(".")[2] or part.kind.value for part in branches]
     often = Counter(short)

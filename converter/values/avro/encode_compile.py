@@ -13,7 +13,7 @@ from converter.values.avro.columns import Column, Form
 from converter.values.avro.compile import NO_SLOT, Layout
 from converter.values.avro.encode_ops import BRANCH, NOTHING, RECORD, Writing
 from converter.values.avro.program import Op
-from converter.values.avro.schema import Kind, Names, Node
+from converter.values.avro.schema import AvroType, Kind, Names
 
 _NO_INPUT = -1
 
@@ -36,12 +36,12 @@ def _number(column: Column, numbers: dict[Column, int]) -> None:
         _number(child, numbers)
 
 
-def lay_out_writing(root: Node, names: Names, layout: Layout) -> tuple[Writing, int]:
+def lay_out_writing(root: AvroType, names: Names, layout: Layout) -> tuple[Writing, int]:
     """(program, how many lists and maps lie within each other at most) of a schema for whose columns is_written()."""
     reading: dict[int, list[int]] = {}
     for instruction in layout.program.code.tolist():
         reading.setdefault(instruction[1], instruction)
-    builder = _Builder(names, reading, numbered(layout.columns))
+    builder = _Builder(names=names, reading=reading, numbers=numbered(layout.columns))
     top = names.resolve(root)
     if top.kind is Kind.RECORD and top.members:
         builder.value(top, layout.columns)
@@ -54,7 +54,7 @@ def lay_out_writing(root: Node, names: Names, layout: Layout) -> tuple[Writing, 
     return Writing(code, branches, layout.program.limits), builder.depth_max
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Builder:
     """`reading`: by slot, the instruction that fills it."""
 
@@ -71,7 +71,7 @@ class _Builder:
         self.code.append([int(op), number, a, b, c])
         return len(self.code) - 1
 
-    def value(self, node: Node, column: Column) -> None:
+    def value(self, node: AvroType, column: Column) -> None:
         """Adds what writes a value of this type from this column."""
         node = self.names.resolve(node)
         number = self.numbers[column]
@@ -90,7 +90,7 @@ class _Builder:
             op, _, a, b, c, _ = self.reading[first.slot]
             self.emit(op, number, a, b, c)
 
-    def _list(self, node: Node, column: Column) -> None:
+    def _list(self, node: AvroType, column: Column) -> None:
         may_be_empty = self.reading[column.slot][4]
         start = self.emit(Op.LIST, self.numbers[column], c=may_be_empty)
         self.depth += 1
@@ -102,7 +102,7 @@ class _Builder:
         self.depth -= 1
         self.code[start][3] = len(self.code)
 
-    def _union(self, node: Node, column: Column) -> None:
+    def _union(self, node: AvroType, column: Column) -> None:
         branches = [self.names.resolve(part) for part in node.parts]
         number = self.numbers[column]
         if len(branches) == 1:
@@ -116,7 +116,7 @@ class _Builder:
         else:
             self._struct(branches, column)
 
-    def _struct(self, branches: list[Node], column: Column) -> None:
+    def _struct(self, branches: list[AvroType], column: Column) -> None:
         """A union of several types."""
         table = len(self.branches)
         self.branches += [[_NO_INPUT, 0] for _ in branches]

@@ -12,7 +12,7 @@ import math
 import struct
 from typing import Final
 
-from converter.values.avro.schema import Kind, Names, Node
+from converter.values.avro.schema import AvroType, Kind, Names
 
 _FLOAT: Final = struct.Struct("<f")
 _DOUBLE: Final = struct.Struct("<d")
@@ -24,13 +24,13 @@ class Json:
     def __init__(self, names: Names) -> None:
         self._names = names
 
-    def text(self, node: Node, value: bytes) -> str:
+    def text(self, node: AvroType, value: bytes) -> str:
         """One value of type `node`, whose encoding is exactly `value`."""
         parts: list[str] = []
         self._write(node, value, 0, parts)
         return "".join(parts)
 
-    def _write(self, node: Node, data: bytes, p: int, out: list[str]) -> int:
+    def _write(self, node: AvroType, data: bytes, p: int, out: list[str]) -> int:
         """Adds the value at p to `out`; returns the position after it."""
         node = self._names.resolve(node)
         match node.kind:
@@ -54,7 +54,7 @@ class Json:
             case _:
                 return _word(node, data, p, out)
 
-    def _record(self, node: Node, data: bytes, p: int, out: list[str]) -> int:
+    def _record(self, node: AvroType, data: bytes, p: int, out: list[str]) -> int:
         out.append("{")
         for i, member in enumerate(node.members):
             out.append(f"{',' if i else ''}{_quoted(member.name)}:")
@@ -62,7 +62,7 @@ class Json:
         out.append("}")
         return p
 
-    def _union(self, node: Node, data: bytes, p: int, out: list[str]) -> int:
+    def _union(self, node: AvroType, data: bytes, p: int, out: list[str]) -> int:
         branch, p = _varint(data, p)
         part = self._names.resolve(node.parts[branch])
         if part.kind is Kind.NULL:
@@ -73,7 +73,7 @@ class Json:
         out.append("}")
         return p
 
-    def _blocks(self, node: Node, data: bytes, p: int, out: list[str]) -> int:
+    def _blocks(self, node: AvroType, data: bytes, p: int, out: list[str]) -> int:
         first = True
         out.append("[" if node.kind is Kind.ARRAY else "{")
         while True:
@@ -95,7 +95,7 @@ class Json:
         return p
 
 
-def _word(node: Node, data: bytes, p: int, out: list[str]) -> int:
+def _word(node: AvroType, data: bytes, p: int, out: list[str]) -> int:
     """null, boolean, int, long, enum."""
     if node.kind is Kind.NULL:
         out.append("null")
@@ -108,7 +108,7 @@ def _word(node: Node, data: bytes, p: int, out: list[str]) -> int:
     return p
 
 
-def _sized(node: Node, data: bytes, p: int, size: int, out: list[str]) -> int:
+def _sized(node: AvroType, data: bytes, p: int, size: int, out: list[str]) -> int:
     encoding = "utf-8" if node.kind is Kind.STRING else "iso-8859-1"
     out.append(_quoted(data[p : p + size].decode(encoding)))
     return p + size

@@ -56,13 +56,13 @@ class Member:
     """A field of a record."""
 
     name: str
-    type: Node
+    type: AvroType
     aliases: tuple[str, ...] = ()
     doc: str | None = None
 
 
-@dataclass(slots=True)
-class Node:
+@dataclass(slots=True, kw_only=True)
+class AvroType:
     """One type of a schema; not changed any more once its schema is read.
 
     Attributes:
@@ -79,11 +79,11 @@ class Node:
     size: int = 0
     symbols: tuple[str, ...] = ()
     members: tuple[Member, ...] = ()
-    parts: tuple[Node, ...] = ()
+    parts: tuple[AvroType, ...] = ()
     logical: Logical | None = None
 
 
-def read_schema(text: str, references: Mapping[str, str]) -> tuple[Node, Names]:
+def read_schema(text: str, references: Mapping[str, str]) -> tuple[AvroType, Names]:
     """The tree of a schema's text.
 
     Args:
@@ -93,27 +93,27 @@ def read_schema(text: str, references: Mapping[str, str]) -> tuple[Node, Names]:
     Raises:
         SchemaTextError: the text is no JSON, no schema, nests too deep, or uses a type that is defined nowhere.
     """
-    names = Names(references)
+    names = Names(references=references)
     root = names.read(text, "schema")
     names.check()
     return root, names
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Names:
     """The named types of one schema and of what it refers to."""
 
     references: Mapping[str, str]
     size: SchemaSize = field(default_factory=SchemaSize)
-    _defined: dict[str, Node] = field(default_factory=dict)
+    _defined: dict[str, AvroType] = field(default_factory=dict)
     _used: dict[str, str] = field(default_factory=dict)  # name as used -> place of its first use
     _read: set[str] = field(default_factory=set)
 
-    def resolve(self, node: Node) -> Node:
+    def resolve(self, node: AvroType) -> AvroType:
         """The type a reference refers to; any other type itself."""
         return self._defined[node.name] if node.kind is Kind.REFERENCE else node
 
-    def read(self, text: str, place: str) -> Node:
+    def read(self, text: str, place: str) -> AvroType:
         """Reads one text and defines its named types; a name may be used before it is known."""
         if len(text) > TEXT_CHARS_MAX:
             raise SchemaTextError(f"{place}: the text has {len(text)} characters, more than {TEXT_CHARS_MAX}")
@@ -137,7 +137,7 @@ class Names:
                 self._read.add(name)
                 self.read(self.references[name], f"reference {name}")
 
-    def _type(self, parsed: Any, namespace: str, place: str, depth: int) -> Node:
+    def _type(self, parsed: Any, namespace: str, place: str, depth: int) -> AvroType:
         if depth > NESTING_MAX:
             raise SchemaTextError(f"{place[:200]}: nested deeper than {NESTING_MAX}")
         if isinstance(parsed, str):
@@ -153,18 +153,18 @@ class Names:
         if kind is None:
             return self._word(_text(parsed, "type", place), namespace, place)
         if kind in PRIMITIVES:
-            return Node(kind, logical=logical_of(parsed, kind.value))
+            return AvroType(kind=kind, logical=logical_of(parsed, kind.value))
         if kind in (Kind.ARRAY, Kind.MAP):
             part = "items" if kind is Kind.ARRAY else "values"
             if part not in parsed:
                 raise SchemaTextError(f"{place}: {kind} without {part!r}")
-            return Node(kind, parts=(self._type(parsed[part], namespace, f"{place}.{part}", depth + 1),))
+            return AvroType(kind=kind, parts=(self._type(parsed[part], namespace, f"{place}.{part}", depth + 1),))
         return self._named(parsed, kind, namespace, place, depth)
 
-    def _word(self, word: str, namespace: str, place: str) -> Node:
+    def _word(self, word: str, namespace: str, place: str) -> AvroType:
         kind = _BY_WORD.get(word)
         if kind in PRIMITIVES:
-            return Node(kind)
+            return AvroType(kind=kind)
         self.size.add(len(namespace) + len(word), place)
         name = word if "." in word or not namespace else f"{namespace}.{word}"
         if name not in self._defined and word in self._defined:
@@ -172,9 +172,9 @@ class Names:
         elif name not in self._defined and word in self.references and name not in self.references:
             name = word
         self._used.setdefault(name, place)
-        return Node(Kind.REFERENCE, name)
+        return AvroType(kind=Kind.REFERENCE, name=name)
 
-    def _union(self, parsed: list[Any], namespace: str, place: str, depth: int) -> Node:
+    def _union(self, parsed: list[Any], namespace: str, place: str, depth: int) -> AvroType:
         parts = tuple(self._type(one, namespace, f"{place}[{i}]", depth + 1) for i, one in enumerate(parsed))
         if not parts:
             raise SchemaTextError(f"{place}: a union without branches")
@@ -184,9 +184,9 @@ class Names:
         keys = [(part.kind, part.name) for part in parts]
         if len(set(keys)) < len(keys):
             raise SchemaTextError(f"{place}: a union with one type twice")
-        return Node(Kind.UNION, parts=parts)
+        return AvroType(kind=Kind.UNION, parts=parts)
 
-    def _named(self, parsed: dict[str, Any], kind: Kind, namespace: str, place: str, depth: int) -> Node:
+    def _named(self, parsed: dict[str, Any], kind: Kind, namespace: str, place: str, depth: int) -> AvroType:
         name = _text(parsed, "name", place)
         if "." in name:
             namespace = name.rpartition(".")[0]
@@ -196,7 +196,7 @@ class Names:
             self.size.add(len(namespace), place)
             name = f"{namespace}.{name}" if namespace else name
         check_name(name, place)
-        node = Node(kind, name)
+        node = AvroType(kind=kind, name=name)
         if name in self._defined:
             raise SchemaTextError(f"{place}: the type {name!r} is defined twice")
         self._defined[name] = node
@@ -211,7 +211,7 @@ class Names:
             node.members = self._members(parsed.get("fields"), namespace, f"{place}: record {name[:80]!r}", depth)
         # Every use is a reference, the definition too: whether a type is within itself is seen where it is used.
         self._used.setdefault(name, place)
-        return Node(Kind.REFERENCE, name)
+        return AvroType(kind=Kind.REFERENCE, name=name)
 
     def _members(self, parsed: Any, namespace: str, place: str, depth: int) -> tuple[Member, ...]:
         if not isinstance(parsed, list) or not all(isinstance(one, dict) for one in parsed):

@@ -14,7 +14,7 @@ from converter.kernels.kernel import borrowing, i64
 from converter.types import Int64Array, UInt8Array
 from converter.values.json import nodes
 from converter.values.json.exact_reader import BYTES_PER_CELL, TOKEN_CELLS
-from converter.values.json.nodes import Plan
+from converter.values.json.nodes import NodeArrays
 from converter.values.json.scan import QUOTE, scan_string, unescape
 from converter.values.json.split import find_member
 
@@ -23,7 +23,7 @@ _CELLS_PER_STEP: Final = 64
 _STRUCT, _MAP, _LIST, _DEPTH_MAX = nodes.STRUCT, nodes.MAP, nodes.LIST, nodes.DEPTH_MAX
 
 
-def most(data: UInt8Array, offsets: np.ndarray, rows: Int64Array, plan: Plan) -> tuple[Int64Array, Int64Array]:
+def most(data: UInt8Array, offsets: np.ndarray, rows: Int64Array, plan: NodeArrays) -> tuple[Int64Array, Int64Array]:
     """Cells that each of some rows takes at most, and steps: values that Python reads, and what else takes as long.
 
     Caller's promise: offsets rise within [0, len(data)].

@@ -23,7 +23,7 @@ from converter.values.json.encoder import KIND, SCHEMA, STYLE, VERSION, piece_bo
 from converter.values.json.exact_reader import BadValue
 from converter.values.json.exact_rows import decode_row
 from converter.values.json.gather import arrow_array, gather
-from converter.values.json.nodes import Node, Plan, make_plan
+from converter.values.json.nodes import Node, NodeArrays, make_plan
 from converter.values.json.proof import proved
 from converter.values.json.schema import parse_schema
 from converter.values.json.split import split
@@ -63,7 +63,7 @@ class _JsonDecoder:
     def __init__(self, root: Node, schema: str) -> None:
         self._root = root
         self._schema = schema
-        self._plan: Plan = make_plan(root)
+        self._plan: NodeArrays = make_plan(root)
         self._cells = root.cells
         self._bare = root.kind != nodes.STRUCT
         bare = pa.struct([pa.field(BARE_VALUE, root.type, metadata=root.field().metadata)])

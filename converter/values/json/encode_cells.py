@@ -25,7 +25,7 @@ _TEXTS: Final = frozenset({nodes.STRING, nodes.TEXT, nodes.EXTRA})
 _WHOLE: Final = {nodes.INTEGER: np.int64, nodes.DATETIME: np.int64, nodes.DATE: np.int32}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cells:
     """Rows of one tree.
 
@@ -72,7 +72,7 @@ def flat_cells(root: Node, column: pa.Array) -> Cells:
             texts.append(one.text)
             place += len(one.text)
     joined = np.concatenate(texts) if texts else np.empty(0, dtype=np.uint8)
-    return Cells(bases, counts, content, valid, joined)
+    return Cells(bases=bases, counts=counts, content=content, valid=valid, texts=joined)
 
 
 def _collect(node: Node, array: pa.Array, columns: list[_Column]) -> None:

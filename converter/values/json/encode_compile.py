@@ -65,8 +65,8 @@ _FRACTIONS: Final = {"micros": MICROS, "groups": GROUPS, "shortest": SHORTEST}
 _MINUTE_US: Final = 60_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonEncodeProgram:
     """What the kernel runs.
 
     Attributes:
@@ -81,7 +81,9 @@ class Program:
     depth: int
 
 
-def make_program(root: Node, numbers: dict[int, int], style: Style, quoted: Callable[[str], bytes]) -> Program:
+def make_program(
+    root: Node, numbers: dict[int, int], style: Style, quoted: Callable[[str], bytes]
+) -> JsonEncodeProgram:
     """The program of the tree under `root`.
 
     Args:
@@ -136,7 +138,7 @@ class _Maker:
             self._steps[at]["form"] = self._time_forms.setdefault(form, len(self._time_forms))
         self._steps[at]["jump"] = len(self._steps)
 
-    def program(self) -> Program:
+    def program(self) -> JsonEncodeProgram:
         self._steps.append({"op": END})
         steps = np.zeros(len(self._steps), dtype=STEP_DTYPE)
         for row, step in zip(steps, self._steps, strict=True):
@@ -148,12 +150,12 @@ class _Maker:
             for one in forms
         ]
         times = [self._time(form) for form in self._time_forms]
-        return Program(
-            readonly(steps, STEP_DTYPE),
-            readonly(np.frombuffer(bytes(self._literals), dtype=np.uint8), np.uint8),
-            readonly(np.array(numbers, dtype=NUMBER_DTYPE), NUMBER_DTYPE),
-            readonly(np.array(times, dtype=TIME_DTYPE), TIME_DTYPE),
-            self._depth,
+        return JsonEncodeProgram(
+            steps=readonly(steps, STEP_DTYPE),
+            literals=readonly(np.frombuffer(bytes(self._literals), dtype=np.uint8), np.uint8),
+            numbers=readonly(np.array(numbers, dtype=NUMBER_DTYPE), NUMBER_DTYPE),
+            times=readonly(np.array(times, dtype=TIME_DTYPE), TIME_DTYPE),
+            depth=self._depth,
         )
 
     def _ordered(self, node: Node) -> list[Node]:

@@ -20,7 +20,7 @@ from converter.kernels.kernel import readonly
 from converter.types import BoolArray, Int64Array, UInt8Array, VarBytes
 from converter.values.json import nodes
 from converter.values.json.encode_cells import flat_cells
-from converter.values.json.encode_compile import Program, make_program
+from converter.values.json.encode_compile import JsonEncodeProgram, make_program
 from converter.values.json.encode_kernel import FRAME_COLUMNS, write_rows
 from converter.values.json.encode_scalars import DIGITS_MAX
 from converter.values.json.encode_text import escape_table, write_string
@@ -58,7 +58,7 @@ class _JsonEncoder:
         bare = pa.struct([pa.field(BARE_VALUE, root.type, metadata=root.field().metadata)])
         self._type: pa.StructType = bare if self._bare else root.type
         self._table = readonly(escape_table(style), np.uint8)
-        self._program: Program = make_program(root, make_plan(root).numbers, style, self._quoted)
+        self._program: JsonEncodeProgram = make_program(root, make_plan(root).numbers, style, self._quoted)
 
     @property
     def type(self) -> pa.StructType:

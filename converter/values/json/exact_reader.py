@@ -41,7 +41,7 @@ class Number:
 
 
 @dataclass(slots=True)
-class Member:
+class ObjectMember:
     """A member of an object; `start`: where the quote of its name is."""
 
     value: Value
@@ -71,7 +71,7 @@ class Value:
         return self.document[self.start : self.end]
 
 
-Content = None | bool | str | Number | list["Value"] | dict[str, "Member"]
+Content = None | bool | str | Number | list["Value"] | dict[str, "ObjectMember"]
 
 
 #: Cells of one value or name that Python reads: its objects are so much larger than what becomes of them.
@@ -174,8 +174,8 @@ def _array(text: str, at: int, depth: int) -> tuple[list[Value], int]:
         at += 1
 
 
-def _object(text: str, at: int, depth: int) -> tuple[dict[str, Member], int]:
-    members: dict[str, Member] = {}
+def _object(text: str, at: int, depth: int) -> tuple[dict[str, ObjectMember], int]:
+    members: dict[str, ObjectMember] = {}
     at = _skip(text, at)
     if text[at : at + 1] == "}":
         return members, at + 1
@@ -190,7 +190,7 @@ def _object(text: str, at: int, depth: int) -> tuple[dict[str, Member], int]:
         value, at = _value(text, _skip(text, at + 1), depth)
         if name in members:
             raise _bad("an object with two members of one name")
-        members[name] = Member(value, start)
+        members[name] = ObjectMember(value, start)
         at = _skip(text, at)
         if text[at : at + 1] == "}":
             return members, at + 1

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from converter.values.json import nodes
-from converter.values.json.exact_reader import BadValue, Content, Member, Number, Value, parse
+from converter.values.json.exact_reader import BadValue, Content, Number, ObjectMember, Value, parse
 from converter.values.json.nodes import Node
 from converter.values.model import ValueProblem
 
@@ -69,7 +69,7 @@ def _typed(node: Node, value: Value, path: str) -> Any:
     raise _mismatch(content, kind, path)
 
 
-def _container(node: Node, content: dict[str, Member] | list[Value], path: str) -> Any:
+def _container(node: Node, content: dict[str, ObjectMember] | list[Value], path: str) -> Any:
     kind = node.kind
     if isinstance(content, list):
         if kind == nodes.LIST:
@@ -102,9 +102,9 @@ def _string(content: str, kind: int, path: str) -> Any:
     raise _mismatch(content, kind, path)
 
 
-def _struct(node: Node, members: dict[str, Member], path: str) -> dict[str, Any]:
+def _struct(node: Node, members: dict[str, ObjectMember], path: str) -> dict[str, Any]:
     row: dict[str, Any] = {}
-    rest: list[Member] = []
+    rest: list[ObjectMember] = []
     for name, member in members.items():
         child = node.named.get(name)
         if child is None:

@@ -20,14 +20,14 @@ import pyarrow.compute as pc
 from converter.kernels.kernel import borrowing, i64, u8
 from converter.types import BoolArray, Int64Array, UInt8Array
 from converter.values.json import nodes
-from converter.values.json.nodes import Node, Plan
+from converter.values.json.nodes import Node, NodeArrays
 from converter.values.json.scan import unescape
 
 _EXTRA = nodes.EXTRA
 _LIST, _MAP, _STRUCT, _FLAG = nodes.LIST, nodes.MAP, nodes.STRUCT, nodes.FLAG
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TextColumn:
     """One node's column of n slots.
 
@@ -100,7 +100,7 @@ def _gather(
         present[at] = True
 
 
-def gather(data: UInt8Array, tape: Any, slots: Any, plan: Plan, root: Node, rows: int) -> TextColumn:
+def gather(data: UInt8Array, tape: Any, slots: Any, plan: NodeArrays, root: Node, rows: int) -> TextColumn:
     """The columns of a tape that split() made from `data` for this many values."""
     counts = _slot_counts(root, plan, slots, rows)
     bases = np.zeros(len(counts) + 1, dtype=np.int64)
@@ -122,12 +122,18 @@ def gather(data: UInt8Array, tape: Any, slots: Any, plan: Plan, root: Node, rows
             offsets = np.zeros(int(counts[number]) + 1, dtype=np.int32)
             np.cumsum(sizes[span], out=offsets[1:])
         text = texts[int(starts[number]) : int(starts[number + 1])]
-        return TextColumn(node, present[span], offsets, text, tuple(column(child) for child in node.children))
+        return TextColumn(
+            node=node,
+            present=present[span],
+            offsets=offsets,
+            data=text,
+            children=tuple(column(child) for child in node.children),
+        )
 
     return column(root)
 
 
-def _slot_counts(root: Node, plan: Plan, slots: Any, rows: int) -> Int64Array:
+def _slot_counts(root: Node, plan: NodeArrays, slots: Any, rows: int) -> Int64Array:
     """Slots of each node: those of its struct; for elements, keys and values their number."""
     counts = np.zeros(len(plan.nodes), dtype=np.int64)
 

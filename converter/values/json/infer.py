@@ -35,7 +35,7 @@ _INT64: Final = range(-(2**63), 2**63)
 _DECIMAL_DIGITS: Final = 38
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Seen:
     """What was seen at one place of the values. `kinds`: types of JSON Schema; `text`: no type holds all of it."""
 

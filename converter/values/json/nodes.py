@@ -66,7 +66,7 @@ _LEAF_TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """One column, list element, map key or map value.
 
@@ -118,17 +118,17 @@ class Node:
 
 def leaf(kind: int, name: str, doc: str = "") -> Node:
     """A node without children."""
-    return Node(kind, name, _LEAF_TYPES[kind], (), doc)
+    return Node(kind=kind, name=name, type=_LEAF_TYPES[kind], children=(), doc=doc)
 
 
 def list_of(element: Node, name: str, doc: str = "") -> Node:
     """An array whose elements have one type."""
-    return Node(LIST, name, pa.list_(pa.field("element", element.type)), (element,), doc)
+    return Node(kind=LIST, name=name, type=pa.list_(pa.field("element", element.type)), children=(element,), doc=doc)
 
 
 def map_of(value: Node, name: str, doc: str = "") -> Node:
     """An object whose members have any names and one type."""
-    return Node(MAP, name, pa.map_(pa.string(), value.type), (leaf(STRING, ""), value), doc)
+    return Node(kind=MAP, name=name, type=pa.map_(pa.string(), value.type), children=(leaf(STRING, ""), value), doc=doc)
 
 
 def struct_of(members: tuple[Node, ...], name: str, doc: str = "", *, additional: bool) -> Node:
@@ -145,7 +145,14 @@ def struct_of(members: tuple[Node, ...], name: str, doc: str = "", *, additional
             extra += "_"
         children = (*members, leaf(EXTRA, extra))
     named = {member.name: member for member in members}
-    return Node(STRUCT, name, pa.struct([child.field() for child in children]), children, doc, named)
+    return Node(
+        kind=STRUCT,
+        name=name,
+        type=pa.struct([child.field() for child in children]),
+        children=children,
+        doc=doc,
+        named=named,
+    )
 
 
 #: One node: kind; its members' place in `members`; numbers of its EXTRA, of its element or key, of its value, or -1;
@@ -167,7 +174,7 @@ MEMBER_DTYPE: Final = np.dtype([("node", "<i4"), ("start", "<i4"), ("size", "<i4
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class NodeArrays:
     """One schema's arrays.
 
     Attributes:
@@ -187,7 +194,7 @@ class Plan:
         return self.numbers[id(node)]
 
 
-def make_plan(root: Node) -> Plan:
+def make_plan(root: Node) -> NodeArrays:
     """The arrays of the tree under `root`, which must live as long as the plan."""
     walk = list(root.walk())
     numbers = {id(node): i for i, node in enumerate(walk)}
@@ -209,7 +216,7 @@ def make_plan(root: Node) -> Plan:
             row["element"] = numbers[id(node.children[0])]
             row["value"] = numbers[id(node.children[-1])]
             row["cells"] = node.item_cells
-    return Plan(
+    return NodeArrays(
         readonly(table, NODE_DTYPE),
         readonly(np.array(members, dtype=MEMBER_DTYPE), MEMBER_DTYPE),
         readonly(np.frombuffer(bytes(names), dtype=np.uint8), np.uint8),

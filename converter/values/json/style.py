@@ -15,7 +15,7 @@ from typing import Any, Final
 _SPACES: Final = " \t\r\n"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NumberForm:
     """How a double's shortest digits d.ddd × 10^e are written.
 
@@ -42,13 +42,27 @@ class NumberForm:
 #: `javascript`: JSON.stringify(). `go`: encoding/json. `dotnet`: System.Text.Json.
 NUMBER_FORMS: Final[Mapping[str, NumberForm]] = MappingProxyType(
     {
-        "python": NumberForm(-4, 16, True, False, "e", True, 2, True),
-        "orjson": NumberForm(-5, 16, True, False, "e", True, 1, True),
-        "rust": NumberForm(-5, 16, True, False, "e", False, 1, True),
-        "java": NumberForm(-3, 7, True, True, "E", False, 1, True),
-        "javascript": NumberForm(-6, 21, False, False, "e", True, 1, False),
-        "go": NumberForm(-6, 21, False, False, "e", True, 1, True),
-        "dotnet": NumberForm(-4, 15, False, False, "E", True, 2, True),
+        "python": NumberForm(
+            low=-4, high=16, point=True, exponent_point=False, letter="e", plus=True, digits=2, minus_zero=True
+        ),
+        "orjson": NumberForm(
+            low=-5, high=16, point=True, exponent_point=False, letter="e", plus=True, digits=1, minus_zero=True
+        ),
+        "rust": NumberForm(
+            low=-5, high=16, point=True, exponent_point=False, letter="e", plus=False, digits=1, minus_zero=True
+        ),
+        "java": NumberForm(
+            low=-3, high=7, point=True, exponent_point=True, letter="E", plus=False, digits=1, minus_zero=True
+        ),
+        "javascript": NumberForm(
+            low=-6, high=21, point=False, exponent_point=False, letter="e", plus=True, digits=1, minus_zero=False
+        ),
+        "go": NumberForm(
+            low=-6, high=21, point=False, exponent_point=False, letter="e", plus=True, digits=1, minus_zero=True
+        ),
+        "dotnet": NumberForm(
+            low=-4, high=15, point=False, exponent_point=False, letter="E", plus=True, digits=2, minus_zero=True
+        ),
     }
 )
 #: Digits behind a second's point: as many as the number says; or `micros`: none or 6 (Python's isoformat()), `groups`:
@@ -65,7 +79,7 @@ class TimeForm:
     zone: str = "Z"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
     """A writer's habits.
 

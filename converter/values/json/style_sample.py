@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from converter.values.json import nodes
 from converter.values.json.encoder import SCHEMA, STYLE, json_encoder
-from converter.values.json.exact_reader import BadValue, Member, Number, Value, parse
+from converter.values.json.exact_reader import BadValue, Number, ObjectMember, Value, parse
 from converter.values.json.nodes import Node, make_plan
 from converter.values.json.style import FRACTIONS, NUMBER_FORMS, Style, TimeForm, style_text
 from converter.values.model import BARE_VALUE
@@ -108,7 +108,7 @@ _DOUBLE: Final = '{"type":"number"}'
 Choice = TypeVar("Choice")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Seen:
     """What the values show, by numbers of nodes."""
 
@@ -187,7 +187,7 @@ def _see(node: Node, value: Value, numbers: Mapping[int, int], seen: _Seen) -> N
         seen.times.setdefault(number, []).append(content)
 
 
-def _see_members(node: Node, content: Mapping[str, Member], numbers: Mapping[int, int], seen: _Seen) -> None:
+def _see_members(node: Node, content: Mapping[str, ObjectMember], numbers: Mapping[int, int], seen: _Seen) -> None:
     places = {member.name: place for place, member in enumerate(node.members)}
     sequence: dict[int, None] = {}
     for name, member in content.items():

@@ -30,7 +30,7 @@ ENCODINGS_MAX: Final = 255
 TRIED_VALUES: Final = 4000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Numbered:
     """An encoding, its encoder, its number in the index, and how many values it was tried on, and fit."""
 
@@ -119,7 +119,7 @@ class ValueProver:
         header = first[: len(first) - len(part.values[0].as_py())]
         encoding = ValueEncoding(header, made, taken)
         self._encodings.append(encoding)
-        return _Numbered(len(self._encodings), encoding, encoder(made))
+        return _Numbered(number=len(self._encodings), encoding=encoding, encoder=encoder(made))
 
 
 def _without_bytes(rows: pa.RecordBatch, stored: pa.BinaryArray, proven: BoolArray) -> pa.RecordBatch:

@@ -28,9 +28,9 @@ from converter.values.protobuf.encode_ops import (
     OPEN,
     PACKED,
     VARINT,
-    Program,
+    ProtobufEncodeProgram,
 )
-from converter.values.protobuf.nodes import Field, Kind, Node
+from converter.values.protobuf.nodes import Field, ProtobufKind, ProtobufNode
 
 
 class NoEncodingError(Exception):
@@ -58,8 +58,8 @@ class Read(Enum):
     DURATION = auto()  # the same from a decimal
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Source:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SlotSource:
     """What a slot is filled from.
 
     Attributes:
@@ -74,9 +74,9 @@ class Source:
     read: Read
     slot: int
     column: int
-    node: Node
+    node: ProtobufNode
     required: bool
-    children: tuple[Source, ...] = ()
+    children: tuple[SlotSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ class Compiled:
         slots: how many slots the program has.
     """
 
-    program: Program
-    sources: tuple[Source, ...]
+    program: ProtobufEncodeProgram
+    sources: tuple[SlotSource, ...]
     slots: int
 
 
@@ -128,10 +128,10 @@ _SCALARS: Final = {
 }
 _WIRE_TYPES: Final = {VARINT: 0, FIXED64: 1, BYTES: 2, FIXED32: 5}
 _LEN, _GROUP_BEGINS, _GROUP_ENDS = 2, 3, 4
-_SCALAR_KINDS: Final = {Kind.PLAIN, Kind.TEXT, Kind.ENUM}
+_SCALAR_KINDS: Final = {ProtobufKind.PLAIN, ProtobufKind.TEXT, ProtobufKind.ENUM}
 
 
-def compile_message(root: Node, message: Descriptor, habits: Habits) -> Compiled:
+def compile_message(root: ProtobufNode, message: Descriptor, habits: Habits) -> Compiled:
     """The program that writes a message type.
 
     Args:
@@ -146,7 +146,7 @@ def compile_message(root: Node, message: Descriptor, habits: Habits) -> Compiled
     sources = compiler.fields(root.fields, message)
     compiler.add(END)
     code = np.array(compiler.code, dtype=np.int64).reshape(-1, 8)
-    return Compiled(Program(readonly(code, np.int64), compiler.depth_max), sources, compiler.slots)
+    return Compiled(ProtobufEncodeProgram(readonly(code, np.int64), compiler.depth_max), sources, compiler.slots)
 
 
 class _Compiler:
@@ -168,7 +168,7 @@ class _Compiler:
         self.code.append([op, slot, value, len(data), int(omit), number + 1, slot + 1, packed])
         return number
 
-    def fields(self, fields: tuple[Field, ...], message: Descriptor) -> tuple[Source, ...]:
+    def fields(self, fields: tuple[Field, ...], message: Descriptor) -> tuple[SlotSource, ...]:
         """Writes the fields of a message by descending number."""
         columns, column = {}, 0
         for field in fields:
@@ -191,25 +191,32 @@ class _Compiler:
         self.slots += count
         return self.slots - count
 
-    def _field(self, field: Field, wire: FieldDescriptor, column: int) -> Source:
+    def _field(self, field: Field, wire: FieldDescriptor, column: int) -> SlotSource:
         if field.key is not None:
             return self._map(field, field.key, wire, column)
         if not field.repeated:
             return self._value(field.node, wire, column, omit=_omits(field))
         return self._list(field.node, wire, column, wire.is_packed)
 
-    def _list(self, node: Node, wire: FieldDescriptor, column: int, packed: bool) -> Source:
+    def _list(self, node: ProtobufNode, wire: FieldDescriptor, column: int, packed: bool) -> SlotSource:
         slot = self._slot()
         if packed:
             op, read = _SCALARS[wire.type]
             self.add(PACKED, slot, (wire.number, _LEN), packed=op)
-            return Source(Read.LIST, slot, column, node, False, (Source(read, self._slot(), 0, node, True),))
+            return SlotSource(
+                read=Read.LIST,
+                slot=slot,
+                column=column,
+                node=node,
+                required=False,
+                children=(SlotSource(read=read, slot=self._slot(), column=0, node=node, required=True),),
+            )
         begin = self._begin(LIST, slot)
         element = self._value(node, wire, 0, required=True)
         self._end(begin, NEXT)
-        return Source(Read.LIST, slot, column, node, False, (element,))
+        return SlotSource(read=Read.LIST, slot=slot, column=column, node=node, required=False, children=(element,))
 
-    def _map(self, field: Field, key: Node, wire: FieldDescriptor, column: int) -> Source:
+    def _map(self, field: Field, key: ProtobufNode, wire: FieldDescriptor, column: int) -> SlotSource:
         slot = self._slot()
         key_wire, value_wire = (_message_type(wire).fields_by_number[number] for number in (1, 2))
         begin = self._begin(LIST, slot)
@@ -219,7 +226,9 @@ class _Compiler:
         name = self._value(key, key_wire, 0, omit=sparse, required=True)
         self._end(entry, OPEN, wire.number)
         self._end(begin, NEXT)
-        return Source(Read.MAP, slot, column, field.node, False, (name, value))
+        return SlotSource(
+            read=Read.MAP, slot=slot, column=column, node=field.node, required=False, children=(name, value)
+        )
 
     def _begin(self, op: int, slot: int, group: int = 0) -> int:
         self._depth += 1
@@ -235,32 +244,43 @@ class _Compiler:
             self.code[at][JUMP] = begin + 1
 
     def _value(
-        self, node: Node, wire: FieldDescriptor, column: int, *, omit: bool = False, required: bool = False
-    ) -> Source:
+        self, node: ProtobufNode, wire: FieldDescriptor, column: int, *, omit: bool = False, required: bool = False
+    ) -> SlotSource:
         """Writes one value; `omit`: nothing for a default."""
         group = wire.type == _F.TYPE_GROUP
-        if node.kind in _SCALAR_KINDS or node.kind is Kind.JSON:
+        if node.kind in _SCALAR_KINDS or node.kind is ProtobufKind.JSON:
             if group:
                 raise NoEncodingError(f"{wire.full_name}: a group of which the columns have just the content")
             op, read = _scalar(node, wire)
             slot = self._slot()
             self.add(op, slot, (wire.number, _WIRE_TYPES[op]), omit=omit)
-            return Source(read, slot, column, node, required)
-        if node.kind is Kind.WRAPPER:
+            return SlotSource(read=read, slot=slot, column=column, node=node, required=required)
+        if node.kind is ProtobufKind.WRAPPER:
             return self._wrapper(node, wire, column, group=group, required=required)
-        if node.kind in {Kind.TIMESTAMP, Kind.DURATION}:
+        if node.kind in {ProtobufKind.TIMESTAMP, ProtobufKind.DURATION}:
             return self._time(node, wire, column, group=group, required=required)
         # The column of a mask is its list: a slot for both.
-        slot = self.slots if node.kind is Kind.FIELD_MASK else self._slot()
+        slot = self.slots if node.kind is ProtobufKind.FIELD_MASK else self._slot()
         begin = self._begin(MESSAGE, slot, wire.number if group else 0)
         children = self.fields(node.fields, _message_type(wire))
         self._end(begin, OPEN, wire.number, group=group)
-        if node.kind is Kind.FIELD_MASK:
+        if node.kind is ProtobufKind.FIELD_MASK:
             (paths,) = children
-            return Source(Read.LIST, slot, column, paths.node, required, paths.children)
-        return Source(Read.EMPTY if node.kind is Kind.EMPTY else Read.STRUCT, slot, column, node, required, children)
+            return SlotSource(
+                read=Read.LIST, slot=slot, column=column, node=paths.node, required=required, children=paths.children
+            )
+        return SlotSource(
+            read=Read.EMPTY if node.kind is ProtobufKind.EMPTY else Read.STRUCT,
+            slot=slot,
+            column=column,
+            node=node,
+            required=required,
+            children=children,
+        )
 
-    def _wrapper(self, node: Node, wire: FieldDescriptor, column: int, *, group: bool, required: bool) -> Source:
+    def _wrapper(
+        self, node: ProtobufNode, wire: FieldDescriptor, column: int, *, group: bool, required: bool
+    ) -> SlotSource:
         (content,) = node.fields
         if content.node.kind not in _SCALAR_KINDS or content.default is None:
             raise NoEncodingError(f"{wire.full_name}: a wrapper unlike Google's")
@@ -271,7 +291,9 @@ class _Compiler:
         self._end(begin, OPEN, wire.number, group=group)
         return source
 
-    def _time(self, node: Node, wire: FieldDescriptor, column: int, *, group: bool, required: bool) -> Source:
+    def _time(
+        self, node: ProtobufNode, wire: FieldDescriptor, column: int, *, group: bool, required: bool
+    ) -> SlotSource:
         if any(field.default is None for field in node.fields):
             raise NoEncodingError(f"{wire.full_name}: a {node.kind.name.lower()} unlike Google's")
         slot = self._slot(3)
@@ -282,8 +304,8 @@ class _Compiler:
         self._end(begin, OPEN, wire.number, group=group)
         beside = not required and not wire.is_repeated
         timestamp = Read.TIME if beside else Read.TIME_PAIR
-        read = Read.DURATION if node.kind is Kind.DURATION else timestamp
-        return Source(read, slot, column, node, required)
+        read = Read.DURATION if node.kind is ProtobufKind.DURATION else timestamp
+        return SlotSource(read=read, slot=slot, column=column, node=node, required=required)
 
 
 def _message_type(field: FieldDescriptor) -> Descriptor:
@@ -304,8 +326,8 @@ def _omits(field: Field) -> bool:
     return field.default is not None
 
 
-def _scalar(node: Node, wire: FieldDescriptor) -> tuple[int, Read]:
+def _scalar(node: ProtobufNode, wire: FieldDescriptor) -> tuple[int, Read]:
     """Operation and reading of a value that is no message, or one of which the column has the content."""
     if node.opaque:
-        return BYTES, Read.JSON if node.kind is Kind.JSON else Read.BYTES
+        return BYTES, Read.JSON if node.kind is ProtobufKind.JSON else Read.BYTES
     return _SCALARS[wire.type]

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from converter.kernels.kernel import i64, kernel, readonly, u64
 from converter.types import BoolArray, Int64Array, UInt8Array
-from converter.values.protobuf.encode_compile import Compiled, Read, Source
+from converter.values.protobuf.encode_compile import Compiled, Read, SlotSource
 from converter.values.protobuf.encode_ops import ABSENT, BAD_CELL, CELLS, COUNT, FLAGS, PRESENT, Inputs
 from converter.values.protobuf.struct_json import json_message
 
@@ -52,7 +52,7 @@ class _Flat:
         flags, cells, texts = np.concatenate(self._flags), np.concatenate(self._cells), np.concatenate(self._texts)
         return Inputs(self._slots, flags, cells, texts)
 
-    def read(self, source: Source, fields: list[pa.Array]) -> None:
+    def read(self, source: SlotSource, fields: list[pa.Array]) -> None:
         """Fills the slots of a source from the columns of the struct around it."""
         array = fields[source.column]
         match source.read:
@@ -91,7 +91,7 @@ class _Flat:
         self._cells.append(cells)
         self._cell_count += len(cells)
 
-    def _put_texts(self, source: Source, array: pa.Array, bad: BoolArray | None) -> None:
+    def _put_texts(self, source: SlotSource, array: pa.Array, bad: BoolArray | None) -> None:
         places, content = _places(array), array.buffers()[2]
         valid = _valid(array) if bad is None else _valid(array) | bad
         self._put_flags(source.slot, _flags(valid, bad, required=source.required))
@@ -100,7 +100,7 @@ class _Flat:
             self._texts.append(np.frombuffer(content, dtype=np.uint8)[places[0] : places[-1]])
             self._text_bytes += len(self._texts[-1])
 
-    def _put_list(self, source: Source, array: pa.ListArray) -> None:
+    def _put_list(self, source: SlotSource, array: pa.ListArray) -> None:
         places = _places(array)
         self._put_flags(source.slot, _flags(_valid(array), None, required=source.required))
         self._put_cells(source.slot, places - places[0])
@@ -110,7 +110,7 @@ class _Flat:
         for number, child in enumerate(source.children):
             self.read(child, [values.field(number) if is_map else values])
 
-    def _put_time(self, source: Source, times: pa.Array, nanos: pa.Array, around: BoolArray | None) -> None:
+    def _put_time(self, source: SlotSource, times: pa.Array, nanos: pa.Array, around: BoolArray | None) -> None:
         """`around`: whether the struct is there that has both; None: both are columns, and null together."""
         micros, below = _raw(times, np.int64), _raw(nanos, np.int32).astype(np.int64)
         seconds = micros // 1_000_000
@@ -120,14 +120,14 @@ class _Flat:
         flags = _flags(valid, bad, required=source.required)
         self._put_parts(source, seconds, (micros - seconds * 1_000_000) * 1_000 + below, flags)
 
-    def _put_parts(self, source: Source, seconds: Int64Array, nanos: Int64Array, flags: UInt8Array | None) -> None:
+    def _put_parts(self, source: SlotSource, seconds: Int64Array, nanos: Int64Array, flags: UInt8Array | None) -> None:
         self._put_flags(source.slot, flags)
         for number, cells in enumerate((seconds, nanos), start=1):
             self._put_flags(source.slot + number, None)
             self._put_cells(source.slot + number, cells)
 
 
-def _numbers(source: Source, array: pa.Array) -> _Numbers:
+def _numbers(source: SlotSource, array: pa.Array) -> _Numbers:
     match source.read:
         case Read.ENUM:
             return _enums(source, array)
@@ -151,7 +151,7 @@ def _numbers(source: Source, array: pa.Array) -> _Numbers:
     return numbers, None
 
 
-def _enums(source: Source, array: pa.StringArray) -> _Numbers:
+def _enums(source: SlotSource, array: pa.StringArray) -> _Numbers:
     """Numbers of names; a number without a name stands there as decimal text."""
     known = {name.encode(): number for number, name in source.node.names}
     distinct = array.cast(pa.binary()).dictionary_encode()

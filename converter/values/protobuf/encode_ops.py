@@ -30,7 +30,7 @@ from converter.types import Int64Array, UInt8Array
 END, VARINT, FIXED32, FIXED64, BYTES, PACKED, LIST, NEXT, MESSAGE, OPEN = range(10)
 #: What flags say.
 ABSENT, PRESENT, BAD_CELL = 0, 1, 2
-#: Columns of `Program.code`. TAG is the tag's bytes as a little-endian number.
+#: Columns of `ProtobufEncodeProgram.code`. TAG is the tag's bytes as a little-endian number.
 OP, SLOT, TAG, TAG_BYTES, OMIT, JUMP, ELEMENT, WIRE = range(8)
 #: Columns of `Inputs.slots`: first flag, -1: all PRESENT; first cell; of lists, how many elements there are.
 FLAGS, CELLS, COUNT = range(3)
@@ -38,7 +38,7 @@ FLAGS, CELLS, COUNT = range(3)
 NO_SLOT: Final = -1
 
 
-class Program(NamedTuple):
+class ProtobufEncodeProgram(NamedTuple):
     """What the kernel runs.
 
     Attributes:

@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from converter.values.model import ValueProblem, error_text
-from converter.values.protobuf.nodes import Field, Node
+from converter.values.protobuf.nodes import Field, ProtobufNode
 
 MALFORMED = error_text(ValueProblem.UNDECODABLE, "the bytes do not follow the schema")
 
@@ -17,7 +17,7 @@ MALFORMED = error_text(ValueProblem.UNDECODABLE, "the bytes do not follow the sc
 class RowReader:
     """Reads rows of one schema. What a row takes is what is set in it: of columns that are not, nothing is asked."""
 
-    def __init__(self, root: Node, message: type[Message]) -> None:
+    def __init__(self, root: ProtobufNode, message: type[Message]) -> None:
         self._root = root
         self._message = message
         self._fields: dict[int, dict[int, Field]] = {}
@@ -43,13 +43,13 @@ class RowReader:
             errors.append(error)
         return pa.array(rows, self._root.lowered), errors
 
-    def _learn(self, node: Node) -> None:
+    def _learn(self, node: ProtobufNode) -> None:
         """Remembers the fields of all messages within each other by number."""
         self._fields[id(node)] = {field.number: field for field in node.fields}
         for field in node.fields:
             self._learn(field.node)
 
-    def _read(self, node: Node, message: Any) -> dict[str, Any]:
+    def _read(self, node: ProtobufNode, message: Any) -> dict[str, Any]:
         fields = self._fields[id(node)]
         return {kind.name: self._field(fields[kind.number], value) for kind, value in message.ListFields()}
 
@@ -70,7 +70,7 @@ class RowReader:
             items[entry.f1] = value
         return [{"f1": key, "f2": value} for key, value in items.items()]
 
-    def _value(self, node: Node, value: Any) -> Any:
+    def _value(self, node: ProtobufNode, value: Any) -> Any:
         if node.opaque:
             return value.SerializeToString()
         return self._read(node, value) if node.wire == FieldDescriptor.TYPE_MESSAGE else value

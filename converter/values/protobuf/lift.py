@@ -21,7 +21,7 @@ from converter.kernels.utf8 import valid_utf8
 from converter.types import BoolArray, Int64Array, VarBytes
 from converter.values.model import ValueProblem, error_text
 from converter.values.protobuf.exact_rows import MALFORMED
-from converter.values.protobuf.nodes import TIMESTAMP_PAIR, TIMESTAMP_TYPE, Field, Kind, Node
+from converter.values.protobuf.nodes import TIMESTAMP_PAIR, TIMESTAMP_TYPE, Field, ProtobufKind, ProtobufNode
 from converter.values.protobuf.struct_json import json_text
 
 #: Seconds of 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z: what a Timestamp may hold.
@@ -56,7 +56,7 @@ class Findings:
 Rows = Callable[[Int64Array], Int64Array]
 
 
-def lift(root: Node, rows: pa.StructArray, findings: Findings) -> pa.StructArray:
+def lift(root: ProtobufNode, rows: pa.StructArray, findings: Findings) -> pa.StructArray:
     """The columns of the rows, none of them null."""
     return _Lift(findings).value(root, rows, lambda numbers: numbers)
 
@@ -65,31 +65,31 @@ class _Lift:
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
 
-    def value(self, node: Node, array: pa.Array, rows: Rows) -> pa.Array:
+    def value(self, node: ProtobufNode, array: pa.Array, rows: Rows) -> pa.Array:
         """An array of `node.type`; nulls stay null."""
         match node.kind:
-            case Kind.PLAIN:
+            case ProtobufKind.PLAIN:
                 return _widen(array, node.type)
-            case Kind.TEXT:
+            case ProtobufKind.TEXT:
                 return self._text(array, rows)
-            case Kind.ENUM:
+            case ProtobufKind.ENUM:
                 return _names(node, array)
-            case Kind.STRUCT:
+            case ProtobufKind.STRUCT:
                 return self._struct(node, array, rows)
-            case Kind.EMPTY:
+            case ProtobufKind.EMPTY:
                 return pc.if_else(array.is_valid(), True, pa.scalar(None, pa.bool_()))
-            case Kind.TIMESTAMP:
+            case ProtobufKind.TIMESTAMP:
                 times, nanos = self._timestamp(array, rows)
                 return pa.StructArray.from_arrays([times, nanos], fields=list(TIMESTAMP_PAIR), mask=array.is_null())
-            case Kind.DURATION:
+            case ProtobufKind.DURATION:
                 return _duration(array)
-            case Kind.WRAPPER | Kind.FIELD_MASK:
+            case ProtobufKind.WRAPPER | ProtobufKind.FIELD_MASK:
                 content = self._field(node.fields[0], array, rows)[0]
                 return pc.if_else(array.is_valid(), content, pa.scalar(None, content.type))
-            case Kind.JSON:
+            case ProtobufKind.JSON:
                 return self._json(node, array, rows)
 
-    def _struct(self, node: Node, array: pa.StructArray, rows: Rows) -> pa.StructArray:
+    def _struct(self, node: ProtobufNode, array: pa.StructArray, rows: Rows) -> pa.StructArray:
         children = [column for field in node.fields for column in self._field(field, array, rows)]
         if not children:
             children = [pa.repeat(pa.scalar(True), len(array))]
@@ -110,7 +110,7 @@ class _Lift:
             return list(self._timestamp(child, rows))
         return [self.value(field.node, child, rows)]
 
-    def _map(self, field: Field, key: Node, array: pa.ListArray, rows: Rows) -> pa.MapArray:
+    def _map(self, field: Field, key: ProtobufNode, array: pa.ListArray, rows: Rows) -> pa.MapArray:
         inner = _elements(array, rows)
         entries = array.values
         keys = _fill(entries.field("f1"), False if pa.types.is_boolean(key.lowered) else _zero(key))
@@ -144,7 +144,7 @@ class _Lift:
         times = pa.array(seconds * 1_000_000 + nanos // 1_000, mask=absent).view(TIMESTAMP_TYPE)
         return times, pa.array((nanos % 1_000).astype(np.int32), mask=absent)
 
-    def _json(self, node: Node, array: pa.BinaryArray, rows: Rows) -> pa.StringArray:
+    def _json(self, node: ProtobufNode, array: pa.BinaryArray, rows: Rows) -> pa.StringArray:
         distinct = array.dictionary_encode()
         texts: list[str | None] = []
         errors: dict[int, str] = {}
@@ -184,7 +184,7 @@ def _widen(array: pa.Array, wanted: pa.DataType) -> pa.Array:
     return array if array.type == wanted else array.cast(wanted)
 
 
-def _zero(node: Node) -> Any:
+def _zero(node: ProtobufNode) -> Any:
     return b"" if pa.types.is_binary(node.lowered) else 0
 
 
@@ -214,7 +214,7 @@ def _duration(array: pa.StructArray) -> pa.Array:
     return pc.add(whole, parts).cast(pa.decimal128(28, 9))
 
 
-def _names(node: Node, array: pa.Int32Array) -> pa.StringArray:
+def _names(node: ProtobufNode, array: pa.Int32Array) -> pa.StringArray:
     """Names of the numbers; a number without a name as decimal text."""
     known = sorted(node.names)
     numbers = np.array([number for number, _ in known], dtype=np.int32)

@@ -31,7 +31,7 @@ NANOS_SUFFIX: Final = "__nanos"
 TIMESTAMP_PAIR: Final = pa.struct([("timestamp", TIMESTAMP_TYPE), ("nanos", pa.int32())])
 
 
-class Kind(Enum):
+class ProtobufKind(Enum):
     """How a lowered value becomes a column's."""
 
     PLAIN = auto()  # the same values, perhaps in a wider type
@@ -46,8 +46,8 @@ class Kind(Enum):
     JSON = auto()  # the bytes of a Struct, Value or ListValue to JSON text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ProtobufNode:
     """One value: a field's, a list's element, a map's key or value.
 
     Attributes:
@@ -61,7 +61,7 @@ class Node:
         opaque: a message of which the quick decoder sees just the bytes.
     """
 
-    kind: Kind
+    kind: ProtobufKind
     wire: int
     lowered: pa.DataType
     type: pa.DataType
@@ -76,7 +76,7 @@ class Node:
         return max((len(name) for _, name in self.names), default=0) // 8
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Field:
     """One field of a message.
 
@@ -93,8 +93,8 @@ class Field:
 
     name: str
     number: int
-    node: Node
-    key: Node | None = None
+    node: ProtobufNode
+    key: ProtobufNode | None = None
     repeated: bool = False
     default: Any = None
     oneof: int | None = None
@@ -115,19 +115,19 @@ class Field:
     @property
     def has_pair(self) -> bool:
         """True for a timestamp that has a second column beside it."""
-        return self.node.kind is Kind.TIMESTAMP and not self.repeated
+        return self.node.kind is ProtobufKind.TIMESTAMP and not self.repeated
 
 
 _F = FieldDescriptor
-_SCALARS: Final[dict[int, tuple[Kind, int, pa.DataType, pa.DataType]]] = {
-    _F.TYPE_FLOAT: (Kind.PLAIN, _F.TYPE_FLOAT, pa.float32(), pa.float64()),
-    _F.TYPE_DOUBLE: (Kind.PLAIN, _F.TYPE_DOUBLE, pa.float64(), pa.float64()),
-    _F.TYPE_BOOL: (Kind.PLAIN, _F.TYPE_BOOL, pa.bool_(), pa.bool_()),
+_SCALARS: Final[dict[int, tuple[ProtobufKind, int, pa.DataType, pa.DataType]]] = {
+    _F.TYPE_FLOAT: (ProtobufKind.PLAIN, _F.TYPE_FLOAT, pa.float32(), pa.float64()),
+    _F.TYPE_DOUBLE: (ProtobufKind.PLAIN, _F.TYPE_DOUBLE, pa.float64(), pa.float64()),
+    _F.TYPE_BOOL: (ProtobufKind.PLAIN, _F.TYPE_BOOL, pa.bool_(), pa.bool_()),
     # Read as bytes: a decoder that meets malformed UTF-8 gives up more than the row.
-    _F.TYPE_STRING: (Kind.TEXT, _F.TYPE_BYTES, pa.binary(), pa.string()),
-    _F.TYPE_BYTES: (Kind.PLAIN, _F.TYPE_BYTES, pa.binary(), pa.binary()),
+    _F.TYPE_STRING: (ProtobufKind.TEXT, _F.TYPE_BYTES, pa.binary(), pa.string()),
+    _F.TYPE_BYTES: (ProtobufKind.PLAIN, _F.TYPE_BYTES, pa.binary(), pa.binary()),
 } | {
-    wire: (Kind.PLAIN, wire, lowered, column)
+    wire: (ProtobufKind.PLAIN, wire, lowered, column)
     for wires, lowered, column in (
         ((_F.TYPE_INT32, _F.TYPE_SINT32, _F.TYPE_SFIXED32), pa.int32(), pa.int32()),
         ((_F.TYPE_INT64, _F.TYPE_SINT64, _F.TYPE_SFIXED64), pa.int64(), pa.int64()),
@@ -144,7 +144,7 @@ _WRAPPERS = {
 }
 
 
-def make_plan(message: Descriptor) -> tuple[Node, pa.StructType]:
+def make_plan(message: Descriptor) -> tuple[ProtobufNode, pa.StructType]:
     """The root of a message's tree, and the type of its columns.
 
     The root is a STRUCT, whatever message it is: well-known types mean something special as fields only.
@@ -154,7 +154,7 @@ def make_plan(message: Descriptor) -> tuple[Node, pa.StructType]:
     """
     fields = _Builder().fields(message, ())
     columns = columns_of(fields) or [pa.field(BARE_VALUE, pa.bool_())]
-    return _message(Kind.STRUCT, pa.struct(columns), fields), pa.struct(columns)
+    return _message(ProtobufKind.STRUCT, pa.struct(columns), fields), pa.struct(columns)
 
 
 def columns_of(fields: tuple[Field, ...]) -> list[pa.Field]:
@@ -181,9 +181,9 @@ def _column_type(field: Field) -> pa.DataType:
     return TIMESTAMP_TYPE if field.has_pair else field.node.type
 
 
-def _message(kind: Kind, column: pa.DataType, fields: tuple[Field, ...]) -> Node:
+def _message(kind: ProtobufKind, column: pa.DataType, fields: tuple[Field, ...]) -> ProtobufNode:
     lowered = pa.struct([(field.lowered_name, field.lowered) for field in fields])
-    return Node(kind, _F.TYPE_MESSAGE, lowered, column, fields)
+    return ProtobufNode(kind=kind, wire=_F.TYPE_MESSAGE, lowered=lowered, type=column, fields=fields)
 
 
 class _Builder:
@@ -205,7 +205,9 @@ class _Builder:
                 raise SchemaTextError(f"{field.full_name}: a map without key or value")
             node = self._node(value, ancestors)
             key = self._key(first, ancestors)
-            return Field(field.name, field.number, node, key, repeated=True, default=_default(value, node))
+            return Field(
+                name=field.name, number=field.number, node=node, key=key, repeated=True, default=_default(value, node)
+            )
         node = self._node(field, ancestors)
         oneof = field.containing_oneof
         return Field(
@@ -218,19 +220,26 @@ class _Builder:
             group=field.type == _F.TYPE_GROUP,
         )
 
-    def _key(self, field: FieldDescriptor, ancestors: tuple[str, ...]) -> Node:
+    def _key(self, field: FieldDescriptor, ancestors: tuple[str, ...]) -> ProtobufNode:
         node = self._node(field, ancestors)
         # Catalogs and engines take no decimal as a key.
         column = pa.string() if pa.types.is_decimal(node.type) else node.type
-        return Node(node.kind, node.wire, node.lowered, column)
+        return ProtobufNode(kind=node.kind, wire=node.wire, lowered=node.lowered, type=column)
 
-    def _node(self, field: FieldDescriptor, ancestors: tuple[str, ...]) -> Node:
+    def _node(self, field: FieldDescriptor, ancestors: tuple[str, ...]) -> ProtobufNode:
         if field.message_type is not None:
             return self._message_node(field, field.message_type, ancestors)
         self._count(field.full_name)
         if field.enum_type is not None:
-            return Node(Kind.ENUM, _F.TYPE_INT32, pa.int32(), pa.string(), names=self._names_of(field.enum_type))
-        return Node(*_SCALARS[field.type])
+            return ProtobufNode(
+                kind=ProtobufKind.ENUM,
+                wire=_F.TYPE_INT32,
+                lowered=pa.int32(),
+                type=pa.string(),
+                names=self._names_of(field.enum_type),
+            )
+        kind, wire, lowered, column = _SCALARS[field.type]
+        return ProtobufNode(kind=kind, wire=wire, lowered=lowered, type=column)
 
     def _names_of(self, enum: EnumDescriptor) -> tuple[tuple[int, str], ...]:
         """Of an enum, which many fields may have."""
@@ -240,28 +249,37 @@ class _Builder:
         self._size.add(sum(len(name) + 1 for _, name in names), enum.full_name)
         return names
 
-    def _message_node(self, field: FieldDescriptor, message: Descriptor, ancestors: tuple[str, ...]) -> Node:
+    def _message_node(self, field: FieldDescriptor, message: Descriptor, ancestors: tuple[str, ...]) -> ProtobufNode:
         name = message.full_name
         if name in _JSON:
             self._count(field.full_name)
-            return Node(Kind.JSON, _F.TYPE_BYTES, pa.binary(), pa.string(), message=name, opaque=True)
+            return ProtobufNode(
+                kind=ProtobufKind.JSON,
+                wire=_F.TYPE_BYTES,
+                lowered=pa.binary(),
+                type=pa.string(),
+                message=name,
+                opaque=True,
+            )
         if name in ancestors:
             if field.type == _F.TYPE_GROUP:
                 raise SchemaTextError(f"{field.full_name}: groups that contain themselves have no columns")
             self._count(field.full_name)
-            return Node(Kind.PLAIN, _F.TYPE_BYTES, pa.binary(), pa.binary(), opaque=True)
+            return ProtobufNode(
+                kind=ProtobufKind.PLAIN, wire=_F.TYPE_BYTES, lowered=pa.binary(), type=pa.binary(), opaque=True
+            )
         fields = self.fields(message, ancestors)
         kind = _special(name, fields)
-        if kind is Kind.TIMESTAMP:
+        if kind is ProtobufKind.TIMESTAMP:
             return _message(kind, TIMESTAMP_PAIR, fields)
-        if kind is Kind.DURATION:
+        if kind is ProtobufKind.DURATION:
             return _message(kind, pa.decimal128(28, 9), fields)
-        if kind in {Kind.WRAPPER, Kind.FIELD_MASK}:
+        if kind in {ProtobufKind.WRAPPER, ProtobufKind.FIELD_MASK}:
             return _message(kind, columns_of(fields)[0].type, fields)
         if not fields:
             self._count(field.full_name)
-            return _message(Kind.EMPTY, pa.bool_(), fields)
-        return _message(Kind.STRUCT, pa.struct(columns_of(fields)), fields)
+            return _message(ProtobufKind.EMPTY, pa.bool_(), fields)
+        return _message(ProtobufKind.STRUCT, pa.struct(columns_of(fields)), fields)
 
     def _count(self, name: str) -> None:
         self._columns += 1
@@ -269,25 +287,25 @@ class _Builder:
             raise SchemaTextError(f"{name}: the message has more than {COLUMNS_MAX} columns")
 
 
-def _special(name: str, fields: tuple[Field, ...]) -> Kind:
+def _special(name: str, fields: tuple[Field, ...]) -> ProtobufKind:
     """STRUCT but for well-known types; one that has other fields than Google's is a message like any other."""
     shape = [(field.name, field.repeated, field.node.wire) for field in fields]
     pair = [("seconds", False, _F.TYPE_INT64), ("nanos", False, _F.TYPE_INT32)]
     if name == _WKT + "Timestamp" and shape == pair:
-        return Kind.TIMESTAMP
+        return ProtobufKind.TIMESTAMP
     if name == _WKT + "Duration" and shape == pair:
-        return Kind.DURATION
+        return ProtobufKind.DURATION
     if name == _WKT + "FieldMask" and shape == [("paths", True, _F.TYPE_BYTES)]:
-        return Kind.FIELD_MASK
+        return ProtobufKind.FIELD_MASK
     if name in _WRAPPERS and len(fields) == 1 and fields[0].name == "value" and not fields[0].repeated:
-        return Kind.WRAPPER
-    return Kind.STRUCT
+        return ProtobufKind.WRAPPER
+    return ProtobufKind.STRUCT
 
 
-def _default(field: FieldDescriptor, node: Node) -> Any:
+def _default(field: FieldDescriptor, node: ProtobufNode) -> Any:
     if field.type == _F.TYPE_ENUM:
         return node.names[0][0] if node.names else 0
-    if node.fields or node.kind is Kind.EMPTY:
+    if node.fields or node.kind is ProtobufKind.EMPTY:
         return None
     return {pa.bool_(): False, pa.binary(): b"", pa.float32(): 0.0, pa.float64(): 0.0}.get(node.lowered, 0)
 

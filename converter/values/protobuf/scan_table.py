@@ -9,7 +9,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from converter.kernels.kernel import i64, kernel, readonly, u64
 from converter.types import Int64Array, UInt8Array
-from converter.values.protobuf.nodes import DEPTH_MAX, Field, Node
+from converter.values.protobuf.nodes import DEPTH_MAX, Field, ProtobufNode
 from converter.values.protobuf.schema import QUICK_NUMBER_MAX, entry_fields, quick_numbers
 
 BAD = -1
@@ -55,7 +55,7 @@ class ScanTable:
     slots: int
 
 
-def scan_table(root: Node) -> ScanTable:
+def scan_table(root: ProtobufNode) -> ScanTable:
     """The table of a tree."""
     messages: list[list[list[int]]] = []
     slots_max = 1
@@ -96,7 +96,7 @@ def _width(fields: tuple[Field, ...]) -> int:
     return sum(1 if field.repeated else 1 + field.node.name_cells + _width(field.node.fields) for field in fields)
 
 
-def row_cells(root: Node) -> int:
+def row_cells(root: ProtobufNode) -> int:
     """Cells that a row takes, what its lists and maps hold left out."""
     return 1 + _width(root.fields)
 

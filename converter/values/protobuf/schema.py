@@ -25,7 +25,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescript
 from google.protobuf.message import DecodeError, Message
 
 from converter.values.model import NoMessageError, SchemaTextError
-from converter.values.protobuf.nodes import Field, Node
+from converter.values.protobuf.nodes import Field, ProtobufNode
 from converter.values.schema_size import check_name
 
 
@@ -136,7 +136,7 @@ class Lowered:
     message: type[Message]
 
 
-def lower(root: Node) -> Lowered:
+def lower(root: ProtobufNode) -> Lowered:
     """Both decoders for the lowered schema of a tree."""
     import ptars  # of the extra `typed`: whoever has no Protobuf does without
 
@@ -145,7 +145,7 @@ def lower(root: Node) -> Lowered:
     return Lowered(handler, message_factory.GetMessageClass(_descriptor(root, quick=False)))
 
 
-def _descriptor(root: Node, *, quick: bool) -> Descriptor:
+def _descriptor(root: ProtobufNode, *, quick: bool) -> Descriptor:
     file = descriptor_pb2.FileDescriptorProto(name="lowered.proto", package=_PACKAGE, syntax="proto2")
     name = _add_message(file, root.fields, quick=quick)
     pool = descriptor_pool.DescriptorPool()
@@ -187,4 +187,7 @@ def entry_fields(field: Field) -> tuple[Field, ...]:
     """A map's entry as a message. Its fields have presence in the lowered schema, whatever the writer says."""
     if field.key is None:
         return ()
-    return (Field("key", 1, field.key), Field("value", 2, field.node, default=field.default))
+    return (
+        Field(name="key", number=1, node=field.key),
+        Field(name="value", number=2, node=field.node, default=field.default),
+    )

@@ -35,7 +35,7 @@ class Withdrawn:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class UnfinishedTransaction:
     """A transaction whose marker is in no tiered segment; `since_ms`: when its first row was tiered."""
 
     first_offset: int
@@ -76,7 +76,7 @@ class StoredPartition:
     source_bytes: int
     publishable_end: int | None = None
     unpublished_ms: int | None = None
-    open: OpenTransaction | None = None
+    open: UnfinishedTransaction | None = None
     conflict: str | None = None
     gaps: tuple[Gap, ...] = ()
     covered_from: int | None = None

@@ -22,7 +22,7 @@ from iceberg_catalog.plan.lineage import of_segment
 from iceberg_catalog.plan.plan import plan
 from iceberg_catalog.plan.types import BatchKind, Follow, LiveFile, PartState, Policy, Segment, SegmentState
 from iceberg_catalog.tables.tables import stamped_format
-from rsm_bridge.metrics.progress.facts import Gap, OpenTransaction, StoredPartition, TableFacts, Withdrawn
+from rsm_bridge.metrics.progress.facts import Gap, StoredPartition, TableFacts, UnfinishedTransaction, Withdrawn
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
 from rsm_bridge.storage.projections.hold import WaitingCopy, hold_of
@@ -243,7 +243,7 @@ def _cut_start(live: Sequence[KnownSegment]) -> int | None:
 
 def _held_back(
     live: Sequence[KnownSegment], end: int, contradicted: int | None
-) -> tuple[OpenTransaction | None, str | None]:
+) -> tuple[UnfinishedTransaction | None, str | None]:
     """What publishing waits for at offset `end`: a transaction, or a segment where markers contradict the broker.
 
     contradicted: where they do across segments.
@@ -256,7 +256,7 @@ def _held_back(
     return open_transaction(tail, end), None
 
 
-def open_transaction(tail: Sequence[KnownSegment], end: int) -> OpenTransaction | None:
+def open_transaction(tail: Sequence[KnownSegment], end: int) -> UnfinishedTransaction | None:
     """The first transactional batch of `tail` (ascending) that reaches `end` and whose producer has no marker there."""
     inputs = [(known, known.segment.load()) for known in tail if known.segment is not None]
     if not inputs:
@@ -275,7 +275,7 @@ def open_transaction(tail: Sequence[KnownSegment], end: int) -> OpenTransaction 
     first = waits[np.argmin(base[waits])]
     offset = int(base[first])
     since = min(known.listed.modified_ms for known, _ in inputs if known.key.base <= offset <= known.key.last)
-    return OpenTransaction(offset, int(producer[first]), since)
+    return UnfinishedTransaction(offset, int(producer[first]), since)
 
 
 def gaps_between(group: Iterable[KnownSegment], floor: int = 0, unread: Iterable[IndexKey] = ()) -> tuple[Gap, ...]:

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from converter.errors import SegmentError
 from converter.index.codec import SectionCheck
-from converter.index.model import Block, Directory, Section
+from converter.index.model import Block, Directory, IndexSection
 from converter.segment.reader import find_batch, find_block
 from converter.types import IndexType, SegmentMetadata
 from rsm_bridge.config.settings import LimitSettings
@@ -207,7 +207,7 @@ class Fetcher:
                 `store_unavailable` when a merge wrote the index anew meanwhile.
         """
 
-        async def begin(current: Directory) -> tuple[Directory, Section, SectionCheck, memoryview]:
+        async def begin(current: Directory) -> tuple[Directory, IndexSection, SectionCheck, memoryview]:
             section = self._reader.file_section(current, kind)
             check = SectionCheck(section)
             return current, section, check, await self._piece(current, section, 0, check)
@@ -226,7 +226,7 @@ class Fetcher:
             for frame in _framed(piece):
                 yield frame
 
-    async def _piece(self, directory: Directory, section: Section, start: int, check: SectionCheck) -> memoryview:
+    async def _piece(self, directory: Directory, section: IndexSection, start: int, check: SectionCheck) -> memoryview:
         """The next piece of a file, taken in by its check."""
 
         def read() -> memoryview:

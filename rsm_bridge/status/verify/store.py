@@ -40,7 +40,7 @@ from rsm_bridge.storage.tombstone import MAGIC, is_tombstone
 
 
 @dataclass(slots=True, kw_only=True)
-class Report:
+class VerifyReport:
     """What was read and what is wrong with it. `damages` and `unread` are one line each.
 
     What could not be read because store or catalog did not answer is `unread`: nobody knows whether it is damaged.
@@ -74,7 +74,7 @@ class Report:
         ]
 
 
-def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) -> Report:
+def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) -> VerifyReport:
     """Verifies all topics, or one.
 
     Raises:
@@ -84,7 +84,7 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
     """
     settings = load_settings(config, {"data_dir": data_dir})
     store = open_made_store(settings)
-    report = Report()
+    report = VerifyReport()
     topics: dict[bytes, list[KnownSegment]] = defaultdict(list)
     with ThreadPoolExecutor(2) as helpers:
         reader = SegmentReader(store, helpers)
@@ -102,7 +102,7 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
     return report
 
 
-def _segments(store: ObjectStore, report: Report, prefix: str = INDEX_ROOT) -> Iterator[KnownSegment]:
+def _segments(store: ObjectStore, report: VerifyReport, prefix: str = INDEX_ROOT) -> Iterator[KnownSegment]:
     for listed in store.list_after(prefix):
         key = parse_index_key(listed.key)
         if key is None:
@@ -116,7 +116,7 @@ def _segments(store: ObjectStore, report: Report, prefix: str = INDEX_ROOT) -> I
             report.failed(listed.key, error)
 
 
-def _note_denied(store: ObjectStore, key: str, report: Report) -> None:
+def _note_denied(store: ObjectStore, key: str, report: VerifyReport) -> None:
     """A key that was listed and cannot be read: gone by now, or unread when the store lists it still, or is away."""
     try:
         confirm_gone(store, [key])
@@ -124,7 +124,7 @@ def _note_denied(store: ObjectStore, key: str, report: Report) -> None:
         report.failed(key, error)
 
 
-def _verify_segment(reader: SegmentReader, known: KnownSegment, report: Report) -> None:
+def _verify_segment(reader: SegmentReader, known: KnownSegment, report: VerifyReport) -> None:
     report.segments += 1
     try:
         directory = reader.directory_at(known.listed.key, known.listed.size)
@@ -170,7 +170,7 @@ def _verify_known(
     store: ObjectStore,
     tables: Iterable[tuple[Table, Owner]],
     topics: Mapping[bytes, list[KnownSegment]],
-    report: Report,
+    report: VerifyReport,
 ) -> None:
     """Every row at or above the floor has an index, or a tombstone, of its topic id; below are those of an archive.
 
@@ -192,7 +192,11 @@ def _verify_known(
 
 
 def _verify_tables(
-    settings: Settings, store: ObjectStore, topics: dict[bytes, list[KnownSegment]], report: Report, topic: str | None
+    settings: Settings,
+    store: ObjectStore,
+    topics: dict[bytes, list[KnownSegment]],
+    report: VerifyReport,
+    topic: str | None,
 ) -> int:
     """Those of the segments, and of this or any topic those of which the store has none; returns how many there are."""
     try:
@@ -220,7 +224,11 @@ def _verify_tables(
 
 
 def _verify_table(
-    store: ObjectStore, find: Callable[[], Table | None], owner: Owner, segments: list[KnownSegment], report: Report
+    store: ObjectStore,
+    find: Callable[[], Table | None],
+    owner: Owner,
+    segments: list[KnownSegment],
+    report: VerifyReport,
 ) -> None:
     """Proves the table of one topic.
 
@@ -237,7 +245,7 @@ def _verify_table(
     for number in range(VERIFY_LOOKS_MAX):
         table = find()
         if number:
-            segments = list(_segments(store, Report(), index_prefix(owner.topic_id)))
+            segments = list(_segments(store, VerifyReport(), index_prefix(owner.topic_id)))
         now = (table and table.metadata_location, [known.listed for known in segments])
         last, seen = now == seen or number + 1 == VERIFY_LOOKS_MAX, now
         try:

@@ -49,7 +49,7 @@ ReadRange = Callable[[int, int], bytes | memoryview]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
+class KnownTombstone:
     """The tombstone at a segment's key. `had_index`: the copy had finished. reclaiming: its objects may be gone.
 
     forgotten: `tierberg topic forget` put it there, which a person asked for.
@@ -94,7 +94,7 @@ class KnownSegment:
     segment: Segment | None
     data: StoredObject | None
     kept: StoredObject | None
-    deletion: Deletion | None
+    deletion: KnownTombstone | None
     counts: SegmentCounts | None = None
     tail: StoredObject | None = None
     withheld: bool = False
@@ -262,7 +262,7 @@ def _from_tombstone(key: IndexKey, listed: ListedObject, stone: Tombstone) -> Kn
     state = SegmentState.DELETED if stone.kind == "deleted" else SegmentState.WITHDRAWN
     # What is being removed has been judged; its mark has made the object a new one.
     time_ms = stone.time_ms if stone.reclaiming else taken_ms(stone.time_ms, listed.modified_ms)
-    deletion = Deletion(
+    deletion = KnownTombstone(
         kind=state, time_ms=time_ms, had_index=bool(stone.index), reclaiming=stone.reclaiming, forgotten=stone.forgotten
     )
     if not stone.index:

@@ -28,7 +28,7 @@ from converter.index.codec import (
     header_checksum,
     header_directory_size,
 )
-from converter.index.model import Block, Directory, Section, StoredObject
+from converter.index.model import Block, Directory, IndexSection, StoredObject
 from converter.parquet.pages import ByteRange
 from converter.segment.reader import ReadPlan, plan_read, replay
 from converter.types import IndexType, SegmentMetadata
@@ -161,7 +161,7 @@ class SegmentReader:
         return head if head is not None else self.store.get_range(str(index_key(directory.metadata)), start, length)
 
     @staticmethod
-    def file_section(directory: Directory, kind: IndexType) -> Section:
+    def file_section(directory: Directory, kind: IndexType) -> IndexSection:
         """Where one of Kafka's indexes lies: byte for byte what the broker sent, OFFSET being our own.
 
         Raises:
@@ -177,7 +177,7 @@ class SegmentReader:
             raise BridgeError("no_index", f"the segment has no {kind.name} index")
         return section
 
-    def file_piece(self, directory: Directory, section: Section, start: int) -> memoryview:
+    def file_piece(self, directory: Directory, section: IndexSection, start: int) -> memoryview:
         """Bytes of a file from `start` on, FETCH_CHUNK_BYTES or what is left. Whoever reads them all checks them."""
         length = min(section.size - start, FETCH_CHUNK_BYTES)
         if length == 0:

@@ -23,7 +23,7 @@ from rsm_bridge.storage.segments.listing import Notices, SegmentListing
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class TablePlans:
     """Plans by partition, and the segments they were made from.
 
     `complete`: those are all of the topic id. `more`: pending segments are left to the next run.
@@ -54,7 +54,7 @@ class Planning:
     _more: bool = field(default=False, init=False)
     _files: dict[int, list[LiveFile]] | None = field(default=None, init=False)
 
-    def plan(self, notices: Notices, listed: Callable[[], None]) -> Planned:
+    def plan(self, notices: Notices, listed: Callable[[], None]) -> TablePlans:
         """Lists as much as is needed, and plans. `listed` is called after the first look at the store.
 
         Raises:
@@ -69,18 +69,20 @@ class Planning:
         found = self.listing.ahead({number: state.frontier for number, state in self.states.items()}, notices)
         listed()
         plans = {number: self._ahead(number, found) for number in sorted(found)}
-        return Planned([known for group in found.values() for known in group], plans, complete=False, more=self._more)
+        return TablePlans(
+            [known for group in found.values() for known in group], plans, complete=False, more=self._more
+        )
 
     def _comes_first(self) -> bool:
         """Whether what is new is published before all is listed: after a start, where the history is long."""
         return not self.listing.begun and bool(self.states) and not self.listing.small()
 
-    def _whole(self, segments: Sequence[KnownSegment]) -> Planned:
+    def _whole(self, segments: Sequence[KnownSegment]) -> TablePlans:
         plans = self._all(segments, segments, relisted=False)
         if any(item.need_relist for item in plans.values()):
             segments, known = self._settled(segments, lambda: self.listing.whole() or ())
             plans = self._all(segments, known, relisted=True)
-        return Planned(segments, plans, complete=True)
+        return TablePlans(segments, plans, complete=True)
 
     def _all(
         self, segments: Sequence[KnownSegment], known: Sequence[KnownSegment], *, relisted: bool

@@ -51,7 +51,7 @@ from rsm_bridge.storage.table_records import other_tables
 from rsm_bridge.storage.tombstone import is_tombstone, tombstone_at
 from rsm_bridge.tables.publish.table_run import RunResult
 from rsm_bridge.tables.reclaim.mass_delete import MassDelete, mass_deletes
-from rsm_bridge.tables.reclaim.rules import Verdict, still_to_raise, verdict
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, still_to_raise, verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Reclaimer:
         if known.deletion is None:
             return
         due_ms = max(held_ms, known.deletion.time_ms + int(self._fence_seconds(known, result.head) * 1000))
-        needed = Verdict.FREE
+        needed = TombstoneVerdict.FREE
         paths = [self.store.uri(stored.key) for stored in known.data_files()]
         if known.segment is not None and result.head is not None:
             if retained.head is not None and any(retained.head.names(normal_path(path)) for path in paths):
@@ -195,7 +195,7 @@ class Reclaimer:
             raising = found.raising.get(known.key.partition)
             needed = verdict(known.segment, state, None if waiting is None else waiting[0], raising)
             left = [self._left(path, retained, left_ms) for path in paths]
-            if needed is Verdict.NEEDED or None in left:
+            if needed is TombstoneVerdict.NEEDED or None in left:
                 return
             latest = max((time_ms for time_ms in left if time_ms is not None), default=0)
             due_ms = max(due_ms, latest + int(self.graces.reclaim * 1000))
@@ -208,7 +208,7 @@ class Reclaimer:
             found.waits.append(COPY_RECHECK_SECONDS)
             return
         head = None if result.head is None else result.head.snapshot_id
-        if needed is Verdict.FENCE and self._first_seen[known.listed.key] == head:
+        if needed is TombstoneVerdict.FENCE and self._first_seen[known.listed.key] == head:
             found.fenced.append(known)
         found.tombstones.append(known)
         found.expiring |= {holder.snapshot_id for path in paths for holder in retained.holders(path)}

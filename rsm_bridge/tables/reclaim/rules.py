@@ -26,7 +26,7 @@ from iceberg_catalog.plan.types import BatchKind, PartState, Segment, SegmentSta
 from iceberg_catalog.plan.walk import beginnings, newest_epoch, of_a_branch_that_lost
 
 
-class Verdict(Enum):
+class TombstoneVerdict(Enum):
     """What the state of a head says about a tombstoned segment."""
 
     NEEDED = 0  # by the plan: not before another commit, or never
@@ -36,7 +36,7 @@ class Verdict(Enum):
 
 def verdict(
     segment: Segment, state: PartState, waiting: int | None = None, raising: Mapping[int, int] | None = None
-) -> Verdict:
+) -> TombstoneVerdict:
     """Whether the plan still needs a tombstoned segment.
 
     Args:
@@ -47,20 +47,20 @@ def verdict(
     """
     lineage = Lineage(state.lineage, state.known_end)
     if of_segment(segment).rank > lineage.rank or _decides(segment, state.frontier):
-        return Verdict.NEEDED
+        return TombstoneVerdict.NEEDED
     end = valid_end(segment.runs, segment.base, segment.end + 1, lineage)
     if segment.state is SegmentState.DELETED and waiting is not None and end > waiting:
-        return Verdict.NEEDED
+        return TombstoneVerdict.NEEDED
     if any(of_a_branch_that_lost(newest, above, beginnings([segment])) for newest, above in (raising or {}).items()):
-        return Verdict.NEEDED
+        return TombstoneVerdict.NEEDED
     # Under `follow` the frontier is never below the floor, unless copies wait; under `keep` a deleted segment still is
     # to be published.
     passed = min(state.floor, state.frontier) if segment.state is SegmentState.DELETED else state.frontier
     if passed >= end:
-        return Verdict.FREE
+        return TombstoneVerdict.FREE
     if segment.state is SegmentState.DELETED and end > segment.base:
-        return Verdict.NEEDED  # the next run raises the floor
-    return Verdict.FENCE
+        return TombstoneVerdict.NEEDED  # the next run raises the floor
+    return TombstoneVerdict.FENCE
 
 
 def still_to_raise(deleted: Iterable[Segment], state: PartState) -> dict[int, int]:

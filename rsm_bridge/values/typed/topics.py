@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from converter.types import LargeWork, SegmentMetadata
 from converter.values.proof.prover import ValueProver
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.evolve.table import Writer, evolved, foreseen
+from iceberg_catalog.evolve.table import WriterTypes, evolved, foreseen
 from iceberg_catalog.tables.names import Owner
 from iceberg_catalog.tables.tables import find_table, stamped_format
 from rsm_bridge.config.settings import Settings
@@ -159,7 +159,9 @@ def opened_typed_topics(
         )
 
 
-def _fitting(table: Table, wanted: list[Wanted], fixed: Mapping[str, str]) -> tuple[list[Writer], Mapping[str, str]]:
+def _fitting(
+    table: Table, wanted: list[Wanted], fixed: Mapping[str, str]
+) -> tuple[list[WriterTypes], Mapping[str, str]]:
     """What a table is asked to take. One that was made for text has no columns for values, whatever the rule now says.
 
     At least `_kafka_error` has to be there, whether or not the table takes what writers have.
@@ -167,11 +169,11 @@ def _fitting(table: Table, wanted: list[Wanted], fixed: Mapping[str, str]) -> tu
     if stamped_format(table) == "string":
         wanted = [item for item in wanted if item[0] == "key"]
         fixed = {name: text for name, text in fixed.items() if name != INFERRED["value"]}
-    return [*(_writer(*item) for item in wanted), Writer(_NOTHING)], fixed
+    return [*(_writer(*item) for item in wanted), WriterTypes(_NOTHING)], fixed
 
 
-def _writer(part: Part, kind: pa.StructType) -> Writer:
-    return Writer(kind) if part == "value" else Writer(_NOTHING, kind)
+def _writer(part: Part, kind: pa.StructType) -> WriterTypes:
+    return WriterTypes(kind) if part == "value" else WriterTypes(_NOTHING, kind)
 
 
 def _schema_rule(rule: TopicRule, part: Part, topic: str) -> SchemaRule | None:

@@ -293,7 +293,7 @@ def test_a_batch_of_a_size_that_none_can_have_is_damage(size: int) -> None:
     batches = np.zeros(2, dtype=BATCH_DTYPE)
     batches["served_size"] = (100, size)
     empty = np.empty(0, dtype=np.int64)
-    block = Block(0, 7, batches, None, empty, 0)  # type: ignore[arg-type]
+    block = Block(number=0, first_batch=7, batches=batches, pages=None, deltas=empty, deltas_start=0)  # type: ignore[arg-type]
     with pytest.raises(SegmentError, match=str(size)) as failed:
         cut(block)
     assert failed.value.kind == "corrupt_object"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-ROOMS = ("iceberg_catalog", "rsm_bridge", "repartition", "tierberg")
+ROOMS = ("converter", "iceberg_catalog", "rsm_bridge", "repartition", "tierberg")
 #: With so many that a caller may give, all are given by keyword.
 FIELDS_MIN = 5
 

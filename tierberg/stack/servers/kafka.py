@@ -49,7 +49,7 @@ class BrokerOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class KafkaNode:
     """What the node is in its cluster; by default all of it.
 
     Attributes:
@@ -86,12 +86,12 @@ class KafkaBroker:
     """
 
     def __init__(
-        self, folder: Path, plugin: Plugin | None, options: BrokerOptions | None = None, node: Node | None = None
+        self, folder: Path, plugin: Plugin | None, options: BrokerOptions | None = None, node: KafkaNode | None = None
     ) -> None:
         """Nothing is written or started yet; without `plugin` the broker does not tier."""
         self.folder = folder
         self.options = options or BrokerOptions()
-        self.node = node or Node()
+        self.node = node or KafkaNode()
         self.port, self._controller_port, self.jmx_port = free_ports(3)
         self._plugin = plugin
         self._jars = broker_jars(self.options.version)

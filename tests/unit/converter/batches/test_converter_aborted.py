@@ -14,7 +14,18 @@ def test_aborted_records_are_no_rows() -> None:
     log.batch([b"aborted"] * 4, producer_id=6, producer_epoch=0, base_sequence=0, attributes=0x10)
     log.control(6, commit=False)
     metadata = SegmentMetadata(
-        "c", "t", b"T" * 16, 0, b"S" * 16, 0, log.next_offset - 1, 0, 1, 0, len(log.data), (LeaderEpoch(0, 0),)
+        cluster_name="c",
+        topic="t",
+        topic_id=b"T" * 16,
+        partition=0,
+        segment_id=b"S" * 16,
+        start_offset=0,
+        end_offset=log.next_offset - 1,
+        max_timestamp_ms=0,
+        broker_id=1,
+        event_timestamp_ms=0,
+        segment_size_bytes=len(log.data),
+        leader_epochs=(LeaderEpoch(0, 0),),
     )
     transactions = Transactions.parse(aborted_transaction(6, 3, 7, 8), empty_producer_snapshot())
     parser = SegmentParser(metadata, ConvertOptions(), transactions)

@@ -47,7 +47,20 @@ class Turns:
 
 
 def parsed(data: bytes, end_offset: int, turns: Turns) -> list[ParsedStep]:
-    metadata = SegmentMetadata("", "", bytes(16), 0, bytes(16), 0, end_offset, 0, 0, 0, len(data), (LeaderEpoch(0, 0),))
+    metadata = SegmentMetadata(
+        cluster_name="",
+        topic="",
+        topic_id=bytes(16),
+        partition=0,
+        segment_id=bytes(16),
+        start_offset=0,
+        end_offset=end_offset,
+        max_timestamp_ms=0,
+        broker_id=0,
+        event_timestamp_ms=0,
+        segment_size_bytes=len(data),
+        leader_epochs=(LeaderEpoch(0, 0),),
+    )
     options = ConvertOptions(decompressed_batch_bytes_max=LIMIT)
     parser = SegmentParser(metadata, options, Transactions(), large=turns)
     steps = []
@@ -92,7 +105,20 @@ def test_a_large_batch_has_its_turn_until_its_step_was_taken() -> None:
     large = of("zstd", record(0, bytes(limits.SCRATCH_BYTES_MAX + 1)))
     turns = Turns()
     data = large + of("none", record(0, b"after"), offset=1)
-    metadata = SegmentMetadata("", "", bytes(16), 0, bytes(16), 0, 1, 0, 0, 0, len(data), (LeaderEpoch(0, 0),))
+    metadata = SegmentMetadata(
+        cluster_name="",
+        topic="",
+        topic_id=bytes(16),
+        partition=0,
+        segment_id=bytes(16),
+        start_offset=0,
+        end_offset=1,
+        max_timestamp_ms=0,
+        broker_id=0,
+        event_timestamp_ms=0,
+        segment_size_bytes=len(data),
+        leader_epochs=(LeaderEpoch(0, 0),),
+    )
     parser = SegmentParser(metadata, ConvertOptions(decompressed_batch_bytes_max=LIMIT), Transactions(), large=turns)
     held = []
     for part in (parser.feed(data), parser.finish()):
@@ -103,7 +129,20 @@ def test_a_large_batch_has_its_turn_until_its_step_was_taken() -> None:
 
 def test_a_parser_that_is_closed_holds_no_turn() -> None:
     data = of("zstd", record(0, bytes(limits.SCRATCH_BYTES_MAX + 1)))
-    metadata = SegmentMetadata("", "", bytes(16), 0, bytes(16), 0, 0, 0, 0, 0, len(data), (LeaderEpoch(0, 0),))
+    metadata = SegmentMetadata(
+        cluster_name="",
+        topic="",
+        topic_id=bytes(16),
+        partition=0,
+        segment_id=bytes(16),
+        start_offset=0,
+        end_offset=0,
+        max_timestamp_ms=0,
+        broker_id=0,
+        event_timestamp_ms=0,
+        segment_size_bytes=len(data),
+        leader_epochs=(LeaderEpoch(0, 0),),
+    )
     turns = Turns()
     parser = SegmentParser(metadata, ConvertOptions(), Transactions(), large=turns)
     list(parser.feed(data))

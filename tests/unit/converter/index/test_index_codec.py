@@ -63,7 +63,11 @@ def test_deltas_come_back(deltas: np.ndarray) -> None:
 @given(hnp.arrays(np.int64, st.tuples(st.just(5), st.integers(0, 30)), elements=int64s))
 def test_page_tables_come_back(columns: np.ndarray) -> None:
     table = PageTable(
-        columns[0].astype(np.int16), columns[1], columns[2].astype(np.int32), columns[3], columns[4].astype(np.int32)
+        column=columns[0].astype(np.int16),
+        first_row=columns[1],
+        row_count=columns[2].astype(np.int32),
+        offset=columns[3],
+        length=columns[4].astype(np.int32),
     )
     packed, raw = pack_pages(table)
     found = unpack_pages(packed, raw, columns.shape[1])

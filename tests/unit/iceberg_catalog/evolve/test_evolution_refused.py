@@ -13,13 +13,13 @@ from pyiceberg.table import Table
 
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from iceberg_catalog.evolve import table as evolve_table
-from iceberg_catalog.evolve.table import Writer, evolved
+from iceberg_catalog.evolve.table import WriterTypes, evolved
 from iceberg_catalog.tables.names import Owner
 from iceberg_catalog.tables.tables import ensure_table
 
-GOOD = Writer(pa.struct([pa.field("good", pa.int32())]))
-ALSO_GOOD = Writer(pa.struct([pa.field("also_good", pa.string())]))
-BAD = Writer(pa.struct([pa.field("hostile", pa.int32())]))
+GOOD = WriterTypes(pa.struct([pa.field("good", pa.int32())]))
+ALSO_GOOD = WriterTypes(pa.struct([pa.field("also_good", pa.string())]))
+BAD = WriterTypes(pa.struct([pa.field("hostile", pa.int32())]))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_writer_whose_columns_the_catalog_refuses_stands_alone(
 
 def test_a_writer_with_a_type_that_no_column_may_have_stands_alone(opened: tuple[Catalog, Table]) -> None:
     catalog, table = opened
-    odd = Writer(pa.struct([pa.field("odd", pa.float16())]))
+    odd = WriterTypes(pa.struct([pa.field("odd", pa.float16())]))
     found = evolved(catalog, table, [odd, GOOD], incompatible="new-column", generation=0)
     assert "good" in found.table.schema().column_names
     assert "float16" in str(found.refused[0]) or "halffloat" in str(found.refused[0])

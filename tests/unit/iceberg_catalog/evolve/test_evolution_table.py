@@ -25,7 +25,7 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.evolve import table as evolve_table
 from iceberg_catalog.evolve.evolve import bind
 from iceberg_catalog.evolve.names import SOURCES, Sources
-from iceberg_catalog.evolve.table import GENERATION, Evolved, Writer, evolved
+from iceberg_catalog.evolve.table import GENERATION, Evolved, WriterTypes, evolved
 from iceberg_catalog.evolve.types import typed_row_schema, value_columns
 from iceberg_catalog.limits import EVOLVE_ATTEMPTS_MAX
 from iceberg_catalog.tables.data_file import data_file
@@ -55,7 +55,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def evolve(place: Place, *writers: pa.StructType, catalog: Any = None, **options: Any) -> Evolved:
     given: dict[str, Any] = {"incompatible": "new-column", "generation": 1, **options}
-    return evolved(catalog or place.catalog, place.load(), [Writer(writer) for writer in writers], **given)
+    return evolved(catalog or place.catalog, place.load(), [WriterTypes(writer) for writer in writers], **given)
 
 
 def columns(table: Table) -> list[str]:
@@ -155,11 +155,11 @@ def test_an_evolution_does_not_disturb_a_commit_planned_before_it_nor_the_other_
     commit(
         place.catalog, LiveFiles().read(fresh), Change(append=(place.write(10, 19),)), STATE, commit_id="d", as_of_ms=0
     )
-    evolved(catalog, fresh, [Writer(SECOND)], incompatible="new-column", generation=1)  # type: ignore[arg-type]
+    evolved(catalog, fresh, [WriterTypes(SECOND)], incompatible="new-column", generation=1)  # type: ignore[arg-type]
     assert catalog.requests == 1
     assert place.offsets() == list(range(20))
     # One computed on a schema that has gone by is refused once and computed again.
-    result = evolved(catalog, stale, [Writer(pa.struct([("late", INT)]))], incompatible="new-column", generation=1)  # type: ignore[arg-type]
+    result = evolved(catalog, stale, [WriterTypes(pa.struct([("late", INT)]))], incompatible="new-column", generation=1)  # type: ignore[arg-type]
     assert catalog.requests == 3
     assert columns(result.table) == [*EVOLVED, "late"]
 
@@ -317,7 +317,7 @@ def test_bridges_that_evolve_at_once_all_bind(place: Place, tmp_path: Path) -> N
         catalog = open_catalog(embedded_settings(tmp_path))
         table = catalog.load_table(place.table.name())
         start.wait()
-        result = evolved(catalog, table, [Writer(writers[number])], incompatible="new-column", generation=1)
+        result = evolved(catalog, table, [WriterTypes(writers[number])], incompatible="new-column", generation=1)
         catalog.close()
         return result
 
@@ -396,7 +396,7 @@ def test_a_table_of_the_same_name_is_not_evolved(place: Place) -> None:
     place.catalog.drop_table(stale.name())
     make_place(place.data.parents[1], owner=OWNER)
     with pytest.raises(CatalogError, match="dropped and created again") as error:
-        evolved(place.catalog, stale, [Writer(FIRST)], incompatible="new-column", generation=1)
+        evolved(place.catalog, stale, [WriterTypes(FIRST)], incompatible="new-column", generation=1)
     assert error.value.kind == "owner_mismatch"
     assert columns(place.load()) == []
 

@@ -15,7 +15,7 @@ from iceberg_catalog.plan import lineage_record
 from iceberg_catalog.plan.lineage import UNKNOWN, Lineage, divergence, of_segment, valid_end
 from iceberg_catalog.plan.lineage_record import cut, fold, read_record
 from iceberg_catalog.plan.types import PartState, Segment
-from rsm_bridge.tables.reclaim.rules import Verdict, verdict
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, verdict
 from tests.worlds.plan_support import (
     DELETED,
     KEEP,
@@ -182,7 +182,7 @@ def test_what_waits_for_its_marker_below_the_floor_of_an_archive_is_not_cut() ->
     model.publish(low, high)
     model.publish(gone(low), gone(high))
     assert (model.state.frontier, model.state.floor, model.state.lineage) == (5, 10, ((1, 0), (2, 7)))
-    assert verdict(gone(low), model.state) is Verdict.NEEDED
+    assert verdict(gone(low), model.state) is TombstoneVerdict.NEEDED
     model.publish(gone(low), gone(high), seg("m", [commit(10, 7, 2)], checkpoint=((1, 0), (2, 7)), opened=()))
     assert model.offsets == list(range(10))
 
@@ -195,9 +195,9 @@ def test_what_lies_in_the_hole_of_a_short_record_is_not_called_dead() -> None:
     assert valid_end(((6, 120),), 120, 150, living) == 120
     deleted = gone(seg("d", [plain(10, 49, 2)]), DELETED)
     state = PartState(frontier=120, floor=0, lineage=living.entries, known_end=living.end)
-    assert verdict(deleted, state) is Verdict.NEEDED
-    assert verdict(deleted, replace(state, floor=50)) is Verdict.FREE
-    assert verdict(gone(deleted, WITHDRAWN), state) is Verdict.FREE
+    assert verdict(deleted, state) is TombstoneVerdict.NEEDED
+    assert verdict(deleted, replace(state, floor=50)) is TombstoneVerdict.FREE
+    assert verdict(gone(deleted, WITHDRAWN), state) is TombstoneVerdict.FREE
 
 
 def test_an_older_epoch_that_wins_back_below_the_floor_is_published_from_its_lowest_row_on() -> None:

@@ -10,7 +10,7 @@ from iceberg_catalog.plan.lineage import Lineage
 from iceberg_catalog.plan.lineage_record import fold
 from iceberg_catalog.plan.plan import plan_ahead
 from iceberg_catalog.plan.types import PartState, Plan, Policy
-from rsm_bridge.tables.reclaim.rules import Verdict, still_to_raise, verdict
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, still_to_raise, verdict
 from tests.worlds.plan_support import FOLLOW, KEEP, Model, abort, commit, gone, plain, seg, txn
 
 POLICIES = pytest.mark.parametrize("policy", [FOLLOW, KEEP], ids=["follow", "keep"])
@@ -128,7 +128,7 @@ def test_what_shows_that_a_deletion_raises_no_floor_stays_as_long_as_that_is_wai
     model = Model()
     for stored in ((P,), (P, Q), (gone(P), Q), (gone(P), gone(Q), *BACK)):
         model.publish(*stored)
-    assert verdict(gone(Q), model.state) is Verdict.FREE
+    assert verdict(gone(Q), model.state) is TombstoneVerdict.FREE
     assert still_to_raise([gone(P), gone(Q)], model.state) == {1: 5}
-    assert verdict(gone(Q), model.state, raising={1: 5}) is Verdict.NEEDED
+    assert verdict(gone(Q), model.state, raising={1: 5}) is TombstoneVerdict.NEEDED
     assert still_to_raise([gone(P)], replace(model.state, floor=12)) == {}

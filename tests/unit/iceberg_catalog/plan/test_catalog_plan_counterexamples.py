@@ -6,7 +6,7 @@ import pytest
 
 from iceberg_catalog.plan import lineage_record
 from iceberg_catalog.plan.types import Derive, Policy, UseMain
-from rsm_bridge.tables.reclaim.rules import Verdict, verdict
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, verdict
 from tests.worlds.plan_support import (
     DELETED,
     FOLLOW,
@@ -132,7 +132,7 @@ def test_c10_a_withdrawn_copy_outlives_plans_made_while_it_was_live() -> None:
     a, b = seg("a", [plain(0, 4)]), gone(seg("b", [plain(5, 9)]), WITHDRAWN)
     model.publish(a, b)
     assert model.state.frontier == 5
-    assert verdict(b, model.state) is Verdict.FENCE
+    assert verdict(b, model.state) is TombstoneVerdict.FENCE
 
 
 def test_c11_a_head_that_has_not_seen_an_epoch_cannot_judge_its_segments() -> None:
@@ -140,10 +140,10 @@ def test_c11_a_head_that_has_not_seen_an_epoch_cannot_judge_its_segments() -> No
     model.publish(seg("a", [plain(0, 20, 3)]))
     newer = seg("b", [plain(5, 8, 4)], checkpoint=((3, 0), (4, 5)), state=DELETED)
     assert model.state.frontier > newer.end
-    assert verdict(newer, model.state) is Verdict.NEEDED
-    assert verdict(gone(newer, WITHDRAWN), model.state) is Verdict.NEEDED
+    assert verdict(newer, model.state) is TombstoneVerdict.NEEDED
+    assert verdict(gone(newer, WITHDRAWN), model.state) is TombstoneVerdict.NEEDED
     model.publish(seg("a", [plain(0, 20, 3)]), newer)
-    assert verdict(newer, model.state) is Verdict.FREE
+    assert verdict(newer, model.state) is TombstoneVerdict.FREE
 
 
 def test_c12_a_late_upload_below_the_frontier_is_never_added() -> None:
@@ -213,10 +213,10 @@ def test_what_retention_deleted_is_needed_until_the_frontier_has_passed_it(polic
     tail = seg("n", [plain(0, 3), txn(4, 4, 7)])
     marker = gone(seg("m", [commit(5, 7), plain(6, 6), txn(7, 7, 7)], opened=((7, 7),)))
     model.publish(tail)
-    assert verdict(marker, model.state) is Verdict.NEEDED
+    assert verdict(marker, model.state) is TombstoneVerdict.NEEDED
     model.publish(tail, marker)
     # Under `keep` the last row of the deleted segment still waits for its marker.
-    assert verdict(marker, model.state) is (Verdict.FREE if policy == FOLLOW else Verdict.NEEDED)
+    assert verdict(marker, model.state) is (TombstoneVerdict.FREE if policy == FOLLOW else TombstoneVerdict.NEEDED)
 
 
 def test_c17_an_older_epoch_that_wins_back_is_published_from_its_first_offset_on() -> None:

@@ -9,7 +9,7 @@ import pytest
 from iceberg_catalog.plan.hold import NO_HOLD, Deletion, Hold, Reader, ReadTo, first_unread, waiting
 from iceberg_catalog.plan.lineage import Lineage
 from iceberg_catalog.plan.types import FileRef, KeepUntil, PartState, Policy, Segment, UseMain
-from rsm_bridge.tables.reclaim.rules import Verdict, verdict
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, verdict
 from tests.worlds.plan_support import FOLLOW, KEEP, Model, commit, gone, plain, seg, txn
 
 LIMIT = 100
@@ -141,7 +141,7 @@ def test_rows_that_waited_for_a_marker_come_and_stay_too() -> None:
     model.hold = held(n)
     model.publish(gone(n))
     assert (model.offsets, model.state.frontier, model.state.floor) == ([0, 1, 2, 3], 4, 5)
-    assert verdict(gone(n), model.state, 0) is Verdict.NEEDED
+    assert verdict(gone(n), model.state, 0) is TombstoneVerdict.NEEDED
     model.publish(gone(n), seg("m", [commit(5, 7), plain(6, 6)], opened=()))
     assert model.offsets == [0, 1, 2, 3, 4, 6]
 
@@ -230,9 +230,9 @@ def test_a_tombstone_above_rows_that_wait_tells_since_when() -> None:
     """Their own file may have been merged: then nothing else would keep it."""
     state = PartState(frontier=20, floor=20, lineage=((0, 0),), known_end=20)
     stone = gone(seg("s", [plain(10, 19)]))
-    assert verdict(stone, state, waiting=19) is Verdict.NEEDED
-    assert verdict(stone, state, waiting=20) is Verdict.FREE
-    assert verdict(stone, state) is Verdict.FREE
+    assert verdict(stone, state, waiting=19) is TombstoneVerdict.NEEDED
+    assert verdict(stone, state, waiting=20) is TombstoneVerdict.FREE
+    assert verdict(stone, state) is TombstoneVerdict.FREE
 
 
 def test_no_row_comes_from_a_deletion_whose_objects_are_being_removed() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from iceberg_catalog.plan.types import Derive, FileRef, KeepUntil, Segment, UseMain
-from rsm_bridge.tables.reclaim.rules import Verdict, verdict
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, verdict
 from tests.worlds.plan_support import FOLLOW, KEEP, WITHDRAWN, Model, commit, gone, plain, seg, txn
 
 
@@ -149,7 +149,7 @@ def test_a_rewind_takes_no_row_from_a_deletion_that_was_taken_in() -> None:
     marker = replace(marker, checkpoint=((0, 0),))
     model.publish(head, row, marker)
     assert model.offsets == [0, 1, 2, 3]
-    assert verdict(row, model.state) is Verdict.FREE
+    assert verdict(row, model.state) is TombstoneVerdict.FREE
     batches = [plain(2, 2), txn(3, 3, 1), commit(4, 1, 1), plain(5, 5, 1)]
     result = model.publish(head, row, marker, seg("newer", batches, checkpoint=((0, 0), (1, 4))))
     assert result.rewind == 3

@@ -20,7 +20,7 @@ from iceberg_catalog.plan.inputs import Input
 from iceberg_catalog.plan.lineage import Lineage
 from iceberg_catalog.plan.types import FileRef, PartState, Peeked, Runs, Segment, SegmentState, UseMain
 from rsm_bridge.tables.reclaim import rules as reclaim_rules
-from rsm_bridge.tables.reclaim.rules import Verdict, verdict
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, verdict
 from tests.unit.iceberg_catalog.plan import test_catalog_cross_check as checks
 from tests.unit.iceberg_catalog.plan import test_catalog_lineage_record as records
 from tests.unit.iceberg_catalog.plan import test_catalog_plan_branches as branches
@@ -114,9 +114,9 @@ def any_producers_marker(view: decide.View, ends: Any) -> Any:
     return decide.decide(replace(view, producer_id=np.zeros_like(view.producer_id)), ends)
 
 
-def unfenced(segment: Segment, state: PartState) -> Verdict:
+def unfenced(segment: Segment, state: PartState) -> TombstoneVerdict:
     judged = verdict(segment, state)
-    return Verdict.FREE if judged is Verdict.FENCE else judged
+    return TombstoneVerdict.FREE if judged is TombstoneVerdict.FENCE else judged
 
 
 def fits_though_merged(fits: Callable[..., bool], file: FileRef, *rest: Any) -> bool:

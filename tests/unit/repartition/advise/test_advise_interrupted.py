@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from repartition.advise import advise as advising
-from repartition.advise.advise import Asked, Options, survey
+from repartition.advise.advise import AdviseOptions, QueriedTable, survey
 from repartition.advise.queries import parse_queries
 from repartition.advise.report import Figures, TableReport
-from repartition.advise.spark_plan import Planned, _deadline
+from repartition.advise.spark_plan import SparkPlan, _deadline
 from repartition.errors import RepartitionError
 
 
@@ -70,13 +70,13 @@ def test_a_late_run_is_told_all_the_same() -> None:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_survey_that_is_interrupted_ends(monkeypatch: pytest.MonkeyPatch, ending: BaseException) -> None:
-    def interrupted(*_: object) -> Planned:
+    def interrupted(*_: object) -> SparkPlan:
         raise ending
 
     monkeypatch.setattr(advising, "run", interrupted)
     monkeypatch.setattr(advising, "_open", lambda session, asked, view: _ready(asked.name, view))
-    asked = [Asked(name="kafka.t", kind="topic", spark_name="`c`.`kafka`.`t`", load=lambda: None)]
-    options = Options(topic="t", queries=Path("unused.sql"), run=True)
+    asked = [QueriedTable(name="kafka.t", kind="topic", spark_name="`c`.`kafka`.`t`", load=lambda: None)]
+    options = AdviseOptions(topic="t", queries=Path("unused.sql"), run=True)
     with pytest.raises(type(ending)) as raised:
         survey(Session(), asked, parse_queries("SELECT 1 FROM {table}"), options, lambda _: None)
     assert raised.value is ending

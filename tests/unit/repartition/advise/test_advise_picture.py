@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from matplotlib.image import imread
 
 from repartition.advise.picture import _bounds, _ticks, check_place, draw
-from repartition.advise.report import Answer, Figures, QueryReport, Report, TableReport, as_json
+from repartition.advise.report import AdviceReport, Answer, Figures, QueryReport, TableReport, as_json
 from repartition.advise.text import as_text, seconds, spelled
 from repartition.errors import RepartitionError
 from rsm_bridge.words import size
@@ -28,7 +28,7 @@ def timed(figures: Figures, first: float, median: float) -> Figures:
     return replace(figures, counted=True, result_rows=7, first_s=first, median_s=median)
 
 
-def report(*, ran: bool = False, queries: int = 3) -> Report:
+def report(*, ran: bool = False, queries: int = 3) -> AdviceReport:
     tables = (
         TableReport(
             name="kafka.orders", kind="topic", partition_by=("_kafka_partition",), sort_by=(), snapshot_id=1, whole=BIG
@@ -60,7 +60,7 @@ def report(*, ran: bool = False, queries: int = 3) -> Report:
         )
         for number in range(queries)
     ]
-    return Report(
+    return AdviceReport(
         topic="orders.v1_x",
         at_ms=1_750_000_000_000,
         ran=ran,
@@ -93,7 +93,7 @@ def colours() -> list[np.ndarray]:
 
 
 def test_a_picture_of_nothing(tmp_path: Path) -> None:
-    empty = Report(
+    empty = AdviceReport(
         topic="t",
         at_ms=0,
         ran=True,

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repartition.advise.report import How
-from repartition.advise.suggest import Layout, Seen, both, compared, either, suggestion
+from repartition.advise.suggest import CurrentLayout, PlannedQuery, both, compared, either, suggestion
 
 TYPES = {"id": "bigint", "who": "string", "ts": "timestamp", "day": "date", "open": "boolean", "amount": "decimal(9,2)"}
 
 
-def layout(*partition_by: str, sort_by: tuple[str, ...] = (), files: int = 40) -> Layout:
-    return Layout(partition_by, sort_by, files, TYPES)
+def layout(*partition_by: str, sort_by: tuple[str, ...] = (), files: int = 40) -> CurrentLayout:
+    return CurrentLayout(partition_by, sort_by, files, TYPES)
 
 
-def seen(files: int = 40, **columns: How) -> Seen:
-    return Seen("q1", files, columns)
+def seen(files: int = 40, **columns: How) -> PlannedQuery:
+    return PlannedQuery("q1", files, columns)
 
 
 @pytest.mark.parametrize(
@@ -48,13 +48,13 @@ def seen(files: int = 40, **columns: How) -> Seen:
         (layout(sort_by=("id desc", "who")), [seen(id="equal", who="range")], "Nothing to change"),
     ],
 )
-def test_suggestions(table: Layout, queries: list[Seen], said: str) -> None:
+def test_suggestions(table: CurrentLayout, queries: list[PlannedQuery], said: str) -> None:
     assert said in suggestion(table, queries)
 
 
 def test_columns_of_most_queries_come_first() -> None:
-    queries = [Seen(f"n{n}", 40, {"id": "equal"}) for n in range(5)]
-    queries += [Seen("late", 40, {"ts": "range"}), Seen("other", 40, {"who": "equal"})]
+    queries = [PlannedQuery(f"n{n}", 40, {"id": "equal"}) for n in range(5)]
+    queries += [PlannedQuery("late", 40, {"ts": "range"}), PlannedQuery("other", 40, {"who": "equal"})]
     said = suggestion(layout(), queries)
     assert said.startswith("Queries n0, n1, n2 and 2 more compare `id` by value")
     assert said.count("would let") == 2
@@ -71,7 +71,7 @@ def test_nothing_is_suggested_that_is_there_or_not_asked_for(
     queries: list[tuple[int, dict[str, How]]], terms: list[str], files: int
 ) -> None:
     table = layout(*terms, files=files)
-    said = suggestion(table, [Seen(f"q{n}", opened, columns) for n, (opened, columns) in enumerate(queries)])
+    said = suggestion(table, [PlannedQuery(f"q{n}", opened, columns) for n, (opened, columns) in enumerate(queries)])
     assert said.endswith(".")
     asked = {name for _, columns in queries for name in columns}
     for name in TYPES:

@@ -13,7 +13,7 @@ import repartition.jobs.command
 import repartition.jobs.projections
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
-from repartition.jobs.command import Options
+from repartition.jobs.command import RepartitionOptions
 from repartition.jobs.metrics import CopyMetrics
 from repartition.jobs.progress_bars import Shown
 from repartition.jobs.projections import Following
@@ -143,7 +143,7 @@ def test_a_job_for_all_topics_may_begin_before_the_first(monkeypatch: pytest.Mon
     monkeypatch.setattr(repartition.jobs.command, "find_sources", lambda _: [])
     monkeypatch.setattr(repartition.jobs.command, "open_targets", opened)
     with pytest.raises((NoMoreRoundsError, RepartitionError)) as raised:
-        repartition.jobs.command.repartition(None, None, Options(continuous=continuous), Shown((), print))
+        repartition.jobs.command.repartition(None, None, RepartitionOptions(continuous=continuous), Shown((), print))
     if continuous:
         assert rules == ["{topic}_by_day", "mart.{topic}"], "their catalogs are set when Spark begins"
     else:

@@ -19,7 +19,7 @@ from rich.console import Console
 
 import repartition.jobs.rounds
 from repartition.errors import RepartitionError
-from repartition.jobs.command import Options
+from repartition.jobs.command import RepartitionOptions
 from repartition.jobs.command import repartition as run_job
 from repartition.jobs.events import Began, CopyName, Watcher, lines
 from repartition.jobs.metrics import CopyMetrics, served
@@ -242,7 +242,7 @@ def test_a_job_serves_the_page_that_the_settings_name(tmp_path: Path, monkeypatc
     # Of this module alone: the thread in which Spark's client collects what is no longer used sleeps too.
     monkeypatch.setattr("repartition.jobs.command.time", SimpleNamespace(monotonic=time.monotonic, sleep=stop))
     with pytest.raises(KeyboardInterrupt):
-        run_job(config, None, Options(continuous=True), Shown((), said.append))
+        run_job(config, None, RepartitionOptions(continuous=True), Shown((), said.append))
     assert b"tierberg_copy_" in pages[0]
 
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from repartition.limits import EXPIRY_EVERY_MS, ORPHANS_EVERY_MS, RETENTION_EVERY_MS, SNAPSHOT_AGE_MS
-from repartition.maintain.due import Budget, Chore, Facts, due
+from repartition.maintain.due import Budget, Chore, MaintenanceFacts, due
 
 NOW = 1_700_000_000_000
-IDLE = Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW)
+IDLE = MaintenanceFacts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW)
 
 
 @pytest.mark.parametrize(
@@ -18,20 +18,31 @@ IDLE = Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orph
     [
         (IDLE, ()),
         (
-            Facts(files_added=20, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW),
-            ("compaction",),
-        ),
-        (Facts(files_added=19, deletes_added=4, manifests=50, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW), ()),
-        (
-            Facts(files_added=0, deletes_added=5, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW),
+            MaintenanceFacts(
+                files_added=20, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW
+            ),
             ("compaction",),
         ),
         (
-            Facts(files_added=0, deletes_added=0, manifests=51, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW),
+            MaintenanceFacts(
+                files_added=19, deletes_added=4, manifests=50, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW
+            ),
+            (),
+        ),
+        (
+            MaintenanceFacts(
+                files_added=0, deletes_added=5, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW
+            ),
+            ("compaction",),
+        ),
+        (
+            MaintenanceFacts(
+                files_added=0, deletes_added=0, manifests=51, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW
+            ),
             ("manifests",),
         ),
         (
-            Facts(
+            MaintenanceFacts(
                 files_added=0,
                 deletes_added=0,
                 manifests=1,
@@ -42,7 +53,7 @@ IDLE = Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orph
             ("expiry",),
         ),
         (
-            Facts(
+            MaintenanceFacts(
                 files_added=0,
                 deletes_added=0,
                 manifests=1,
@@ -54,13 +65,13 @@ IDLE = Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orph
             (),
         ),
         (
-            Facts(
+            MaintenanceFacts(
                 files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=NOW, left=1
             ),
             ("expiry",),
         ),
         (
-            Facts(
+            MaintenanceFacts(
                 files_added=0,
                 deletes_added=0,
                 manifests=1,
@@ -71,7 +82,7 @@ IDLE = Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orph
             (),
         ),
         (
-            Facts(
+            MaintenanceFacts(
                 files_added=0,
                 deletes_added=0,
                 manifests=1,
@@ -82,7 +93,7 @@ IDLE = Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orph
             (),
         ),
         (
-            Facts(
+            MaintenanceFacts(
                 files_added=0,
                 deletes_added=0,
                 manifests=1,
@@ -93,7 +104,7 @@ IDLE = Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orph
             ("orphans",),
         ),
         (
-            Facts(
+            MaintenanceFacts(
                 files_added=0,
                 deletes_added=0,
                 manifests=1,
@@ -103,17 +114,19 @@ IDLE = Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orph
             ),
             ("retention",),
         ),
-        (Facts(files_added=99, deletes_added=99, manifests=99, snapshots=()), ()),
+        (MaintenanceFacts(files_added=99, deletes_added=99, manifests=99, snapshots=()), ()),
     ],
 )
-def test_what_is_due(facts: Facts, expected: tuple[Chore, ...]) -> None:
+def test_what_is_due(facts: MaintenanceFacts, expected: tuple[Chore, ...]) -> None:
     assert due(facts, NOW, retention=True) == expected
 
 
 def test_rows_do_not_get_old_where_the_rule_has_no_retention() -> None:
     assert (
         due(
-            Facts(files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=0),
+            MaintenanceFacts(
+                files_added=0, deletes_added=0, manifests=1, snapshots=(NOW,), orphans_ms=NOW, retention_ms=0
+            ),
             NOW,
             retention=False,
         )

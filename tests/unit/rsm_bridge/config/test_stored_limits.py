@@ -111,7 +111,16 @@ def test_one_call_of_rebuild(beyond: int, monkeypatch: pytest.MonkeyPatch) -> No
     batches["served_size"] = (600, 400 + beyond)
     monkeypatch.setattr(limits, "REBUILD_BYTES_MAX", 1000)
     ints, column = np.zeros(1, dtype=np.int64), VarBytes(np.zeros(1, dtype=np.int64), NO_BYTES, NO_BYTES.astype(bool))
-    rows = RowBuffers(ints[:0], ints[:0], NO_BYTES.astype(bool), column, column, ints, column, column)
+    rows = RowBuffers(
+        offsets=ints[:0],
+        timestamps_us=ints[:0],
+        timestamps_valid=NO_BYTES.astype(bool),
+        keys=column,
+        values=column,
+        header_offsets=ints,
+        header_keys=column,
+        header_values=column,
+    )
     said = refusal(rebuild, batches, rows, ints[:0], NO_BYTES)
     assert said
     assert ("served sizes" in said) is bool(beyond)

@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from rsm_bridge.metrics.progress.facts import Facts, OpenTransaction, Problem
+from rsm_bridge.metrics.progress.facts import Facts, Problem, UnfinishedTransaction
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CauseCode
 from rsm_bridge.status.report import Accepted
@@ -46,7 +46,7 @@ def broken() -> Facts:
 
 
 def waiting() -> Facts:
-    open_ = OpenTransaction(90, 7, NOW - 30_000)
+    open_ = UnfinishedTransaction(90, 7, NOW - 30_000)
     part = stored_partition(publishable_end=80, unpublished_ms=NOW - 30_000, open=open_)
     return facts(stored(part, table=table(frontiers={0: 80})))
 

@@ -28,9 +28,19 @@ TABLE = uuid.uuid4()
 FAR = 2**63 - 1
 HEADS = (None, 0, 2**63 - 1, -(2**63))
 OLD = SegmentMetadata(
-    "c" * 1024, "t" * 249, TOPIC, 2**31 - 1, b"\xff" * 16, FAR - 10**6, FAR, FAR, 2**31 - 1, FAR, 2**31 - 1,
-    tuple(LeaderEpoch(2**31 - 100_000 + n, FAR - 10**6 + n) for n in range(100_000)),
-)  # fmt: skip
+    cluster_name="c" * 1024,
+    topic="t" * 249,
+    topic_id=TOPIC,
+    partition=2**31 - 1,
+    segment_id=b"\xff" * 16,
+    start_offset=FAR - 10**6,
+    end_offset=FAR,
+    max_timestamp_ms=FAR,
+    broker_id=2**31 - 1,
+    event_timestamp_ms=FAR,
+    segment_size_bytes=2**31 - 1,
+    leader_epochs=tuple(LeaderEpoch(2**31 - 100_000 + n, FAR - 10**6 + n) for n in range(100_000)),
+)
 
 
 def all_keys() -> dict[str, str]:

@@ -20,7 +20,7 @@ from rsm_bridge.config.settings import load_settings
 from rsm_bridge.storage.projections.hold import declared_copies
 from tierberg.demo import second_copy
 from tierberg.demo import servers as demo_servers
-from tierberg.demo.checks import Summary
+from tierberg.demo.checks import DemoSummary
 from tierberg.demo.columns import COLUMNS
 from tierberg.demo.errors import DemoError
 from tierberg.demo.queries import ONE_DAY, QUERIES, queries_file
@@ -51,8 +51,8 @@ def console() -> Console:
     return Console(file=io.StringIO(), width=200)
 
 
-def summary() -> Summary:
-    return Summary(console=console(), verbose=True)
+def summary() -> DemoSummary:
+    return DemoSummary(console=console(), verbose=True)
 
 
 def test_the_bridge_is_told_of_the_copy(config: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_job_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     (tmp_path / "bridge").mkdir()
     out = console()
     with pytest.raises(DemoError, match=r"(?s)ended with code 2; .*tierberg\.yaml") as raised:
-        make_copy(servers(tmp_path), tmp_path, Summary(console=out, verbose=True))
+        make_copy(servers(tmp_path), tmp_path, DemoSummary(console=out, verbose=True))
     assert str(tmp_path / "spark" / "repartition.log") in str(raised.value)
     assert isinstance(out.file, io.StringIO)
     assert "tierberg: " in out.file.getvalue()

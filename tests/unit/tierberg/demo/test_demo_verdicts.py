@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from repartition.advise.picture import draw
+from repartition.advise.report import AdviceReport, Figures, QueryReport, TableReport
 from repartition.advise.report import Answer as Needed
-from repartition.advise.report import Figures, QueryReport, Report, TableReport
 from tierberg.demo import verdicts
 from tierberg.demo.both_worlds import kafka_row, show_columns, show_layouts, show_side_by_side
-from tierberg.demo.checks import Summary, mib
+from tierberg.demo.checks import DemoSummary, mib
 from tierberg.demo.consume import ReadBack
-from tierberg.demo.engines import Answer, Engine, Row, show, show_once
+from tierberg.demo.engines import Engine, EngineAnswer, Row, show, show_once
 from tierberg.demo.events import Event
 from tierberg.demo.ledger import Ledger
 from tierberg.demo.queries import ONE_DAY
@@ -35,7 +35,13 @@ from tierberg.demo.verdicts import (
 
 SAMPLE = Row(partition=1, offset=5, timestamp_ms=1000, key=b"k", value=b'{"a":[1]}', headers=(("h", None),))
 ENGINE = Engine(
-    name="Spark", answers=[Answer("SELECT 1", ["a"], [(1,)])], rows=10, checksum=99, columns=77, errors=0, sample=SAMPLE
+    name="Spark",
+    answers=[EngineAnswer("SELECT 1", ["a"], [(1,)])],
+    rows=10,
+    checksum=99,
+    columns=77,
+    errors=0,
+    sample=SAMPLE,
 )
 TYPES = {"a": "int", "b": "double"}
 READ = ReadBack(records=10, last_offset={0: 9}, checksum=99)
@@ -43,17 +49,17 @@ ORIGIN = RemoteReads({0: 10}, {0: 12}, broker_bytes=100, bridge_bytes=120)
 
 
 @pytest.fixture
-def summary() -> Summary:
-    return Summary(console=Console(file=io.StringIO(), width=200), verbose=True)
+def summary() -> DemoSummary:
+    return DemoSummary(console=Console(file=io.StringIO(), width=200), verbose=True)
 
 
-def shown(summary: Summary) -> str:
+def shown(summary: DemoSummary) -> str:
     file = summary.console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
 
 
-def test_nothing_checked_is_not_passed(summary: Summary) -> None:
+def test_nothing_checked_is_not_passed(summary: DemoSummary) -> None:
     assert not summary.passed
 
 
@@ -62,13 +68,13 @@ def ten_flights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "FLIGHTS", 10)
 
 
-def judge_all(summary: Summary, spark: Engine, duck: Engine) -> None:
+def judge_all(summary: DemoSummary, spark: Engine, duck: Engine) -> None:
     judge_answers(summary, {"flights": [spark, duck], "flights_avro": [spark]})
     judge_records(summary, "flights", READ, SAMPLE, [spark, duck])
     judge_columns(summary, "flights", TYPES, TYPES, 77, [spark, duck])
 
 
-def test_all_held(summary: Summary) -> None:
+def test_all_held(summary: DemoSummary) -> None:
     judge_reading(summary, "reading", 10, READ)
     judge_origin(summary, "flights", [READ], ORIGIN)
     judge_all(summary, ENGINE, replace(ENGINE, name="DuckDB"))
@@ -85,18 +91,18 @@ def test_all_held(summary: Summary) -> None:
         replace(ORIGIN, bridge_bytes=99),
     ],
 )
-def test_a_record_that_may_be_local_fails(summary: Summary, origin: RemoteReads) -> None:
+def test_a_record_that_may_be_local_fails(summary: DemoSummary, origin: RemoteReads) -> None:
     judge_origin(summary, "flights", [READ], origin)
     assert not summary.passed
 
 
-def test_reading_nothing_proves_nothing(summary: Summary) -> None:
+def test_reading_nothing_proves_nothing(summary: DemoSummary) -> None:
     judge_origin(summary, "flights", [ReadBack()], ORIGIN)
     assert not summary.passed
 
 
 @pytest.mark.parametrize("read", [replace(READ, records=9), replace(READ, differing=1, differences=["[offset 3]"])])
-def test_reading_too_little_or_wrong_fails(summary: Summary, read: ReadBack) -> None:
+def test_reading_too_little_or_wrong_fails(summary: DemoSummary, read: ReadBack) -> None:
     judge_reading(summary, "reading", 10, read)
     assert not summary.passed
     assert all(sentence in shown(summary) for sentence in read.differences)
@@ -109,17 +115,17 @@ def test_reading_too_little_or_wrong_fails(summary: Summary, read: ReadBack) -> 
         (replace(ENGINE, checksum=98), 1),
         (replace(ENGINE, columns=78), 1),
         (replace(ENGINE, errors=1), 1),
-        (replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [(2,)])]), 1),
+        (replace(ENGINE, answers=[EngineAnswer("SELECT 1", ["a"], [(2,)])]), 1),
         (replace(ENGINE, sample=replace(SAMPLE, key=None)), 1),
     ],
 )
-def test_an_engine_that_differs_fails(summary: Summary, other: Engine, failing: int) -> None:
+def test_an_engine_that_differs_fails(summary: DemoSummary, other: Engine, failing: int) -> None:
     judge_all(summary, ENGINE, other)
     assert [check.held for check in summary.checks].count(False) == failing
 
 
-def test_the_tables_must_give_the_same_answers(summary: Summary) -> None:
-    other = replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [(2,)])])
+def test_the_tables_must_give_the_same_answers(summary: DemoSummary) -> None:
+    other = replace(ENGINE, answers=[EngineAnswer("SELECT 1", ["a"], [(2,)])])
     judge_answers(summary, {"flights": [ENGINE, ENGINE], "flights_avro": [other, other]})
     assert not summary.passed
 
@@ -132,19 +138,19 @@ def test_the_tables_must_give_the_same_answers(summary: Summary) -> None:
         replace(ENGINE, checksum=98),
         replace(ENGINE, columns=78),
         replace(ENGINE, errors=1),
-        replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [(2,)])]),
+        replace(ENGINE, answers=[EngineAnswer("SELECT 1", ["a"], [(2,)])]),
         replace(ENGINE, answers=[]),
     ],
 )
-def test_a_copy_that_differs_fails(summary: Summary, copy: Engine) -> None:
+def test_a_copy_that_differs_fails(summary: DemoSummary, copy: Engine) -> None:
     judge_copy(summary, READ, 77, ENGINE, ENGINE)
     assert summary.passed
     judge_copy(summary, READ, 77, ENGINE, copy)
     assert [check.held for check in summary.checks].count(False) == 1
 
 
-def test_answers_of_nothing_prove_nothing(summary: Summary) -> None:
-    empty = replace(ENGINE, answers=[Answer("SELECT 1", ["a"], [])])
+def test_answers_of_nothing_prove_nothing(summary: DemoSummary) -> None:
+    empty = replace(ENGINE, answers=[EngineAnswer("SELECT 1", ["a"], [])])
     judge_copy(summary, READ, 77, empty, empty)
     assert not summary.passed
 
@@ -156,13 +162,13 @@ FEW = replace(MANY, files=1, data_bytes=1000)
 def comparison(folder: Path, own: Needed, copy: Needed, name: str = ONE_DAY) -> Comparison:
     whole = QueryReport("everything", "SELECT 2", (Needed("own", MANY), Needed("copy", MANY)))
     tables = (TableReport(name="own", kind="topic", whole=MANY), TableReport(name="copy", kind="append", whole=MANY))
-    report = Report(
+    report = AdviceReport(
         topic="flights", at_ms=0, ran=True, tables=tables, queries=(whole, QueryReport(name, "SELECT 1", (own, copy)))
     )
     return Comparison(report, folder / "advise.png", draw(report, folder / "advise.png"))
 
 
-def test_a_copy_that_needs_less_holds(summary: Summary, tmp_path: Path) -> None:
+def test_a_copy_that_needs_less_holds(summary: DemoSummary, tmp_path: Path) -> None:
     judge_layouts(summary, comparison(tmp_path, Needed("own", MANY), Needed("copy", FEW)))
     assert summary.passed
     assert "3.0 times fewer: 4 files, 2.9 KiB; 1 file, 1000 B" in shown(summary)
@@ -181,7 +187,7 @@ def test_a_copy_that_needs_less_holds(summary: Summary, tmp_path: Path) -> None:
     ],
 )
 def test_a_copy_that_gains_nothing_fails(
-    summary: Summary, tmp_path: Path, own: Needed, copy: Needed, name: str
+    summary: DemoSummary, tmp_path: Path, own: Needed, copy: Needed, name: str
 ) -> None:
     judge_layouts(summary, comparison(tmp_path, own, copy, name))
     assert [check.held for check in summary.checks] == [False, True]
@@ -189,7 +195,7 @@ def test_a_copy_that_gains_nothing_fails(
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "text", "size"])
-def test_a_picture_that_is_none_fails(summary: Summary, tmp_path: Path, damage: str) -> None:
+def test_a_picture_that_is_none_fails(summary: DemoSummary, tmp_path: Path, damage: str) -> None:
     found = comparison(tmp_path, Needed("own", MANY), Needed("copy", FEW))
     if damage == "gone":
         found.picture.unlink()
@@ -202,14 +208,14 @@ def test_a_picture_that_is_none_fails(summary: Summary, tmp_path: Path, damage: 
 
 
 @pytest.mark.parametrize("types", [{}, {"a": "string", "b": "double"}, {"a": "int"}, {**TYPES, "c": "int"}])
-def test_columns_of_other_types_fail(summary: Summary, types: dict[str, str]) -> None:
+def test_columns_of_other_types_fail(summary: DemoSummary, types: dict[str, str]) -> None:
     judge_columns(summary, "flights", types, TYPES, 77, [ENGINE])
     assert not summary.passed
     assert "expected" in shown(summary)
 
 
 @pytest.mark.parametrize("lost", ["committed", "aborted", "one topic"])
-def test_what_was_not_acknowledged_fails(summary: Summary, lost: str) -> None:
+def test_what_was_not_acknowledged_fails(summary: DemoSummary, lost: str) -> None:
     def ledger(committed: int, aborted: int) -> Ledger:
         filled = Ledger()
         for offset in range(committed + aborted):
@@ -227,13 +233,13 @@ def test_what_was_not_acknowledged_fails(summary: Summary, lost: str) -> None:
     assert not summary.passed
 
 
-def test_steps_are_timed_even_when_they_fail(summary: Summary) -> None:
+def test_steps_are_timed_even_when_they_fail(summary: DemoSummary) -> None:
     with pytest.raises(RuntimeError), summary.step("one"):
         raise RuntimeError
     assert summary.steps[0][0] == "one"
 
 
-def test_the_table_has_every_line(summary: Summary) -> None:
+def test_the_table_has_every_line(summary: DemoSummary) -> None:
     summary.figure("records", "1,000")
     summary.check("held", True, "fine")
     summary.check("broken", False, "so and so")
@@ -245,7 +251,7 @@ def test_the_table_has_every_line(summary: Summary) -> None:
 
 
 def test_without_verbose_only_what_failed_is_shown() -> None:
-    summary = Summary(console=Console(file=io.StringIO(), width=200))
+    summary = DemoSummary(console=Console(file=io.StringIO(), width=200))
     summary.figure("records", "1,000")
     summary.check("held", True, "fine")
     summary.detail.print("a detail")
@@ -256,8 +262,8 @@ def test_without_verbose_only_what_failed_is_shown() -> None:
     assert shown(summary).splitlines()[1:] == ["✗ 1 of 2 checks held, 0 s"]
 
 
-def test_an_answer_that_all_give_is_shown_once(summary: Summary) -> None:
-    answer = Answer("SELECT n", ["n"], [(1,)])
+def test_an_answer_that_all_give_is_shown_once(summary: DemoSummary) -> None:
+    answer = EngineAnswer("SELECT n", ["n"], [(1,)])
     show_once(summary.console, [("Spark", answer), ("DuckDB", replace(answer, statement="SELECT m"))])
     assert shown(summary).count("┃ n ┃") == 1
     assert "Spark = DuckDB" in shown(summary)
@@ -265,27 +271,27 @@ def test_an_answer_that_all_give_is_shown_once(summary: Summary) -> None:
     assert [line for line in shown(summary).splitlines()[-12:] if line in {"Spark", "DuckDB"}] == ["Spark", "DuckDB"]
 
 
-def test_what_each_question_opens_is_a_line(summary: Summary, tmp_path: Path) -> None:
+def test_what_each_question_opens_is_a_line(summary: DemoSummary, tmp_path: Path) -> None:
     show_layouts(summary.console, comparison(tmp_path, Needed("own", MANY), Needed("copy", error="gone")).report)
     (line,) = [line for line in shown(summary).splitlines() if ONE_DAY in line]
     assert "4 files, 2.9 KiB" in line
     assert "gone" not in line
 
 
-def test_the_record_is_shown_as_it_is(summary: Summary) -> None:
+def test_the_record_is_shown_as_it_is(summary: DemoSummary) -> None:
     event = Event(partition=1, key=b"k", value=b'{"a":"[bold]"}', headers=(("h", None),), timestamp_ms=1000)
     show_side_by_side(summary.console, kafka_row(1, 5, event), [ENGINE])
     assert '{"a":"[bold]"}' in shown(summary)
     assert "Spark" in shown(summary)
 
 
-def test_columns_are_shown_by_table(summary: Summary) -> None:
+def test_columns_are_shown_by_table(summary: DemoSummary) -> None:
     show_columns(summary.console, {"flights": {"a": "long"}, "flights_avro": {"a": "int", "b": "timestamptz"}})
     text = shown(summary)
     assert all(part in text for part in ("flights_avro", "long", "int", "timestamptz"))
 
 
-def test_statement_and_rows_are_shown(summary: Summary) -> None:
+def test_statement_and_rows_are_shown(summary: DemoSummary) -> None:
     show(summary.console, "Spark", ENGINE.answers[0])
     assert "SELECT 1" in shown(summary)
 

@@ -11,7 +11,7 @@ from tierberg.stack.cluster import KafkaCluster
 from tierberg.stack.errors import StackError
 from tierberg.stack.java_program import JavaProgram
 from tierberg.stack.servers import kafka
-from tierberg.stack.servers.kafka import KafkaBroker, Node
+from tierberg.stack.servers.kafka import KafkaBroker, KafkaNode
 from tierberg.stack.tiering import Plugin
 
 PLUGIN = Plugin("a.B", "/plugins/b.jar")
@@ -89,7 +89,7 @@ def test_a_broker_with_two_log_folders_sees_and_wipes_both(cluster: KafkaCluster
 def test_a_node_alone_is_its_own_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka, "broker_jars", lambda version: tmp_path)
     broker = KafkaBroker(tmp_path / "broker", None)
-    assert broker.node == Node()
+    assert broker.node == KafkaNode()
     assert broker._settings()["controller.quorum.voters"] == broker.controller
 
 

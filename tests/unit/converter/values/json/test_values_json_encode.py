@@ -236,9 +236,20 @@ def test_no_values_and_no_sample() -> None:
 
 def test_a_style_is_read_as_it_was_stored() -> None:
     style = Style(
-        ", ", ": ", {"/": "\\/", "<": "\\u"}, True, True, True, True, frozenset({3, 1}), "java", {2: "go"},
-        TimeForm(" ", "9", "-05:00"), {4: TimeForm()}, {0: (1, 0)},
-    )  # fmt: skip
+        comma=", ",
+        colon=": ",
+        escapes={"/": "\\/", "<": "\\u"},
+        ascii=True,
+        lines=True,
+        upper=True,
+        skip_nulls=True,
+        nulls_differ=frozenset({3, 1}),
+        number="java",
+        numbers={2: "go"},
+        time=TimeForm(" ", "9", "-05:00"),
+        times={4: TimeForm()},
+        orders={0: (1, 0)},
+    )
     assert parse_style(style_text(style)) == style
 
 

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from converter.limits import EXCESS_CELLS_MAX, FILE_CELLS_MAX
 from converter.values.allowance import Allowance
 from converter.values.protobuf.decoder import protobuf_decoder
-from converter.values.protobuf.nodes import Node, make_plan
+from converter.values.protobuf.nodes import ProtobufNode, make_plan
 from converter.values.protobuf.scan import STEP_CELLS, most_cells
 from converter.values.protobuf.scan_table import row_cells, scan_table
 from converter.values.protobuf.schema import SchemaFiles
@@ -128,7 +128,7 @@ def fragment(rng: random.Random, depth: int = 0) -> bytes:
     return tag(number, rng.choice([3, 4])) if rng.random() < 0.2 else tag(number, 5) + rng.randbytes(4)
 
 
-def takes(node: Node, message: Any) -> int:
+def takes(node: ProtobufNode, message: Any) -> int:
     """Cells that the lists and maps of a message take."""
     fields, cells = {field.number: field for field in node.fields}, 0
     for kind, value in message.ListFields():

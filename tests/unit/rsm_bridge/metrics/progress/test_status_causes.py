@@ -20,9 +20,9 @@ from rsm_bridge.metrics.progress.facts import (
     LostTopic,
     NotAdded,
     NotBack,
-    OpenTransaction,
     Problem,
     StoredTopic,
+    UnfinishedTransaction,
     Unread,
 )
 from rsm_bridge.status.assess import assess
@@ -49,7 +49,7 @@ from tests.support.status_facts import (
 
 OPERATIONS = Path(__file__).resolve().parents[5] / "docs" / "operations.md"
 AWAY = Problem("unavailable", "no route to host")
-WAITING = OpenTransaction(first_offset=90, producer_id=7, since_ms=NOW - 30_000)
+WAITING = UnfinishedTransaction(first_offset=90, producer_id=7, since_ms=NOW - 30_000)
 
 OTHER_TOPIC, BESIDE = kafka_topic(topic="other", topic_id="cd" * 16), beside()
 

@@ -12,11 +12,11 @@ from converter.index.model import StoredObject
 from converter.types import Cause
 from iceberg_catalog.plan.types import Keep, LiveFile, PartState, Runs, Segment, SegmentState
 from iceberg_catalog.tables.names import Owner
-from rsm_bridge.metrics.progress.facts import Gap, OpenTransaction, StoredPartition
+from rsm_bridge.metrics.progress.facts import Gap, StoredPartition, UnfinishedTransaction
 from rsm_bridge.metrics.progress.stored import Withheld, gaps_between, rows_below, stored_partitions, withheld
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
-from rsm_bridge.storage.segments.known import Deletion, KnownSegment, SegmentCounts
+from rsm_bridge.storage.segments.known import KnownSegment, KnownTombstone, SegmentCounts
 from tests.worlds.plan_support import B, abort, commit, plain, txn
 from tests.worlds.plan_support import seg as segment_of
 
@@ -36,7 +36,7 @@ def known(
     )
     deletion = None
     if segment.state is not SegmentState.LIVE:
-        deletion = Deletion(kind=segment.state, time_ms=0, had_index=True)
+        deletion = KnownTombstone(kind=segment.state, time_ms=0, had_index=True)
     return KnownSegment(
         key=key,
         listed=ListedObject(str(key), 1000, segment.base * 1000),
@@ -114,7 +114,7 @@ def test_an_open_transaction_is_named() -> None:
         known(seg("c", plain(20, 29), open_end=((6, 13),))),
     ]
     found = only(segments, published_to(10))
-    assert found.open == OpenTransaction(first_offset=13, producer_id=6, since_ms=10_000)
+    assert found.open == UnfinishedTransaction(first_offset=13, producer_id=6, since_ms=10_000)
     assert found.publishable_end is not None
     assert found.publishable_end <= 13
     assert found.unpublished_ms == 10_000

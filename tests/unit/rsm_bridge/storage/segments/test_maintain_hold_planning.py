@@ -12,7 +12,7 @@ from iceberg_catalog.tables.names import Owner
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
 from rsm_bridge.storage.projections.hold import WaitingCopy
-from rsm_bridge.storage.segments.known import Deletion, KnownSegment
+from rsm_bridge.storage.segments.known import KnownSegment, KnownTombstone
 from rsm_bridge.storage.segments.listing import Notices
 from rsm_bridge.tables.publish.planning import Planning
 from tests.worlds.plan_support import FOLLOW, gone, plain, seg
@@ -39,7 +39,7 @@ def known(segment: Segment, deleted_ms: int | None = None) -> KnownSegment:
         kept=None,
         deletion=None
         if deleted_ms is None
-        else Deletion(kind=SegmentState.DELETED, time_ms=deleted_ms, had_index=True),
+        else KnownTombstone(kind=SegmentState.DELETED, time_ms=deleted_ms, had_index=True),
     )
 
 

@@ -13,7 +13,7 @@ from rsm_bridge.errors import StoreError
 from rsm_bridge.limits import LISTINGS_MAX
 from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.storage.segments.listing import ALL, Notices
-from rsm_bridge.tables.publish.planning import Planned, Planning, agreed
+from rsm_bridge.tables.publish.planning import Planning, TablePlans, agreed
 from tests.unit.rsm_bridge.storage.segments.test_maintain_hold_planning import NOW, known
 from tests.worlds.plan_support import FOLLOW, plain, seg
 
@@ -51,7 +51,7 @@ class Listing:
     begun = True
 
 
-def planned(listing: Listing, notices: Notices) -> Planned:
+def planned(listing: Listing, notices: Notices) -> TablePlans:
     planning = Planning(
         listing=cast(Any, listing),
         head=Head(table=cast(Any, None), snapshot_id=1, files=()),
@@ -62,7 +62,7 @@ def planned(listing: Listing, notices: Notices) -> Planned:
     return planning.plan(notices, lambda: None)
 
 
-def added(found: Planned) -> list[str]:
+def added(found: TablePlans) -> list[str]:
     return [piece.segment_id for piece in found.plans[0].add if isinstance(piece, UseMain)]
 
 

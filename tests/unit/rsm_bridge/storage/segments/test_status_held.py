@@ -14,7 +14,7 @@ from rsm_bridge.status.deletes import held_delete
 from rsm_bridge.status.held import held_deletes
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
-from rsm_bridge.storage.segments.known import Deletion, KnownSegment, SegmentCounts
+from rsm_bridge.storage.segments.known import KnownSegment, KnownTombstone, SegmentCounts
 from tests.worlds.plan_support import plain, seg
 
 MIB = 1024 * 1024
@@ -78,7 +78,7 @@ class Life:
     def delete(self, count: int = 1) -> None:
         gone = [item for item in self.segments if item.live][:count]
         for item in gone:
-            deletion = Deletion(kind=SegmentState.DELETED, time_ms=self.now_ms, had_index=True)
+            deletion = KnownTombstone(kind=SegmentState.DELETED, time_ms=self.now_ms, had_index=True)
             self.segments[self.segments.index(item)] = replace(item, deletion=deletion)
             self.log_start = max(self.log_start, item.key.last + 1)
 

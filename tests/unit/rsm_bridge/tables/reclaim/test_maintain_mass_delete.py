@@ -15,7 +15,7 @@ from rsm_bridge.limits import MASS_DELETE_WINDOW_SECONDS
 from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
-from rsm_bridge.storage.segments.known import Deletion, KnownSegment
+from rsm_bridge.storage.segments.known import KnownSegment, KnownTombstone
 from rsm_bridge.tables.reclaim.mass_delete import HeldDeletes, mass_deletes
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.worlds.maintain_support import DAY, World, make_world, published
@@ -32,7 +32,7 @@ def known(
     segment = seg(f"s{number}", [plain(number * 100, number * 100 + 99)])
     segment = dataclasses.replace(segment, main=FileRef(first=number * 100, last=number * 100 + 99, rows=rows))
     kind = SegmentState.WITHDRAWN if withdrawn else SegmentState.DELETED
-    deletion = None if deleted_ms is None else Deletion(kind=kind, time_ms=deleted_ms, had_index=True)
+    deletion = None if deleted_ms is None else KnownTombstone(kind=kind, time_ms=deleted_ms, had_index=True)
     key = IndexKey(
         topic_id=TOPIC, partition=0, last=number * 100 + 99, base=number * 100, segment_id=number.to_bytes(16, "big")
     )
