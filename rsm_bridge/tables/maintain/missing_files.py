@@ -168,7 +168,7 @@ class MissingRun(TableRun):
                 Change(append=(), delete=tuple(delete), replace=tuple(replace), replacement=tuple(replacement)),
                 recorded,
                 summary,
-                recorded,
+                midst=recorded,
             )
         self._stay |= frozenset(stay)
         return Mended(len(delete) + len(replace), tuple(stay))

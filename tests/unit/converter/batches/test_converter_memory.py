@@ -46,8 +46,8 @@ class Turns:
         self.held = False
 
 
-def parsed(data: bytes, end_offset: int, turns: Turns) -> list[ParsedStep]:
-    metadata = SegmentMetadata(
+def metadata_of(data: bytes, end_offset: int) -> SegmentMetadata:
+    return SegmentMetadata(
         cluster_name="",
         topic="",
         topic_id=bytes(16),
@@ -61,6 +61,10 @@ def parsed(data: bytes, end_offset: int, turns: Turns) -> list[ParsedStep]:
         segment_size_bytes=len(data),
         leader_epochs=(LeaderEpoch(0, 0),),
     )
+
+
+def parsed(data: bytes, end_offset: int, turns: Turns) -> list[ParsedStep]:
+    metadata = metadata_of(data, end_offset)
     options = ConvertOptions(decompressed_batch_bytes_max=LIMIT)
     parser = SegmentParser(metadata, options, Transactions(), large=turns)
     steps = []
@@ -105,20 +109,7 @@ def test_a_large_batch_has_its_turn_until_its_step_was_taken() -> None:
     large = of("zstd", record(0, bytes(limits.SCRATCH_BYTES_MAX + 1)))
     turns = Turns()
     data = large + of("none", record(0, b"after"), offset=1)
-    metadata = SegmentMetadata(
-        cluster_name="",
-        topic="",
-        topic_id=bytes(16),
-        partition=0,
-        segment_id=bytes(16),
-        start_offset=0,
-        end_offset=1,
-        max_timestamp_ms=0,
-        broker_id=0,
-        event_timestamp_ms=0,
-        segment_size_bytes=len(data),
-        leader_epochs=(LeaderEpoch(0, 0),),
-    )
+    metadata = metadata_of(data, 1)
     parser = SegmentParser(metadata, ConvertOptions(decompressed_batch_bytes_max=LIMIT), Transactions(), large=turns)
     held = []
     for part in (parser.feed(data), parser.finish()):
@@ -129,20 +120,7 @@ def test_a_large_batch_has_its_turn_until_its_step_was_taken() -> None:
 
 def test_a_parser_that_is_closed_holds_no_turn() -> None:
     data = of("zstd", record(0, bytes(limits.SCRATCH_BYTES_MAX + 1)))
-    metadata = SegmentMetadata(
-        cluster_name="",
-        topic="",
-        topic_id=bytes(16),
-        partition=0,
-        segment_id=bytes(16),
-        start_offset=0,
-        end_offset=0,
-        max_timestamp_ms=0,
-        broker_id=0,
-        event_timestamp_ms=0,
-        segment_size_bytes=len(data),
-        leader_epochs=(LeaderEpoch(0, 0),),
-    )
+    metadata = metadata_of(data, 0)
     turns = Turns()
     parser = SegmentParser(metadata, ConvertOptions(), Transactions(), large=turns)
     list(parser.feed(data))
