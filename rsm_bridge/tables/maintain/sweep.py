@@ -127,8 +127,10 @@ class Sweeper:
         objects: list[tuple[Kind, ListedObject]] = []
         waiting = 0
         before, self._left_ms = self._left_ms, {}
+        heads = _heads_to_be(head)
         for listed in unnamed:
-            due_ms = None if _may_be_named(listed.key, own, others) else self._due_ms(listed, head, retained, before)
+            named = _may_be_named(listed.key, own, others)
+            due_ms = None if named else self._due_ms(listed, head, heads, retained, before)
             held = stored_range(listed.key) in merged or _meets(listed.key, lacking) or _in_hole(listed.key, holes)
             if due_ms is not None and due_ms <= now_ms and not held:
                 objects.append((_kind(listed.key), listed))
@@ -158,17 +160,21 @@ class Sweeper:
         return frozenset(found)
 
     def _due_ms(
-        self, listed: ListedObject, head: Head | None, retained: Retained, before: Mapping[str, int]
+        self,
+        listed: ListedObject,
+        head: Head | None,
+        heads: Collection[int],
+        retained: Retained,
+        before: Mapping[str, int],
     ) -> int | None:
-        """When an object that nothing names may go; None: not on this head."""
+        """When an object that nothing names may go; None: not on this head. `heads`: what may be it again."""
         own = head is not None and derived_table(listed.key) == head.table.metadata.table_uuid
         planned_on = derived_head(listed.key) if own else None
         if head is None:
             # A table that is not found names perhaps what no index names any more; kept bytes no table ever names.
             if not listed.key.startswith(KEPT_ROOT):
                 return None
-        elif own and (planned_on == (head.snapshot_id or 0) or planned_on in _snapshots(head)):
-            # A commit planned on it lands if it is the head, and somebody may roll the table back to it, or forward.
+        elif own and planned_on in heads:
             return None
         # It may have been in the table. If so, it had left by the time of the oldest kept snapshot.
         left_ms = before.get(listed.key, retained.oldest_ms or 0)
@@ -248,7 +254,13 @@ def _may_be_named(key: str, own: uuid.UUID | None, others: Collection[uuid.UUID]
     return bool(others) if table is None else table != own and table in others
 
 
-def _snapshots(head: Head) -> set[int]:
+def _heads_to_be(head: Head | None) -> set[int]:
+    """Ids on which a planned commit may still land: somebody may roll the table back, or forward, to any snapshot.
+
+    0 is the empty table's, which nobody can go back to.
+    """
+    if head is None or head.snapshot_id is None:
+        return {0}
     return {item.snapshot_id for item in head.table.metadata.snapshots}
 
 

@@ -74,7 +74,7 @@ SWITCHES = [
     ),
     Switch(
         "R13 somebody may roll the table back to the head that a derived file was planned on",
-        {(sweep, "_snapshots"): lambda _: set()},
+        {(sweep, "_heads_to_be"): lambda head: {head.snapshot_id}},
         swept(sweeps.test_a_commit_that_lands_after_a_rollback_and_back_has_its_derived_file),
     ),
     Switch(
