@@ -13,13 +13,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow.parquet as pq
 
+from converter.errors import SegmentError
+from converter.kernels.kernel import readonly
 from converter.kernels.varint_bytes import zigzag
-from converter.limits import PAGE_BYTES, STATISTICS_BYTES_MAX
-from converter.parquet.page_table import LeafPages, check_entries, footer_of, joined_pages, locations
+from converter.parquet.arrow_writer import ArrowWriter
+from converter.parquet.moved_chunks import (
+    CHUNK_GROWTH,
+    CHUNKS_SIZE,
+    FOOTER_AT,
+    INDEX_SIZE,
+    RESULTS,
+    TOLD,
+    move_chunks,
+)
+from converter.parquet.page_table import LeafPages, check_entries, footer_of, joined_pages
 from converter.parquet.sink import CountingSink
-from converter.parquet.thrift import Span, list_at, spans, structs_head
+from converter.parquet.thrift import binary_at, list_at, spans, structs_head
 from converter.types import Int64Array, PageTable
 
 MAGIC = b"PAR1"
@@ -27,24 +37,14 @@ MAGIC = b"PAR1"
 _ROWS, _GROUPS = 3, 4
 # RowGroup: columns, total_byte_size, num_rows, file_offset, total_compressed_size, ordinal.
 _COLUMNS, _BYTES, _GROUP_ROWS, _GROUP_OFFSET, _COMPRESSED = 1, 2, 3, 5, 6
-# ColumnChunk: file_offset, meta_data, offset_index_offset and _length, column_index_offset and _length.
-_META, _OFFSET_INDEX, _OFFSET_INDEX_SIZE, _COLUMN_INDEX, _COLUMN_INDEX_SIZE = 3, 4, 5, 6, 7
-# ColumnMetaData: path_in_schema, num_values, data_page_offset, dictionary_page_offset, statistics.
-_PATH, _VALUES, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS = 3, 5, 9, 11, 12
-# Statistics: null_count.
-_NULLS = 3
-# OffsetIndex: page_locations.
-_LOCATIONS = 1
 # Heads of fields: how far the id is from the one before, and the type.
-_I64, _I32, _I16, _LIST, _STRUCT = b"\x16", b"\x15", b"\x14", b"\x19", b"\x1c"
-_I64_AFTER_ONE, _I64_AFTER_TWO = b"\x26", b"\x36"
+_I64, _I16, _LIST = b"\x16", b"\x14", b"\x19"
+_I64_AFTER_ONE = b"\x26"
 _STOP = b"\0"
 
 
 class PartSink(io.RawIOBase):
     """Passes on what one writer writes, without the magic bytes; what it writes from :meth:`hold` on is kept here.
-
-    Pages of few bytes are passed on together: who takes them may hold an object for each.
 
     Attributes:
         shift: what is to be added to the places that the writer knows.
@@ -55,7 +55,6 @@ class PartSink(io.RawIOBase):
         super().__init__()
         self._target = target
         self._written = 0
-        self._small = bytearray()
         self._tail: bytearray | None = None
         self.shift = target.size - len(MAGIC)
         self.tail_start = 0
@@ -65,15 +64,8 @@ class PartSink(io.RawIOBase):
         """What was written from :meth:`hold` on."""
         return bytes(self._tail or b"")
 
-    def pass_on(self) -> None:
-        """Pass on all that was written so far."""
-        if self._small:
-            self._target.write(bytes(self._small))
-            self._small.clear()
-
     def hold(self) -> None:
         """Keep what is written from here on."""
-        self.pass_on()
         self._tail = bytearray()
         self.tail_start = self._written
 
@@ -87,9 +79,7 @@ class PartSink(io.RawIOBase):
         if self._tail is not None:
             self._tail += view
         else:
-            self._small += view[max(0, len(MAGIC) - self._written) :]
-            if len(self._small) >= PAGE_BYTES:
-                self.pass_on()
+            self._target.write(view[max(0, len(MAGIC) - self._written) :])
         self._written += len(view)
         return len(view)
 
@@ -103,7 +93,7 @@ class FilePart:
     shift: int
 
 
-def closed_part(writer: pq.ParquetWriter, sink: PartSink) -> FilePart:
+def closed_part(writer: ArrowWriter, sink: PartSink) -> FilePart:
     """Ends a writer whose pages are all written."""
     sink.hold()
     writer.close()
@@ -112,11 +102,12 @@ def closed_part(writer: pq.ParquetWriter, sink: PartSink) -> FilePart:
 
 @dataclass(slots=True, kw_only=True)
 class _Group:
-    """A row group as it is put together."""
+    """A row group as it is put together. chunks: of each part, moved; `columns` of them in all."""
 
-    columns: list[bytes]
+    chunks: list[bytes]
     rows: int
     offset: int
+    columns: int = 0
     bytes: int = 0
     compressed: int = 0
 
@@ -139,6 +130,7 @@ class PartedFile:
         self._wanted = wanted
         self._groups: list[bytes] = []
         self._pages: LeafPages = {}
+        self._leaves: dict[bytes, tuple[str, int | None]] = {}
         self.rows = 0
         self.footer_bytes = 0
 
@@ -159,8 +151,8 @@ class PartedFile:
         for group in groups:
             packed = b"".join(
                 [
-                    _LIST + structs_head(len(group.columns)),
-                    *group.columns,
+                    _LIST + structs_head(group.columns),
+                    *group.chunks,
                     _I64 + zigzag(group.bytes),
                     _I64 + zigzag(group.rows),
                     _I64_AFTER_ONE + zigzag(group.offset),
@@ -194,77 +186,82 @@ class PartedFile:
 
     def _add_part(self, part: FilePart, groups: list[_Group], *, first: bool) -> None:
         footer = footer_of(part.tail)
-        index = bytearray()
         _, position = spans(footer, until=_GROUPS)
         count, position = list_at(footer, position)
         row_start = self.rows
+        moved = _MovedChunks(part, footer, self._sink.size)
         for number in range(count):
             chunks, position = list_at(footer, spans(footer, position, until=_COLUMNS)[1])
-            columns: list[bytes] = []
-            pages: list[tuple[int, Int64Array]] = []
-            for _ in range(chunks):
-                chunk, position = spans(footer, position, inside=_META)
-                path = b".".join(chunk[_META].value[_PATH].value).decode()
-                leaf = self._wanted.get(path)
-                if leaf is not None:
-                    check_entries(path, chunk[_META].value[_VALUES].value)
-                    pages.append((leaf, _locations(part, chunk)))
-                columns.append(self._moved(part, footer, chunk, index))
+            columns, told, position = moved.next(chunks, position)
             rest, position = spans(footer, position, before=_COLUMNS)
             rows = rest[_GROUP_ROWS].value
             if first:
-                groups.append(_Group(columns=[], rows=rows, offset=rest[_GROUP_OFFSET].value + part.shift))
+                groups.append(_Group(chunks=[], rows=rows, offset=rest[_GROUP_OFFSET].value + part.shift))
             group = groups[number]
-            group.columns += columns
+            group.chunks.append(columns)
+            group.columns += chunks
             group.bytes += rest[_BYTES].value
             group.compressed += rest[_COMPRESSED].value
-            for leaf, found in pages:
-                self._pages.setdefault(leaf, []).append((found, row_start, rows))
+            for path_start, path_end, entries, pages_start, pages_end in told:
+                path, leaf = self._leaf(footer[path_start:path_end])
+                if leaf is not None:
+                    check_entries(path, entries)
+                    pages = moved.places[pages_start:pages_end].copy()
+                    self._pages.setdefault(leaf, []).append((pages, row_start, rows))
             row_start += rows
-        self._sink.write(index)
+        self._sink.write(moved.index)
 
-    def _moved(self, part: FilePart, footer: bytes, chunk: dict[int, Span], index: bytearray) -> bytes:
-        """A ColumnChunk with its places moved; its page indexes go to `index`, which the file is to go on with."""
-        out = [_I64_AFTER_ONE, zigzag(0), _STRUCT]
-        at = chunk[_META].start
-        for field in (_DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS):
-            said = chunk[_META].value.get(field)
-            if said is not None:
-                new = _short(footer, said) if field == _STATISTICS else zigzag(said.value + part.shift)
-                out += [footer[at : said.start], new]
-                at = said.end
-        out.append(footer[at : chunk[_META].end])
-        offsets = _offset_index(part, chunk)
-        out += [_I64, zigzag(self._sink.size + len(index)), _I32, zigzag(len(offsets))]
-        index += offsets
-        if _COLUMN_INDEX in chunk:  # columns without statistics have none
-            at, size = chunk[_COLUMN_INDEX].value - part.tail_start, chunk[_COLUMN_INDEX_SIZE].value
-            out += [_I64, zigzag(self._sink.size + len(index)), _I32, zigzag(size)]
-            index += part.tail[at : at + size]
-        return b"".join([*out, _STOP])
+    def _leaf(self, said: bytes) -> tuple[str, int | None]:
+        """A column's path, and its number in page tables if it is wanted; `said`: a list of names, as a footer has it.
+
+        Footers name it again for each row group.
+        """
+        known = self._leaves.get(said)
+        if known is None:
+            count, position = list_at(said, 0)
+            names: list[bytes] = []
+            for _ in range(count):
+                name, position = binary_at(said, position)
+                names.append(name)
+            path = b".".join(names).decode()
+            known = self._leaves[said] = (path, self._wanted.get(path))
+        return known
 
 
-def _short(footer: bytes, said: Span) -> bytes:
-    """Statistics; without smallest and largest value where these are long, as Arrow leaves out those over 4 KiB."""
-    if said.end - said.start <= STATISTICS_BYTES_MAX:
-        return footer[said.start : said.end]
-    nulls = said.value.get(_NULLS)
-    return _STOP if nulls is None else _I64_AFTER_TWO + zigzag(nulls) + _STOP
+class _MovedChunks:
+    """The column chunks of a part, row group by row group.
 
+    Attributes:
+        places: page locations of the row group.
+    """
 
-def _locations(part: FilePart, chunk: dict[int, Span]) -> Int64Array:
-    """See pagetable.locations; of the file."""
-    at, size = chunk[_OFFSET_INDEX].value - part.tail_start, chunk[_OFFSET_INDEX_SIZE].value
-    found: Int64Array = locations(part.tail, at, size) + np.array([part.shift, 0, 0])
-    return found
+    def __init__(self, part: FilePart, footer: bytes, index_start: int) -> None:
+        self._part = part
+        self._footer = readonly(np.frombuffer(footer, np.uint8), np.uint8)
+        self._tail = readonly(np.frombuffer(part.tail, np.uint8), np.uint8)
+        self._index = np.empty(3 * len(part.tail), np.uint8)
+        self._index_start = index_start
+        self._results = np.zeros(RESULTS, np.int64)
+        self.places: Int64Array = np.empty((len(part.tail) // 7 + 1, 3), np.int64)
 
+    @property
+    def index(self) -> bytes:
+        """Page indexes so far, which the file is to go on with."""
+        return self._index[: self._results[INDEX_SIZE]].tobytes()
 
-def _offset_index(part: FilePart, chunk: dict[int, Span]) -> bytes:
-    """An OffsetIndex with its places moved; what else it says stays."""
-    at = chunk[_OFFSET_INDEX].value - part.tail_start
-    fields, end = spans(part.tail, at)
-    pages = _locations(part, chunk).tolist()
-    moved = b"".join(
-        _I64 + zigzag(offset) + _I32 + zigzag(size) + _I64 + zigzag(row) + _STOP for offset, size, row in pages
-    )
-    return _LIST + structs_head(len(pages)) + moved + part.tail[fields[_LOCATIONS].end : end]
+    def next(self, chunks: int, position: int) -> tuple[bytes, list[list[int]], int]:
+        """So many that begin at a position of the footer: moved, what is told of each, and the position after them.
+
+        Raises:
+            SegmentError: `corrupt_object` where they are not as Arrow writes them.
+        """
+        out = np.empty(len(self._footer) - position + chunks * CHUNK_GROWTH, np.uint8)
+        told = np.empty((chunks, TOLD), np.int64)
+        results = self._results
+        results[FOOTER_AT], results[CHUNKS_SIZE] = position, 0
+        part = self._part
+        index_start = self._index_start
+        written = (out, self._index, self.places, told, results)
+        if not move_chunks(self._footer, self._tail, part.tail_start, part.shift, index_start, *written):
+            raise SegmentError("corrupt_object", "column chunks of a Parquet footer do not parse", position=position)
+        return out[: results[CHUNKS_SIZE]].tobytes(), told.tolist(), int(results[FOOTER_AT])

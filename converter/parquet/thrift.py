@@ -38,7 +38,7 @@ def read_struct(data: bytes | memoryview, position: int = 0) -> tuple[ThriftStru
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A field: where its value begins and ends, and what it is; of a struct that was looked into, its fields' spans."""
+    """A field: where its value begins and ends, and what it is."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class Span:
 
 
 def spans(
-    data: bytes | memoryview, position: int = 0, *, before: int = 0, until: int = 0, inside: int = 0
+    data: bytes | memoryview, position: int = 0, *, before: int = 0, until: int = 0
 ) -> tuple[dict[int, Span], int]:
     """The fields of a struct by their ids, and the position of the first byte after what was read.
 
@@ -55,7 +55,6 @@ def spans(
         position: where it begins, or the rest of it.
         before: id of the last field before that rest.
         until: the field whose value is not read any more; 0: all are.
-        inside: the field whose own fields are told apart, too.
 
     Raises:
         SegmentError: `corrupt_object` when the bytes are no compact-protocol struct.
@@ -69,11 +68,7 @@ def spans(
         if until and field_id == until:
             break
         start = reader.position
-        value: Any
-        if field_id == inside:
-            value, reader.position = spans(data, start)
-        else:
-            value = kind == _TRUE if kind in (_TRUE, _FALSE) else reader.value(kind, 1)
+        value = kind == _TRUE if kind in (_TRUE, _FALSE) else reader.value(kind, 1)
         found[field_id] = Span(start, reader.position, value)
     return found, reader.position
 
@@ -83,6 +78,12 @@ def list_at(data: bytes | memoryview, position: int) -> tuple[int, int]:
     reader = _Reader(memoryview(data).cast("B"), position)
     head = reader.take(1)[0]
     return (head >> 4 if head < 0xF0 else reader.varint()), reader.position
+
+
+def binary_at(data: bytes | memoryview, position: int) -> tuple[bytes, int]:
+    """The binary that begins there, and the position after it."""
+    reader = _Reader(memoryview(data).cast("B"), position)
+    return bytes(reader.take(reader.varint())), reader.position
 
 
 def structs_head(count: int) -> bytes:

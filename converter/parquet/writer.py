@@ -13,14 +13,12 @@ and are written some columns at a time, see parts.py.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from converter.epochs import footer_entry
 from converter.limits import (
@@ -31,18 +29,12 @@ from converter.limits import (
     ROW_GROUP_BYTES,
     ROW_GROUP_ENTRIES,
     ROW_GROUP_ROWS,
-    ZSTD_LEVEL_DATA,
 )
+from converter.parquet.arrow_writer import ArrowWriter, empty_footer
 from converter.parquet.columns import (
-    ERROR,
     HEADERS,
     KEY,
-    OFFSET,
-    PARTITION,
-    TIMESTAMP,
-    TIMESTAMP_TYPE,
     VALUE_SIZE,
-    leaf_columns,
     leaf_paths,
     value_fields,
     zone,
@@ -76,7 +68,7 @@ class RowFile:
         self._format = value_format
         self._proven = proven
         self._sink = CountingSink(target)
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: ArrowWriter | None = None
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
         self._pending_rows = 0
@@ -148,11 +140,11 @@ class RowFile:
         self._write_packed(whole=True)
         self._write_pending()
         if self._packed is not None and self._parts is not None:
-            self.footer, pages = self._parts.finish(_empty_footer(self._packed.schema, self._format, runs))
+            self.footer, pages = self._parts.finish(empty_footer(self._packed.schema, self._format, runs))
             return pages
         if self._writer is None:
             return None
-        self._writer.add_key_value_metadata(footer_entry(runs))
+        self._writer.note(footer_entry(runs))
         self._sink.keep_tail()
         self._writer.close()
         self._writer = None  # what it knows of every column chunk
@@ -189,11 +181,11 @@ class RowFile:
             return
         schema = self._schema = self._pending[0].schema if self._schema is None else self._schema
         if self._writer is None:
-            self._writer = _open(schema, self._sink, self._format, proven=self._proven)
+            self._writer = ArrowWriter(schema, self._sink, self._format, proven=self._proven)
             self._leaves = sum(len(leaf_paths(field)) for field in schema)
             self._value_columns = sum(zone(field.name) != "kafka" for field in schema)
         table = _table(schema, self._pending, [self._edges(one) for one in self._pending] if self._proven else None)
-        self._writer.write_table(table, row_group_size=self._pending_rows)
+        self._writer.write(table)
         self.rows += self._pending_rows
         self.row_groups += 1
         self._pending.clear()
@@ -204,7 +196,7 @@ class RowFile:
         if self.column_chunks > COLUMN_CHUNKS_USUAL or self._extremes_bytes > EXTREMES_BYTES_USUAL:
             self._begin_parts(self._writer, schema)
 
-    def _begin_parts(self, writer: pq.ParquetWriter, schema: pa.Schema) -> None:
+    def _begin_parts(self, writer: ArrowWriter, schema: pa.Schema) -> None:
         """What was written so far becomes the file's first part."""
         self._writer = None
         self._sink.hold_tail()
@@ -223,13 +215,12 @@ class RowFile:
         rows = packed.rows
         packed.pack()
         edges = packed.edges if self._proven else None
-        open_parts: list[tuple[pq.ParquetWriter, PartSink]] = []
+        open_parts: list[tuple[ArrowWriter, PartSink]] = []
         for batches, empty in zip(packed.runs(), packed.mostly_empty(), strict=True):
-            sink = PartSink(self._sink)
+            sink = PartSink(self._sink)  # behind the part before
             schema = batches[0].schema
-            writer = _open(schema, sink, self._format, proven=self._proven, even_empty=empty)
-            writer.write_table(_table(schema, batches, edges), row_group_size=rows)
-            sink.pass_on()  # the next part begins behind it
+            writer = ArrowWriter(schema, sink, self._format, proven=self._proven, even_empty=empty)
+            writer.write(_table(schema, batches, edges))
             open_parts.append((writer, sink))
             del batches  # before the next ones are read
         parts.add([closed_part(writer, sink) for writer, sink in open_parts])
@@ -253,43 +244,6 @@ def _table(schema: pa.Schema, batches: Sequence[pa.RecordBatch], edges: Sequence
 
     columns = [pa.chunked_array(chunks(field.name, i), type=field.type) for i, field in enumerate(schema)]
     return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _empty_footer(schema: pa.Schema, value_format: ValueFormat, runs: Sequence[LeaderEpoch]) -> bytes:
-    """The footer that a file without row groups would have."""
-    file = io.BytesIO()
-    writer = _open(schema, file, value_format, proven=False)
-    writer.add_key_value_metadata(footer_entry(runs))
-    writer.close()
-    return footer_of(file.getvalue())
-
-
-def _open(
-    schema: pa.Schema, sink: io.IOBase, value_format: ValueFormat, *, proven: bool, even_empty: bool = False
-) -> pq.ParquetWriter:
-    """even_empty: a page ends at the end of each chunk, even if no bytes are encoded."""
-    own = {leaf.partition(".")[0] for leaf in leaf_columns(value_format)} | {ERROR}
-    values = [leaf for field in schema if field.name not in own for leaf in leaf_paths(field)]
-    writer = pq.ParquetWriter(
-        sink,
-        schema,
-        version="2.6",
-        data_page_version="1.0",
-        compression="zstd",
-        compression_level=ZSTD_LEVEL_DATA,
-        use_dictionary=[PARTITION, TIMESTAMP_TYPE, ERROR, *([] if proven else values)],
-        column_encoding=dict.fromkeys((OFFSET, TIMESTAMP, VALUE_SIZE), "DELTA_BINARY_PACKED"),
-        write_statistics=[PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, VALUE_SIZE, ERROR, *values],
-        # Where all columns are to end their pages alike, at the end of each chunk.
-        data_page_size=1 if proven else PAGE_BYTES,
-        write_batch_size=ROW_GROUP_ROWS if proven or even_empty else None,
-        max_rows_per_page=1 if even_empty else None,
-        write_page_index=True,
-        store_schema=False,
-    )
-    if schema.metadata:
-        writer.add_key_value_metadata(schema.metadata)
-    return writer
 
 
 def _chunks(name: str, column: pa.Array) -> list[pa.Array]:

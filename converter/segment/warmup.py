@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import io
 
+import pyarrow as pa
+
 from converter.batches.parser import SegmentParser
 from converter.batches.transactions import Transactions
 from converter.index.codec import block_section, decode_block
 from converter.index.model import StoredObjects
-from converter.parquet.columns import row_schema
+from converter.parquet.arrow_writer import ArrowWriter
+from converter.parquet.columns import OFFSET, row_schema
+from converter.parquet.parts import PartedFile, PartSink, closed_part
+from converter.parquet.sink import CountingSink
 from converter.segment.reader import plan_read, replay
 from converter.segment.writer import SegmentWriter
 from converter.types import ConvertOptions, IndexType, LeaderEpoch, Mode, SegmentMetadata, ValueFormat
@@ -34,6 +39,7 @@ def warm() -> None:
     """Run a small segment through everything, once per value format and mode."""
     for value_format, mode in _FORMS:
         _round_trip(ConvertOptions(value_format=value_format, mode=mode))
+    _file_of_parts()
 
 
 _FORMS: tuple[tuple[ValueFormat, Mode], ...] = (("raw", "table"), ("string", "table"), ("raw", "verbatim"))
@@ -76,3 +82,13 @@ def _round_trip(options: ConvertOptions) -> None:
         [data.getvalue()[part.start : part.start + part.length] for part in plan.data],
         [kept.getvalue()[part.start : part.start + part.length] for part in plan.kept],
     )
+
+
+def _file_of_parts() -> None:
+    """As of a wide table."""
+    target = CountingSink(io.BytesIO())
+    part = PartSink(target)
+    rows = pa.table({OFFSET: pa.array([1])})
+    writer = ArrowWriter(rows.schema, part, "raw", proven=False)
+    writer.write(rows)
+    PartedFile(target, {OFFSET: 0}).add([closed_part(writer, part)])

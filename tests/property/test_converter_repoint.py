@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from converter.errors import SegmentError
 from converter.index.codec import decode_directory, decode_index, section_bytes
 from converter.index.model import Directory, StoredObject
-from converter.parquet import writer
+from converter.parquet import arrow_writer, writer
 from converter.parquet.columns import row_schema
 from converter.parquet.writer import RowFile
 from converter.segment.repoint import first_row_of, repoint
@@ -96,7 +96,8 @@ def test_every_segment_of_a_merged_file_serves_what_it_served(
     if not any(part.data for part in parts):
         return
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(writer, "PAGE_BYTES", page)
+        for module in (writer, arrow_writer):
+            patched.setattr(module, "PAGE_BYTES", page)
         patched.setattr(writer, "ROW_GROUP_ROWS", 7)
         data, named, pages = merged(parts, value_format)
     first_row = 0

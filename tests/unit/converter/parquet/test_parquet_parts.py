@@ -14,9 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import converter.parquet.arrow_writer
 import converter.parquet.packed_rows
 import converter.parquet.writer
+from converter.kernels.kernel import readonly
 from converter.limits import (
     COLUMN_CHUNKS_MAX,
     COLUMN_CHUNKS_USUAL,
@@ -25,10 +29,16 @@ from converter.limits import (
     STATISTICS_BYTES_MAX,
 )
 from converter.parquet import columns
+from converter.parquet.arrow_writer import ArrowWriter, empty_footer
 from converter.parquet.columns import leaf_paths, value_fields
-from converter.parquet.page_table import footer_metadata, page_table
+from converter.parquet.moved_chunks import CHUNK_GROWTH, FOOTER_AT, TOLD, move_chunks
+from converter.parquet.page_table import footer_metadata, footer_of, page_table
+from converter.parquet.parts import FilePart, PartedFile, PartSink, closed_part
+from converter.parquet.sink import CountingSink
+from converter.parquet.thrift import list_at, spans
 from converter.parquet.writer import RowFile
 from converter.types import LeaderEpoch, PageTable
+from tests.support.examples import examples
 from tests.worlds.index_support import Batch, Record, write
 
 VALUES = [
@@ -50,7 +60,8 @@ def sizes(monkeypatch: pytest.MonkeyPatch, *, usual: int, group: int = 60_000) -
     monkeypatch.setattr(converter.parquet.writer, "COLUMN_CHUNKS_USUAL", usual, raising=False)
     for module in (converter.parquet.writer, converter.parquet.packed_rows):
         monkeypatch.setattr(module, "ROW_GROUP_BYTES", group, raising=False)
-    monkeypatch.setattr(converter.parquet.writer, "PAGE_BYTES", 5_000)
+    for module in (converter.parquet.writer, converter.parquet.arrow_writer):
+        monkeypatch.setattr(module, "PAGE_BYTES", 5_000)
     monkeypatch.setattr(converter.parquet.writer, "PROVEN_PAGE_BYTES", 5_000)
     monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_STEP_BYTES", group // 2)
     monkeypatch.setattr(converter.parquet.packed_rows, "PACKED_BYTES_MAX", group)
@@ -267,3 +278,50 @@ def test_long_values_of_many_columns_are_in_no_statistics(monkeypatch: pytest.Mo
     nulls = [sum(group.column(leaf).statistics.null_count for group in groups) for leaf in range(6)]
     assert nulls == [80, 80, 80, 80, 80, 240]
     assert pq.read_table(io.BytesIO(target.getvalue())).num_rows == 240
+
+
+def part_of(target: CountingSink) -> FilePart:
+    """A writer's own file, whose places are to be moved by 5."""
+    target.write(b"PAR1.....")
+    sink = PartSink(target)
+    rows = some_rows(1)[0]
+    writer = ArrowWriter(rows.schema, sink, "raw", proven=True)
+    writer.write(pa.Table.from_batches([rows]))
+    return closed_part(writer, sink)
+
+
+def test_places_are_moved_by_what_lies_before() -> None:
+    target = io.BytesIO()
+    sink = CountingSink(target)
+    part = part_of(sink)
+    file = PartedFile(sink, {columns.KEY: 3})
+    file.add([part])
+    _, pages = file.finish(empty_footer(SCHEMA, "raw", []))
+    data = target.getvalue()
+    chunk = pq.read_metadata(io.BytesIO(data)).row_group(0)
+    key = next(chunk.column(n) for n in range(chunk.num_columns) if chunk.column(n).path_in_schema == columns.KEY)
+    assert pages.offset.tolist()[0] == key.data_page_offset
+    assert pages.column.tolist() == [3] * len(pages.column)
+    assert pq.read_table(io.BytesIO(data)).to_pylist() == some_rows(1)[0].to_pylist()
+
+
+@examples(200)
+@given(changes=st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=4), cut=st.integers(0, 2**16))
+def test_any_bytes_are_safe_as_column_chunks(changes: list[tuple[int, int]], cut: int) -> None:
+    part = part_of(CountingSink(io.BytesIO()))
+    tail = bytearray(part.tail)
+    for place, byte in changes:
+        tail[place % len(tail)] = byte
+    footer = footer_of(part.tail)
+    start = len(tail) - len(footer) - 8
+    damaged = bytes(tail[start : start + max(1, len(footer) - cut % (2 * len(footer)))])
+    position = list_at(footer, spans(footer, list_at(footer, spans(footer, until=4)[1])[1], until=1)[1])[1]
+    out = np.empty(len(footer) + 100 * CHUNK_GROWTH, np.uint8)
+    results = np.array([position, 0, 0])
+    told = np.empty((sum(len(leaf_paths(field)) for field in SCHEMA), TOLD), np.int64)
+    index = np.empty(3 * len(tail), np.uint8)
+    places = np.empty((len(tail) // 7 + 1, 3), np.int64)
+    arrays = [readonly(np.frombuffer(data, np.uint8), np.uint8) for data in (damaged, bytes(tail))]
+    well = move_chunks(arrays[0], arrays[1], part.tail_start, 5, 1000, out, index, places, told, results)
+    assert well or changes or cut
+    assert not well or results[FOOTER_AT] <= len(damaged)
