@@ -92,7 +92,7 @@ class TypedColumns:
         yield from made_in_pieces(rows, self.routes.columns.rows, self._piece, self.allowance)
 
     def _piece(self, rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> TypedPiece:
-        values = parted_by_id(rows.column(RAW_VALUE), lambda _: self.is_protobuf)
+        values = parted_by_id(rows.column(RAW_VALUE), lambda ids: ids if self.is_protobuf else ())
         made = self.routes.rows(rows, Given({"value": values}), cells_max, allowance)
         if self.prover is None:
             return TypedPiece(made)

@@ -36,6 +36,7 @@ COPY_MEMORY_BYTES = 128 * MIB  # what one running copy is charged against the me
 LARGE_VALUE_BYTES = 256 * MIB  # what a value of converter.limits.VALUE_CELLS_MAX takes while it becomes columns
 LARGE_FILES_BYTES = 2 * COPY_FILES_BYTES_MAX  # and what large files beside a log take while they become an index
 REWRITE_BYTES = 192 * MIB  # what a data file takes while it is written anew; tables take turns with it
+REWRITE_LOOK_UP_SECONDS = 2.0  # that look-ups of schemas may be waited for while others wait for that; they go on
 REWRITE_WAIT_SECONDS = 5.0  # of a publisher, for its turn with that; then others have its worker, and it tries again
 LARGE_WAIT_SECONDS_MAX = 1800.0  # of the publisher, for its turn with a large value; of a merge, with a data file
 LARGE_TURN_CHECK_SECONDS = 0.5  # a copy that waits for its turn with a large batch or value looks whether it is wanted

@@ -7,7 +7,7 @@ decode, has null columns and an error; a null value (a tombstone) has null colum
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,8 +85,8 @@ def parted(values: pa.BinaryArray) -> Parted:
     return Parted(len(values), (Part(Writer(), rows, present),) if len(rows) else ())
 
 
-def parted_by_id(values: pa.BinaryArray, is_protobuf: Callable[[int], bool]) -> Parted:
-    """Values in the wire format of schema registries; `is_protobuf`: whether a schema id names a Protobuf schema.
+def parted_by_id(values: pa.BinaryArray, protobuf_of: Callable[[Sequence[int]], Container[int]]) -> Parted:
+    """Values in the wire format of schema registries; `protobuf_of`: which of some ids name Protobuf schemas.
 
     Of more than SCHEMA_IDS_MAX ids the most frequent are looked at: random bytes must not flood the registry. Of more
     than MESSAGES_MAX messages of a Protobuf schema, too: each has columns of its own to be made.
@@ -101,9 +101,11 @@ def parted_by_id(values: pa.BinaryArray, is_protobuf: Callable[[int], bool]) -> 
     if len(ids) > SCHEMA_IDS_MAX:
         rare = (framed.schema_ids >= 0) & ~np.isin(framed.schema_ids, ids[most])
         problems.append((np.flatnonzero(rare), _TOO_MANY))
-    for schema_id in np.sort(ids[most]).tolist():
+    wanted: list[int] = np.sort(ids[most]).tolist()
+    protobuf = protobuf_of(wanted)
+    for schema_id in wanted:
         rows, payloads = _where(framed.payloads, framed.schema_ids == schema_id)
-        if not is_protobuf(schema_id):
+        if schema_id not in protobuf:
             parts.append(Part(Writer(schema_id), rows, payloads))
             continue
         indexes = message_indexes(payloads)

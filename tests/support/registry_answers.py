@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,11 +16,15 @@ from tests.support.answering_server import Answer, Request
 
 @dataclass
 class Schemas:
-    """What is registered: `by_id` and `versions` hold bodies of answers; `fail` answers instead of them."""
+    """What is registered: `by_id` and `versions` hold bodies of answers; `fail` answers instead of them.
+
+    delay: seconds that an answer takes.
+    """
 
     by_id: dict[int, dict[str, Any]] = field(default_factory=dict)
     versions: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     fail: Callable[[Request], Answer | None] | None = None
+    delay: float = 0.0
 
     def add(self, number: int, subject: str, body: dict[str, Any], version: int = 1) -> None:
         """Registers a schema, as the latest of its subject."""
@@ -28,6 +33,7 @@ class Schemas:
         self.versions[subject, str(version)] = self.versions[subject, "latest"] = found
 
     def answer(self, request: Request) -> Answer | None:
+        time.sleep(self.delay)
         if self.fail is not None:
             return self.fail(request)
         words = [unquote(word) for word in urlsplit(request.path).path.strip("/").split("/")]

@@ -43,14 +43,14 @@ def warm_values() -> None:
     """
     avro = avro_decoder(json.dumps(_AVRO))
     value = b"\x02\x02\x02a\x04\x02k\x02\x02l\x04\x00\x02\x01"
-    framed = parted_by_id(pa.array([_HEADER + value], pa.binary()), lambda _: False)
+    framed = parted_by_id(pa.array([_HEADER + value], pa.binary()), lambda _: ())
     columns_of(framed, {Writer(1): Route(avro, ())}, pa.struct([]), allowance=Allowance())
     _encode_again(avro, value)
     warm_json()
     if find_spec("ptars") is None:
         return
     protobuf = protobuf_decoder(_protobuf_files(), (0,))
-    parted_by_id(pa.array([_HEADER + b"\x00\x08\x01"], pa.binary()), lambda _: True)
+    parted_by_id(pa.array([_HEADER + b"\x00\x08\x01"], pa.binary()), lambda ids: ids)
     _encode_again(protobuf, b"\x08\x01\x12\x01a")
 
 

@@ -20,12 +20,14 @@ from iceberg_catalog.evolve.table import stamped_generation
 from iceberg_catalog.plan.types import Derive, LiveFile, UseMain
 from iceberg_catalog.tables.data_file import data_file, leaf_ids
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.limits import REWRITE_LOOK_UP_SECONDS
 from rsm_bridge.storage.intact import named, require_intact
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.segments.known import KnownSegment, read_footer, read_index
 from rsm_bridge.tables.publish.restored_values import restored_values
 from rsm_bridge.tables.publish.rewritten import Cut, ObjectFile, Shape, of_another, write_derived
 from rsm_bridge.values.layout import layout_of
+from rsm_bridge.values.registry.patience import Patience
 from rsm_bridge.values.typed.copy import derived_rows
 from rsm_bridge.values.typed.schemas import ColumnsWaitError
 from rsm_bridge.values.typed.table import TableColumns, TypedTable
@@ -198,8 +200,11 @@ class PlannedFiles:
         if not pending or typed is None:
             return Shape(schema=columns.rows, value_format=columns.value_format)
 
+        patience = Patience(REWRITE_LOOK_UP_SECONDS)
+
         def decoded(rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> pa.RecordBatch:
-            made = derived_rows(typed, columns, rows, cells_max, allowance)
+            with patience.of_this_thread():
+                made = derived_rows(typed, columns, rows, cells_max, allowance)
             if made is None:
                 raise TableChangedError
             return made

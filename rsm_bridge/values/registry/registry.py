@@ -2,8 +2,9 @@
 
 What a registry said of an id holds for ever; that it knows none holds for half a minute. A look-up ends at its
 deadline whatever the library does: it runs on a thread of a small pool, and when the time is over the connection is
-closed under it. After a failure nothing is asked for two seconds, so that copies do not queue for a dead registry: they
-store bytes, and columns follow. Callers that want the same schema at the same moment share one look-up.
+closed under it; where a thread has less patience, it goes on without it. After a failure nothing is asked for two
+seconds, so that copies do not queue for a dead registry: they store bytes, and columns follow. Callers that want the
+same schema at the same moment share one look-up.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from rsm_bridge.limits import (
 from rsm_bridge.values.registry.client import open_client
 from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaLookupError, SchemaUnknownError, explained
 from rsm_bridge.values.registry.expiring_cache import ExpiringCache
+from rsm_bridge.values.registry.patience import OutOfPatienceError, awaited
 from rsm_bridge.values.registry.schemas import Key, RegisteredSchema, SchemaReader, named
 
 if TYPE_CHECKING:
@@ -38,9 +40,10 @@ _ID_MAX = 2**31 - 1
 
 @dataclass(slots=True)
 class _Call:
-    """One look-up; `client` is the connection it uses once it runs."""
+    """One look-up; `since` and `client`, the connection it uses, once it runs."""
 
     future: Future[RegisteredSchema]
+    since: float | None = None
     client: SchemaRegistryClient | None = None
     abandoned: threading.Event = field(default_factory=threading.Event)
 
@@ -74,7 +77,7 @@ class SchemaRegistry:
         self._workers = ThreadPoolExecutor(REGISTRY_WORKERS, thread_name_prefix="registry")
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """The schema with this id, with everything it refers to. Waits at most `request_timeout`.
+        """The schema with this id, with everything it refers to. Waits at most `request_timeout`; see patience.py.
 
         Raises:
             SchemaUnknownError: the registry has none.
@@ -85,6 +88,19 @@ class SchemaRegistry:
             # Four bytes of anything may look like an id: registries answer such a request as if it were misspelt.
             raise SchemaUnknownError(f"schema id {schema_id}: ids are 0 to {_ID_MAX}")
         return self._get(("id", schema_id))
+
+    def ask(self, schema_ids: Iterable[int]) -> None:
+        """Begins to look up, several at a time, what :meth:`by_id` is about to be asked for. Waits for nothing."""
+        with self._lock:
+            overdue = [(key, call) for key, call in self._calls.items() if self._overdue(call)]
+        for key, call in overdue:
+            self._give_up(key, call)  # the one who waited has gone
+        with self._lock:
+            now = self._clock()
+            for schema_id in schema_ids:
+                if 0 <= schema_id <= _ID_MAX:
+                    with contextlib.suppress(SchemaLookupError):
+                        self._begun(("id", schema_id), now)
 
     def latest(self, subject: str) -> RegisteredSchema:
         """The latest version of a subject, as of at most `latest_refresh` ago. Waits at most `request_timeout`.
@@ -110,37 +126,62 @@ class SchemaRegistry:
 
     def _get(self, key: Key) -> RegisteredSchema:
         with self._lock:
-            now = self._clock()
-            known = self._found.get(key, now)
-            if known is not None:
-                return known
-            missed = self._missed.get(key, now)
-            if missed is not None:
-                raise _again(missed)
-            call = self._calls.get(key)
-            if call is None:
-                if now < self._shut_until:
-                    raise RegistryUnavailableError(f"{named(key)}: not asked for, {self._shut_why}")
-                call = self._calls[key] = _Call(Future())
-                self._workers.submit(self._run, key, call)
+            begun = self._begun(key, self._clock())
+        if isinstance(begun, RegisteredSchema):
+            return begun
+        timeout = self._settings.request_timeout
         try:
-            return call.future.result(self._settings.request_timeout)
+            return awaited(begun.future, timeout)
         except TimeoutError:
-            error = RegistryUnavailableError(
-                f"{named(key)}: the schema registry at {self._where} has not answered within "
-                f"{self._settings.request_timeout:g} s; check that it runs, or raise schema_registry.request_timeout"
-            )
-            self._end(key, call, error)
-            _abandon(call)
-            raise error from None
+            raise self._give_up(key, begun) from None
+        except OutOfPatienceError:
+            if self._overdue(begun):
+                raise self._give_up(key, begun) from None
+            # It goes on; who asks again finds what it brings.
+            text = f"{named(key)}: the schema registry at {self._where} has not answered yet"
+            raise RegistryUnavailableError(text) from None
         except SchemaLookupError as error:
             # Each of those who waited gets one of his own: a traceback belongs to one thread.
             raise _again(error) from None
+
+    def _begun(self, key: Key, now: float) -> RegisteredSchema | _Call:
+        """The schema where it is known, or a look-up that runs or waits for a worker. For who has the lock."""
+        known = self._found.get(key, now)
+        if known is not None:
+            return known
+        missed = self._missed.get(key, now)
+        if missed is not None:
+            raise _again(missed)
+        call = self._calls.get(key)
+        if call is None:
+            if now < self._shut_until:
+                raise self._not_asked(key)
+            call = self._calls[key] = _Call(Future())
+            self._workers.submit(self._run, key, call)
+        return call
+
+    def _not_asked(self, key: Key) -> RegistryUnavailableError:
+        return RegistryUnavailableError(f"{named(key)}: not asked for, {self._shut_why}", everybody=False)
+
+    def _overdue(self, call: _Call) -> bool:
+        return call.since is not None and self._clock() >= call.since + self._settings.request_timeout
+
+    def _give_up(self, key: Key, call: _Call) -> RegistryUnavailableError:
+        error = RegistryUnavailableError(
+            f"{named(key)}: the schema registry at {self._where} has not answered within "
+            f"{self._settings.request_timeout:g} s; check that it runs, or raise schema_registry.request_timeout"
+        )
+        self._end(key, call, error)
+        _abandon(call)
+        return error
 
     def _run(self, key: Key, call: _Call) -> None:
         try:
             if call.abandoned.is_set():
                 return  # while it waited for a worker
+            call.since = self._clock()
+            if call.since < self._shut_until:
+                raise self._not_asked(key)  # another one failed while this one waited for a worker
             client = call.client = self._borrow()
             schema = SchemaReader(client, call.abandoned.is_set).read(key)
         except SchemaLookupError as error:

@@ -8,7 +8,7 @@ wait.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, Protocol
@@ -48,6 +48,10 @@ class Registry(Protocol):
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
         """The schema with this id."""
+        ...
+
+    def ask(self, schema_ids: Iterable[int]) -> None:
+        """These are about to be asked for."""
         ...
 
     def latest(self, subject: str) -> RegisteredSchema:
@@ -98,7 +102,7 @@ class ValueSchemas:
             ColumnsWaitError: the registry does not say what a schema is.
         """
         if self.rule.source == "wire":
-            return parted_by_id(values, self._is_protobuf)
+            return parted_by_id(values, self._protobuf_of)
         if self.rule.source == "inferred" and self._fixed is None:
             return Parted(len(values), (), ((np.flatnonzero(values.is_valid()), _NOTHING_TO_INFER),))
         return parted(values)
@@ -160,6 +164,11 @@ class ValueSchemas:
         if self.registry is None:
             raise ColumnsWaitError("values carry schema ids and no registry is configured: schema_registry.url")
         return self.registry.by_id(schema_id)
+
+    def _protobuf_of(self, schema_ids: Sequence[int]) -> list[int]:
+        if self.registry is not None:
+            self.registry.ask(schema_ids)
+        return [schema_id for schema_id in schema_ids if self._is_protobuf(schema_id)]
 
     def _is_protobuf(self, schema_id: int) -> bool:
         try:

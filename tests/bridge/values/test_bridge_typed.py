@@ -24,11 +24,13 @@ from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.plan.merge import MergeLimits
 from iceberg_catalog.plan.types import Follow
 from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.serving import publisher
 from rsm_bridge.serving.service import Running
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.state_objects import recorded_parts
 from rsm_bridge.tables.maintain.merge import Merger
+from rsm_bridge.tables.publish import planned_files, rewritten
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -239,6 +241,33 @@ def test_without_budget_columns_follow(shim: ShimClient, catalog: Catalog, bridg
     assert pending_of(bridge, segment) == "decode_budget is used up"
     (row,) = shown(catalog, "later_one", 1)
     assert columns_of(row) == {"id": 5, "paid": False, "at": {"city": "Bonn"}}
+
+
+def test_look_ups_of_late_columns_do_not_keep_others_from_writing(
+    shim: ShimClient, catalog: Catalog, schemas: Schemas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A data file is written anew in turns: a slow registry must not make all tables wait for one with many schemas."""
+    ids = range(100, 150)
+    held: list[float] = []
+    write = rewritten._copied
+
+    def timed(*arguments: Any) -> Any:
+        started = time.monotonic()
+        try:
+            return write(*arguments)
+        finally:
+            held.append(time.monotonic() - started)
+
+    schemas.by_id |= {number: {"schema": json.dumps({**ORDER, "name": f"Late{number}"})} for number in ids}
+    monkeypatch.setattr(planned_files, "REWRITE_LOOK_UP_SECONDS", 0.25)
+    monkeypatch.setattr(publisher, "HELD_SECONDS", 0.3)
+    monkeypatch.setattr(rewritten, "_copied", timed)
+    monkeypatch.setattr(schemas, "delay", 0.1)
+    copied(shim, "later_many", [framed(number, avro(ORDER, {"id": number, "who": "s"})) for number in ids])
+    rows = shown(catalog, "later_many", len(ids))
+    assert [(row["id"], row["_kafka_error"]) for row in rows] == [(number, None) for number in ids]
+    assert len(held) > 2
+    assert max(held) < 1  # all of them take one and a quarter, four at a time
 
 
 def test_without_budget_what_does_not_decode_says_why_from_the_first_segment_on(

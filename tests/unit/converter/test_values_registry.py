@@ -20,8 +20,10 @@ from rsm_bridge.config.registry import SchemaRegistrySettings
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.values.registry import schemas as registry_schemas
 from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
+from rsm_bridge.values.registry.patience import Patience
 from rsm_bridge.values.registry.registry import SchemaRegistry
 from tests.support.answering_server import AnsweringServer, answering
+from tests.support.eventually import eventually
 from tests.support.registry_answers import Schemas, talking
 
 AVRO = {"schema": '"long"'}
@@ -294,6 +296,74 @@ def test_a_look_up_ends_at_its_deadline_and_leaves_nothing_running(way: Callable
         registry.close()
         assert time.monotonic() - began < 1.5
         assert not registry_threads()
+
+
+def test_who_has_less_patience_finds_later_what_a_look_up_brings(server: AnsweringServer, schemas: Schemas) -> None:
+    schemas.by_id |= dict.fromkeys(range(1, 4), AVRO)
+    patience = Patience(0.3)
+
+    def hastily(registry: SchemaRegistry, number: int) -> str:
+        with patience.of_this_thread():
+            return registry.by_id(number).text
+
+    schemas.delay = 0.2
+    with opened(server.uri, request_timeout="5s") as registry:
+        assert hastily(registry, 1) == '"long"'
+        for _ in range(2):
+            with pytest.raises(RegistryUnavailableError, match=r"schema id 2: .* has not answered yet"):
+                hastily(registry, 2)
+        assert patience.seconds <= 0
+        assert hastily(registry, 1) == '"long"'
+        eventually(lambda: not registry._calls)
+        assert hastily(registry, 2) == '"long"'
+        assert registry.by_id(3).text == '"long"'  # this thread has as much as ever
+    assert len(server.seen) == 3
+
+
+@pytest.mark.parametrize("way", [silence, dripping_head])
+def test_a_look_up_that_nobody_is_patient_with_ends_at_its_deadline(way: Callable[[], Iterator[bytes]]) -> None:
+    """By itself, or because the first who asks afterwards ends it."""
+
+    def still_runs() -> bool:
+        with Patience(0.01).of_this_thread(), pytest.raises(RegistryUnavailableError) as failed:
+            registry.by_id(1)
+        return "has not answered yet" in str(failed.value)
+
+    with talking(way, 0.05) as uri, opened(uri, request_timeout="400ms") as registry:
+        began = time.monotonic()
+        assert still_runs()
+        eventually(lambda: not still_runs())
+        assert 0.3 < time.monotonic() - began < 1.5
+
+
+def test_several_are_looked_up_at_a_time(server: AnsweringServer, schemas: Schemas) -> None:
+    schemas.by_id |= dict.fromkeys(range(12), AVRO)
+    schemas.delay = 0.2
+    with opened(server.uri) as registry:
+        began = time.monotonic()
+        registry.ask([-1, *range(12), 2**31])
+        assert time.monotonic() - began < 0.15
+        assert [registry.by_id(number).text for number in range(12)] == ['"long"'] * 12
+        assert time.monotonic() - began < 12 * schemas.delay * 0.7
+    assert len(server.seen) == 12
+
+
+def test_what_waits_is_not_asked_of_a_registry_that_fails(server: AnsweringServer, schemas: Schemas) -> None:
+    schemas.delay, schemas.fail = 0.1, lambda _: (503, {"error_code": 50301, "message": "away"})
+    with opened(server.uri) as registry:
+        registry.ask(range(50))
+        eventually(lambda: not registry._calls)
+        with pytest.raises(RegistryUnavailableError, match="not asked for"):
+            registry.by_id(49)
+    assert len(server.seen) <= 2 * limits.REGISTRY_WORKERS
+
+
+def test_what_nobody_waits_for_any_more_ends_when_others_are_asked_for() -> None:
+    with talking(dripping_body, 0.05) as uri, opened(uri, request_timeout="300ms") as registry:
+        registry.ask(range(4))
+        time.sleep(0.5)
+        registry.ask([9])
+        assert not registry._calls
 
 
 def flood() -> Iterator[bytes]:

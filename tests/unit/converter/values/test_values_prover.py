@@ -73,7 +73,7 @@ class Topic:
         }
         arrays = [filled.get(field.name, pa.nulls(len(values), field.type)) for field in plain]
         rows = pa.RecordBatch.from_arrays(arrays, schema=plain)
-        parted: Parted = parted_by_id(stored, lambda _: False)
+        parted: Parted = parted_by_id(stored, lambda _: ())
         decoded = columns_of(parted, self.routes, self.types)
         return self.prover.prove(typed_rows(rows, self.rows_schema, by_name(decoded.columns), decoded.errors),
                                  parted, self.routes, self.types)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +50,7 @@ def test_rows_keep_their_places_whatever_writers_they_have() -> None:
         [framed(7, b"1"), None, framed(9, b"2"), b"bare", framed(7, b"x"), framed(7, b"3"), framed(4, b"9")],
         pa.binary(),
     )
-    given = parted_by_id(values, lambda _: False)
+    given = parted_by_id(values, lambda _: ())
     found = columns_of(given, {Writer(7): A, Writer(9): B, Writer(4): "unknown_schema: none"}, TARGET)
     assert found.columns.to_pylist() == [
         {"a": 1, "b": None},
@@ -91,7 +92,7 @@ def test_slices_and_emptiness() -> None:
 
 def test_protobuf_values_part_by_message_too() -> None:
     values = pa.array([framed(3, b"\0" + b"1"), framed(3, b"\x02\x02" + b"2"), framed(3, b"\x03")], pa.binary())
-    given = parted_by_id(values, lambda number: number == 3)
+    given = parted_by_id(values, lambda _: [3])
     routes: dict[Writer, Route | str] = {Writer(3, (0,)): A, Writer(3, (1,)): B}
     found = columns_of(given, routes, TARGET)
     assert found.columns.to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": 2}, None]
@@ -104,7 +105,7 @@ def test_many_writers_of_many_rows() -> None:
     numbers = draw.integers(0, 2**31, 5000)
     values = pa.array([framed(int(i), str(n).encode()) for i, n in zip(ids, numbers, strict=True)], pa.binary())
     routes: dict[Writer, Route | str] = {Writer(i): A if i % 2 else B for i in range(50)}
-    found = columns_of(parted_by_id(values, lambda _: False), routes, TARGET)
+    found = columns_of(parted_by_id(values, lambda _: ()), routes, TARGET)
     assert found.columns.to_pylist() == [
         {"a": int(n), "b": None} if i % 2 else {"a": None, "b": int(n)} for i, n in zip(ids, numbers, strict=True)
     ]
@@ -120,21 +121,21 @@ def test_an_error_of_ours_costs_columns_and_no_more() -> None:
 
     values = pa.array([framed(1, b"1"), framed(2, b"2")], pa.binary())
     routes: dict[Writer, Route | str] = {Writer(1): A, Writer(2): Route(Broken("b"), B.bound)}
-    found = columns_of(parted_by_id(values, lambda _: False), routes, TARGET)
+    found = columns_of(parted_by_id(values, lambda _: ()), routes, TARGET)
     assert found.columns.to_pylist() == [{"a": 1, "b": None}, None]
     assert found.errors.to_pylist() == [None, "internal: RuntimeError: lost"]
 
 
 def test_random_ids_do_not_flood_the_registry() -> None:
-    asked: set[int] = set()
+    asked: list[int] = []
 
-    def is_protobuf(number: int) -> bool:
-        asked.add(number)
-        return False
+    def protobuf_of(ids: Sequence[int]) -> Sequence[int]:
+        asked.extend(ids)
+        return ()
 
     draw = np.random.default_rng(9)
     values = [framed(5, b"1")] * 3 + [framed(int(n), b"8") for n in draw.integers(10, 2**31, 3000)]
-    given = parted_by_id(pa.array(values, pa.binary()), is_protobuf)
+    given = parted_by_id(pa.array(values, pa.binary()), protobuf_of)
     assert len(asked) == SCHEMA_IDS_MAX
     assert 5 in asked
     routes: dict[Writer, Route | str] = {Writer(number): "unknown_schema: none" for number in asked}

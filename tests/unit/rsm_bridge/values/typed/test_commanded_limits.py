@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -167,6 +168,9 @@ def test_what_a_data_file_may_take_that_is_written_anew_is_what_the_page_of_oper
 
 class Longs:
     """A registry in which every id is an Avro long."""
+
+    def ask(self, schema_ids: Iterable[int]) -> None:
+        pass
 
     def by_id(self, number: int) -> RegisteredSchema:
         return RegisteredSchema(number, "avro", '"long"', {})

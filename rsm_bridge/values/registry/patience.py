@@ -1,0 +1,57 @@
+"""How long a thread may still wait for look-ups, where others wait for what it holds."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_OF_THREAD = threading.local()
+
+
+@dataclass(slots=True)
+class Patience:
+    """So many seconds for all look-ups within :meth:`of_this_thread` together."""
+
+    seconds: float
+
+    @contextmanager
+    def of_this_thread(self) -> Iterator[None]:
+        """Look-ups of this thread wait no longer than that, for the time of the block."""
+        before = getattr(_OF_THREAD, "patience", None)
+        _OF_THREAD.patience = self
+        try:
+            yield
+        finally:
+            _OF_THREAD.patience = before
+
+
+class OutOfPatienceError(Exception):
+    """The thread may not wait as long as a look-up may take."""
+
+
+def awaited(future: Future[T], seconds: float) -> T:
+    """What a look-up brings that may take so many seconds.
+
+    Raises:
+        TimeoutError: it has brought nothing by then.
+        OutOfPatienceError: the thread could not wait so long.
+    """
+    patience: Patience | None = getattr(_OF_THREAD, "patience", None)
+    if patience is None:
+        return future.result(seconds)
+    enough, started = patience.seconds >= seconds, time.monotonic()
+    try:
+        return future.result(min(seconds, max(0.0, patience.seconds)))
+    except TimeoutError:
+        if enough:
+            raise
+        raise OutOfPatienceError from None
+    finally:
+        patience.seconds -= time.monotonic() - started
