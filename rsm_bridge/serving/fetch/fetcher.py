@@ -285,7 +285,9 @@ class Fetcher:
             raise BridgeError("bad_request", f"positions {start} to {end} are no range")
         number = find_block(directory, start)
         if number is None:
-            raise SegmentError("corrupt_object", "the index has no batches")
+            if directory.summary.served_bytes:
+                raise SegmentError("corrupt_object", "the index has no batches")
+            return  # a segment of no bytes
         opened = await self._block(directory, number)
         batch = find_batch(opened.block, start) - opened.block.first_batch
         place = ChunkPlace(number, opened.plan.chunk_of(batch))

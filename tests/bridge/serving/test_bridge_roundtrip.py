@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -65,6 +66,14 @@ def test_positions_beyond_the_end_and_empty_ranges(shim: ShimClient) -> None:
     with pytest.raises(ShimError) as refused:
         shim.fetch(segment, 10, 5)
     assert refused.value.kind == "bad_request"
+
+
+def test_a_segment_of_no_bytes_is_read_as_none(shim: ShimClient) -> None:
+    plain = segment_of(LogBuilder().fill(batches=1))
+    segment = shim.copied(replace(plain, data=b""))
+    assert shim.fetch(segment) == b""
+    assert shim.fetch(segment, 0, 10) == b""
+    assert shim.fetch(segment, 5) == b""
 
 
 def test_index_files_come_back_byte_for_byte(shim: ShimClient) -> None:
