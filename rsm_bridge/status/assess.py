@@ -256,6 +256,8 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
     if stored.verbatim:
         said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
         add(CauseCode.STORED_VERBATIM, said, stored.withheld_ms)
+    if stored.verbatim_by_rule and name not in facts.verbatim_topics:
+        add(CauseCode.STORED_BY_RULE, f"{plural(stored.verbatim_by_rule, 'segment')} without rows")
     if stored.left_out:
         segments = plural(len(stored.left_out), "segment")
         add(CauseCode.FILES_LEFT_OUT, f"{segments} stored without its producer snapshot; last {stored.left_out[0]}")

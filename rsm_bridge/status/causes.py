@@ -63,6 +63,7 @@ class CauseCode(StrEnum):
     DEAD_LETTERS = "dead_letters"
     QUARANTINED = "quarantined"
     STORED_VERBATIM = "stored_verbatim"
+    STORED_BY_RULE = "stored_by_rule"
     FILES_LEFT_OUT = "files_left_out"
     COPY_LOSES_ROWS = "copy_loses_rows"
     COPY_LOST_ROWS = "copy_lost_rows"
@@ -354,6 +355,11 @@ CAUSES: dict[CauseCode, StatusCause] = {
         "segments that could not be converted: their rows are missing from the table, Kafka serves them",
         "Report the reason that the bridge's log gives; after an upgrade `tierberg requeue TOPIC`. Once known: "
         "`--accept stored_verbatim`.",
+    ),
+    _C.STORED_BY_RULE: StatusCause(
+        _NOTE,
+        "segments that were tiered while the topic's rule said `mode: verbatim`: the table has no rows of them",
+        "Nothing, or `tierberg requeue TOPIC`, which gives them rows.",
     ),
     _C.FILES_LEFT_OUT: StatusCause(
         _PERSON,

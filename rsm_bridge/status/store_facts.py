@@ -227,6 +227,7 @@ def _look(
         quarantined_key=missing.quarantined_key,
         verbatim=missing.verbatim,
         verbatim_key=missing.verbatim_key,
+        verbatim_by_rule=missing.by_rule,
         held=_held(read, states or {}, settings, restored - undeleted.begun().keys()) if read.complete else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),

@@ -242,7 +242,8 @@ class StoredTopic:
         partitions: those with live segments or published rows.
         quarantined: batches of live segments whose records are withheld, by cause; `quarantined_key` has some.
         verbatim: live segments stored as they are because their conversion failed; `verbatim_key` is one.
-        withheld_ms: when the newest segment of either kind was tiered.
+        verbatim_by_rule: live segments stored as they are because the rule of the topic said so then.
+        withheld_ms: when the newest segment with batches withheld, or that failed, was tiered.
         held: mass deletes that can still be undone.
         indexes, indexes_read: index objects listed, and how many of them were looked into before the deadline.
         damaged: (key, problem) of indexes that cannot be read, each found so twice in the same content, newest first;
@@ -274,6 +275,7 @@ class StoredTopic:
     quarantined_key: str | None = None
     verbatim: int = 0
     verbatim_key: str | None = None
+    verbatim_by_rule: int = 0
     held: tuple[HeldDelete, ...] = ()
     indexes: int = 0
     indexes_read: int = 0

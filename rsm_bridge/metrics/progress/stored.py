@@ -120,7 +120,8 @@ class Withheld:
     """Records of live segments that are not in the table.
 
     batches: quarantined ones by cause; quarantined_key: an index that has some. verbatim: segments stored as they are
-    because their conversion failed; verbatim_key: one of them. newest_ms: when the newest of all was tiered.
+    because their conversion failed; verbatim_key: one of them. newest_ms: when the newest of all was tiered. by_rule:
+    segments stored as they are because the rule of their topic said so then.
     """
 
     batches: Mapping[str, int]
@@ -128,6 +129,7 @@ class Withheld:
     verbatim: int
     verbatim_key: str | None
     newest_ms: int | None = None
+    by_rule: int = 0
 
 
 def withheld(segments: Iterable[KnownSegment]) -> Withheld:
@@ -135,12 +137,15 @@ def withheld(segments: Iterable[KnownSegment]) -> Withheld:
     batches: Counter[str] = Counter()
     quarantined: list[ListedObject] = []
     failed: list[ListedObject] = []
+    by_rule = 0
     for known in segments:
         if not known.live or known.counts is None:
             continue
         causes = dict(known.counts.quarantined)
         if Cause.INTERNAL in causes:
             failed.append(known.listed)
+        elif known.withheld:
+            by_rule += 1
         if found := {cause.name.lower(): count for cause, count in causes.items() if cause is not Cause.INTERNAL}:
             quarantined.append(known.listed)
             batches.update(found)
@@ -151,6 +156,7 @@ def withheld(segments: Iterable[KnownSegment]) -> Withheld:
         verbatim=len(failed),
         verbatim_key=_newest(failed),
         newest_ms=newest_ms,
+        by_rule=by_rule,
     )
 
 

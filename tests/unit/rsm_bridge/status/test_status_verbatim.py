@@ -9,6 +9,7 @@ from typing import Any
 
 from rsm_bridge.status.causes import CauseCode, Level
 from tests.worlds.maintain_support import World, make_world, published
+from tests.worlds.requeue_support import run
 from tests.worlds.status_support import indexes, looked, of, persons
 
 VERBATIM: dict[str, Any] = {"topics": [{"pattern": ".*", "mode": "verbatim"}]}
@@ -68,3 +69,16 @@ def test_a_topic_that_never_had_a_row_has_no_table(tmp_path: Path) -> None:
     assert persons(report) == set()
     assert [part.cause for part in report.topics[0].partitions] == [CauseCode.TIERED]
     assert said(tmp_path) == "there is no table"
+
+
+def test_once_the_rule_is_another_what_it_left_out_is_named_until_it_has_rows(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "data", single_process=False)
+    published(world)
+    world.log().write(3)
+    world.copy_range(9, 11, mode="verbatim")
+    world.publish()
+    assert of(looked(tmp_path / "data", **VERBATIM), CauseCode.STORED_BY_RULE) == []
+    (finding,) = of(looked(tmp_path / "data"), CauseCode.STORED_BY_RULE)
+    assert (finding.level, finding.said) == (Level.NOTE, "1 segment without rows")
+    assert run(tmp_path, "orders").exit_code == 0
+    assert of(looked(tmp_path / "data"), CauseCode.STORED_BY_RULE) == []

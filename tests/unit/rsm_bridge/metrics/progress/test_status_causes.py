@@ -273,6 +273,7 @@ CASES: dict[CauseCode, Case] = {
     C.QUARANTINED: Case(facts(stored(quarantined={"bad_crc": 2, "undecodable": 1})), Level.PERSON, "3 batches"),
     C.FILES_LEFT_OUT: Case(facts(stored(left_out=("index/k", "index/j"))), Level.PERSON, "2 segments stored without"),
     C.STORED_VERBATIM: Case(facts(stored(verbatim=1)), Level.PERSON, "1 segment"),
+    C.STORED_BY_RULE: Case(facts(stored(verbatim_by_rule=2)), Level.NOTE, "2 segments without rows"),
     C.DATA_INSIDE_TABLE: Case(facts(stored(table=table(data_inside=True))), Level.NOTE, "kafka.orders"),
     C.PARTLY_READ: Case(facts(stored(indexes=5000)), Level.NOTE, "2 of 5,000"),
     C.UNSETTLED: Case(facts(stored(unsettled=True)), Level.NOTE, "could not be judged"),
