@@ -229,6 +229,35 @@ def _moved_index(
 
 
 @kernel
+def _moved_chunk(
+    footer: UInt8Array, p: int, shift: int, out: UInt8Array, o: int, told: Int64Array, said: Int64Array
+) -> tuple[int, int]:
+    """A ColumnChunk at p up to its metadata, which is moved; positions after it, or -1. said: receives the rest."""
+    end = len(footer)
+    said[:] = -1
+    o = _number(out, o, _I64_AFTER_ONE, 0)
+    field = 0
+    while p >= 0 and p < end:
+        head = i64(footer[p])
+        p += 1
+        if head == 0:
+            return p, o
+        if head >> 4 == 0:
+            return -1, o
+        field += head >> 4
+        kind = head & 0x0F
+        if field == _META and kind == _STRUCT:
+            out[o] = u8(1 << 4 | _STRUCT)
+            p, o = _moved_metadata(footer, p, shift, out, o + 1, told)
+        elif field > _META and field <= _COLUMN_SIZE:
+            raw, p = read_varint(footer, p, end)
+            said[field] = zigzag(raw)
+        else:
+            p = _skipped(footer, p, kind)
+    return -1, o
+
+
+@kernel
 def move_chunks(
     footer: UInt8Array,
     tail: UInt8Array,
@@ -256,36 +285,14 @@ def move_chunks(
         told: a row of TOLD numbers for each chunk.
         results: of RESULTS, from where on to read and write; where that ends afterwards.
     """
-    end = len(footer)
     p, o, i = results[FOOTER_AT], results[CHUNKS_SIZE], results[INDEX_SIZE]
     pages = i64(0)
     said = np.zeros(_COLUMN_SIZE + 1, dtype=np.int64)
     for chunk in range(len(told)):
-        said[:] = -1
         told[chunk] = 0
-        o = _number(out, o, _I64_AFTER_ONE, 0)
-        field = 0
-        while True:
-            if p >= end:
-                return False
-            head = i64(footer[p])
-            p += 1
-            if head == 0:
-                break
-            field += head >> 4
-            kind = head & 0x0F
-            if head >> 4 == 0:
-                return False
-            if field == _META and kind == _STRUCT:
-                out[o] = u8(1 << 4 | _STRUCT)
-                p, o = _moved_metadata(footer, p, shift, out, o + 1, told[chunk])
-            elif field > _META and field <= _COLUMN_SIZE:
-                raw, p = read_varint(footer, p, end)
-                said[field] = zigzag(raw)
-            else:
-                p = _skipped(footer, p, kind)
-            if p < 0:
-                return False
+        p, o = _moved_chunk(footer, p, shift, out, o, told[chunk], said)
+        if p < 0:
+            return False
         start = i
         i, count = _moved_index(
             tail, said[_OFFSET_INDEX] - tail_start, said[_OFFSET_SIZE], shift, index, i, places[pages:]

@@ -253,20 +253,27 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
             stored.withheld_ms,
             KEY=stored.quarantined_key,
         )
-    if stored.verbatim:
-        said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
-        add(CauseCode.STORED_VERBATIM, said, stored.withheld_ms)
-    if stored.verbatim_by_rule and name not in facts.verbatim_topics:
-        add(CauseCode.STORED_BY_RULE, f"{plural(stored.verbatim_by_rule, 'segment')} without rows")
-    if stored.left_out:
-        segments = plural(len(stored.left_out), "segment")
-        add(CauseCode.FILES_LEFT_OUT, f"{segments} stored without its producer snapshot; last {stored.left_out[0]}")
+    for code, said, since_ms in _without_rows(stored, by_rule=name not in facts.verbatim_topics):
+        add(code, said, since_ms)
     found.extend(copy_findings(stored.copies, name, facts.now_ms))
     if stored.unsettled:
         add(CauseCode.UNSETTLED, "what waits to be published could not be judged")
     if stored.indexes_read < stored.indexes:
         add(CauseCode.PARTLY_READ, f"{stored.indexes_read:,} of {stored.indexes:,} indexes were read")
     return found
+
+
+def _without_rows(stored: StoredTopic, *, by_rule: bool) -> Iterator[tuple[CauseCode, str, int | None]]:
+    """Segments that are not stored as others are. by_rule: also those that an earlier rule left without rows."""
+    if stored.verbatim:
+        said = f"{plural(stored.verbatim, 'segment')} stored as they are, without rows; last {stored.verbatim_key}"
+        yield CauseCode.STORED_VERBATIM, said, stored.withheld_ms
+    if stored.verbatim_by_rule and by_rule:
+        yield CauseCode.STORED_BY_RULE, f"{plural(stored.verbatim_by_rule, 'segment')} without rows", None
+    if stored.left_out:
+        segments = plural(len(stored.left_out), "segment")
+        said = f"{segments} stored without its producer snapshot; last {stored.left_out[0]}"
+        yield CauseCode.FILES_LEFT_OUT, said, None
 
 
 def _lost_tables(stored: StoredTopic, *, of_deleted: bool) -> Iterator[Finding]:

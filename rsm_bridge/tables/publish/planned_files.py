@@ -27,7 +27,7 @@ from rsm_bridge.storage.segments.known import KnownSegment, read_footer, read_in
 from rsm_bridge.tables.publish.restored_values import restored_values
 from rsm_bridge.tables.publish.rewritten import Cut, ObjectFile, Shape, of_another, write_derived
 from rsm_bridge.values.layout import layout_of
-from rsm_bridge.values.registry.patience import Patience
+from rsm_bridge.values.registry.look_up_time import LookUpTime
 from rsm_bridge.values.typed.copy import derived_rows
 from rsm_bridge.values.typed.schemas import ColumnsWaitError
 from rsm_bridge.values.typed.table import TableColumns, TypedTable
@@ -200,10 +200,10 @@ class PlannedFiles:
         if not pending or typed is None:
             return Shape(schema=columns.rows, value_format=columns.value_format)
 
-        patience = Patience(REWRITE_LOOK_UP_SECONDS)
+        look_ups = LookUpTime(REWRITE_LOOK_UP_SECONDS)
 
         def decoded(rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> pa.RecordBatch:
-            with patience.of_this_thread():
+            with look_ups.of_this_thread():
                 made = derived_rows(typed, columns, rows, cells_max, allowance)
             if made is None:
                 raise TableChangedError

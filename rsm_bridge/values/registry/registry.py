@@ -29,7 +29,7 @@ from rsm_bridge.limits import (
 from rsm_bridge.values.registry.client import open_client
 from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaLookupError, SchemaUnknownError, explained
 from rsm_bridge.values.registry.expiring_cache import ExpiringCache
-from rsm_bridge.values.registry.patience import OutOfPatienceError, awaited
+from rsm_bridge.values.registry.look_up_time import LookUpTimeOverError, awaited
 from rsm_bridge.values.registry.schemas import Key, RegisteredSchema, SchemaReader, named
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class SchemaRegistry:
         self._workers = ThreadPoolExecutor(REGISTRY_WORKERS, thread_name_prefix="registry")
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """The schema with this id, with everything it refers to. Waits at most `request_timeout`; see patience.py.
+        """The schema with this id, with everything it refers to. Waits at most `request_timeout`; see look_up_time.py.
 
         Raises:
             SchemaUnknownError: the registry has none.
@@ -134,7 +134,7 @@ class SchemaRegistry:
             return awaited(begun.future, timeout)
         except TimeoutError:
             raise self._give_up(key, begun) from None
-        except OutOfPatienceError:
+        except LookUpTimeOverError:
             if self._overdue(begun):
                 raise self._give_up(key, begun) from None
             # It goes on; who asks again finds what it brings.

@@ -20,7 +20,7 @@ from rsm_bridge.config.registry import SchemaRegistrySettings
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.values.registry import schemas as registry_schemas
 from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
-from rsm_bridge.values.registry.patience import Patience
+from rsm_bridge.values.registry.look_up_time import LookUpTime
 from rsm_bridge.values.registry.registry import SchemaRegistry
 from tests.support.answering_server import AnsweringServer, answering
 from tests.support.eventually import eventually
@@ -300,7 +300,7 @@ def test_a_look_up_ends_at_its_deadline_and_leaves_nothing_running(way: Callable
 
 def test_who_has_less_patience_finds_later_what_a_look_up_brings(server: AnsweringServer, schemas: Schemas) -> None:
     schemas.by_id |= dict.fromkeys(range(1, 4), AVRO)
-    patience = Patience(0.3)
+    patience = LookUpTime(0.3)
 
     def hastily(registry: SchemaRegistry, number: int) -> str:
         with patience.of_this_thread():
@@ -325,7 +325,7 @@ def test_a_look_up_that_nobody_is_patient_with_ends_at_its_deadline(way: Callabl
     """By itself, or because the first who asks afterwards ends it."""
 
     def still_runs() -> bool:
-        with Patience(0.01).of_this_thread(), pytest.raises(RegistryUnavailableError) as failed:
+        with LookUpTime(0.01).of_this_thread(), pytest.raises(RegistryUnavailableError) as failed:
             registry.by_id(1)
         return "has not answered yet" in str(failed.value)
 

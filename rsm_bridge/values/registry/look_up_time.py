@@ -16,7 +16,7 @@ _OF_THREAD = threading.local()
 
 
 @dataclass(slots=True)
-class Patience:
+class LookUpTime:
     """So many seconds for all look-ups within :meth:`of_this_thread` together."""
 
     seconds: float
@@ -24,15 +24,15 @@ class Patience:
     @contextmanager
     def of_this_thread(self) -> Iterator[None]:
         """Look-ups of this thread wait no longer than that, for the time of the block."""
-        before = getattr(_OF_THREAD, "patience", None)
-        _OF_THREAD.patience = self
+        before = getattr(_OF_THREAD, "left", None)
+        _OF_THREAD.left = self
         try:
             yield
         finally:
-            _OF_THREAD.patience = before
+            _OF_THREAD.left = before
 
 
-class OutOfPatienceError(Exception):
+class LookUpTimeOverError(Exception):
     """The thread may not wait as long as a look-up may take."""
 
 
@@ -41,17 +41,17 @@ def awaited(future: Future[T], seconds: float) -> T:
 
     Raises:
         TimeoutError: it has brought nothing by then.
-        OutOfPatienceError: the thread could not wait so long.
+        LookUpTimeOverError: the thread could not wait so long.
     """
-    patience: Patience | None = getattr(_OF_THREAD, "patience", None)
-    if patience is None:
+    left: LookUpTime | None = getattr(_OF_THREAD, "left", None)
+    if left is None:
         return future.result(seconds)
-    enough, started = patience.seconds >= seconds, time.monotonic()
+    enough, started = left.seconds >= seconds, time.monotonic()
     try:
-        return future.result(min(seconds, max(0.0, patience.seconds)))
+        return future.result(min(seconds, max(0.0, left.seconds)))
     except TimeoutError:
         if enough:
             raise
-        raise OutOfPatienceError from None
+        raise LookUpTimeOverError from None
     finally:
-        patience.seconds -= time.monotonic() - started
+        left.seconds -= time.monotonic() - started
