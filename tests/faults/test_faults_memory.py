@@ -294,7 +294,7 @@ def await_rows(bridge: Bridge, topics: Sequence[str], count: int) -> None:
     catalog = open_catalog(embedded_settings(bridge.folder))
 
     def rows(topic: str) -> int:
-        name = ("kafka", topic)
+        name = ("kafka", topic.replace("-", "_"))
         snapshot = catalog.load_table(name).current_snapshot() if catalog.table_exists(name) else None
         return 0 if snapshot is None or snapshot.summary is None else int(snapshot.summary["total-records"] or 0)
 
