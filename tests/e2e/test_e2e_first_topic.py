@@ -9,6 +9,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ import pytest
 from tierberg.stack.ports import LOOPBACK, free_ports
 from tierberg.stack.process import ServerProcess
 from tierberg.stack.servers.kafka import BrokerOptions, KafkaBroker
+from tierberg.stack.servers.rest_catalog import RestCatalogServer, S3Warehouse
+from tierberg.stack.servers.versitygw import VersityGateway
 from tierberg.stack.waiting import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -56,11 +60,19 @@ def block(name: str) -> str:
 
 
 class Walk:
-    """A reader who copies the page's blocks into a shell."""
+    """A reader who copies the page's blocks into a shell.
+
+    places: what stands in the page, and what this test has in its place.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder, (self.port,) = folder, free_ports(1)
-        self.kafka = ""
+        self.folder, (port,) = folder, free_ports(1)
+        self.listen = f"{LOOPBACK}:{port}"
+        self.places = {
+            "/var/lib/tierberg": str(folder / "data"),
+            "127.0.0.1:7410": self.listen,
+            "/opt/tierberg": str(folder),
+        }
         tools = folder / "bin"
         tools.mkdir()
         for name, text in STAND_INS.items():
@@ -69,9 +81,10 @@ class Walk:
         self.env = {**os.environ, "PATH": f"{tools}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
     def own(self, text: str) -> str:
-        """The block with this test's folders and ports."""
-        text = text.replace("/var/lib/tierberg", str(self.folder / "data")).replace("localhost:9092", self.kafka)
-        return text.replace("127.0.0.1:7410", f"{LOOPBACK}:{self.port}").replace("/opt/tierberg", str(self.folder))
+        """The block with this test's folders, ports and names."""
+        for place, mine in self.places.items():
+            text = text.replace(place, mine)
+        return text
 
     def shell(self, text: str) -> str:
         """Runs it, as a person would; returns what it printed."""
@@ -82,39 +95,79 @@ class Walk:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
+    def save(self, name: str, block_name: str) -> None:
+        """A file with what a block says."""
+        (self.folder / name).write_text(self.own(block(block_name)), encoding="utf-8")
+
     def serve(self, text: str, log: str) -> ServerProcess:
         """Starts a bridge by the block's last line, on this test's port."""
         line = self.own(text).strip().splitlines()[-1]
-        argv = [*line.split(), "--listen", f"{LOOPBACK}:{self.port}"]
+        argv = [*line.split(), "--listen", self.listen]
         argv[0] = str(Path(sys.executable).with_name("tierberg"))
-        process = ServerProcess("bridge", argv, self.folder / log, cwd=self.folder)
+        process = ServerProcess("bridge", argv, self.folder / log, cwd=self.folder, env=self.env)
         process.start()
         wait_for("the bridge", lambda: "tierberg ready" in (self.folder / log).read_text(encoding="utf-8"), 60)
         return process
 
+    @contextmanager
+    def broker(self) -> Iterator[None]:
+        """A broker with the page's lines, the topic of step 4 and its records."""
+        self.shell("\n".join(line for line in block("install").splitlines() if line.startswith("tierberg jar")))
+        lines = dict(line.split("=", 1) for line in self.own(block("server.properties")).splitlines())
+        assert Path(lines["remote.log.storage.manager.class.path"]).is_file()
+        quick = {"remote.log.manager.task.interval.ms": "500", "log.retention.check.interval.ms": "1000"}
+        broker = KafkaBroker(self.folder / "broker", None, BrokerOptions(properties={**lines, **quick}))
+        try:
+            broker.start()
+            self.places["localhost:9092"] = broker.bootstrap
+            self.shell(block("topic"))
+            yield
+        finally:
+            broker.stop()
+
+    def await_answer(self) -> None:
+        """Until ask.py prints what the page does."""
+        (wanted,) = re.findall(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+        wait_for("the rows", lambda: self.shell("python ask.py || true").strip() == wanted.strip(), 60)
+
 
 def test_from_nothing_to_a_select(tmp_path: Path) -> None:
     walk = Walk(tmp_path)
-    walk.shell("\n".join(line for line in block("install").splitlines() if line.startswith("tierberg jar")))
-    lines = dict(line.split("=", 1) for line in walk.own(block("server.properties")).splitlines())
-    assert Path(lines["remote.log.storage.manager.class.path"]).is_file()
-    quick = {"remote.log.manager.task.interval.ms": "500", "log.retention.check.interval.ms": "1000"}
-    broker = KafkaBroker(tmp_path / "broker", None, BrokerOptions(properties={**lines, **quick}))
     bridge = walk.serve(block("serve"), "bridge.log")
     try:
-        broker.start()
-        walk.kafka = broker.bootstrap
-        walk.shell(block("topic"))
-        (tmp_path / "ask.py").write_text(walk.own(block("select")), encoding="utf-8")
-        wait_for("a table", (tmp_path / "data" / "warehouse").is_dir, 60)
-        walk.shell(f"{block('status').strip()} || [ $? = 1 ]")
-        (wanted,) = re.findall(r"```text\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-        wait_for("the rows", lambda: walk.shell("python ask.py || true").strip() == wanted.strip(), 60)
+        with walk.broker():
+            walk.save("ask.py", "select")
+            wait_for("a table", (tmp_path / "data" / "warehouse").is_dir, 60)
+            walk.shell(f"{block('status').strip()} || [ $? = 1 ]")
+            walk.await_answer()
         bridge.stop()
-        (tmp_path / "tierberg.yaml").write_text(walk.own(block("tierberg.yaml")), encoding="utf-8")
+        walk.save("tierberg.yaml", "tierberg.yaml")
         check, _ = block("config").strip().splitlines()
         assert "orders" in walk.shell(check)
         bridge = walk.serve(block("config"), "again.log")
     finally:
-        broker.stop()
         bridge.stop()
+
+
+def test_the_same_on_a_rest_catalog(tmp_path: Path) -> None:
+    """Credentials are in the environment, as the page says."""
+    walk = Walk(tmp_path)
+    s3 = VersityGateway(tmp_path / "s3")
+    warehouse = S3Warehouse(
+        uri="s3://my-bucket/warehouse", endpoint=s3.endpoint, access_key=s3.access_key, secret_key=s3.secret_key
+    )
+    catalog = RestCatalogServer(tmp_path / "catalog", warehouse)
+    walk.env |= {"AWS_ACCESS_KEY_ID": s3.access_key, "AWS_SECRET_ACCESS_KEY": s3.secret_key}
+    walk.places |= {"http://localhost:7070": s3.endpoint, "http://localhost:8181": catalog.uri}
+    walk.save("rest.yaml", "rest.yaml")
+    with ExitStack() as stack:
+        for server in (s3, catalog):
+            stack.callback(server.stop)
+            server.start()
+        first, _ = block("rest").strip().splitlines()
+        walk.shell(first)
+        bridge = walk.serve(block("rest"), "bridge.log")
+        stack.callback(bridge.stop)
+        stack.enter_context(walk.broker())
+        walk.save("ask.py", "rest-select")
+        walk.await_answer()

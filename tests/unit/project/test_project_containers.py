@@ -114,6 +114,18 @@ def test_servers_and_clients_of_the_lake_meet() -> None:
     assert s3["image"].endswith(f":{versitygw.VERSION}")
 
 
+def test_from_outside_the_lake_is_where_the_first_topic_page_says() -> None:
+    page = (ROOT / "docs" / "first-topic.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python rest-select\n(.*?)```", page, re.DOTALL)
+    ports = {f"127.0.0.1:{port}:{port}" for port in re.findall(r"http://localhost:(\d+)", block)}
+    assert ports == {*COMPOSE["services"]["s3"]["ports"], *COMPOSE["services"]["catalog"]["ports"]}
+    user = COMPOSE["services"]["s3"]["environment"]
+    assert f"`AWS_ACCESS_KEY_ID={user['ROOT_ACCESS_KEY']}`" in page
+    assert f"`AWS_SECRET_ACCESS_KEY={user['ROOT_SECRET_KEY']}`" in page
+    (region,) = re.findall(r'"s3.region": "(.*?)"', block)
+    assert region == COMPOSE["services"]["catalog"]["environment"]["AWS_REGION"]
+
+
 def test_trino_of_compose_is_told_what_the_local_process_is() -> None:
     text = (STACK / "compose" / "trino" / "lake.properties").read_text(encoding="utf-8")
     given = dict(line.split("=", 1) for line in text.splitlines())
