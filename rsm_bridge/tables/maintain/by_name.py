@@ -157,7 +157,7 @@ def restore(backend: Backend, topic: str, wanted: str | None, *, undo: bool, wit
             f"{count} segments are deleted again; rows that table_retention does not keep leave with the next commit"
         ]
     # It gives rows no columns: what lacks the table's waits for the bridge, whatever rules gave the table those.
-    context = replace(table_context(backend.settings, backend.store), layout="outside", values=None, generation=0)
+    context = replace(table_context(backend.settings, backend.store), generation=0)
     done = undelete(backend.store, backend.catalog, topic_id, context, without_lost=without_lost)
     lines = [f"{done.segments} segments with {done.rows} rows are back"]
     lines += [f"  partition {number}: from offset {offset}" for number, offset in sorted(done.lowest.items())]

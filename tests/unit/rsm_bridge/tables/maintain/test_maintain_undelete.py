@@ -9,8 +9,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from typer.testing import CliRunner
 
 from iceberg_catalog import failpoints
+from iceberg_catalog.tables.tables import stamped_format
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.limits import COPY_SECONDS_MAX
 from rsm_bridge.metrics.tally import Tally
@@ -23,6 +25,7 @@ from rsm_bridge.tables.maintain.undelete_away import covered
 from rsm_bridge.tables.publish.table_run import RetryRunError
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world, published
+from tierberg.cli import app
 
 
 @pytest.fixture
@@ -444,3 +447,24 @@ def test_a_foreign_table_and_an_absent_one_are_refused(world: World) -> None:
     world.catalog.create_table((NAMESPACE, "foreign"), world.loaded().schema())
     with pytest.raises(BridgeError, match="no owner stamp"):
         drop(world, "foreign")
+
+
+def test_a_table_that_is_made_for_them_is_as_the_settings_say(tmp_path: Path) -> None:
+    """Bridges with these settings are to fill it afterwards."""
+    data = tmp_path / "data"
+    world = make_world(data, graces=Graces(600.0, float(DAY)))
+    segments = published(world)
+    world.delete(*segments[:2])
+    world.publish()
+    before = world.loaded().location()
+    world.catalog.drop_table((NAMESPACE, "orders"))
+    settings = tmp_path / "tierberg.yaml"
+    rule = "{pattern: orders, value_format: string}"
+    settings.write_text(f"data_dir: {data}\ncatalog: {{layout: inside}}\ntopics: [{rule}]\n")
+    done = CliRunner().invoke(app, ["undelete", "orders", "--config", str(settings)])
+    assert done.exit_code == 0, done.output
+    table = world.loaded()
+    assert stamped_format(table) == "string"
+    assert world.offsets() == list(range(9))
+    assert table.location() != before
+    assert table.location().startswith(world.store.uri("data/"))
