@@ -12,6 +12,7 @@ UV := .tools/uv/bin/uv
 RUN := .venv/bin/python
 ENVIRONMENT := .venv/.synced
 SHIM := java-shim/target/dist/.built
+GATEWAY := build/.gateway
 JOBS ?= 2
 FAST := not slow and not bench and (not e2e or smoke)
 
@@ -31,7 +32,7 @@ stack: setup ## S3, REST catalog, bridge and broker as local processes, until Ct
 	$(RUN) -m tierberg.stack --data-dir stack-data $(if $(TRINO),--trino)
 
 .PHONY: test
-test: setup ## the whole fast suite, with a sample of the tests on a real broker
+test: setup $(GATEWAY) ## the whole fast suite, with a sample of the tests on a real broker
 	$(RUN) -m pytest -n $(JOBS) --dist loadfile -m "$(FAST)" --durations 20
 
 .PHONY: check
@@ -40,7 +41,7 @@ check: $(ENVIRONMENT) ## style, types, import rules, unit and property tests wit
 	HYPOTHESIS_PROFILE=quick $(RUN) -m pytest -q -n $(JOBS) --dist worksteal -m "not slow and not bench and not e2e" tests/unit tests/property
 
 .PHONY: test-slow
-test-slow: setup ## the slow tests that need no broker
+test-slow: setup $(GATEWAY) ## the slow tests that need no broker
 	$(RUN) -m pytest -m "slow and not bench and not e2e"
 
 .PHONY: test-shim
@@ -48,7 +49,7 @@ test-shim: $(ENVIRONMENT) ## the shim's own tests
 	mvn -B -q -f java-shim/pom.xml verify
 
 .PHONY: e2e
-e2e: setup ## every test on a real broker
+e2e: setup $(GATEWAY) ## every test on a real broker
 	$(RUN) -m pytest -m "e2e and not faults and not cluster" --timeout 900
 
 .PHONY: catalogs
@@ -56,15 +57,15 @@ catalogs: $(ENVIRONMENT) ## copy, conflict and delete on every catalog and store
 	$(RUN) -m pytest -m e2e tests/e2e/test_e2e_catalog_*.py tests/e2e/test_e2e_postgres_catalog.py
 
 .PHONY: faults
-faults: setup ## kill -9 of bridge and broker at every fail point; ends with a table and `N passed, N failed`
+faults: setup $(GATEWAY) ## kill -9 of bridge and broker at every fail point; ends with a table and `N passed, N failed`
 	$(RUN) -m pytest -m faults -p no:randomly -q tests/faults_matrix
 
 .PHONY: chaos
-chaos: setup ## MINUTES=n of random faults, BROKERS=1|3, SEED=, FAULTS=: then look whether anything is lost
+chaos: setup $(GATEWAY) ## MINUTES=n of random faults, BROKERS=1|3, SEED=, FAULTS=: then look whether anything is lost
 	$(RUN) -m tests.chaos --minutes $(or $(MINUTES),10) --brokers $(or $(BROKERS),1) $(if $(SEED),--seed $(SEED)) $(if $(FAULTS),"--faults=$(FAULTS)")
 
 .PHONY: cluster
-cluster: setup ## every test on three brokers and three bridges, with S3 and a REST catalog
+cluster: setup $(GATEWAY) ## every test on three brokers and three bridges, with S3 and a REST catalog
 	$(RUN) -m pytest -m cluster
 
 .PHONY: bench
@@ -80,7 +81,7 @@ bench-copy2: setup ## the measures of copies alone: runs, files, queries, and th
 	$(RUN) -m benchmarks run --only copy2
 
 .PHONY: fuzz
-fuzz: setup ## bytes of producers, peers, stores and operators, bent: MINUTES=30 (or INPUTS=200000 of each target)
+fuzz: setup $(GATEWAY) ## bytes of producers, peers, stores and operators, bent: MINUTES=30 (or INPUTS=200000 of each target)
 	$(RUN) -m tests.fuzz $(if $(INPUTS),--inputs $(INPUTS)) --minutes $(or $(MINUTES),$(if $(INPUTS),0,30))
 
 .PHONY: histories
@@ -88,7 +89,7 @@ histories: $(ENVIRONMENT) ## random histories of Kafka, stores and bridges again
 	$(RUN) -m tests.histories --steps $(or $(STEPS),1000000) --seed $(or $(SEED),0)
 
 .PHONY: sabotage
-sabotage: setup ## plant known bugs, and ignore each setting, one after another; each must turn a named test red
+sabotage: setup $(GATEWAY) ## plant known bugs, and ignore each setting, one after another; each must turn a named test red
 	$(RUN) -m tests.sabotage
 	$(RUN) -m tests.sabotage --settings
 
@@ -139,6 +140,11 @@ KERNELS := .venv/.kernels
 $(KERNELS): $(ENVIRONMENT) $(shell find converter -name '*.py' 2>/dev/null)
 	.venv/bin/tierberg warmup
 	touch $@
+
+# The S3 server of the tests, where there is Go to build it: that takes longer than a test may. Without Go they skip it.
+$(GATEWAY): tierberg/stack/servers/versitygw.py | $(ENVIRONMENT)
+	$(RUN) -c "from tierberg.stack.servers.versitygw import binary, can_be_had; can_be_had() and binary()"
+	mkdir -p build && touch $@
 
 $(SHIM): java-shim/pom.xml $(shell find java-shim/src/main proto -type f 2>/dev/null) | $(ENVIRONMENT)
 	mvn -B -q -f java-shim/pom.xml package -DskipTests
