@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from converter.types import UInt8Array
+from converter.values import arrow_buffers as buffers
 from converter.values.avro.columns import Column, Form, Storage
 from converter.values.avro.encode_ops import ALWAYS, BAD, GIVEN, MISSING, Flat
 from converter.values.avro.logical import DECIMAL_DIGITS_MAX
@@ -66,7 +67,7 @@ class _Flattener:
 
     def add(self, column: Column, array: pa.Array) -> None:
         """Adds the inputs of a column and of those in it, in this order."""
-        state = _validity(array)
+        state = buffers.bits(array, 0) if array.null_count else None  # GIVEN or MISSING; None: all are given
         data = shift = 0
         children: list[tuple[Column, pa.Array]] = []
         if column.form is Form.STRUCT:
@@ -74,16 +75,16 @@ class _Flattener:
         elif column.form in (Form.LIST, Form.MAP):
             data, shift, children = self._items(column, array)
         elif column.form is Form.FLOAT:
-            bits, exact = _float_bits(_numbers(array, np.int64))
+            bits, exact = _float_bits(buffers.numbers(array, np.int64))
             data, state = self.ints.add(bits), _without(state, exact)
         elif column.form is Form.SYMBOL:
             which = pc.index_in(array, value_set=self._symbols[column])
-            data = self.ints.add(_numbers(which, np.int32))
+            data = self.ints.add(buffers.numbers(which, np.int32))
             state = _without(state, which.is_valid()) if which.null_count else state
         elif column.form is Form.DECIMAL_TEXT:
-            numbers = _decimal_bytes(array, column)
-            data, shift = self._texts(numbers)
-            state = _without(state, numbers.is_valid())
+            decimals = _decimal_bytes(array, column)
+            data, shift = self._texts(decimals)
+            state = _without(state, decimals.is_valid())
         elif column.form in (Form.BYTES, Form.TEXT):
             data, shift = self._texts(array)
         elif column.form is not Form.NOTHING:
@@ -96,53 +97,22 @@ class _Flattener:
         """Numbers and bools."""
         storage = column.form.storage
         if storage is Storage.FLAGS:
-            return self.flags.add(_bits(array, 1))
+            return self.flags.add(buffers.bits(array))
         if storage is Storage.INTS:
-            return self.ints.add(_numbers(array, np.int32))
-        return self.longs.add(_numbers(array, np.int64, 2 if storage is Storage.PAIRS else 1))
+            return self.ints.add(buffers.numbers(array, np.int32))
+        return self.longs.add(buffers.numbers(array, np.int64, 2 if storage is Storage.PAIRS else 1))
 
     def _items(self, column: Column, array: pa.Array) -> tuple[int, int, list[tuple[Column, pa.Array]]]:
-        offsets = _offsets(array)
-        first, last = int(offsets[0]), int(offsets[-1])
+        places = buffers.offsets(array)
+        first, last = int(places[0]), int(places[-1])
         items = array.values.slice(first, last - first)
         parts = [items] if column.form is Form.LIST else [items.field(0), items.field(1)]
-        return self.ints.add(offsets), -first, list(zip(column.children, parts, strict=True))
+        return self.ints.add(places), -first, list(zip(column.children, parts, strict=True))
 
     def _texts(self, array: pa.Array) -> tuple[int, int]:
-        offsets = _offsets(array)
-        first, last = int(offsets[0]), int(offsets[-1])
-        if first == last:
-            return self.ints.add(offsets), self.texts.add(np.empty(0, np.uint8)) - first
-        at = self.texts.add(np.frombuffer(array.buffers()[2], np.uint8, last - first, first))
-        return self.ints.add(offsets), at - first
-
-
-def _validity(array: pa.Array) -> UInt8Array | None:
-    """GIVEN or MISSING per value; None: all are given."""
-    return _bits(array, 0) if array.null_count else None
-
-
-def _bits(array: pa.Array, which: int) -> UInt8Array:
-    """A buffer of bits as bytes of 0 and 1."""
-    size, start = len(array), array.offset
-    if size == 0:
-        return np.empty(0, np.uint8)
-    first = start >> 3
-    packed = np.frombuffer(array.buffers()[which], np.uint8, ((start + size + 7) >> 3) - first, first)
-    return np.unpackbits(packed, count=(start & 7) + size, bitorder="little")[start & 7 :]
-
-
-def _numbers(array: pa.Array, dtype: type[np.generic], words: int = 1) -> npt.NDArray[Any]:
-    size = len(array) * words
-    if size == 0:
-        return np.empty(0, dtype)
-    return np.frombuffer(array.buffers()[1], dtype, size, array.offset * words * np.dtype(dtype).itemsize)
-
-
-def _offsets(array: pa.Array) -> npt.NDArray[np.int32]:
-    if len(array) == 0:
-        return np.zeros(1, np.int32)
-    return np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4)
+        places = buffers.offsets(array)
+        first, last = int(places[0]), int(places[-1])
+        return self.ints.add(places), self.texts.add(buffers.text_bytes(array, first, last)) - first
 
 
 def _without(state: UInt8Array | None, good: npt.NDArray[np.bool_] | pa.BooleanArray) -> UInt8Array | None:

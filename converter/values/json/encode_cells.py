@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from converter.types import BoolArray, Int64Array, UInt8Array
+from converter.values import arrow_buffers as buffers
 from converter.values.json import nodes
 from converter.values.json.nodes import Node
 
@@ -83,7 +84,7 @@ def _collect(node: Node, array: pa.Array, columns: list[_Column]) -> None:
         for i, child in enumerate(node.children):
             _collect(child, array.field(i), columns)
     elif kind in (nodes.LIST, nodes.MAP):
-        places = _places(array)
+        places = buffers.offsets(array)
         first, behind = int(places[0]), int(places[-1])
         columns.append(_Column(array, _filler(places, -first)))
         below = [array.keys, array.items] if kind == nodes.MAP else [array.values]
@@ -91,46 +92,24 @@ def _collect(node: Node, array: pa.Array, columns: list[_Column]) -> None:
             _collect(child, child_array.slice(first, behind - first), columns)
     elif kind in _TEXTS or kind in _CAST:
         text = pc.cast(array, pa.string()) if kind in _CAST else array
-        places = _places(text)
+        places = buffers.offsets(text)
         first, behind = int(places[0]), int(places[-1])
-        data = _numbers(text.buffers()[2], np.uint8)[first:behind]
-        columns.append(_Column(text, _filler(places, -first, texts=True), data))
+        columns.append(_Column(text, _filler(places, -first, texts=True), buffers.text_bytes(text, first, behind)))
     elif kind in _WHOLE:
-        whole = _numbers(array.buffers()[1], _WHOLE[kind])[array.offset : array.offset + len(array)]
-        columns.append(_Column(array, _filler(whole, 0)))
+        columns.append(_Column(array, _filler(buffers.numbers(array, _WHOLE[kind]), 0)))
     else:
-        bits = _bits(array.buffers()[1], array.offset, len(array))
-        columns.append(_Column(array, _filler(bits, 0)))
+        columns.append(_Column(array, _filler(buffers.bits(array), 0)))
 
 
-def _filler(numbers: np.ndarray, add: int, *, texts: bool = False) -> Callable[[Int64Array, int], None]:
+def _filler(given: np.ndarray, add: int, *, texts: bool = False) -> Callable[[Int64Array, int], None]:
     def fill(cells: Int64Array, place: int) -> None:
-        np.add(numbers, np.int64(add + (place if texts else 0)), out=cells[: len(numbers)], casting="unsafe")
+        np.add(given, np.int64(add + (place if texts else 0)), out=cells[: len(given)], casting="unsafe")
 
     return fill
-
-
-def _places(array: Any) -> np.ndarray:
-    """Arrow's offsets, length n + 1."""
-    if len(array) == 0:
-        return np.zeros(1, dtype=np.int32)
-    return _numbers(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
 
 
 def _fill_valid(array: pa.Array, cells: BoolArray) -> None:
     if array.null_count == 0:
         cells[:] = True
     else:
-        cells[:-1] = _bits(array.buffers()[0], array.offset, len(array))
-
-
-def _bits(buffer: pa.Buffer | None, offset: int, count: int) -> BoolArray:
-    first = offset // 8
-    packed = _numbers(buffer, np.uint8)[first : (offset + count + 7) // 8]
-    return np.unpackbits(packed, bitorder="little")[offset - 8 * first :][:count].view(np.bool_)
-
-
-def _numbers(buffer: pa.Buffer | None, dtype: Any) -> np.ndarray:
-    if buffer is None or buffer.size == 0:
-        return np.empty(0, dtype=dtype)
-    return np.frombuffer(buffer, dtype=dtype, count=buffer.size // np.dtype(dtype).itemsize)
+        cells[:-1] = buffers.bits(array, 0).view(np.bool_)

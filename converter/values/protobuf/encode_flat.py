@@ -6,14 +6,12 @@ nanoseconds. A cell that no value of the message type can have made is BAD_CELL.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from converter.kernels.kernel import i64, kernel, readonly, u64
 from converter.types import BoolArray, Int64Array, UInt8Array
+from converter.values import arrow_buffers as buffers
 from converter.values.protobuf.encode_compile import Compiled, Read, SlotSource
 from converter.values.protobuf.encode_ops import ABSENT, BAD_CELL, CELLS, COUNT, FLAGS, PRESENT, Inputs
 from converter.values.protobuf.struct_json import json_message
@@ -60,9 +58,9 @@ class _Flat:
                 self._put_texts(source, array, None)
             case Read.JSON:
                 messages = _messages(source.node.message, array)
-                self._put_texts(source, messages, _valid(array) & ~_valid(messages))
+                self._put_texts(source, messages, buffers.valid(array) & ~buffers.valid(messages))
             case Read.EMPTY | Read.STRUCT:
-                self._put_flags(source.slot, _flags(_valid(array), None, required=source.required))
+                self._put_flags(source.slot, _flags(buffers.valid(array), None, required=source.required))
                 inner = [array.field(number) for number in range(array.type.num_fields)] if source.children else []
                 for child in source.children:
                     self.read(child, inner)
@@ -71,13 +69,13 @@ class _Flat:
             case Read.TIME:
                 self._put_time(source, array, fields[source.column + 1], None)
             case Read.TIME_PAIR:
-                self._put_time(source, array.field(0), array.field(1), _valid(array))
+                self._put_time(source, array.field(0), array.field(1), buffers.valid(array))
             case Read.DURATION:
-                seconds, nanos, beyond = whole_and_nanos(_raw(array, np.int64, 2))
-                self._put_parts(source, seconds, nanos, _flags(_valid(array), beyond, required=source.required))
+                seconds, nanos, beyond = whole_and_nanos(buffers.numbers(array, np.int64, 2))
+                self._put_parts(source, seconds, nanos, _flags(buffers.valid(array), beyond, required=source.required))
             case _:
                 numbers, bad = _numbers(source, array)
-                self._put_flags(source.slot, _flags(_valid(array), bad, required=source.required))
+                self._put_flags(source.slot, _flags(buffers.valid(array), bad, required=source.required))
                 self._put_cells(source.slot, numbers)
 
     def _put_flags(self, slot: int, flags: UInt8Array | None) -> None:
@@ -92,17 +90,16 @@ class _Flat:
         self._cell_count += len(cells)
 
     def _put_texts(self, source: SlotSource, array: pa.Array, bad: BoolArray | None) -> None:
-        places, content = _places(array), array.buffers()[2]
-        valid = _valid(array) if bad is None else _valid(array) | bad
+        places = _places(array)
+        valid = buffers.valid(array) if bad is None else buffers.valid(array) | bad
         self._put_flags(source.slot, _flags(valid, bad, required=source.required))
         self._put_cells(source.slot, places - places[0] + self._text_bytes)
-        if content is not None and places[-1] > places[0]:
-            self._texts.append(np.frombuffer(content, dtype=np.uint8)[places[0] : places[-1]])
-            self._text_bytes += len(self._texts[-1])
+        self._texts.append(buffers.text_bytes(array, int(places[0]), int(places[-1])))
+        self._text_bytes += len(self._texts[-1])
 
     def _put_list(self, source: SlotSource, array: pa.ListArray) -> None:
         places = _places(array)
-        self._put_flags(source.slot, _flags(_valid(array), None, required=source.required))
+        self._put_flags(source.slot, _flags(buffers.valid(array), None, required=source.required))
         self._put_cells(source.slot, places - places[0])
         values = array.values.slice(places[0], places[-1] - places[0])
         self._slots[source.slot, COUNT] = len(values)
@@ -112,9 +109,9 @@ class _Flat:
 
     def _put_time(self, source: SlotSource, times: pa.Array, nanos: pa.Array, around: BoolArray | None) -> None:
         """`around`: whether the struct is there that has both; None: both are columns, and null together."""
-        micros, below = _raw(times, np.int64), _raw(nanos, np.int32).astype(np.int64)
+        micros, below = buffers.numbers(times, np.int64), buffers.numbers(nanos, np.int32).astype(np.int64)
         seconds = micros // 1_000_000
-        there, also = _valid(times), _valid(nanos)
+        there, also = buffers.valid(times), buffers.valid(nanos)
         valid = there | also if around is None else around
         bad = ~(there & also) | (below < 0) | (below > _NANOS_MAX)
         flags = _flags(valid, bad, required=source.required)
@@ -132,23 +129,28 @@ def _numbers(source: SlotSource, array: pa.Array) -> _Numbers:
         case Read.ENUM:
             return _enums(source, array)
         case Read.UNSIGNED64 if pa.types.is_string(array.type):
-            return unsigned_from_digits(_places(array), _text_bytes(array))
+            return _digits(array)
         case Read.UNSIGNED64:
-            return unsigned_from_decimals(_raw(array, np.int64, 2))
+            return unsigned_from_decimals(buffers.numbers(array, np.int64, 2))
         case Read.DOUBLE:
-            return _raw(array, np.int64), None
+            return buffers.numbers(array, np.int64), None
         case Read.FLOAT:
             with np.errstate(all="ignore"):
-                singles = _raw(array, np.float64).astype(np.float32)
+                singles = buffers.numbers(array, np.float64).astype(np.float32)
             return singles.view(np.int32).astype(np.int64), None
     if pa.types.is_boolean(array.type):
-        return _bits(array.buffers()[1], array.offset, len(array)).astype(np.int64), None
-    numbers = _raw(array, array.type.to_pandas_dtype()).astype(np.int64)
+        return buffers.bits(array).astype(np.int64), None
+    numbers = buffers.numbers(array, array.type.to_pandas_dtype()).astype(np.int64)
     if source.read is Read.ZIGZAG:
         return (numbers << 1) ^ (numbers >> 63), None
     if source.read is Read.UNSIGNED32:
         return numbers, (numbers < 0) | (numbers >= 2**32)
     return numbers, None
+
+
+def _digits(array: pa.StringArray) -> _Numbers:
+    places = _places(array)
+    return unsigned_from_digits(places, buffers.text_bytes(array, 0, int(places[-1])))
 
 
 def _enums(source: SlotSource, array: pa.StringArray) -> _Numbers:
@@ -187,42 +189,8 @@ def _flags(valid: BoolArray, bad: BoolArray | None, *, required: bool) -> UInt8A
     return None if (flags == PRESENT).all() else flags
 
 
-def _valid(array: pa.Array) -> BoolArray:
-    bits = array.buffers()[0]
-    if bits is None:
-        return np.ones(len(array), dtype=np.bool_)
-    return _bits(bits, array.offset, len(array)).view(np.bool_)
-
-
-def _bits(bits: pa.Buffer | None, offset: int, count: int) -> UInt8Array:
-    """Bits as bytes, 0 or 1."""
-    if bits is None or count == 0:
-        return np.zeros(count, dtype=np.uint8)
-    first = offset // 8
-    data = np.frombuffer(bits, np.uint8, (offset + count + 7) // 8 - first, first)
-    return np.unpackbits(data, count=offset % 8 + count, bitorder="little")[offset % 8 :]
-
-
-def _raw(array: pa.Array, dtype: npt.DTypeLike, each: int = 1) -> npt.NDArray[Any]:
-    """The numbers of an array, `each` per element."""
-    dtype = np.dtype(dtype)
-    data = array.buffers()[1]
-    if data is None or len(array) == 0:
-        return np.zeros(len(array) * each, dtype=dtype)
-    return np.frombuffer(data, dtype, len(array) * each, array.offset * each * dtype.itemsize)
-
-
 def _places(array: pa.Array) -> Int64Array:
-    """Where texts or elements begin, and where the last one ends: one more than there are elements."""
-    places = array.buffers()[1]
-    if places is None or len(array) == 0:
-        return np.zeros(len(array) + 1, dtype=np.int64)
-    return np.frombuffer(places, np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
-
-
-def _text_bytes(array: pa.Array) -> UInt8Array:
-    content = array.buffers()[2]
-    return np.empty(0, dtype=np.uint8) if content is None else np.frombuffer(content, dtype=np.uint8)
+    return buffers.offsets(array).astype(np.int64)
 
 
 _NANOS = 1_000_000_000
