@@ -40,7 +40,7 @@ class Input:
 
 def living(segments: Iterable[Segment], lineage: Lineage, recorded: PartState) -> list[Input]:
     """R2: the segments of which anything is alive under the lineage, in the order given."""
-    ends = [(item, valid_end(item.runs, item.base, item.end + 1, lineage)) for item in segments]
+    ends = [(item, valid_end(item.runs, item.base, item.last + 1, lineage)) for item in segments]
     return [
         Input(segment=item, valid_end=end, spent=spent(item, recorded), proven=_proven(item, lineage))
         for item, end in ends
@@ -51,7 +51,7 @@ def living(segments: Iterable[Segment], lineage: Lineage, recorded: PartState) -
 def _proven(segment: Segment, lineage: Lineage) -> bool:
     if not lineage.entries or lineage.entries[0][0] != UNKNOWN:
         return True
-    return valid_end(segment.runs, segment.base, segment.end + 1, lineage, proven=True) > segment.base
+    return valid_end(segment.runs, segment.base, segment.last + 1, lineage, proven=True) > segment.base
 
 
 def spent(segment: Segment, recorded: PartState) -> bool:
@@ -66,7 +66,7 @@ def spent(segment: Segment, recorded: PartState) -> bool:
     lineage = Lineage(recorded.lineage, recorded.known_end)
     if segment.state is not SegmentState.DELETED or of_segment(segment).rank > lineage.rank:
         return False
-    end = valid_end(segment.runs, segment.base, segment.end + 1, lineage)
+    end = valid_end(segment.runs, segment.base, segment.last + 1, lineage)
     return end == segment.base or end <= min(recorded.floor, recorded.frontier)
 
 
@@ -125,5 +125,5 @@ class Cover:
 
 
 def _preference(item: Input) -> tuple[bool, bool, int, str]:
-    cut = item.valid_end <= item.segment.end
+    cut = item.valid_end <= item.segment.last
     return (item.segment.main is None, cut, -item.valid_end, item.segment.id)

@@ -103,8 +103,8 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
         _snapshot_of(item.segment, item.segment.open_end)
         for item in alive
         if item.segment.open_end is not None
-        and begin <= item.segment.end < reach
-        and item.valid_end == item.segment.end + 1
+        and begin <= item.segment.last < reach
+        and item.valid_end == item.segment.last + 1
     ]
     view = View.join(parts)
     return view.without(dead_markers(view, ends)), ends
@@ -112,7 +112,7 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
 
 def _snapshot_of(segment: Segment, opened: tuple[tuple[int, int], ...]) -> SnapshotEnd:
     """The producer snapshot of a copy, beside where the history begins that it tells."""
-    return SnapshotEnd(segment.end, opened, *_told(segment))
+    return SnapshotEnd(segment.last, opened, *_told(segment))
 
 
 def _told(segment: Segment) -> tuple[int, int]:

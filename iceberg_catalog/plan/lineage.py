@@ -74,10 +74,10 @@ class Lineage:
 
 def of_segment(segment: Segment) -> Lineage:
     """What one index says: its own batches below the checkpoint's first entry, then the checkpoint."""
-    start = segment.checkpoint[0][1] if segment.checkpoint else segment.end + 1
+    start = segment.checkpoint[0][1] if segment.checkpoint else segment.last + 1
     own = tuple(run for run in segment.runs if run[1] < start)
-    told = tuple(entry for entry in segment.checkpoint if entry[1] <= segment.end)
-    return Lineage(merged((*own, *told)), segment.end + 1)
+    told = tuple(entry for entry in segment.checkpoint if entry[1] <= segment.last)
+    return Lineage(merged((*own, *told)), segment.last + 1)
 
 
 def completed(newer: Lineage, older: Lineage) -> Lineage:

@@ -68,7 +68,7 @@ def plan_missing(
         policy: what becomes of rows that Kafka's retention deleted.
         look: gives the leader epochs of a file, as for `plan`.
     """
-    ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
+    ordered = sorted(segments, key=lambda item: (item.base, item.last, item.id))
     alive = living(ordered, fold(ordered, state), state)
     floor = raised(state.floor, alive, beginnings(ordered))
     live = [item.segment for item in alive if item.segment.state is SegmentState.LIVE]
@@ -113,7 +113,7 @@ def _behind(
 
 
 def _meet(segment: Segment, file: LiveFile) -> bool:
-    return segment.base <= file.last and segment.end >= file.first
+    return segment.base <= file.last and segment.last >= file.first
 
 
 def _held(file: LiveFile, segments: Iterable[Segment]) -> bool:
@@ -121,7 +121,7 @@ def _held(file: LiveFile, segments: Iterable[Segment]) -> bool:
     at = file.first
     for item in segments:
         if item.base <= at:
-            at = max(at, item.end + 1)
+            at = max(at, item.last + 1)
     return at > file.last
 
 

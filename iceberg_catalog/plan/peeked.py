@@ -65,10 +65,10 @@ def _known(alive: Sequence[Input], edge: int) -> list[tuple[Peeked, int]]:
     """
     known: dict[tuple[int, int], dict[bool, int]] = {}
     for item in alive:
-        if item.valid_end == item.segment.end + 1 and item.segment.end >= edge:
+        if item.valid_end == item.segment.last + 1 and item.segment.last >= edge:
             for producer, first, committed in item.segment.peeked:
                 said = known.setdefault((producer, first), {})
-                said[committed] = max(item.segment.end, said.get(committed, 0))
+                said[committed] = max(item.segment.last, said.get(committed, 0))
     return [
         ((producer, first, committed), end)
         for (producer, first), said in sorted(known.items())

@@ -94,7 +94,7 @@ def plan(
     """
     if state.frontier < 0 and files:
         state = replace(state, frontier=max(item.last for item in files) + 1)
-    ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
+    ordered = sorted(segments, key=lambda item: (item.base, item.last, item.id))
     lineage = fold(ordered, state)
     alive = living(ordered, lineage, state)
     record = read_record(state, [of_segment(item) for item in ordered])
@@ -188,7 +188,7 @@ def _read(
         walk = walked(alive, frontier, floor, policy, relisted=relisted)
         # What a dead branch had aborted, its copy has no rows of; another copy may, and one listing may miss that.
         if walk is None or not (
-            relisted or all(item.source.valid_end > item.source.segment.end for item in walk.stretches)
+            relisted or all(item.source.valid_end > item.source.segment.last for item in walk.stretches)
         ):
             return None
         seen = judged(alive, walk, frontier, peeked)

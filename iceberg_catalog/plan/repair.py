@@ -63,7 +63,7 @@ def plan_repair(
         converted: ids of the segments to repair from.
         look: gives the leader epochs of a file, as for `plan`.
     """
-    ordered = sorted(segments, key=lambda item: (item.base, item.end, item.id))
+    ordered = sorted(segments, key=lambda item: (item.base, item.last, item.id))
     lineage = fold(ordered, state)
     alive = living(ordered, lineage, state)
     record = read_record(state, [of_segment(item) for item in ordered])
@@ -87,7 +87,7 @@ def plan_repair(
 
 def _usable(item: Input) -> bool:
     segment = item.segment
-    whole = item.valid_end == segment.end + 1
+    whole = item.valid_end == segment.last + 1
     return whole and segment.state is SegmentState.LIVE and segment.main is not None and not segment.conflict
 
 
@@ -99,7 +99,7 @@ def _missing(
     policy: Policy,
     taken: Sequence[tuple[int, int]],
 ) -> Repair:
-    start, end = max(item.segment.base, floor), min(item.segment.end + 1, frontier)
+    start, end = max(item.segment.base, floor), min(item.segment.last + 1, frontier)
     if start >= end:
         return Repair()
     batches = item.batches

@@ -111,7 +111,7 @@ class FileRef:
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Segment:
-    """One index object.
+    """One index object, of offsets `base` to `last`.
 
     `checkpoint` is the leader-epoch checkpoint that came with the copy, `open_end` what its producer snapshot lists as
     open at the segment's end: (producer id, first offset), or None when the snapshot was absent or damaged. `conflict`:
@@ -124,7 +124,7 @@ class Segment:
 
     id: str
     base: int
-    end: int
+    last: int
     runs: Runs
     checkpoint: Runs
     open_end: tuple[tuple[int, int], ...] | None

@@ -100,7 +100,7 @@ def _as_live(segments: Sequence[KnownSegment], unread: Sequence[IndexKey]) -> li
     made: list[KnownSegment] = []
     for key in unread:
         rows = FileRef(first=key.base, last=key.last, rows=key.last - key.base + 1)
-        segment = replace(whole.segment, base=key.base, end=key.last, main=rows, tail=None)
+        segment = replace(whole.segment, base=key.base, last=key.last, main=rows, tail=None)
         listed = ListedObject(str(key), 0, 0)
         made.append(replace(whole, key=key, listed=listed, segment=segment, deletion=None, counts=None))
     return made

@@ -288,7 +288,7 @@ def segment_of(
     made = Segment(
         id=name,
         base=batches[0].base,
-        end=batches[-1].last,
+        last=batches[-1].last,
         runs=epochs,
         checkpoint=checkpoint,
         open_end=open_end,

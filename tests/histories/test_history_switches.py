@@ -36,7 +36,7 @@ class Switch:
 
 
 def all_alive(segments: Iterable[Segment], *_: object) -> list[Input]:
-    return [Input(segment=segment, valid_end=segment.end + 1) for segment in segments]
+    return [Input(segment=segment, valid_end=segment.last + 1) for segment in segments]
 
 
 def withdrawals_raise(floor: int, alive: Sequence[Input], _: object) -> int:

@@ -44,7 +44,7 @@ class Copy:
         if listing is None:
             return Hold((reader,), None, now)
         gone = [item for item in listing if item.state == SegmentState.DELETED]
-        return Hold((reader,), tuple(Deletion(i.base, i.end, i.runs, deleted[i.id][1]) for i in gone), now)
+        return Hold((reader,), tuple(Deletion(i.base, i.last, i.runs, deleted[i.id][1]) for i in gone), now)
 
     def over(self, offset: int, deleted: dict[str, tuple[int, int]], now: int) -> bool:
         """Whether a row has waited for as long as it may: since the first deletion that reaches above it."""

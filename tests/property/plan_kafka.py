@@ -193,7 +193,7 @@ class Kafka:
     def last_of(segment: Segment, epoch: int) -> int | None:
         for number, (own, _) in enumerate(segment.runs):
             if own == epoch:
-                return segment.runs[number + 1][1] - 1 if number + 1 < len(segment.runs) else segment.end
+                return segment.runs[number + 1][1] - 1 if number + 1 < len(segment.runs) else segment.last
         return None
 
     def known(self) -> list[Remote]:
@@ -226,13 +226,13 @@ class Kafka:
         found = set()
         for item in self.remote.values():
             other = item.segment
-            if other.state == SegmentState.DELETED or made.end < other.base or other.end < made.base:
+            if other.state == SegmentState.DELETED or made.last < other.base or other.last < made.base:
                 continue
-            if (made.base, made.end) == (other.base, other.end):
+            if (made.base, made.last) == (other.base, other.last):
                 found.add("same offsets, new id")
-            elif made.base <= other.base and made.end >= other.end:
+            elif made.base <= other.base and made.last >= other.last:
                 found.add("superset")
-            elif made.base >= other.base and made.end <= other.end:
+            elif made.base >= other.base and made.last <= other.last:
                 found.add("subset")
             else:
                 found.add("partial overlap")
@@ -259,7 +259,7 @@ class Kafka:
     def retain(self, count: int) -> None:
         """Retention raises the log start over the oldest segments; their deletes follow, in any order."""
         for item in sorted(self.known(), key=lambda r: r.segment.base)[:count]:
-            self.lead.start = max(self.lead.start, min(item.segment.end + 1, self.lead.end))
+            self.lead.start = max(self.lead.start, min(item.segment.last + 1, self.lead.end))
 
     def delete_records(self, count: int) -> bool:
         """The log start rises by `count` offsets at most; whether it does."""
@@ -272,13 +272,13 @@ class Kafka:
         return [
             name
             for name, r in self.remote.items()
-            if r.finished and r.segment.state == SegmentState.LIVE and r.segment.end < self.lead.start
+            if r.finished and r.segment.state == SegmentState.LIVE and r.segment.last < self.lead.start
         ]
 
     def delete(self, name: str) -> None:
         """By retention: with custom metadata. `deleted` remembers the last offset, and when."""
         item = self.remote[name]
-        self.deleted[name] = (item.segment.end, self.now)
+        self.deleted[name] = (item.segment.last, self.now)
         item.segment = gone(item.segment)
 
     def clean_up(self) -> None:

@@ -92,8 +92,8 @@ def sources_of(item: UseMain | Derive, by_id: Mapping[str, Segment]) -> set[str]
 
 def agreed(first: list[Segment], second: list[Segment]) -> list[Segment]:
     """What the second look shows, without what lies above all that the first did (tables/publish/planning.py)."""
-    highest = max((item.end for item in first), default=-1)
-    return [item for item in second if item.end <= highest]
+    highest = max((item.last for item in first), default=-1)
+    return [item for item in second if item.last <= highest]
 
 
 def without_rows(segment: Segment) -> Segment:
@@ -139,7 +139,7 @@ class World:
         """A copy's data file and index are durable."""
         if verbatim:
             self.converted[made.id] = made
-            self.withheld |= set(range(made.base, made.end + 1))
+            self.withheld |= set(range(made.base, made.last + 1))
             made = without_rows(made)
         else:
             self.write(made)
@@ -208,7 +208,7 @@ class World:
         """
         head.policy, head.hold = self.policy, self.hold(None if self.narrow else listing)
         if self.narrow:
-            listing = [item for item in listing if item.end >= head.state.frontier]
+            listing = [item for item in listing if item.last >= head.state.frontier]
             made = head.plan_ahead(listing)
             if made is not None:
                 return made, listing
@@ -229,8 +229,8 @@ class World:
 
     def check_ahead(self, head: Table, listing: list[Segment]) -> None:
         """From the frontier on the plan is the same, be the deletes below it known of or not."""
-        reaching = [item for item in listing if item.end >= head.state.frontier]
-        below = [item for item in listing if item.end < head.state.frontier]
+        reaching = [item for item in listing if item.last >= head.state.frontier]
+        below = [item for item in listing if item.last < head.state.frontier]
         news = [item for item in below if head.taken.get(item.id) is not item]
         before = [head.taken[item.id] for item in below if item.id in head.taken]
         hold, head.hold = head.hold, self.hold(None)

@@ -328,7 +328,7 @@ class Histories(RuleBasedStateMachine):
     def list_one_page(self, up_to: int) -> None:
         """A publisher reads the head and the first page of its listing, and is then slow."""
         self.ran("slow listing")
-        self.page = (self.world.head, up_to, [s for s in self.kafka.listing() if s.end < up_to])
+        self.page = (self.world.head, up_to, [s for s in self.kafka.listing() if s.last < up_to])
 
     @precondition(lambda self: self.page is not None)
     @rule()
@@ -337,7 +337,7 @@ class Histories(RuleBasedStateMachine):
         self.ran("slow publish")
         head, up_to, page = self.page
         self.page = None
-        listing = [self.world.as_pointed(s) for s in page] + [s for s in self.kafka.listing() if s.end >= up_to]
+        listing = [self.world.as_pointed(s) for s in page] + [s for s in self.kafka.listing() if s.last >= up_to]
         made = self.world.prepare(head, listing)
         if made is not None:
             self.world.swap(made)

@@ -91,7 +91,7 @@ def seg(
     checkpoint: Runs | None = None,
     opened: tuple[tuple[int, int], ...] | None = None,
     state: SegmentState = LIVE,
-    end: int | None = None,
+    last: int | None = None,
     base: int | None = None,
     aborts: Sequence[tuple[int, int, int]] | None = None,
     peeked: tuple[Peeked, ...] = (),
@@ -111,7 +111,7 @@ def seg(
     return Segment(
         id=name,
         base=batches[0].base if base is None else base,
-        end=batches[-1].last if end is None else end,
+        last=batches[-1].last if last is None else last,
         runs=runs,
         checkpoint=runs if checkpoint is None else checkpoint,
         open_end=open_end,

@@ -293,7 +293,7 @@ def gaps_between(group: Iterable[KnownSegment], floor: int = 0, unread: Iterable
     group = list(group)
     lowest = min((known.key.base for known in group if known.live), default=0)
     read = [known.segment for known in group if known.segment is not None and _counts_as_cover(known)]
-    covers = sorted([*((item.base, item.end) for item in read), *((key.base, key.last) for key in unread)])
+    covers = sorted([*((item.base, item.last) for item in read), *((key.base, key.last) for key in unread)])
     highest = max((segment.base for segment in read), default=0)
     found: list[Gap] = []
     reach, told = None, max(floor, log_start_told(read))

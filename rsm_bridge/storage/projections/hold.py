@@ -142,7 +142,7 @@ def deletions(segments: Iterable[KnownSegment]) -> tuple[Deletion, ...]:
         if segment is None or deletion is None:
             continue
         if deletion.kind is SegmentState.DELETED:
-            found.append(Deletion(segment.base, segment.end, segment.runs, deletion.time_ms))
+            found.append(Deletion(segment.base, segment.last, segment.runs, deletion.time_ms))
     return tuple(found)
 
 

@@ -294,7 +294,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
     segment = Segment(
         id=listed.key,
         base=metadata.start_offset,
-        end=metadata.end_offset,
+        last=metadata.end_offset,
         runs=_runs(summary.leader_epochs),
         checkpoint=_checkpoint(directory, metadata, read),
         open_end=_open_end(summary),

@@ -70,7 +70,7 @@ def history_of(segments: Sequence[KnownSegment], partition: int) -> History:
 
 def _whole(known: KnownSegment, lineage: Lineage) -> bool:
     segment = known.segment
-    return segment is not None and valid_end(segment.runs, segment.base, segment.end + 1, lineage) == segment.end + 1
+    return segment is not None and valid_end(segment.runs, segment.base, segment.last + 1, lineage) == segment.last + 1
 
 
 def joined(history: History, current: bytes) -> History:

@@ -48,7 +48,7 @@ def verdict(
     lineage = Lineage(state.lineage, state.known_end)
     if of_segment(segment).rank > lineage.rank or _decides(segment, state.frontier):
         return TombstoneVerdict.NEEDED
-    end = valid_end(segment.runs, segment.base, segment.end + 1, lineage)
+    end = valid_end(segment.runs, segment.base, segment.last + 1, lineage)
     if segment.state is SegmentState.DELETED and waiting is not None and end > waiting:
         return TombstoneVerdict.NEEDED
     if any(of_a_branch_that_lost(newest, above, beginnings([segment])) for newest, above in (raising or {}).items()):
@@ -68,7 +68,7 @@ def still_to_raise(deleted: Iterable[Segment], state: PartState) -> dict[int, in
     lineage = Lineage(state.lineage, state.known_end)
     found: dict[int, int] = {}
     for segment in deleted:
-        end = valid_end(segment.runs, segment.base, segment.end + 1, lineage)
+        end = valid_end(segment.runs, segment.base, segment.last + 1, lineage)
         if end > max(state.floor, segment.base):
             newest = newest_epoch(segment)
             found[newest] = max(end, found.get(newest, end))
@@ -77,7 +77,7 @@ def still_to_raise(deleted: Iterable[Segment], state: PartState) -> dict[int, in
 
 def _decides(segment: Segment, frontier: int) -> bool:
     """Whether it holds a marker at or above the frontier."""
-    if segment.end < frontier:
+    if segment.last < frontier:
         return False
     batches = segment.load()
     markers = (batches.kind == BatchKind.COMMIT) | (batches.kind == BatchKind.ABORT)

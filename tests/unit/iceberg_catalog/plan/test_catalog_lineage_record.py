@@ -253,11 +253,11 @@ def test_uploads_of_one_log_never_look_like_a_divergence_however_the_record_is_c
             record = read_record(state, [of_segment(item) for item in stored])
             assert divergence(record, found) is None
             for item in stored:
-                end = valid_end(item.runs, item.base, item.end + 1, found)
-                assert end in (item.base, item.end + 1) or found.epoch_at(end) == UNKNOWN  # nobody can tell from there
+                end = valid_end(item.runs, item.base, item.last + 1, found)
+                assert end in (item.base, item.last + 1) or found.epoch_at(end) == UNKNOWN  # nobody can tell from there
             assert all(epoch in (truth.epoch_at(start), UNKNOWN) for epoch, start in found.entries)
             floor = data.draw(st.integers(state.floor, found.end))
             kept = lineage_record.recorded(found, state, floor, floor)
             assert len(kept) <= 4
             state = PartState(frontier=found.end, floor=floor, lineage=kept, known_end=found.end)
-            stored = [item for item in stored if item.end >= floor]
+            stored = [item for item in stored if item.last >= floor]

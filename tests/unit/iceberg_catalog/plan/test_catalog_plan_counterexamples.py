@@ -139,7 +139,7 @@ def test_c11_a_head_that_has_not_seen_an_epoch_cannot_judge_its_segments() -> No
     model = Model()
     model.publish(seg("a", [plain(0, 20, 3)]))
     newer = seg("b", [plain(5, 8, 4)], checkpoint=((3, 0), (4, 5)), state=DELETED)
-    assert model.state.frontier > newer.end
+    assert model.state.frontier > newer.last
     assert verdict(newer, model.state) is TombstoneVerdict.NEEDED
     assert verdict(gone(newer, WITHDRAWN), model.state) is TombstoneVerdict.NEEDED
     model.publish(seg("a", [plain(0, 20, 3)]), newer)

@@ -18,7 +18,7 @@ NOW = 1_000
 
 def held(*segments: Segment, read: int = 0, at: int = NOW, now: int = NOW, limit: int = LIMIT) -> Hold:
     """One copy that has read below `read`; the segments were deleted `at`."""
-    deletions = tuple(Deletion(item.base, item.end, item.runs, at) for item in segments)
+    deletions = tuple(Deletion(item.base, item.last, item.runs, at) for item in segments)
     return Hold((Reader(ReadTo(read), limit),), deletions, now)
 
 
@@ -87,7 +87,7 @@ def test_the_copy_that_has_read_least_decides_and_each_by_its_own_limit() -> Non
 def test_a_deletion_further_up_tells_since_when_those_below_are_gone() -> None:
     """The delete of the lower segment was repeated for long until it succeeded."""
     model, a, b = begun()
-    late = Deletion(a.base, a.end, a.runs, NOW + 99)
+    late = Deletion(a.base, a.last, a.runs, NOW + 99)
     model.hold = Hold((Reader(ReadTo(), LIMIT),), (*(held(b).deletions or ()), late), NOW + LIMIT)
     model.publish(gone(a), gone(b))
     assert model.offsets == []

@@ -45,7 +45,7 @@ class Switch:
 def highest_epoch_per_offset(segments: Sequence[Segment], _state: PartState) -> Lineage:
     best: dict[int, int] = {}
     for segment in segments:
-        ends = [*(start for _, start in segment.runs[1:]), segment.end + 1]
+        ends = [*(start for _, start in segment.runs[1:]), segment.last + 1]
         for (epoch, start), end in zip(segment.runs, ends, strict=True):
             for offset in range(start, end):
                 best[offset] = max(epoch, best.get(offset, -1))
@@ -68,7 +68,7 @@ def completed_by_any_branch(segments: Sequence[Segment], state: PartState) -> Li
 
 
 def all_alive(segments: Iterable[Segment], *_: object) -> list[Input]:
-    return [Input(segment=segment, valid_end=segment.end + 1) for segment in segments]
+    return [Input(segment=segment, valid_end=segment.last + 1) for segment in segments]
 
 
 def peeked_for_ever(alive: Sequence[Input], _edge: int) -> list[tuple[Peeked, int]]:

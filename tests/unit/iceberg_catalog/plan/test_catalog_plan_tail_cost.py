@@ -78,7 +78,7 @@ def run(*, apart: bool, peek: bool) -> Cost:
         seen.append(segment)
         tails += bool(segment.open_end)
         made = model.publish(*seen[-4:])
-        waited += segment.end + 1 - model.state.frontier
+        waited += segment.last + 1 - model.state.frontier
         for piece in made.add:
             if isinstance(piece, Derive):
                 derived += 1

@@ -30,7 +30,7 @@ def known(
     key = IndexKey(
         topic_id=TOPIC,
         partition=partition,
-        last=segment.end,
+        last=segment.last,
         base=segment.base,
         segment_id=segment.id.encode().rjust(16, b"\0")[-16:],
     )

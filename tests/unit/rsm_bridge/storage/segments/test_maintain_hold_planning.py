@@ -25,7 +25,7 @@ def known(segment: Segment, deleted_ms: int | None = None) -> KnownSegment:
     key = IndexKey(
         topic_id=TOPIC,
         partition=0,
-        last=segment.end,
+        last=segment.last,
         base=segment.base,
         segment_id=segment.id.encode().rjust(16, b"\0"),
     )
