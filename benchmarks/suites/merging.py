@@ -23,7 +23,7 @@ from benchmarks.run import Plan, say
 from benchmarks.seekers import Place, Seekers
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
-from rsm_bridge.serving.scheduling.precedence import COPY_NICENESS
+from rsm_bridge.serving.scheduling.fetch_priority import COPY_NICENESS
 from rsm_bridge.storage.lease import lease_key
 from tierberg.stack.admin import Admin
 from tierberg.stack.servers.bridge import Bridge

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.metrics.tally import Tally
-from rsm_bridge.serving.scheduling.precedence import be_nice
+from rsm_bridge.serving.scheduling.fetch_priority import lower_priority
 from rsm_bridge.serving.wire.statuses import explain
 from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.storage.keys import LEASE_ROOT, UNDELETE_ROOT
@@ -69,7 +69,7 @@ class Maintainer:
             self._thread.join()
 
     def _loop(self) -> None:
-        be_nice()
+        lower_priority()
         interval = self.settings.maintain_interval
         # Bridges that start together do not work at the same moment.
         due = time.monotonic() + interval * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, protects nothing

@@ -47,7 +47,7 @@ from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.metrics.progress.stored import stored_partitions, table_facts, withheld
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.serving.outages import Outages
-from rsm_bridge.serving.scheduling.precedence import be_nice
+from rsm_bridge.serving.scheduling.fetch_priority import lower_priority
 from rsm_bridge.serving.wire.statuses import explain
 from rsm_bridge.storage.backend import catalog_properties
 from rsm_bridge.storage.clock import StoreClock
@@ -97,7 +97,7 @@ class _Topic:
 class Publisher:
     """All tables of one bridge.
 
-    `give_way` is called before each run; it waits while fetches do. `typed`: topics whose values have columns.
+    `yield_to_fetches` is called before each run; it waits while fetches do. `typed`: topics whose values have columns.
     """
 
     settings: Settings
@@ -105,7 +105,7 @@ class Publisher:
     metrics: Metrics
     log: structlog.typing.FilteringBoundLogger
     copies: RunningCopies
-    give_way: Callable[[], float]
+    yield_to_fetches: Callable[[], float]
     typed: TypedTopics | None = None
     _topics: dict[bytes, _Topic] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -130,11 +130,11 @@ class Publisher:
         """Begins to work, with a listing of everything."""
         if self.settings.catalog.layout == "inside":
             self.log.warning("data files lie inside of table locations: an engine's orphan removal deletes history")
-        self._pool = ThreadPoolExecutor(PUBLISH_WORKERS, thread_name_prefix="publish", initializer=be_nice)
+        self._pool = ThreadPoolExecutor(PUBLISH_WORKERS, thread_name_prefix="publish", initializer=lower_priority)
         self._retries = ThreadPoolExecutor(
-            PUBLISH_RETRY_WORKERS, thread_name_prefix="publish-again", initializer=be_nice
+            PUBLISH_RETRY_WORKERS, thread_name_prefix="publish-again", initializer=lower_priority
         )
-        self._readers = ThreadPoolExecutor(INDEX_READERS, thread_name_prefix="publish-read", initializer=be_nice)
+        self._readers = ThreadPoolExecutor(INDEX_READERS, thread_name_prefix="publish-read", initializer=lower_priority)
         self._scheduler = threading.Thread(target=self._schedule, name="publish-scheduler", daemon=True)
         self._scheduler.start()
 
@@ -225,7 +225,7 @@ class Publisher:
         return taken
 
     def _run(self, topic_id: bytes, topic: _Topic) -> None:
-        self.give_way()
+        self.yield_to_fetches()
         started = time.monotonic()
         retry_after: float | None = None
         notices = self._take(topic)

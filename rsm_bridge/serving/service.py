@@ -38,7 +38,7 @@ from rsm_bridge.serving.reachability import Dependency, Reachability
 from rsm_bridge.serving.scheduling.call_pool import CallPool
 from rsm_bridge.serving.scheduling.copy_memory import CopyMemory
 from rsm_bridge.serving.scheduling.copy_places import CopyPlaces
-from rsm_bridge.serving.scheduling.precedence import Precedence, be_nice
+from rsm_bridge.serving.scheduling.fetch_priority import FetchPriority, lower_priority
 from rsm_bridge.serving.scheduling.worker_pool import WorkerPool
 from rsm_bridge.storage.keys import index_key
 from rsm_bridge.storage.local import FolderLock, LocalObjectStore
@@ -86,20 +86,20 @@ async def running_bridge(
     metrics, log, memory = Metrics(), logger("bridge"), copy_memory(settings)
     with contextlib.ExitStack() as stack:
         store = _locked_store(settings, stack)
-        running, precedence, unhurried = RunningCopies(), Precedence(), store.unhurried()
-        publisher = _publisher(settings, unhurried, metrics, running, precedence)
+        running, priority, unhurried = RunningCopies(), FetchPriority(), store.unhurried()
+        publisher = _publisher(settings, unhurried, metrics, running, priority)
         reach = _watched(settings, store, publisher.open_catalog, stack)
         writes = StoreWrites()
         probes = Probes(loop=asyncio.get_running_loop(), store=store, reach=reach, writes=writes)
         metrics_address = _metrics_page(settings, metrics, probes, stack)
         await probes.warmed(warm)
-        pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, precedence, stack)
+        pools, fetch_pools = _pools(settings, memory.copies, stack), _fetch_pools(settings, priority, stack)
         publisher.typed = typed = _typed_topics(settings, unhurried, publisher, memory, stack)
         maintainer = _maintainer(settings, unhurried, metrics, publisher, typed)
         handlers = Handlers(
             copier=Copier(
                 store=store,
-                precedence=fetch_pools.precedence,
+                priority=fetch_pools.priority,
                 running=running,
                 executor=pools["copy"],
                 places=CopyPlaces(memory.copies),
@@ -141,7 +141,7 @@ async def running_bridge(
 
 
 def _publisher(
-    settings: Settings, store: ObjectStore, metrics: Metrics, running: RunningCopies, precedence: Precedence
+    settings: Settings, store: ObjectStore, metrics: Metrics, running: RunningCopies, priority: FetchPriority
 ) -> Publisher:
     return Publisher(
         settings=settings,
@@ -149,7 +149,7 @@ def _publisher(
         metrics=metrics,
         log=logger("publisher"),
         copies=running,
-        give_way=precedence.give_way,
+        yield_to_fetches=priority.yield_to_fetches,
     )
 
 
@@ -215,7 +215,7 @@ def _pools(settings: Settings, slots: int, stack: contextlib.ExitStack) -> dict[
     return {
         name: stack.enter_context(ThreadPoolExecutor(size, thread_name_prefix=name, initializer=initializer))
         for name, size, initializer in (
-            ("copy", slots, be_nice),
+            ("copy", slots, lower_priority),
             ("fetch-helper", settings.limits.fetch_workers, None),
         )
     }
@@ -230,12 +230,12 @@ def _typed_topics(
     return typed
 
 
-def _fetch_pools(settings: Settings, precedence: Precedence, stack: contextlib.ExitStack) -> FetchPools:
+def _fetch_pools(settings: Settings, priority: FetchPriority, stack: contextlib.ExitStack) -> FetchPools:
     """Pools for reading and decoding, until `stack` ends."""
     return FetchPools(
         reading=stack.enter_context(WorkerPool(settings.limits.fetch_workers, "fetch")),
         decoding=stack.enter_context(WorkerPool(os.cpu_count() or 1, "decode", AHEAD_PAUSE_SECONDS_MAX)),
-        precedence=precedence,
+        priority=priority,
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from rsm_bridge.limits import CONTENDED_SILENCE_SECONDS, COPY_PAUSE_SECONDS_MAX
 from rsm_bridge.proto import rsm_pb2
-from rsm_bridge.serving.scheduling.precedence import Precedence
+from rsm_bridge.serving.scheduling.fetch_priority import FetchPriority
 from rsm_bridge.serving.service import Running
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
@@ -155,13 +155,13 @@ def test_calls_that_never_start_go(bridge: Running, monkeypatch: pytest.MonkeyPa
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds of each time a copy gave way to a fetch."""
     seen: list[float] = []
-    real = Precedence.give_way
+    real = FetchPriority.yield_to_fetches
 
-    def give_way(self: Precedence) -> float:
+    def yield_to_fetches(self: FetchPriority) -> float:
         seen.append(real(self))
         return seen[-1]
 
-    monkeypatch.setattr(Precedence, "give_way", give_way)
+    monkeypatch.setattr(FetchPriority, "yield_to_fetches", yield_to_fetches)
     return seen
 
 

@@ -19,7 +19,7 @@ from rsm_bridge.config.settings import Settings, load_settings
 from rsm_bridge.logs import logger
 from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.serving.publisher import Publisher
-from rsm_bridge.serving.scheduling.precedence import Precedence
+from rsm_bridge.serving.scheduling.fetch_priority import FetchPriority
 from rsm_bridge.serving.service import Running, running_bridge
 from rsm_bridge.storage.opening import open_store
 from rsm_bridge.storage.segments.running_copies import RunningCopies
@@ -46,7 +46,7 @@ def publisher_of(settings: Settings, log: structlog.typing.FilteringBoundLogger 
         metrics=Metrics(),
         log=log or logger("test"),
         copies=RunningCopies(),
-        give_way=Precedence().give_way,
+        yield_to_fetches=FetchPriority().yield_to_fetches,
     )
 
 

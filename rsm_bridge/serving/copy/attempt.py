@@ -79,7 +79,7 @@ class CopyAttempt:
 
     Attributes:
         deadline: no index is put after it; seconds of the monotonic clock.
-        give_way: called at the start and before each step; waits while fetches do.
+        yield_to_fetches: called at the start and before each step; waits while fetches do.
         later: what came with the copy of later segments' transaction indexes.
         verbatim_cause: why the segment is stored as it is, in mode `verbatim`.
         columns: gives rows the columns of their values; None: the topic is not typed.
@@ -94,7 +94,7 @@ class CopyAttempt:
     files: Mapping[IndexType, bytes]
     feed: FrameFeed
     deadline: float
-    give_way: Callable[[], float]
+    yield_to_fetches: Callable[[], float]
     later: LaterAborts = field(default_factory=LaterAborts)
     verbatim_cause: Cause = Cause.VERBATIM
     columns: ValueColumns | None = None
@@ -212,18 +212,18 @@ def _write_objects(
             proven=columns is not None and columns.proven,
         )
         try:
-            attempt.give_way()
+            attempt.yield_to_fetches()
             for frame in feed.frames(segment.segment_size_bytes):
                 if options.mode == "table":
                     failpoints.hit("convert", objects.data_key)
                 for step in parser.feed(frame):
-                    attempt.give_way()
+                    attempt.yield_to_fetches()
                     writer.add(step)
             attempt.stage = "writing"
             for step in parser.finish():
-                attempt.give_way()
+                attempt.yield_to_fetches()
                 writer.add(step)
-            attempt.give_way()
+            attempt.yield_to_fetches()
             written = writer.finish(
                 attempt.files,
                 transactions,

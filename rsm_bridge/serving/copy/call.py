@@ -42,8 +42,8 @@ from rsm_bridge.serving.copy.frame_feed import FeedClosedError, FrameFeed
 from rsm_bridge.serving.copy.peer_patience import Patience, retrieve
 from rsm_bridge.serving.scheduling.copy_memory import CopyMemory, CopyShare
 from rsm_bridge.serving.scheduling.copy_places import CopyPlaces, Ticket
+from rsm_bridge.serving.scheduling.fetch_priority import FetchPriority
 from rsm_bridge.serving.scheduling.peers import peer_of
-from rsm_bridge.serving.scheduling.precedence import Precedence
 from rsm_bridge.serving.wire.messages import CopyMessage, End, File, Frame, Start, parse_copy_request
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.segments.running_copies import RunningCopies
@@ -55,7 +55,7 @@ class Copier:
     """What all copies share.
 
     Attributes:
-        precedence: of fetches, before each step of a worker and each frame that it does not need yet.
+        priority: of fetches, before each step of a worker and each frame that it does not need yet.
         running: what the reclaimer asks before a tombstone goes.
         places: as many as fit the memory budget and the workers.
         memory: the account that says how many places there are, and whose turn a copy takes where it needs more.
@@ -65,7 +65,7 @@ class Copier:
     """
 
     store: ObjectStore
-    precedence: Precedence
+    priority: FetchPriority
     running: RunningCopies
     executor: Executor
     places: CopyPlaces
@@ -228,7 +228,7 @@ class CopyCall:
             files=whole,
             feed=FrameFeed(),
             deadline=deadline,
-            give_way=self.copier.precedence.give_way,
+            yield_to_fetches=self.copier.priority.yield_to_fetches,
             later=later,
             columns=self.copier.columns(segment),
             turn=self._turn,
@@ -269,7 +269,7 @@ class CopyCall:
                 await attempt.feed.put(message)
                 if isinstance(message, End):
                     break
-                if self.copier.precedence.claimed:
+                if self.copier.priority.claimed:
                     await attempt.feed.needed()
                 reading = self._next()
                 await asyncio.wait((reading, worker), return_when=asyncio.FIRST_COMPLETED)

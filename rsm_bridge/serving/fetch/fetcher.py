@@ -39,8 +39,8 @@ from rsm_bridge.limits import (
 )
 from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.serving.fetch.byte_cache import ByteCache
-from rsm_bridge.serving.scheduling.precedence import Precedence
-from rsm_bridge.serving.scheduling.worker_pool import Errand, WorkerPool
+from rsm_bridge.serving.scheduling.fetch_priority import FetchPriority
+from rsm_bridge.serving.scheduling.worker_pool import ReadTicket, WorkerPool
 from rsm_bridge.storage.keys import index_key, index_prefix, parse_index_key
 from rsm_bridge.storage.segments.chunks import ChunkPlan, cut, split
 from rsm_bridge.storage.segments.index_at import index_named
@@ -100,14 +100,14 @@ class ChunkPlace:
 
 @dataclass(frozen=True, slots=True)
 class FetchPools:
-    """Where fetches work: `reading` from the store, `decoding` on the processors, `precedence` over copies."""
+    """Where fetches work: `reading` from the store, `decoding` on the processors, `priority` over copies."""
 
     reading: WorkerPool
     decoding: WorkerPool
-    precedence: Precedence
+    priority: FetchPriority
 
 
-_WANTED = Errand()
+_URGENT = ReadTicket()
 
 
 class Fetcher:
@@ -117,19 +117,19 @@ class Fetcher:
         self._reader = reader
         self._pools = pools
         self._metrics = metrics
-        self._errands: dict[Hashable, Errand] = {}  # of what is read ahead
+        self._tickets: dict[Hashable, ReadTicket] = {}  # of what is read ahead
         lookups = metrics.cache_lookups
         half = limits.index_cache_mib * MIB // 2
         self._segments: ByteCache[OpenSegment] = ByteCache("directory", half, lambda s: s.size, lookups)
         self._blocks: ByteCache[OpenBlock] = ByteCache("block", half, lambda b: b.size, lookups)
         self._chunks: ByteCache[memoryview] = ByteCache("chunk", limits.chunk_cache_mib * MIB, len, lookups)
 
-    async def _read(self, work: Callable[[], T], errand: Errand = _WANTED) -> T:
-        return await asyncio.wrap_future(self._pools.reading.submit(errand, work))
+    async def _read(self, work: Callable[[], T], ticket: ReadTicket = _URGENT) -> T:
+        return await asyncio.wrap_future(self._pools.reading.submit(ticket, work))
 
     def fetching(self) -> AbstractContextManager[None]:
         """A broker waits for bytes during the block; copies give way."""
-        return self._pools.precedence.fetching()
+        return self._pools.priority.fetching()
 
     def forget(self, segment_id: bytes) -> None:
         """A deleted segment leaves the caches."""
@@ -244,35 +244,35 @@ class Fetcher:
         key = (directory.metadata.segment_id, number, directory.checksum)
         return await self._blocks.get(key, lambda: self._renewing(directory, read))
 
-    async def _load(self, directory: Directory, block: int, chunks: range, errand: Errand) -> list[memoryview]:
+    async def _load(self, directory: Directory, block: int, chunks: range, ticket: ReadTicket) -> list[memoryview]:
         """Neighbouring chunks of one block, read and decoded in one go."""
-        return await self._renewing(directory, lambda current: self._load_from(current, block, chunks, errand))
+        return await self._renewing(directory, lambda current: self._load_from(current, block, chunks, ticket))
 
-    async def _load_from(self, directory: Directory, block: int, chunks: range, errand: Errand) -> list[memoryview]:
+    async def _load_from(self, directory: Directory, block: int, chunks: range, ticket: ReadTicket) -> list[memoryview]:
         opened = await self._block(directory, block)
         starts = [opened.plan.starts[chunk] for chunk in (*chunks, chunks.stop)]
         first = opened.block.first_batch
         stored = await self._read(
-            lambda: self._reader.read_chunk(directory, opened.block, first + starts[0], first + starts[-1] - 1), errand
+            lambda: self._reader.read_chunk(directory, opened.block, first + starts[0], first + starts[-1] - 1), ticket
         )
         at = opened.plan.bytes_at
         ends = [at[chunk] - at[chunks.start] for chunk in (*chunks, chunks.stop)]
-        parts = await asyncio.wrap_future(self._pools.decoding.submit(errand, lambda: split(stored.decode(), ends)))
+        parts = await asyncio.wrap_future(self._pools.decoding.submit(ticket, lambda: split(stored.decode(), ends)))
         self._metrics.served_batches.inc(starts[-1] - starts[0])
         return parts
 
     async def _chunk(self, directory: Directory, place: ChunkPlace) -> memoryview:
         """A chunk somebody waits for; one that is being read ahead is hurried up."""
         key = (directory.metadata.segment_id, place)
-        if (errand := self._errands.get(key)) is not None:
-            self._pools.reading.want(errand)
-            self._pools.decoding.want(errand)
+        if (ticket := self._tickets.get(key)) is not None:
+            self._pools.reading.hurry(ticket)
+            self._pools.decoding.hurry(ticket)
 
         return await self._chunks.get(key, lambda: self._alone(directory, place))
 
     async def _alone(self, directory: Directory, place: ChunkPlace) -> memoryview:
         """One chunk that somebody waits for, without its neighbours."""
-        return (await self._load(directory, place.block, range(place.chunk, place.chunk + 1), _WANTED))[0]
+        return (await self._load(directory, place.block, range(place.chunk, place.chunk + 1), _URGENT))[0]
 
     async def frames(self, segment: SegmentMetadata, start: int, end: int | None) -> AsyncIterator[memoryview]:
         """Payloads of at most 256 KiB, from the batch that contains position `start` to position `end` (inclusive).
@@ -370,19 +370,19 @@ class Fetcher:
         return range(chunks.start, end)
 
     def _ahead(self, directory: Directory, block: int, chunks: range) -> None:
-        errand = Errand(wanted=False)
-        flight = asyncio.ensure_future(self._load(directory, block, chunks, errand))
+        ticket = ReadTicket(urgent=False)
+        flight = asyncio.ensure_future(self._load(directory, block, chunks, ticket))
         # Whoever waits for a chunk hears of a failure; nobody need wait.
         flight.add_done_callback(lambda task: task.cancelled() or task.exception())
         for number, chunk in enumerate(chunks):
             key = (directory.metadata.segment_id, ChunkPlace(block, chunk))
             if key not in self._chunks:
-                self._errands[key] = errand
+                self._tickets[key] = ticket
                 part = self._chunks.start(key, self._part_maker(directory, ChunkPlace(block, chunk), flight, number))
                 part.add_done_callback(partial(self._arrived, key))
 
     def _arrived(self, key: Hashable, _: object) -> None:
-        self._errands.pop(key, None)
+        self._tickets.pop(key, None)
 
     def _part_maker(
         self, directory: Directory, place: ChunkPlace, flight: asyncio.Future[list[memoryview]], number: int
@@ -403,7 +403,7 @@ class Fetcher:
             self._segments.start(key, lambda: self._successor(directory))
 
     async def _successor(self, directory: Directory) -> OpenSegment:
-        successor = await self._read(lambda: self._find_successor(directory), Errand(wanted=False))
+        successor = await self._read(lambda: self._find_successor(directory), ReadTicket(urgent=False))
         opened = OpenSegment(successor or directory, time.monotonic())
         if successor is not None and len(successor.blocks):
             self._ahead(successor, 0, range(1))

@@ -23,7 +23,7 @@ from benchmarks.meters import (
     thread_cpu_s,
     tree_cpu_s,
 )
-from rsm_bridge.serving.scheduling.precedence import be_nice
+from rsm_bridge.serving.scheduling.fetch_priority import lower_priority
 
 
 def burn(seconds: float) -> None:
@@ -115,7 +115,7 @@ def test_cpu_of_threads_is_told_apart_by_niceness() -> None:
     started = threading.Event()
 
     def work() -> None:
-        be_nice(7)
+        lower_priority(7)
         until = time.thread_time() + 0.1
         while time.thread_time() < until:
             pass

@@ -8,35 +8,35 @@ from concurrent.futures import CancelledError, wait
 
 import pytest
 
-from rsm_bridge.serving.scheduling.worker_pool import Errand, WorkerPool
+from rsm_bridge.serving.scheduling.worker_pool import ReadTicket, WorkerPool
 
 
 def test_wanted_work_does_not_wait_for_work_ahead_of_time() -> None:
     release = threading.Event()
     with WorkerPool(1, "test") as pool:
-        ahead = [pool.submit(Errand(wanted=False), lambda: release.wait(30)) for _ in range(5)]
+        ahead = [pool.submit(ReadTicket(urgent=False), lambda: release.wait(30)) for _ in range(5)]
         try:
-            assert pool.submit(Errand(), lambda: "here").result(10) == "here"
+            assert pool.submit(ReadTicket(), lambda: "here").result(10) == "here"
             assert not any(job.done() for job in ahead)
         finally:
             release.set()
         assert all(job.result(10) for job in ahead)
 
 
-def test_an_errand_that_becomes_wanted_overtakes_the_others() -> None:
+def test_a_ticket_that_becomes_wanted_overtakes_the_others() -> None:
     release, order = threading.Event(), list[str]()
     with WorkerPool(1, "test") as pool:
-        pool.submit(Errand(wanted=False), lambda: release.wait(30))
-        first, second = Errand(wanted=False), Errand(wanted=False)
+        pool.submit(ReadTicket(urgent=False), lambda: release.wait(30))
+        first, second = ReadTicket(urgent=False), ReadTicket(urgent=False)
         jobs = [
             pool.submit(first, lambda: order.append("first")),
             pool.submit(second, lambda: order.append("second")),
         ]
-        pool.want(second)
+        pool.hurry(second)
         try:
             jobs[1].result(10)
             assert order == ["second"]
-            # What follows in the same errand is wanted from the start.
+            # What follows in the same ticket is wanted from the start.
             assert pool.submit(second, lambda: 7).result(10) == 7
         finally:
             release.set()
@@ -50,8 +50,8 @@ def test_an_error_reaches_who_waits_and_the_thread_goes_on() -> None:
 
     with WorkerPool(1, "test") as pool:
         with pytest.raises(ValueError, match="no"):
-            pool.submit(Errand(), fail).result(10)
-        assert pool.submit(Errand(), lambda: 1).result(10) == 1
+            pool.submit(ReadTicket(), fail).result(10)
+        assert pool.submit(ReadTicket(), lambda: 1).result(10) == 1
 
 
 def test_close_ends_the_threads_and_cancels_what_is_queued() -> None:
@@ -63,16 +63,16 @@ def test_close_ends_the_threads_and_cancels_what_is_queued() -> None:
         begun.set()
         return release.wait(30)
 
-    running = pool.submit(Errand(), work)
+    running = pool.submit(ReadTicket(), work)
     assert begun.wait(30)
-    queued = pool.submit(Errand(), lambda: True)
+    queued = pool.submit(ReadTicket(), lambda: True)
     threading.Timer(0.1, release.set).start()
     pool.close()
     assert running.result(0)
     with pytest.raises(CancelledError):
         queued.result(0)
     with pytest.raises(RuntimeError, match="closed"):
-        pool.submit(Errand(), lambda: True)
+        pool.submit(ReadTicket(), lambda: True)
     deadline = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -85,10 +85,10 @@ def test_every_job_is_done_once_under_many_submitters() -> None:
 
         def submit(start: int) -> None:
             for number in range(start, start + 200):
-                errand = Errand(wanted=number % 3 == 0)
-                futures.append(pool.submit(errand, lambda n=number: done.append(n)))  # type: ignore[misc]
+                ticket = ReadTicket(urgent=number % 3 == 0)
+                futures.append(pool.submit(ticket, lambda n=number: done.append(n)))  # type: ignore[misc]
                 if number % 5 == 0:
-                    pool.want(errand)
+                    pool.hurry(ticket)
 
         futures = list[object]()
         threads = [threading.Thread(target=submit, args=(1000 * n,)) for n in range(4)]
@@ -102,15 +102,15 @@ def test_every_job_is_done_once_under_many_submitters() -> None:
 
 def test_work_ahead_of_time_begins_when_nothing_wanted_runs_or_after_its_patience() -> None:
     release = threading.Event()
-    with WorkerPool(1, "test", ahead_waits=30.0) as pool:
-        wanted = pool.submit(Errand(), lambda: release.wait(30))
-        ahead = pool.submit(Errand(wanted=False), wanted.done)
+    with WorkerPool(1, "test", prefetch_waits=30.0) as pool:
+        wanted = pool.submit(ReadTicket(), lambda: release.wait(30))
+        ahead = pool.submit(ReadTicket(urgent=False), wanted.done)
         with pytest.raises(TimeoutError):
             ahead.result(0.2)
         release.set()
         assert ahead.result(10)
     release.clear()
-    with WorkerPool(1, "test", ahead_waits=0.05) as pool:
-        wanted = pool.submit(Errand(), lambda: release.wait(30))
-        assert not pool.submit(Errand(wanted=False), wanted.done).result(10)
+    with WorkerPool(1, "test", prefetch_waits=0.05) as pool:
+        wanted = pool.submit(ReadTicket(), lambda: release.wait(30))
+        assert not pool.submit(ReadTicket(urgent=False), wanted.done).result(10)
         release.set()

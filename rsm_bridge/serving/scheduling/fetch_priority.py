@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from rsm_bridge.limits import COPY_PAUSE_SECONDS_MAX
 
 
-class Precedence:
-    """Counts the fetches that wait. `give_way` belongs to worker threads, the rest to the event loop."""
+class FetchPriority:
+    """Counts the fetches that wait. `yield_to_fetches` belongs to worker threads, the rest to the event loop."""
 
     def __init__(self) -> None:
         self._waiting = 0
@@ -44,7 +44,7 @@ class Precedence:
         """Whether a fetch waits."""
         return self._waiting > 0
 
-    def give_way(self) -> float:
+    def yield_to_fetches(self) -> float:
         """Waits until no fetch does, at most `COPY_PAUSE_SECONDS_MAX` from its turn on; returns the seconds it took."""
         if self._none_waits.is_set():
             return 0.0
@@ -55,10 +55,10 @@ class Precedence:
 
 
 COPY_NICENESS = 10
-AHEAD_NICENESS = 5
+PREFETCH_NICENESS = 5
 
 
-def be_nice(niceness: int = COPY_NICENESS) -> None:
+def lower_priority(niceness: int = COPY_NICENESS) -> None:
     """Lowers the calling thread's priority. Linux counts niceness per thread; elsewhere nothing happens."""
     if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

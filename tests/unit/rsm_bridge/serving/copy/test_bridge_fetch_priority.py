@@ -12,35 +12,35 @@ from crc32c import crc32c
 
 from rsm_bridge.limits import COPY_PAUSE_SECONDS_MAX
 from rsm_bridge.serving.copy.frame_feed import FeedClosedError, FrameFeed
-from rsm_bridge.serving.scheduling.precedence import Precedence
+from rsm_bridge.serving.scheduling.fetch_priority import FetchPriority
 from rsm_bridge.serving.wire.messages import End, Frame
 
 
 def test_copies_give_way_while_a_fetch_waits_and_no_longer_than_the_limit() -> None:
-    precedence = Precedence()
-    assert precedence.give_way() == 0.0
-    with precedence.fetching(), precedence.fetching():
+    priority = FetchPriority()
+    assert priority.yield_to_fetches() == 0.0
+    with priority.fetching(), priority.fetching():
         started = time.monotonic()
-        assert precedence.give_way() >= COPY_PAUSE_SECONDS_MAX * 0.9
+        assert priority.yield_to_fetches() >= COPY_PAUSE_SECONDS_MAX * 0.9
         assert time.monotonic() - started < COPY_PAUSE_SECONDS_MAX + 5
-    assert precedence.give_way() == 0.0
+    assert priority.yield_to_fetches() == 0.0
 
 
 def test_copies_that_give_way_take_turns() -> None:
-    precedence, copies = Precedence(), 2 * max(1, (os.cpu_count() or 1) // 2)
+    priority, copies = FetchPriority(), 2 * max(1, (os.cpu_count() or 1) // 2)
     started = time.monotonic()
-    with precedence.fetching(), ThreadPoolExecutor(copies) as workers:
-        pauses = list(workers.map(lambda _: precedence.give_way(), range(copies)))
+    with priority.fetching(), ThreadPoolExecutor(copies) as workers:
+        pauses = list(workers.map(lambda _: priority.yield_to_fetches(), range(copies)))
     assert min(pauses) >= COPY_PAUSE_SECONDS_MAX * 0.9
     assert time.monotonic() - started >= COPY_PAUSE_SECONDS_MAX * 1.9
 
 
 def test_a_copy_goes_on_as_soon_as_the_last_fetch_has_its_bytes() -> None:
-    precedence = Precedence()
+    priority = FetchPriority()
 
     async def fetch() -> float:
-        with precedence.fetching():
-            pause = asyncio.get_running_loop().run_in_executor(None, precedence.give_way)
+        with priority.fetching():
+            pause = asyncio.get_running_loop().run_in_executor(None, priority.yield_to_fetches)
             await asyncio.sleep(COPY_PAUSE_SECONDS_MAX / 10)
         return await pause
 
@@ -48,12 +48,12 @@ def test_a_copy_goes_on_as_soon_as_the_last_fetch_has_its_bytes() -> None:
 
 
 def test_fetches_claim_precedence_until_the_last_has_its_bytes() -> None:
-    precedence = Precedence()
-    with precedence.fetching():
-        with precedence.fetching():
-            assert precedence.claimed
-        assert precedence.claimed
-    assert not precedence.claimed
+    priority = FetchPriority()
+    with priority.fetching():
+        with priority.fetching():
+            assert priority.claimed
+        assert priority.claimed
+    assert not priority.claimed
 
 
 def test_a_frame_is_needed_when_the_worker_has_none() -> None:
