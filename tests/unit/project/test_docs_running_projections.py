@@ -1,4 +1,4 @@
-"""docs/running-copies.md: its jars are those that tests run with, its commands have options that there are."""
+"""docs/running-projections.md: its jars are those that tests run with, its commands have options that there are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tierberg.cli import app
 from tierberg.stack.servers.spark_cluster import spark_home
 
 ROOT = Path(__file__).resolve().parents[3]
-TEXT = (ROOT / "docs" / "running-copies.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "running-projections.md").read_text(encoding="utf-8")
 SHELL = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
 YAML = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)]
 
