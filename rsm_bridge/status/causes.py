@@ -377,7 +377,8 @@ CAUSES: dict[CauseCode, StatusCause] = {
     ),
     _C.COPY_LOST_ROWS: StatusCause(
         _NOTE,
-        "a projection will never have some offsets: Kafka had deleted them before it read them, and nothing held them",
+        "a projection will never have some offsets: Kafka had deleted them before it read them, and they were held no "
+        "longer",
         "A projection that is younger than the topic begins where the table begins. Else: a longer `hold` of the "
         "projection, or more frequent runs.",
     ),
@@ -388,7 +389,8 @@ CAUSES: dict[CauseCode, StatusCause] = {
     ),
     _C.COPY_PROGRESS_DAMAGED: StatusCause(
         _PERSON,
-        "the progress of a projection cannot be read: nothing counts as read, so rows may stay for all of its hold",
+        "what a projection says of its progress cannot be read: nothing counts as read, so rows may stay for all of "
+        "its hold",
         "`tierberg repartition TOPIC` writes it anew. `unsupported_version`: upgrade this release.",
     ),
     _C.COPY_HOLDS_ROWS: StatusCause(
