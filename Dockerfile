@@ -1,5 +1,5 @@
 # The bridge: `docker build -t tierberg .`
-# Copies, with Spark and Java: `docker build --target repartition -t tierberg-repartition .`
+# Projections, with Spark and Java: `docker build --target repartition -t tierberg-repartition .`
 # Both run as a user without rights, on a read-only root file system; they need a writable /data (or an object store and a
 # catalog in /etc/tierberg/tierberg.yaml) and a tmpfs on /tmp.
 FROM python:3.12.12-slim-bookworm AS build

@@ -77,7 +77,7 @@ bench-types: setup ## the measures of typed values alone, beside per-record libr
 	$(RUN) -m benchmarks run --only typed_rate --only typed_size --only typed_damage
 
 .PHONY: bench-copy2
-bench-copy2: setup ## the measures of copies alone: runs, files, queries, and the whole bill beside a consumer
+bench-copy2: setup ## the measures of projections alone: runs, files, queries, and the whole bill beside a consumer
 	$(RUN) -m benchmarks run --only copy2
 
 .PHONY: fuzz

@@ -21,5 +21,5 @@ FETCH_BYTES: Final = 1024 * 1024
 #: One forced collection of a broker, and the pause before the next.
 COLLECTION_S: Final = 30.0
 COLLECTION_PAUSE_S: Final = 0.2
-#: One run of a copy's command.
-COPY_S: Final = 900.0
+#: One run of a projection's command.
+PROJECTION_S: Final = 900.0

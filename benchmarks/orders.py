@@ -1,4 +1,4 @@
-"""A stream of orders for the second copy: fixed, seeded, with keys of three sizes.
+"""A stream of orders for the projection: fixed, seeded, with keys of three sizes.
 
 Events below ORDERS place one order each, spread over DAYS days of Kafka timestamps; events after those
 change orders drawn at random. An order belongs to an account and a customer, and all of a customer's to one partition,

@@ -1,1 +1,1 @@
-"""PySpark jobs that derive tables from the topics' tables, laid out by the user's analytic keys."""
+"""PySpark jobs that keep second copies (projections) of topics' tables, laid out by the user's analytic keys."""

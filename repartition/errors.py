@@ -17,9 +17,9 @@ _NOT_VALID: Final = "org.apache.iceberg.exceptions.ValidationException"
 _OwnKind = Literal[
     "bad_rule",  # the rule does not fit the topic's table, or the target's
     "no_source",  # the topic has no table yet, or several
-    "rewound",  # the topic's table took back rows that the copy has read
+    "rewound",  # the topic's table took back rows that the projection has read
     "no_frontier",  # the target has rows and nothing says how far they go
-    "not_ours",  # the target is somebody else's table, or a copy of another topic
+    "not_ours",  # the target is somebody else's table, or a projection of another topic
     "key_moved",  # a key was met in two Kafka partitions
     "raced",  # another writer was faster: run again
     "no_spark",  # PySpark is not installed
@@ -35,7 +35,7 @@ _CLIENTS: Final = frozenset({"pyiceberg", "requests", "sqlalchemy", "botocore"})
 
 
 class RepartitionError(TierbergError):
-    """What went wrong with one copy, and what to do; without credentials that a library or a server quoted.
+    """What went wrong with one projection, and what to do; without credentials that a library or a server quoted.
 
     Attributes:
         kind: what went wrong.

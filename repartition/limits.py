@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-#: Runs of one copy that others' commits may beat, with the copy no further, before it is left to the next round.
+#: Runs that others' commits may beat, with the projection no further, before it is left to the next round.
 RACES_MAX: Final = 5
 #: A job that was beaten waits for a random time up to that of the lost run, but no longer, and lets the other go ahead.
 RACE_WAIT_S_MAX: Final = 60.0

@@ -128,11 +128,13 @@ PUBLISH_WORKERS = 4  # tables published at once
 PUBLISH_RETRY_WORKERS = 2  # tables tried again at once after a failure
 INDEX_BYTES_MAX = 1024 * MIB  # of an index; nothing larger is put, or read whole
 
-# Progress of copies.
-COPY_PROGRESS_BYTES_MAX = 8 * MIB  # 100,000 partitions stay below it
-COPY_PROGRESS_TEXT_CHARS_MAX = 2000  # of a failure's message, and of its advice
-COPY_PROGRESS_FRESH_SECONDS = 5.0  # what a publisher has read of it serves its runs so long
-COPY_BEHIND_SECONDS = 86400.0  # a copy that is behind for longer, and for over half of its hold, needs a person
+# Progress of projections.
+PROJECTION_PROGRESS_BYTES_MAX = 8 * MIB  # 100,000 partitions stay below it
+PROJECTION_PROGRESS_TEXT_CHARS_MAX = 2000  # of a failure's message, and of its advice
+PROJECTION_PROGRESS_FRESH_SECONDS = 5.0  # what a publisher has read of it serves its runs so long
+PROJECTION_BEHIND_SECONDS = (
+    86400.0  # a projection that is behind for longer, and for over half of its hold, needs a person
+)
 
 # The schema registry.
 REGISTRY_WORKERS = 4  # look-ups at once

@@ -1,4 +1,4 @@
-"""A consumer that writes a topic of orders into an Iceberg table of its own: what users run where there is no copy 2.
+"""A consumer that writes a topic of orders into an Iceberg table of its own: what users run without a projection.
 
 As lean as Python allows: librdkafka, JSON parsed by Arrow, batches appended by PyIceberg. What a run that is killed
 would double is not seen to.

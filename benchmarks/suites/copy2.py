@@ -1,4 +1,4 @@
-"""The second copy, on one stream of orders: what runs cost, which files come of it, what queries need, the whole bill.
+"""The second copy (projection) of a stream of orders: costs of runs, files, what queries need, and the whole bill.
 
 Two stock brokers get the same stream: one on a bridge, one on Kafka's LocalTieredStorage with a consumer that writes
 the same table. All on the same cores, one after another.
@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.clients.process import run_together
-from benchmarks.copy2_jobs import COLUMNS, Files, Jobs, jobs, write_config
-from benchmarks.copy2_queries import query_cases
-from benchmarks.copy2_upserts import upsert_cases, upsert_copies
-from benchmarks.copy2_world import TOPIC, Fed, fed
-from benchmarks.limits import COPY_S
+from benchmarks.limits import PROJECTION_S
 from benchmarks.meters import Sampler, Spent, median, tree_cpu_s
 from benchmarks.orders import BUCKETS, Sized
+from benchmarks.projection_jobs import COLUMNS, Files, Jobs, jobs, write_config
+from benchmarks.projection_queries import query_cases
+from benchmarks.projection_upserts import upsert_cases, upsert_projections
+from benchmarks.projection_world import TOPIC, Fed, fed
 from benchmarks.results import Case, Cases
 from benchmarks.run import Plan, say
 from rsm_bridge.limits import MIB
 
 _LAYOUT = {"partition_by": ["day(_kafka_timestamp)", f"bucket({BUCKETS}, customer_id)"], "sort_by": ["customer_id"]}
-#: Of the copy whose files are looked at: small enough that a day is more than one file.
+#: Of the projection whose files are looked at: small enough that a day is more than one file.
 _FILE_MIB = 32
 _DAILY = {"partition_by": ["day(_kafka_timestamp)"], "sort_by": ["customer_id"], "target_file_mib": _FILE_MIB}
 _BATCH = 500_000
@@ -48,19 +48,19 @@ class _Bill:
 
 
 def measure(plan: Plan) -> Cases:
-    """Cases of every measure of the second copy."""
+    """Cases of every measure of the projection."""
     sized = Sized(200_000, 20) if plan.quick else Sized()
     plain, consumer = _plain(plan.folder / "plain", sized)
     say(f"  plain {plain}, consumer {consumer}")
     with fed(plan.folder / "tierberg", sized, bridged=True) as topic:
         first = _first(topic)
         second = _by_command(topic, plan.folder)
-        say(f"  copy 1 {first}, copy 2 {second}")
+        say(f"  the topic's table {first}, the projection {second}")
         rounds = 1 if plan.quick else _ROUNDS
         typed = [{"table": f"typed_{n}", "select": COLUMNS, **_LAYOUT} for n in range(rounds + 1)]
         whole = [{"table": f"whole_{n}", **_DAILY} for n in range(rounds)]
         config = write_config(
-            plan.folder / "jobs.yaml", topic.remote, [*typed, *whole, *upsert_copies()], plan.folder / "scratch"
+            plan.folder / "jobs.yaml", topic.remote, [*typed, *whole, *upsert_projections()], plan.folder / "scratch"
         )
         with jobs(config) as running:
             cases = _append_cases(running, rounds)
@@ -93,7 +93,7 @@ def _plain(folder: Path, sized: Sized) -> tuple[_Bill, _Bill]:
 
 
 def _first(topic: Fed) -> _Bill:
-    """Copy 1: broker and bridge."""
+    """The topic's table: broker and bridge."""
     began = sum(topic.cpu_s())
     topic.send(topic.sized.orders)
     topic.settle()
@@ -102,15 +102,15 @@ def _first(topic: Fed) -> _Bill:
 
 
 def _by_command(topic: Fed, folder: Path) -> _Bill:
-    """Copy 2 by the command: a process that starts, reads everything once and ends."""
-    copy = {"table": "billed", "select": COLUMNS, **_LAYOUT}
-    config = write_config(folder / "bill.yaml", topic.remote, [copy], folder / "scratch")
+    """The projection by the command: a process that starts, reads everything once and ends."""
+    projection = {"table": "billed", "select": COLUMNS, **_LAYOUT}
+    config = write_config(folder / "bill.yaml", topic.remote, [projection], folder / "scratch")
     out, before = topic.egress_bytes()[0], topic.stored_bytes()
     argv = [sys.executable, "-m", "tierberg.cli", "repartition", TOPIC, "--config", str(config)]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             with Sampler(lambda: tree_cpu_s(process.pid) if process.poll() is None else 0.0, 0.1) as sampler:
-                code = process.wait(COPY_S)
+                code = process.wait(PROJECTION_S)
         finally:
             process.kill()
     if code:

@@ -1,18 +1,18 @@
-"""R10, R11 while copies wait: rows that Kafka's retention deleted stay until every declared copy has read them.
+"""R10, R11 while projections wait: rows that Kafka's retention deleted stay until every projection has read them.
 
-A copy is a table that somebody else derives from this one. Each has a limit: how long after Kafka deleted a row it may
-wait for this copy. Of one partition what waits for a copy is one stretch of offsets, from the first that it has not
-read, or that its limit lets wait, up to what is known to be deleted:
+A projection is a second copy of the table, which somebody else derives from it. Each has a limit: how long a row may
+wait for it after Kafka deleted that row. Of one partition what waits for a projection is one stretch of offsets, from
+the first that it has not read, or that its limit lets wait, up to what is known to be deleted:
 
 * An offset was deleted when the first segment that reaches above it was: Kafka raises a partition's log start before it
   deletes (R5), so a deletion further up tells of all below it.
-* What a copy has read ends where the table took rows back since (a rewind), or got some late (a repair): it must read
-  from there on again.
+* What a projection has read ends where the table took rows back since (a rewind), or got some late (a repair): it must
+  read from there on again.
 * Below the floor and above every deletion that is known, nobody can tell since when: nothing waits there. The reclaimer
   leaves the tombstones that are needed to know (rsm_bridge/tables/reclaim/rules.py).
 
 While something waits, rows of deleted segments that are not published yet come into the table too, as under a duration
-(R6): the copy would miss them, however late the publisher was. A policy `Keep` needs none of this.
+(R6): the projection would miss them, however late the publisher was. A policy `Keep` needs none of this.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from iceberg_catalog.plan.types import Holding, Keep, PartState, Policy, Runs, e
 
 @dataclass(frozen=True, slots=True)
 class ReadTo:
-    """What a copy has read of one partition: all below `next`, when the table had had so many rewinds and repairs."""
+    """What a projection has read of one partition: all below `next`, after so many rewinds and repairs of the table."""
 
     next: int = 0
     rewinds: int = 0
@@ -37,7 +37,7 @@ class ReadTo:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A declared copy, for one partition. `limit_ms`: how long a deleted row waits for it; 0: never."""
+    """A declared projection, for one partition. `limit_ms`: how long a deleted row waits for it; 0: never."""
 
     read: ReadTo
     limit_ms: int
@@ -88,7 +88,7 @@ def holding(
 
 
 def waiting(hold: Hold, lineage: Lineage, state: PartState, rewind: int | None = None) -> tuple[int, int]:
-    """Offsets [start, end) that wait for a copy once they are below the floor; none if `start` is not below `end`."""
+    """Offsets [start, end) that wait for a projection once below the floor; none if `start` is not below `end`."""
     ends = None if hold.deletions is None else living_ends(hold.deletions, lineage)
     firsts = [
         max(first_unread(reader.read, state, rewind), lost_below(reader.limit_ms, ends or (), hold.now_ms))
@@ -100,7 +100,7 @@ def waiting(hold: Hold, lineage: Lineage, state: PartState, rewind: int | None =
 
 
 def first_unread(read: ReadTo, state: PartState, rewind: int | None = None) -> int:
-    """The first offset that a copy still has to read."""
+    """The first offset that a projection still has to read."""
     again = [*events_since(state.rewinds, read.rewinds), *events_since(state.repairs, read.repairs)]
     return min([read.next, *again, *([] if rewind is None else [rewind])])
 

@@ -7,7 +7,7 @@ for. What it may not do is tie together what may have to part again:
 |---|---|
 | the floor | rows leave by retention a file at a time (R10) |
 | more than `span_ms` of record time, unless the policy is Keep | its newest row decides when all of them leave |
-| a file below the floor, where the table follows Kafka | it leaves once no copy waits for its rows (hold.py) |
+| a file below the floor, where the table follows Kafka | it leaves once no projection waits for its rows (hold.py) |
 | a stretch without rows that a verbatim segment may yet fill | two live files must never overlap (I1) |
 | a file that is large, or young | it is what we want, or its neighbours are still coming |
 

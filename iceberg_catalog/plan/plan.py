@@ -14,11 +14,11 @@ from an old listing and a new head.
 | R3 rewind | where the recorded lineage is left, or a file shows by its own epochs that it died below, published rows go; from the first offset of a transaction open there | its marker was on the dead branch, unless a hole that a repeated listing shows too may have held it; a shortened record does not tell all, nothing may be cut away below what is published again, and a hole right below the divergence may hold rows of the living branch |
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
 | R5 floor | everything below a DELETED segment's valid end is gone, unless a leader that has lost since may have deleted it for its old epochs; it never sinks by a late upload | log start rose before Kafka deleted |
-| R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no copy waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
+| R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no projection waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
 | R7 walk | from the frontier on; a stretch nobody has, below a valid segment, is a gap for good once the listing was repeated and all it names was read (rsm_bridge/storage/listed_keys.py); a segment that is dead in part is read only then too | Kafka copies in order; one paged listing may miss a segment, and what is listed is not gone because a read denies it |
 | R8 decide | the next marker of the same producer id decides (decide.py), until it is tiered what was peeked at copy time (peeked.py); a hole or a producer snapshot ends what no marker will; a newer one shows which markers are dead (decide.py) | a marker may never come, or not be there any more |
 | R9 frontier | the first row nothing decides yet, or the end of the walk; never below the (rewound) old one; where markers contradict the broker's files (in one segment: the copy saw it; across segments: cross_check.py) the partition stops | row-exact waiting |
-| R10 remove | what reaches above the rewound frontier goes or is cut there, files wholly below the floor as the policy says, once no copy of the table waits for them (hold.py) | rows leave by floor a file at a time |
+| R10 remove | what reaches above the rewound frontier goes or is cut there, files wholly below the floor as the policy says, once no projection of the table waits for them (hold.py) | rows leave by floor a file at a time |
 | R11 add | exactly the committed rows from the old frontier to the new; a segment's own file if all its rows are wanted, else a derived one | every offset once |
 
 R12 and R13 (what may be deleted from the store) are rsm_bridge/tables/reclaim/rules.py and rsm_bridge/tables/reclaim/reclaimer.py. R15: the topic id is part of every key, and a
@@ -86,7 +86,7 @@ def plan(
         state: recorded with the head; the default if there is none.
         policy: what becomes of rows that Kafka's retention deleted.
         relisted: the listing was made again after a first one had ended, so a hole in it is real.
-        hold: which of those rows stay because copies of the table have not read them.
+        hold: which of those rows stay because projections of the table have not read them.
         look: gives the leader epochs of a file that does not tell them; asked only where the recorded lineage is left.
 
     Returns:
@@ -209,9 +209,9 @@ def plan_ahead(segments: Sequence[Segment], state: PartState, policy: Policy, ho
         segments: every index whose last offset is the frontier or above; any others, deletions most of all.
         state: recorded with the head.
         policy: what becomes of rows that Kafka's retention deleted. Rows that leave by their age alone, or because no
-            copy waits for them any more, are left to the next plan from a whole listing.
-        hold: which of those rows stay because copies have not read them. Without all tombstones of the partition its
-            deletions are not known.
+            projection waits for them any more, are left to the next plan from a whole listing.
+        hold: which of those rows stay because projections have not read them. Without all tombstones of the partition
+            its deletions are not known.
 
     Returns:
         What `plan` says of all indexes of the partition, given that those left out are the ones it knew when `state`

@@ -45,7 +45,7 @@ class KeepUntil:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """As `policy` says, but files with offsets of [start, end) stay: copies wait for them. Made by hold.py."""
+    """As `policy` says, but files with offsets of [start, end) stay: projections wait for them. Made by hold.py."""
 
     policy: Follow | KeepUntil
     start: int

@@ -1,4 +1,4 @@
-"""`tierberg advise`: what queries need of a topic's table and of each of its copies."""
+"""`tierberg advise`: what queries need of a topic's table and of each of its projections."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from repartition.errors import RepartitionError
 from repartition.limits import ERROR_CHARS_MAX, QUERIES_FILE_BYTES_MAX
 from repartition.run.source import Source, find_source
 from repartition.run.table import partition_terms
-from repartition.run.target import load_copy, quoted
+from repartition.run.target import load_projection, quoted
 from repartition.spark.session import spark_session
 from repartition.spark.targets import Target, open_targets
 from rsm_bridge.config.secrets import revealed
 from rsm_bridge.storage.backend import open_backend
-from rsm_bridge.storage.projections.hold import DeclaredCopy, declared_copies
+from rsm_bridge.storage.projections.hold import DeclaredProjection, declared_projections
 
 #: What the bridge to Java puts before an error's own words.
 _BRIDGE_SAYS = "An error occurred while calling"
@@ -49,7 +49,7 @@ class QueriedTable:
 
     Attributes:
         name: in the report.
-        kind: `topic`, or the copy's mode.
+        kind: `topic`, or the projection's mode.
         spark_name: of the table in Spark, quoted.
         load: gives the table, None if there is none yet.
         partition_by: as declared; None: as the table has it.
@@ -76,7 +76,7 @@ class _Ready:
 def advise(
     config: Path | None, data_dir: Path | None, options: AdviseOptions, say: Callable[[str], None]
 ) -> AdviceReport:
-    """Plans or runs the queries on the topic's table and each declared copy.
+    """Plans or runs the queries on the topic's table and each declared projection.
 
     Args:
         config: the settings file, None: defaults.
@@ -91,9 +91,9 @@ def advise(
     queries = parse_queries(read_file(options.queries))
     backend = open_backend(config, data_dir)
     source = find_source(backend, options.topic, options.topic_id)
-    copies = declared_copies(backend.settings, source.owner.topic, source.name[-1])
-    targets, conf = open_targets(backend, (copy.rule for copy in copies))
-    tables = asked_tables(source, targets[backend.settings.catalog.name], copies, targets)
+    projections = declared_projections(backend.settings, source.owner.topic, source.name[-1])
+    targets, conf = open_targets(backend, (projection.rule for projection in projections))
+    tables = asked_tables(source, targets[backend.settings.catalog.name], projections, targets)
     with spark_session(conf, revealed(backend.settings.repartition.spark)) as session:
         return survey(session, tables, queries, options, say)
 
@@ -116,14 +116,14 @@ def read_file(path: Path) -> str:
 
 
 def asked_tables(
-    source: Source, own: Target, copies: Sequence[DeclaredCopy], targets: Mapping[str, Target]
+    source: Source, own: Target, projections: Sequence[DeclaredProjection], targets: Mapping[str, Target]
 ) -> list[QueriedTable]:
-    """The topic's table, and those of its copies.
+    """The topic's table, and those of its projections.
 
     Args:
         source: the topic's table.
         own: where it is.
-        copies: as declared.
+        projections: as declared.
         targets: by name, all that are needed.
     """
     name = ".".join(source.name)
@@ -135,15 +135,15 @@ def asked_tables(
             load=lambda: own.catalog.load_table(source.name),
         )
     ]
-    for copy in copies:
-        levels, rule, target = tuple(copy.table.split(".")), copy.rule, targets[copy.catalog]
+    for projection in projections:
+        levels, rule, target = tuple(projection.table.split(".")), projection.rule, targets[projection.catalog]
 
         def load(
             catalog: Catalog = target.catalog, levels: tuple[str, ...] = levels, mode: str = rule.mode
         ) -> Table | None:
-            return load_copy(catalog, levels, source.owner, mode)
+            return load_projection(catalog, levels, source.owner, mode)
 
-        shown = copy.table if target == own else f"{copy.catalog}.{copy.table}"
+        shown = projection.table if target == own else f"{projection.catalog}.{projection.table}"
         spark_name = quoted(target.spark_name, *levels)
         found.append(
             QueriedTable(
@@ -232,7 +232,7 @@ def _answer(session: Any, table: _Ready, query: Query, options: AdviseOptions) -
 
 
 def _suggestions(ready: Sequence[_Ready], queries: Sequence[QueryReport]) -> list[tuple[str, str]]:
-    """Of every copy; of the topic's own table, as a copy without any layout, where none is declared."""
+    """Of every projection; of the topic's own table, as a projection without any layout, where none is declared."""
     found: list[tuple[str, str]] = []
     for number, table in enumerate(ready):
         report = table.report
@@ -243,7 +243,7 @@ def _suggestions(ready: Sequence[_Ready], queries: Sequence[QueryReport]) -> lis
         seen = [
             PlannedQuery(name, item.figures.files, item.compared) for name, item in answers if item.figures is not None
         ]
-        prefix = "No copy is declared; for one: " if number == 0 else ""
+        prefix = "No projection is declared; for one: " if number == 0 else ""
         found.append((report.name, prefix + suggestion(layout, seen)))
     return found
 

@@ -182,7 +182,7 @@ def _legend(figure: Any, report: AdviceReport) -> None:
     handles = []
     for number, table in enumerate(report.tables):
         whole = "none" if table.whole is None else f"{spelled(table.whole)}, {size(table.whole.size_bytes)}"
-        kind = "the topic's own table" if table.kind == "topic" else f"copy, {table.kind}{_laid_out(table)}"
+        kind = "the topic's own table" if table.kind == "topic" else f"projection, {table.kind}{_laid_out(table)}"
         handles.append(Patch(color=_colour(number), label=f"{table.name} ({kind}): {whole}"))
     legend = figure.legend(handles=handles, loc="outside lower left", frameon=False, fontsize=9)
     for text in legend.get_texts():

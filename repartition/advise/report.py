@@ -83,9 +83,9 @@ class TableReport:
 
     Attributes:
         name: as the report calls it.
-        kind: `topic` for the topic's own table, else the copy's mode.
-        partition_by: the topic's table's spec, or what is declared for a copy.
-        sort_by: what is declared for a copy.
+        kind: `topic` for the topic's own table, else the projection's mode.
+        partition_by: the topic's table's spec, or what is declared for a projection.
+        sort_by: what is declared for a projection.
         snapshot_id: that everything was asked of; None: it has none.
         whole: of a query that reads all of it; None with an error.
         error: why it cannot be asked.

@@ -2,7 +2,7 @@
 
 A partition field lets a query leave out files where it compares the field's column; a bucket only by values. A sort
 order does so where the query compares its first columns, once compaction has sorted across files. Nothing is said of
-how many files: that depends on the data, and `tierberg advise` shows it once the copy is made.
+how many files: that depends on the data, and `tierberg advise` shows it once the projection is made.
 """
 
 from __future__ import annotations

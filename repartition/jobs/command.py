@@ -1,4 +1,4 @@
-"""`tierberg repartition`: one Spark application for all copies of all topics."""
+"""`tierberg repartition`: one Spark application for all projections of all topics."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 
 from repartition.errors import RepartitionError
 from repartition.jobs.events import Watcher
-from repartition.jobs.metrics import CopyMetrics, served
+from repartition.jobs.metrics import ProjectionMetrics, served
 from repartition.jobs.progress_bars import Shown
 from repartition.jobs.projections import Following
 from repartition.jobs.rounds import run_round
 from repartition.run.source import Source, find_source, find_sources
 from repartition.spark.session import spark_session
 from repartition.spark.targets import open_targets
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.config.secrets import revealed
 from rsm_bridge.limits import MIB
 from rsm_bridge.storage.backend import Backend, open_backend
@@ -35,7 +35,7 @@ class RepartitionOptions:
 
 
 def repartition(config: Path | None, data_dir: Path | None, options: RepartitionOptions, shown: Shown) -> int:
-    """Runs every copy of one topic, or of all, until there is nothing new; returns how many failed.
+    """Runs every projection of one topic, or of all, until there is nothing new; returns how many failed.
 
     Without end under `continuous`; with all topics, it then keeps those too that come later.
 
@@ -59,7 +59,7 @@ def repartition(config: Path | None, data_dir: Path | None, options: Repartition
     )
     rules = _rules(backend, sources, following=following)
     targets, conf = open_targets(backend, rules)
-    metrics, settings = CopyMetrics(), backend.settings.repartition
+    metrics, settings = ProjectionMetrics(), backend.settings.repartition
     with served(metrics, settings.metrics, shown.say), spark_session(conf, revealed(settings.spark)) as session:
         kept = Following(
             backend=backend,
@@ -74,20 +74,20 @@ def repartition(config: Path | None, data_dir: Path | None, options: Repartition
         kept.take(sources)
         watchers: Sequence[Watcher] = (*shown.watchers, metrics)
         if not options.continuous:
-            return run_round(kept.copies, watchers)
+            return run_round(kept.projections, watchers)
         while True:
             end = time.monotonic() + settings.interval
-            run_round(kept.copies, watchers, end)
+            run_round(kept.projections, watchers, end)
             time.sleep(max(0.0, end - time.monotonic()))
             if following:
                 kept.look()
 
 
-def _rules(backend: Backend, sources: Sequence[Source], *, following: bool) -> list[CopyRule]:
-    """Of all copies that the job can meet. `following`: also those of topics that are still to come."""
+def _rules(backend: Backend, sources: Sequence[Source], *, following: bool) -> list[ProjectionRule]:
+    """Of all projections that the job can meet. `following`: also those of topics that are still to come."""
     topics = sorted({source.owner.topic for source in sources})
     given = backend.settings.topics if following else [backend.settings.rule(topic) for topic in topics]
-    found = [copy for rule in given for copy in rule.copies]
+    found = [projection for rule in given for projection in rule.copies]
     if not found:
         said = "no rule" if following else f"no topic with a table ({', '.join(topics) or 'there is none'})"
         raise RepartitionError("bad_rule", f"{said} has `copies`")

@@ -1,4 +1,4 @@
-"""What happens to the copies of a job, for those who show or count it."""
+"""What happens to the projections of a job, for those who show or count it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from rsm_bridge.limits import MIB
 
 
 @dataclass(frozen=True, slots=True)
-class CopyName:
-    """One copy. `table`: namespaces first, with dots."""
+class ProjectionName:
+    """One projection. `table`: namespaces first, with dots."""
 
     topic: str
     table: str
@@ -59,7 +59,7 @@ class Maintained:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The round is over for this copy, or what is left of it goes on without maintenance: `maintaining`."""
+    """The round is over for this projection, or what is left of it goes on without maintenance: `maintaining`."""
 
     error: RepartitionError | BridgeError
     maintaining: bool = False
@@ -67,16 +67,16 @@ class Failed:
 
 Event = Planned | Began | Ended | Raced | Maintained | Failed
 #: Called by the job's one thread, in order; must not raise.
-Watcher = Callable[[CopyName, Event], None]
+Watcher = Callable[[ProjectionName, Event], None]
 
 
 def lines(say: Callable[[str], None], *, steps: bool) -> Watcher:
     """One line per run, race, chore and failure. `steps`: one per step, too."""
 
-    def watch(copy: CopyName, event: Event) -> None:
+    def watch(projection: ProjectionName, event: Event) -> None:
         said = event.step if isinstance(event, Began) and steps else _said(event)
         if said is not None:
-            say(f"{copy.table}: {said}")
+            say(f"{projection.table}: {said}")
 
     return watch
 

@@ -22,7 +22,18 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from repartition.jobs.events import Began, CopyName, Ended, Event, Failed, Maintained, Planned, Raced, Watcher, lines
+from repartition.jobs.events import (
+    Began,
+    Ended,
+    Event,
+    Failed,
+    Maintained,
+    Planned,
+    ProjectionName,
+    Raced,
+    Watcher,
+    lines,
+)
 from repartition.run.read_plan import Reading
 from repartition.spark.session import running_tasks
 
@@ -33,7 +44,7 @@ _DONE: Final = "has everything"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`watchers`: to be told of the copies; `say`: for a line of another kind."""
+    """`watchers`: to be told of the projections; `say`: for a line of another kind."""
 
     watchers: tuple[Watcher, ...]
     say: Callable[[str], None]
@@ -50,7 +61,7 @@ def shown(console: Console) -> Iterator[Shown]:
 
 
 class _Step(ProgressColumn):
-    """The present step of a copy, and how many of the tasks that Spark runs for it are done."""
+    """The present step of a projection, and how many of the tasks that Spark runs for it are done."""
 
     def __init__(self, tasks: Callable[[], tuple[int, int] | None]) -> None:
         super().__init__()
@@ -64,7 +75,7 @@ class _Step(ProgressColumn):
 
 @contextmanager
 def with_bars(console: Console, tasks: Callable[[], tuple[int, int] | None] = running_tasks) -> Iterator[Shown]:
-    """A bar for each copy, which has its present step; lines scroll above.
+    """A bar for each projection, which has its present step; lines scroll above.
 
     Args:
         console: a terminal.
@@ -87,7 +98,7 @@ def with_bars(console: Console, tasks: Callable[[], tuple[int, int] | None] = ru
 
 @dataclass(slots=True)
 class _Bar:
-    """One copy's. `read`: bytes of the data files that runs have read since it last had everything."""
+    """One projection's. `read`: bytes of the data files that runs have read since it last had everything."""
 
     task: TaskID
     read: int = 0
@@ -96,16 +107,16 @@ class _Bar:
 
 @dataclass(slots=True)
 class Bars:
-    """A watcher: bytes of data files that a copy has read, of those that it has to read to have everything."""
+    """A watcher: bytes of data files that a projection has read, of those that it has to read to have everything."""
 
     progress: Progress
-    _bars: dict[CopyName, _Bar] = field(default_factory=dict, init=False)
+    _bars: dict[ProjectionName, _Bar] = field(default_factory=dict, init=False)
 
-    def __call__(self, copy: CopyName, event: Event) -> None:
-        """Moves the copy's bar."""
-        if copy not in self._bars:
-            self._bars[copy] = _Bar(self.progress.add_task(copy.table, total=None, note="", busy=False))
-        bar = self._bars[copy]
+    def __call__(self, projection: ProjectionName, event: Event) -> None:
+        """Moves the projection's bar."""
+        if projection not in self._bars:
+            self._bars[projection] = _Bar(self.progress.add_task(projection.table, total=None, note="", busy=False))
+        bar = self._bars[projection]
         match event:
             case Planned(reading):
                 self._planned(bar, reading)

@@ -1,4 +1,4 @@
-"""Rounds over the copies of a job: one run of each in turn, so that none waits for another's backlog."""
+"""Rounds over the projections of a job: one run of each in turn, so that none waits for another's backlog."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from repartition.errors import RepartitionError, as_ours
-from repartition.jobs.events import Began, CopyName, Ended, Event, Failed, Maintained, Planned, Raced, Watcher
+from repartition.jobs.events import Began, Ended, Event, Failed, Maintained, Planned, ProjectionName, Raced, Watcher
 from repartition.limits import RACE_WAIT_S_MAX, RACES_MAX
 from repartition.maintain.due import Budget
 from repartition.maintain.maintain import maintain
 from repartition.run.frontier import Frontier
 from repartition.run.read_plan import Reading
-from repartition.run.run import CopyJob, Ran
+from repartition.run.run import ProjectionJob, Ran
 from repartition.spark.session import require_session
 from rsm_bridge.errors import BridgeError
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tended:
-    """A copy's job, and what its maintenance may take."""
+    """A projection's job, and what its maintenance may take."""
 
-    job: CopyJob
+    job: ProjectionJob
     budget: Budget
 
     @property
-    def name(self) -> CopyName:
+    def name(self) -> ProjectionName:
         """As watchers are told."""
-        return CopyName(self.job.source.owner.topic, self.job.copy.table)
+        return ProjectionName(self.job.source.owner.topic, self.job.projection.table)
 
     def tell(self, watchers: Sequence[Watcher], event: Event) -> None:
         """Tells all of them."""
@@ -38,73 +38,73 @@ class Tended:
             watcher(self.name, event)
 
 
-def run_round(copies: Sequence[Tended], watchers: Sequence[Watcher], end: float = math.inf) -> int:
-    """Runs of copies in turn, each followed by what maintenance is due, until all have everything; how many failed.
+def run_round(projections: Sequence[Tended], watchers: Sequence[Watcher], end: float = math.inf) -> int:
+    """Runs projections in turn, each followed by what maintenance is due, until all have everything; how many failed.
 
-    A copy whose run fails is out until the next round; one whose maintenance fails goes on without. Why is told.
+    A projection whose run fails is out until the next round; one whose maintenance fails goes on without. Why is told.
 
     Args:
-        copies: to be run, each at least once.
+        projections: to be run, each at least once.
         watchers: what is told.
-        end: by `time.monotonic`. From then on no copy has another turn: those that had everything wait for theirs.
+        end: by `time.monotonic`. From then on none has another turn: projections that had everything wait for theirs.
 
     Raises:
         RepartitionError: `spark` when the session has ended: no round could go well any more.
     """
-    failed, left = set[Tended](), list(copies)
+    failed, left = set[Tended](), list(projections)
     while left:
         more: list[Tended] = []
-        for copy in left:
-            ran = _ran(copy, watchers)
-            if ran is None or (copy not in failed and not _maintained(copy, watchers)):
-                failed.add(copy)
+        for projection in left:
+            ran = _ran(projection, watchers)
+            if ran is None or (projection not in failed and not _maintained(projection, watchers)):
+                failed.add(projection)
             if ran is not None and not ran.complete:
-                more.append(copy)
+                more.append(projection)
         left = more if time.monotonic() < end else []
     return len(failed)
 
 
-def _ran(copy: Tended, watchers: Sequence[Watcher]) -> Ran | None:
+def _ran(projection: Tended, watchers: Sequence[Watcher]) -> Ran | None:
     """One run; None when it failed."""
-    copy.job.step = lambda step: copy.tell(watchers, Began(step))
+    projection.job.step = lambda step: projection.tell(watchers, Began(step))
     try:
-        ran, seconds = _run(copy.job, lambda event: copy.tell(watchers, event))
+        ran, seconds = _run(projection.job, lambda event: projection.tell(watchers, event))
     except (RepartitionError, BridgeError) as error:
         if error.kind == "raced":  # again and again: the job itself says nothing of a single race
-            copy.job.report(as_ours(error))
-        copy.tell(watchers, Failed(error))
-        require_session(copy.job.session)
+            projection.job.report(as_ours(error))
+        projection.tell(watchers, Failed(error))
+        require_session(projection.job.session)
         return None
-    copy.budget.working_s += seconds
-    copy.tell(watchers, Ended(ran, seconds))
+    projection.budget.working_s += seconds
+    projection.tell(watchers, Ended(ran, seconds))
     return ran
 
 
-def _maintained(copy: Tended, watchers: Sequence[Watcher]) -> bool:
+def _maintained(projection: Tended, watchers: Sequence[Watcher]) -> bool:
     """What is due and the budget has; False when it failed."""
     try:
-        for done in maintain(copy.job, copy.budget):
-            copy.tell(watchers, Maintained(done, copy.budget.per_hour()))
+        for done in maintain(projection.job, projection.budget):
+            projection.tell(watchers, Maintained(done, projection.budget.per_hour()))
     except (RepartitionError, BridgeError) as error:
-        copy.job.report(as_ours(error))
-        copy.tell(watchers, Failed(error, maintaining=True))
-        require_session(copy.job.session)
+        projection.job.report(as_ours(error))
+        projection.tell(watchers, Failed(error, maintaining=True))
+        require_session(projection.job.session)
         return False
     return True
 
 
-def _run(job: CopyJob, tell: Callable[[Event], None]) -> tuple[Ran, float]:
+def _run(job: ProjectionJob, tell: Callable[[Event], None]) -> tuple[Ran, float]:
     """One run and its seconds; again while others are faster.
 
     Raises:
-        RepartitionError: as CopyJob.run; `raced` when the copy came no further meanwhile, RACES_MAX times.
+        RepartitionError: as ProjectionJob.run; `raced` when the projection came no further meanwhile, RACES_MAX times.
     """
     races = 0
     at: Frontier | None = None
 
     def planned(reading: Reading) -> None:
         nonlocal races, at
-        if reading.before != at:  # the first run, or another job has brought the copy further
+        if reading.before != at:  # the first run, or another job has brought the projection further
             races, at = 0, reading.before
         tell(Planned(reading))
 

@@ -1,4 +1,4 @@
-"""Which maintenance a copy's table needs, from its metadata alone. Pure."""
+"""Which maintenance a projection's table needs, from its metadata alone. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maintenance of a copy's tables, in turn with its runs, by Iceberg's own procedures.
+"""Maintenance of a projection's tables, in turn with its runs, by Iceberg's own procedures.
 
 MERGE and compaction at the same time would fail each other; in turn neither does. Should another job run meanwhile, its
 run is refused when it publishes, and it starts over; or the chore is refused, and left to the next round. Snapshots
@@ -28,8 +28,8 @@ from repartition.maintain.due import (
     facts_of,
 )
 from repartition.run.reporting import now_ms, report_size
-from repartition.run.run import LETTERS, CopyJob
-from repartition.run.target import load_copy, quoted, run_branches, staged
+from repartition.run.run import LETTERS, ProjectionJob
+from repartition.run.target import load_projection, quoted, run_branches, staged
 from repartition.run.write import append
 from rsm_bridge.config.layout_terms import sort_term
 from rsm_bridge.storage.lease import Lease, holder_name, kept, lease_key
@@ -44,15 +44,15 @@ class Done:
     said: str
 
 
-def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) -> list[Done]:
-    """Does what is due while the budget lasts, unless another job is at it: of the copy, then of its dead letters.
+def maintain(job: ProjectionJob, budget: Budget, clock: Callable[[], int] = now_ms) -> list[Done]:
+    """Does what is due while the budget lasts, unless another job is at it: projection first, then its dead letters.
 
     Raises:
         RepartitionError: `spark`: a chore failed, or, with what kind that has, the table cannot be looked at; nothing
             is half done, the next pass goes on. `not_ours`: it is somebody else's by now.
         StoreError: the store does not answer.
     """
-    digest = job.copy.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
+    digest = job.projection.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
     lease = Lease(store=job.source.backend.store, key=lease_key(f"copy-{digest}"), holder=holder_name())
     tables = kept_tables(job) if budget.left() else ()
     chores = [(table, chore) for table in tables for chore in _due(table, clock())]
@@ -72,12 +72,17 @@ def maintain(job: CopyJob, budget: Budget, clock: Callable[[], int] = now_ms) ->
     return done
 
 
-def _report(copy: KeptTable) -> None:
+def _report(projection: KeptTable) -> None:
     """The size that it has now. What does not answer is let be: the next run says it too."""
     with suppress(Exception):
-        found = copy.load()
+        found = projection.load()
         if found is not None:
-            report_size(copy.job.source.backend.store, copy.job.source.owner.topic_id, copy.job.copy, found)
+            report_size(
+                projection.job.source.backend.store,
+                projection.job.source.owner.topic_id,
+                projection.job.projection,
+                found,
+            )
 
 
 def _due(table: KeptTable, at_ms: int) -> tuple[Chore, ...]:
@@ -88,7 +93,7 @@ def _due(table: KeptTable, at_ms: int) -> tuple[Chore, ...]:
         facts = facts_of(found.metadata, lambda snapshot: len(snapshot.manifests(found.io)), at_ms)
     except RepartitionError:
         raise
-    except Exception as error:  # whatever a client of catalog or store raises: other copies go on
+    except Exception as error:  # whatever a client of catalog or store raises: other projections go on
         said = f"maintenance cannot look at the table, the next round tries again: {first_line(error)}"
         raise RepartitionError(as_ours(error).kind, said) from error
     return due(facts, at_ms, retention=table.job.rule.retention is not None)
@@ -173,14 +178,14 @@ class KeptTable:
     """One of them.
 
     Attributes:
-        job: the copy's.
+        job: the projection's.
         name: namespaces first.
         kind: as the table's stamp says.
         sort_by: what compaction sorts by.
         called: what it is called before what a chore says; empty: nothing.
     """
 
-    job: CopyJob
+    job: ProjectionJob
     name: tuple[str, ...]
     kind: str
     sort_by: tuple[str, ...] = ()
@@ -197,7 +202,7 @@ class KeptTable:
         Raises:
             RepartitionError: `not_ours`.
         """
-        return load_copy(self.job.target.catalog, self.name, self.job.source.owner, self.kind)
+        return load_projection(self.job.target.catalog, self.name, self.job.source.owner, self.kind)
 
     def sql(self, text: str) -> None:
         """One statement."""
@@ -229,8 +234,8 @@ class KeptTable:
         job.recorded(job.source.owner, self.name, self.kind)
 
 
-def kept_tables(job: CopyJob) -> tuple[KeptTable, KeptTable]:
-    """Of one copy; either may not be there yet."""
+def kept_tables(job: ProjectionJob) -> tuple[KeptTable, KeptTable]:
+    """Of one projection; either may not be there yet."""
     return (
         KeptTable(job=job, name=job.name, kind=job.rule.mode, sort_by=job.rule.sort_by),
         KeptTable(job=job, name=job.letters_name, kind=LETTERS, called="dead letters: "),

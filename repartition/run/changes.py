@@ -1,4 +1,4 @@
-"""From records to rows of a copy: the rule's `select`, `where` and envelope, each record on its own.
+"""From records to rows of a projection: the rule's `select`, `where` and envelope, each record on its own.
 
 A row whose transform fails is not lost and stops nothing else: every expression runs inside Spark's `TryEval`, which is
 null where it raised. Such rows, and those that were undecodable in the topic's table already, are dead letters.
@@ -15,7 +15,7 @@ from typing import Any, Final
 from converter.parquet import columns
 from repartition.errors import RepartitionError
 from repartition.run.by_name import as_type
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 
 #: Names of ours beside the user's columns; the prefix keeps them apart.
 DELETED: Final = "__tierberg_deleted"
@@ -26,7 +26,7 @@ _SEEN: Final = "__tierberg_seen"
 _ROW: Final = "__tierberg_row"
 _KEEP: Final = "__tierberg_keep"
 _CHANGE: Final = "__tierberg_change"
-#: Kafka's columns that every row of a copy has.
+#: Kafka's columns that every row of a projection has.
 IDENTITY: Final = (columns.PARTITION, columns.OFFSET)
 #: What a dead letter has of its record, where the topic's table has it.
 _LETTER: Final = (
@@ -44,7 +44,7 @@ class Changes:
     """Lazy frames over the same records.
 
     Attributes:
-        rows: the columns of the copy; under `upsert` DELETED (bool) and STEP (order within one record) too.
+        rows: the columns of the projection; under `upsert` DELETED (bool) and STEP (order within one record) too.
         dead: of each record that has no row, what it was and REASON; once per record.
     """
 
@@ -52,7 +52,7 @@ class Changes:
     dead: Any
 
 
-def changes(session: Any, records: Any, rule: CopyRule) -> Changes:
+def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     """What `records`, a frame over the topic's table, become under `rule`."""
     from pyspark.sql import functions
 
@@ -84,7 +84,7 @@ def changes(session: Any, records: Any, rule: CopyRule) -> Changes:
     given = [column.alias(name) for name, column in told.items()]
     if rule.mode == "append":
         rows = rows.where(kept).select(*given)
-    else:  # a row that has left the condition has left the copy
+    else:  # a row that has left the condition has left the projection
         rows = rows.select(*given, (functions.col(DELETED) | ~kept).alias(DELETED), STEP)
     letter = [functions.col(f"{_KAFKA}.`{name}`") for name in _LETTER if name in records.columns]
     reason = functions.coalesce(*(functions.when(condition, text) for condition, text in faults), functions.lit(""))
@@ -92,7 +92,7 @@ def changes(session: Any, records: Any, rule: CopyRule) -> Changes:
     return Changes(rows, dead)
 
 
-def _unwrapped(records: Any, rule: CopyRule) -> Any:
+def _unwrapped(records: Any, rule: ProjectionRule) -> Any:
     """One row per change: the record itself, what `select` sees, whether it deletes, and its place in the record."""
     from pyspark.sql import functions
 
@@ -144,7 +144,7 @@ def _is_struct(records: Any, name: str) -> bool:
     return name in records.columns and hasattr(records.schema[name].dataType, "names")
 
 
-def _refuse_names(names: Sequence[str], rule: CopyRule) -> None:
+def _refuse_names(names: Sequence[str], rule: ProjectionRule) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RepartitionError("bad_rule", f"`select` gives {', '.join(twice)} twice; name one of them with AS")

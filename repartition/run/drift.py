@@ -1,8 +1,8 @@
-"""What the topic's table changed below a copy's frontier, from its recorded state alone. Pure.
+"""What the topic's table changed below a projection's frontier, from its recorded state alone. Pure.
 
 Two things happen there. A *rewind*: an unclean election, or a transaction that ended otherwise, took rows back that had
 been published. A *repair*: segments that had been stored as they are got their rows later. Retention is neither: what
-it took, the copy keeps.
+it took, the projection keeps.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from repartition.run.frontier import NO_EPOCH, Frontier, Position
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Of one copy. Offsets by Kafka partition.
+    """Of one projection. Offsets by Kafka partition.
 
     Attributes:
-        rewound: first offset that was taken back, below the copy's frontier.
+        rewound: first offset that was taken back, below the projection's frontier.
         repaired: first offset below the frontier that has rows which it had not when it was read.
     """
 
@@ -50,7 +50,7 @@ def _new(events: Events, seen: int) -> list[int]:
 
 
 def _off_the_lineage(position: Position, state: PartState) -> list[int]:
-    """Where the living history left the one that the copy read; empty if it did not."""
+    """Where the living history left the one that the projection read; empty if it did not."""
     if position.epoch == NO_EPOCH or not state.lineage:
         return []
     lineage = Lineage(state.lineage, state.known_end)

@@ -1,9 +1,9 @@
-"""How far a copy has read its topic's table, written with the copy's own commits.
+"""How far a projection has read its topic's table, written with the projection's own commits.
 
 One snapshot property, :data:`FRONTIER`: JSON `{"version": 1, "topic_id": "…", "partitions": {"0": [3, 4711, 0, 0]}}`,
 per Kafka partition the leader epoch of the last offset read, the next offset to read, and how many rewinds and repairs
-of the topic's table had been seen by then. A row is in the copy if and only if it lies below; what a run adds and how
-far it read are one commit, so no row is lost or doubled whenever a run ends.
+of the topic's table had been seen by then. A row is in the projection if and only if it lies below; what a run adds
+and how far it read are one commit, so no row is lost or doubled whenever a run ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Frontier:
-    """Of one copy. `topic_id`: 16 bytes; offsets of another topic id mean other records."""
+    """Of one projection. `topic_id`: 16 bytes; offsets of another topic id mean other records."""
 
     topic_id: bytes
     positions: Mapping[int, Position] = field(default_factory=dict)

@@ -32,8 +32,8 @@ class Reading:
 
     Attributes:
         ranges: what to read; none where offsets have no rows.
-        before: the frontier of the copy.
-        after: the frontier once that is in the copy; as before when there is nothing new.
+        before: the frontier of the projection.
+        after: the frontier once that is in the projection; as before when there is nothing new.
         size_bytes: of the data files it lies in; one that is read in part counts whole.
         complete: everything the snapshot has is read then.
         rows: what these files say they have; of one that is read in part at most as many as offsets are read.
@@ -168,7 +168,7 @@ def _take(lags: Mapping[int, _Lag], max_bytes: int | None) -> tuple[int, bool]:
     """Sets how far each partition is read; the bytes, and whether the budget ended it."""
     size, turn = 0, True
     for lag in lags.values():
-        # In parts it would take what was read already out of the copy, or bring back what was deleted since.
+        # In parts it would take what was read already out of the projection, or bring back what was deleted since.
         while lag.end < lag.read and lag.taken < len(lag.files):
             size += lag.take()
     while turn:

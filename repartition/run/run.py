@@ -1,4 +1,4 @@
-"""One run of one copy: read what is new, write it, and how far it goes, in one commit."""
+"""One run of one projection: read what is new, write it, and how far it goes, in one commit."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from repartition.run.reporting import now_ms, report_failure, report_run
 from repartition.run.sort import AS_GIVEN, laid_out
 from repartition.run.source import Pinned, Source
 from repartition.run.table import create_table, evolve_table, refuse_other_rule, rule_stamp
-from repartition.run.target import Recorded, keep_frontier, load_copy, owner_stamp, quoted, recorded, staged
+from repartition.run.target import Recorded, keep_frontier, load_projection, owner_stamp, quoted, recorded, staged
 from repartition.run.write import append, cut, upsert
 from repartition.spark.session import unconstrained
 from repartition.spark.targets import Target
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.shell_words import command_line
-from rsm_bridge.storage.projections.hold import DeclaredCopy
+from rsm_bridge.storage.projections.hold import DeclaredProjection
 
 DEAD_LETTERS = "__dead_letters"
 LETTERS = "dead-letters"
@@ -55,18 +55,18 @@ class Ran:
 
     @property
     def complete(self) -> bool:
-        """The copy has all that this snapshot has."""
+        """The projection has all that this snapshot has."""
         return self.reading.complete
 
 
 @dataclass(slots=True, kw_only=True)
-class CopyJob:
-    """One copy of one topic. Not for several threads.
+class ProjectionJob:
+    """One projection of one topic. Not for several threads.
 
     Attributes:
         session: Spark's.
         source: the topic's table; `source_catalog` is its catalog's name in Spark.
-        copy: what it is to be.
+        projection: what it is to be.
         target: its catalog.
         max_bytes: how much one run reads; None: all there is.
         repair: read again what the topic's table took back, instead of stopping.
@@ -77,7 +77,7 @@ class CopyJob:
     session: Any
     source: Source
     source_catalog: str
-    copy: DeclaredCopy
+    projection: DeclaredProjection
     target: Target
     max_bytes: int | None = None
     repair: bool = False
@@ -85,14 +85,14 @@ class CopyJob:
     step: Callable[[str], None] = lambda _step: None
 
     @property
-    def rule(self) -> CopyRule:
+    def rule(self) -> ProjectionRule:
         """As declared."""
-        return self.copy.rule
+        return self.projection.rule
 
     @property
     def name(self) -> tuple[str, ...]:
-        """Of the copy's table, namespaces first."""
-        return tuple(self.copy.table.split("."))
+        """Of the projection's table, namespaces first."""
+        return tuple(self.projection.table.split("."))
 
     @property
     def letters_name(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class CopyJob:
         try:
             pinned = self.source.pin()
             ran = self._run(pinned)
-            table = load_copy(self.target.catalog, self.name, self.source.owner, self.rule.mode)
+            table = load_projection(self.target.catalog, self.name, self.source.owner, self.rule.mode)
         except Exception as error:
             said = error if isinstance(error, RepartitionError) else self._said(pinned, error)
             if said.kind != "raced":
@@ -119,7 +119,7 @@ class CopyJob:
         report_run(
             self.source.backend.store,
             self.source.owner.topic_id,
-            self.copy,
+            self.projection,
             ran.reading.after,
             snapshot_id=ran.snapshot_id,
             pinned_ms=pinned_ms,
@@ -131,7 +131,7 @@ class CopyJob:
 
     def report(self, error: RepartitionError) -> None:
         """Leaves word of a failure in the store, for `tierberg status`, until a run goes well."""
-        report_failure(self.source.backend.store, self.source.owner.topic_id, self.copy, error)
+        report_failure(self.source.backend.store, self.source.owner.topic_id, self.projection, error)
 
     def _run(self, pinned: Pinned) -> Ran:
         before = self.recorded(pinned.owner, self.name, self.rule.mode)
@@ -161,7 +161,7 @@ class CopyJob:
 
     def recorded(self, owner: Owner, name: tuple[str, ...], kind: str) -> Recorded:
         """What the table records, which is then safe from expiry; nothing where there is no table yet."""
-        table = load_copy(self.target.catalog, name, owner, kind)
+        table = load_projection(self.target.catalog, name, owner, kind)
         if table is None:
             return Recorded(None, None, Frontier(owner.topic_id))
         if kind != LETTERS:
@@ -211,8 +211,8 @@ class CopyJob:
         self._table(owner)  # another job may have made it meanwhile, by another rule
 
     def _table(self, owner: Owner) -> Table | None:
-        """The copy's, of the rule's key."""
-        table = load_copy(self.target.catalog, self.name, owner, self.rule.mode)
+        """The projection's, of the rule's key."""
+        table = load_projection(self.target.catalog, self.name, owner, self.rule.mode)
         if table is not None:
             refuse_other_rule(table, self.rule)
         return table
@@ -228,8 +228,8 @@ class CopyJob:
     def _bury(self, pinned: Pinned, made: Changes, reading: Reading, again: Mapping[int, int]) -> int:
         """Dead letters, once: their table has a frontier of its own, and comes first.
 
-        That is ahead of the copy's where a run died in between. Letters of records that the topic's table took back, or
-        that come late, are taken out and made anew: some may be rows now, or may be gone.
+        That is ahead of the projection's where a run died in between. Letters of records that the topic's table took
+        back, or that come late, are taken out and made anew: some may be rows now, or may be gone.
         """
         owner, name, count = pinned.owner, self.letters_name, int(made.dead.count())
         there = self.recorded(owner, name, LETTERS)
@@ -237,7 +237,7 @@ class CopyJob:
         if not count and not anew:
             return 0
         if there.snapshot_id is None:
-            plain = CopyRule(table=self.rule.table)
+            plain = ProjectionRule(table=self.rule.table)
             stamp = owner_stamp(owner, LETTERS)
             create_table(self.session, self.target.spark_name, name, made.dead, plain, stamp)
         known = {n: min(position.next, anew.get(n, NEVER)) for n, position in there.frontier.positions.items()}
@@ -264,7 +264,9 @@ def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
 
 def _letters_anew(pinned: Pinned, frontier: Frontier, reading: Reading, again: Mapping[int, int]) -> dict[int, int]:
     """Where dead letters begin anew, by partition; never before what this run reads. `frontier`: theirs."""
-    if not reading.before.positions:  # the copy's first run: letters are of one that was dropped, or of a run that died
+    if (
+        not reading.before.positions
+    ):  # the projection's first run: letters are of one that was dropped, or of a run that died
         return {number: first_live(number, 0, pinned.files) for number in frontier.positions}
     found = drift(frontier, pinned.states)
     anew: dict[int, int] = {}
@@ -287,6 +289,6 @@ def _ahead(after: Frontier, known: Mapping[int, int], states: Mapping[int, PartS
 def _rewound(name: tuple[str, ...], topic: str, offsets: Mapping[int, int]) -> str:
     where = ", ".join(f"partition {number} from offset {offset}" for number, offset in sorted(offsets.items()))
     return (
-        f"copy {'.'.join(name)} has read records that the table of topic {topic} took back since, after an unclean "
-        f"election: {where}. `{command_line('tierberg repartition', [topic], ['--repair'])}` reads them again"
+        f"projection {'.'.join(name)} has read records that the table of topic {topic} took back since, after an "
+        f"unclean election: {where}. `{command_line('tierberg repartition', [topic], ['--repair'])}` reads them again"
     )

@@ -1,4 +1,4 @@
-"""Rows in the order that a copy's files want: together by partition, sorted within.
+"""Rows in the order that a projection's files want: together by partition, sorted within.
 
 Iceberg asks Spark for the same by transforms, which Spark then works out anew in each comparison of its sort: with
 `day(…)` that is a fifth of what a run costs. Here each transform is a column, worked out once per row.
@@ -13,7 +13,7 @@ from typing import Any, Final
 from repartition.run.target import quoted
 from repartition.spark.session import configured
 from rsm_bridge.config.layout_terms import SortTerm, partition_term, quoted_path, sort_term
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.limits import MIB
 
 _TERM: Final = "__tierberg_term_"
@@ -25,13 +25,13 @@ AS_GIVEN: Final = {"use-table-distribution-and-ordering": "false", "fanout-enabl
 
 
 @contextmanager
-def laid_out(session: Any, rows: Any, catalog: str, rule: CopyRule) -> Iterator[Any]:
+def laid_out(session: Any, rows: Any, catalog: str, rule: ProjectionRule) -> Iterator[Any]:
     """The rows, for a write with :data:`AS_GIVEN` within the block.
 
     Args:
         session: Spark's. Its advised size of a task's input is that of the rule's files within the block.
-        rows: a frame with the copy's columns.
-        catalog: the copy's, in Spark: it has the transforms as functions.
+        rows: a frame with the projection's columns.
+        catalog: the projection's, in Spark: it has the transforms as functions.
         rule: has `partition_by` and `sort_by`.
     """
     from pyspark.sql import functions

@@ -54,7 +54,7 @@ class Source:
             raise RepartitionError(
                 "no_source",
                 f"table {'.'.join(self.name)} of topic {self.owner.topic}, id {self.owner.topic_id.hex()}, is gone. "
-                "Its copies stay as they are; a topic that was created again needs copies of its own",
+                "Its projections stay as they are; a topic that was created again needs projections of its own",
             )
         head = self._live.read(table)
         states: dict[int, PartState] = {}

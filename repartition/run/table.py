@@ -1,4 +1,4 @@
-"""What the table of a copy looks like: made from the rule, and brought to it again when rule or source have changed.
+"""What the table of a projection looks like: made from the rule, and adapted when rule or source have changed.
 
 Columns only ever come or get wider (Iceberg spec, "Schema evolution"); what the source or the rule no longer gives
 stays and is null from then on. Partition fields and sort order change in place, for files written from then on.
@@ -15,12 +15,12 @@ from pyiceberg.table import Table
 from repartition.errors import RepartitionError, lost_race
 from repartition.run.target import quoted
 from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, sort_term
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.limits import MIB
 
 
-def table_properties(rule: CopyRule) -> dict[str, str]:
-    """Of the copy's table, beside its owner stamp."""
+def table_properties(rule: ProjectionRule) -> dict[str, str]:
+    """Of the projection's table, beside its owner stamp."""
     common = {
         "format-version": str(rule.format_version),
         "write.target-file-size-bytes": str(rule.target_file_mib * MIB),
@@ -33,7 +33,7 @@ def table_properties(rule: CopyRule) -> dict[str, str]:
 
 
 def create_table(
-    session: Any, catalog: str, name: tuple[str, ...], frame: Any, rule: CopyRule, stamp: dict[str, str]
+    session: Any, catalog: str, name: tuple[str, ...], frame: Any, rule: ProjectionRule, stamp: dict[str, str]
 ) -> None:
     """Makes the table for the columns of `frame`; somebody else who does the same is fine."""
     # Java's side quotes the names of nested fields, Python's does not.
@@ -50,7 +50,9 @@ def create_table(
         session.sql(f"ALTER TABLE {quoted(catalog, *name)} {_order(rule)}")
 
 
-def evolve_table(session: Any, catalog: str, name: tuple[str, ...], table: Table, frame: Any, rule: CopyRule) -> None:
+def evolve_table(
+    session: Any, catalog: str, name: tuple[str, ...], table: Table, frame: Any, rule: ProjectionRule
+) -> None:
     """Brings columns, partition fields, sort order and properties to what they should be.
 
     Raises:
@@ -117,7 +119,7 @@ def _nullable(frame: Any) -> Any:
     return frame._jdf.schema().asNullable()
 
 
-def _order(rule: CopyRule) -> str:
+def _order(rule: ProjectionRule) -> str:
     terms = ", ".join(sort_term(text).ddl() for text in rule.sort_by)
     spread = "DISTRIBUTED BY PARTITION " if rule.partition_by else ""
     return f"WRITE {spread}LOCALLY ORDERED BY {terms}" if terms else f"WRITE {spread}UNORDERED"
@@ -138,15 +140,15 @@ def _text(value: str) -> str:
     return value.replace("\\", "\\\\").replace("'", "\\'")
 
 
-COPY_KEY: Final = "tierberg.copy.key"  # of upsert: the columns' names, sorted, as a JSON list
+PROJECTION_KEY: Final = "tierberg.copy.key"  # of upsert: the columns' names, sorted, as a JSON list
 
 
-def rule_stamp(rule: CopyRule) -> dict[str, str]:
+def rule_stamp(rule: ProjectionRule) -> dict[str, str]:
     """Table properties that say of which columns there is one row each; none where every record has its own."""
-    return {COPY_KEY: json.dumps(sorted(rule.key), ensure_ascii=False)} if rule.key else {}
+    return {PROJECTION_KEY: json.dumps(sorted(rule.key), ensure_ascii=False)} if rule.key else {}
 
 
-def refuse_other_rule(table: Table, rule: CopyRule) -> None:
+def refuse_other_rule(table: Table, rule: ProjectionRule) -> None:
     """Does nothing where the table can be brought to the rule.
 
     Raises:
@@ -154,7 +156,7 @@ def refuse_other_rule(table: Table, rule: CopyRule) -> None:
             is above the rule's.
     """
     name, anew = ".".join(table.name()), "choose another `table`, or drop this one to have it filled anew"
-    found, wanted = table.properties.get(COPY_KEY), rule_stamp(rule).get(COPY_KEY)
+    found, wanted = table.properties.get(PROJECTION_KEY), rule_stamp(rule).get(PROJECTION_KEY)
     if found != wanted:
         said = f"table {name} has one row per {found or 'unknown key'}, and the rule's `key` is now {wanted or 'none'}"
         raise RepartitionError("bad_rule", f"{said}. Set it back, {anew}")

@@ -1,4 +1,4 @@
-"""The table of a copy: who it belongs to, how far it has read, and how one run's commits become visible at once.
+"""The table of a projection: who it belongs to, how far it has read, and how one run's commits become visible at once.
 
 A run writes to a branch of its own, begun at the table's head, and then moves `main` there by `fast_forward`. The
 catalog refuses that when `main` has moved meanwhile, so of two jobs at once one wins and the other starts over, and
@@ -31,14 +31,14 @@ from repartition.run.frontier import FRONTIER, Frontier, decode_frontier
 
 TAG: Final = "tierberg_frontier"
 BRANCH: Final = "tierberg_run_"
-COPY_TOPIC: Final = "tierberg.copy.topic"
-COPY_TOPIC_ID: Final = "tierberg.copy.topic-id"
-COPY_KIND: Final = "tierberg.copy.kind"  # append, upsert, dead-letters
+PROJECTION_TOPIC: Final = "tierberg.copy.topic"
+PROJECTION_TOPIC_ID: Final = "tierberg.copy.topic-id"
+PROJECTION_KIND: Final = "tierberg.copy.kind"  # append, upsert, dead-letters
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the head of a copy says.
+    """What the head of a projection says.
 
     Attributes:
         snapshot_id: of the head; None: the table has no snapshot yet.
@@ -52,15 +52,15 @@ class Recorded:
 
 
 def owner_stamp(owner: Owner, kind: str) -> dict[str, str]:
-    """Table properties that say whose copy it is."""
-    return {COPY_TOPIC: owner.topic, COPY_TOPIC_ID: owner.topic_id.hex(), COPY_KIND: kind}
+    """Table properties that say whose projection it is."""
+    return {PROJECTION_TOPIC: owner.topic, PROJECTION_TOPIC_ID: owner.topic_id.hex(), PROJECTION_KIND: kind}
 
 
-def load_copy(catalog: Catalog, name: tuple[str, ...], owner: Owner, kind: str) -> Table | None:
+def load_projection(catalog: Catalog, name: tuple[str, ...], owner: Owner, kind: str) -> Table | None:
     """The table, None if there is none.
 
     Raises:
-        RepartitionError: `not_ours` if it is no copy of this topic id, or of another kind.
+        RepartitionError: `not_ours` if it is no projection of this topic id, or of another kind.
     """
     try:
         table = catalog.load_table(name)
@@ -72,13 +72,13 @@ def load_copy(catalog: Catalog, name: tuple[str, ...], owner: Owner, kind: str) 
         raise RepartitionError(
             "not_ours",
             f"table {'.'.join(name)} is {found}, not {wanted}; choose another `table`, or drop it. A topic that was "
-            "deleted and created again has other records under the same offsets, and needs a copy of its own",
+            "deleted and created again has other records under the same offsets, and needs a projection of its own",
         )
     return table
 
 
 def recorded(table: Table, owner: Owner) -> Recorded:
-    """How far the copy has read.
+    """How far the projection has read.
 
     Raises:
         RepartitionError: `no_frontier` if it has snapshots and none says it: never taken for the beginning.
@@ -126,7 +126,7 @@ def _beyond(frontier: Frontier) -> str:
 
 
 def keep_frontier(session: Any, catalog: str, table: Table, told_by: int) -> None:
-    """Puts the tag on the snapshot that says how far the copy has read, unless it is there already."""
+    """Puts the tag on the snapshot that says how far the projection has read, unless it is there already."""
     tagged = table.metadata.refs.get(TAG)
     if tagged is None or tagged.snapshot_id != told_by:
         name = quoted(catalog, *table.name())

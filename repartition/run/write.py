@@ -12,7 +12,7 @@ from repartition.limits import FEW_ESTIMATED_BYTES_MAX
 from repartition.run.changes import DELETED, IDENTITY, STEP
 from repartition.run.frontier import FRONTIER, Frontier
 from repartition.spark.session import configured
-from rsm_bridge.config.projections import CopyRule, KeyOrder
+from rsm_bridge.config.projections import KeyOrder, ProjectionRule
 
 _PROPERTY: Final = f"spark.sql.iceberg.snapshot-property.{FRONTIER}"
 _BROADCAST: Final = "spark.sql.autoBroadcastJoinThreshold"
@@ -26,15 +26,15 @@ def append(rows: Any, branch: str, after: Frontier, options: Mapping[str, str] |
     rows.writeTo(branch).options(**said).append()
 
 
-def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: CopyRule, *, few: bool) -> None:
+def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: ProjectionRule, *, few: bool) -> None:
     """Applies the latest change of each key.
 
     Args:
         session: Spark's.
         rows: of the changes; all columns of the table, DELETED and STEP.
-        branch: of the copy's table.
+        branch: of the projection's table.
         after: the frontier then.
-        rule: the copy's.
+        rule: the projection's.
         few: the changes fit into the memory of each executor, so that the table's rows need not be sorted by key to
             find those that change. In up to two commits.
 
@@ -48,7 +48,7 @@ def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: CopyRule
         _merge(session, latest, branch, rule, few=few)
 
 
-def _insert_missing(session: Any, latest: Any, branch: str, after: Frontier, rule: CopyRule) -> None:
+def _insert_missing(session: Any, latest: Any, branch: str, after: Frontier, rule: ProjectionRule) -> None:
     """Adds rows of keys that the table has not. What it has is left to the MERGE, which is an inner join then."""
     from pyspark.sql import functions
 
@@ -65,7 +65,7 @@ def _insert_missing(session: Any, latest: Any, branch: str, after: Frontier, rul
         fresh.unpersist()
 
 
-def _merge(session: Any, latest: Any, branch: str, rule: CopyRule, *, few: bool) -> None:
+def _merge(session: Any, latest: Any, branch: str, rule: ProjectionRule, *, few: bool) -> None:
     names = [name for name in latest.columns if name != DELETED]
     latest.createOrReplaceTempView(_CHANGES)
     # A hint that the small side goes to the other's tasks gets lost on the way to a MERGE.
@@ -86,7 +86,7 @@ def cut(session: Any, branch: str, first_offsets: Mapping[int, int]) -> None:
     session.sql(f"DELETE FROM {branch} WHERE {' OR '.join(conditions)}")
 
 
-def _latest(rows: Any, rule: CopyRule) -> Any:
+def _latest(rows: Any, rule: ProjectionRule) -> Any:
     """The last change of each key."""
     from pyspark.sql import Window, functions
 

@@ -1,4 +1,4 @@
-"""The catalogs that some copies and their topics' tables lie in, as PyIceberg and as Spark open them."""
+"""The catalogs that some projections and their topics' tables lie in, as PyIceberg and as Spark open them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog.connect.open import CatalogSettings, merged_properties, open_catalog
 from repartition.errors import RepartitionError
 from repartition.spark.catalog import spark_catalog
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.config.secrets import revealed
 from rsm_bridge.storage.backend import Backend, catalog_properties
 
@@ -23,12 +23,12 @@ class Target:
     spark_name: str
 
 
-def open_targets(backend: Backend, rules: Iterable[CopyRule]) -> tuple[dict[str, Target], dict[str, str]]:
+def open_targets(backend: Backend, rules: Iterable[ProjectionRule]) -> tuple[dict[str, Target], dict[str, str]]:
     """By name in the settings, that of the topics' tables too; and Spark's configuration of all, with credentials.
 
     Args:
         backend: store and catalog of the topics.
-        rules: of the copies.
+        rules: of the projections.
 
     Raises:
         RepartitionError: `bad_rule` for a catalog that Spark has to be told of by hand, and is not.

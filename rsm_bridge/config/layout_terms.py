@@ -1,4 +1,4 @@
-"""`partition_by` and `sort_by` of a second copy: texts to terms.
+"""`partition_by` and `sort_by` of a projection: texts to terms.
 
 Iceberg spec, "Partition transforms" and "Sort orders". A column is a path of names with dots (`customer.address.city`).
 """

@@ -1,4 +1,7 @@
-"""`topics[].copies`: tables that `tierberg repartition` derives from a topic's table, laid out by the user's keys."""
+"""`topics[].copies`: second copies (projections) of a topic's table, laid out by the user's keys.
+
+`tierberg repartition` derives them from the topic's table.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from rsm_bridge.config.durations import Seconds
 from rsm_bridge.config.layout_terms import partition_term, sort_term
 from rsm_bridge.config.section import CatalogProperties, Section, texts
 
-CopyMode = Literal["append", "upsert"]
+ProjectionMode = Literal["append", "upsert"]
 Envelope = Literal["none", "debezium"]
 RowWrites = Literal["copy-on-write", "merge-on-read"]
 KeyOrder = Literal["partition", "timestamp"]
@@ -19,8 +22,8 @@ KeyOrder = Literal["partition", "timestamp"]
 _TOPIC: Final = "{topic}"
 
 
-class CopyCatalog(Section):
-    """The Iceberg catalog of a copy, where it is not that of the topic's own table."""
+class ProjectionCatalog(Section):
+    """The Iceberg catalog of a projection, where it is not that of the topic's own table."""
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="The catalog's name.")
     properties: CatalogProperties = Field(
@@ -30,15 +33,17 @@ class CopyCatalog(Section):
     _plain_texts = field_validator("properties", mode="before")(texts)
 
 
-class CopyRule(Section):
+class ProjectionRule(Section):
     """One table derived from a topic's table by `tierberg repartition`."""
 
     table: str = Field(
         description="Its name, without or with a namespace: lower-case letters, digits and `_`; `{topic}` is the plain "
         "name of the topic's own table. Without a namespace it lies beside that."
     )
-    catalog: CopyCatalog | None = Field(default=None, description="Its catalog. Default: that of the topic's table.")
-    mode: CopyMode = Field(
+    catalog: ProjectionCatalog | None = Field(
+        default=None, description="Its catalog. Default: that of the topic's table."
+    )
+    mode: ProjectionMode = Field(
         default="append",
         description="`append`: every record, once. `upsert`: the latest record of each key, in Kafka's order; a "
         "tombstone deletes.",
@@ -54,7 +59,8 @@ class CopyRule(Section):
     key_order: KeyOrder = Field(
         default="partition",
         description="With `upsert`. `partition`: a key lives in one Kafka partition; one that is met in another stops "
-        "the copy. `timestamp`: it may move; the later Kafka timestamp wins, then the higher partition and offset.",
+        "the projection. `timestamp`: it may move; the later Kafka timestamp wins, then the higher partition and "
+        "offset.",
     )
     select: tuple[str, ...] = Field(
         default=("*",),
@@ -74,15 +80,15 @@ class CopyRule(Section):
     target_file_mib: int = Field(default=128, ge=1, le=8192, description="Size that data files are made for, in MiB.")
     retention: Seconds | None = Field(
         default=None,
-        description="Rows whose `_kafka_timestamp` is older leave the copy with its maintenance. Kafka's retention "
-        "does not delete from it. Default: they stay.",
+        description="Rows whose `_kafka_timestamp` is older leave the projection with its maintenance. Kafka's "
+        "retention does not delete from it. Default: they stay.",
     )
     hold: Seconds = Field(
         default=7 * 86400.0,
         ge=0,
         description="How long rows that Kafka's retention deleted, or the topic's deletion, stay in the topic's table "
-        "because this copy has not read them, counted from the delete. `tierberg status` warns from half of it on. "
-        "`0s`: not at all. Nothing to a table with `table_retention: keep`.",
+        "because this projection has not read them, counted from the delete. `tierberg status` warns from half of it "
+        "on. `0s`: not at all. Nothing to a table with `table_retention: keep`.",
     )
     format_version: Literal[2, 3] = Field(
         default=2, description="Of the Iceberg table. `3` has deletion vectors, which fewer engines read."
@@ -108,7 +114,7 @@ class CopyRule(Section):
         return value
 
     @model_validator(mode="after")
-    def _fits_the_mode(self) -> CopyRule:
+    def _fits_the_mode(self) -> ProjectionRule:
         if (self.mode == "upsert") != bool(self.key):
             raise ValueError("mode: upsert takes key, and mode: append takes none")
         if len(set(self.key)) != len(self.key):

@@ -26,9 +26,14 @@ def settings_secrets(settings: Settings) -> frozenset[str]:
     store = {} if settings.store is None else revealed(settings.store.options)
     environment = {name: value for name, value in os.environ.items() if name.upper().startswith(_ENVIRONMENT)}
     registry = frozenset[str]() if settings.schema_registry is None else registry_secrets(settings.schema_registry)
-    copies = [revealed(copy.catalog.properties) for rule in settings.topics for copy in rule.copies if copy.catalog]
+    projections = [
+        revealed(projection.catalog.properties)
+        for rule in settings.topics
+        for projection in rule.copies
+        if projection.catalog
+    ]
     spark = revealed(settings.repartition.spark)
-    return registry | secret_values(revealed(settings.catalog.properties), store, environment, spark, *copies)
+    return registry | secret_values(revealed(settings.catalog.properties), store, environment, spark, *projections)
 
 
 def _plain(value: Any) -> Any:

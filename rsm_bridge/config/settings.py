@@ -281,7 +281,7 @@ class RepartitionSettings(Section):
         default=60.0,
         gt=0,
         description="With `--continuous`: time from the start of one round to that of the next. Topics with hundreds "
-        "of partitions want minutes, for the size of their copies' metadata (docs/copies.md, Limits).",
+        "of partitions want minutes, for the size of their projections' metadata (docs/projections.md, Limits).",
     )
     metrics: str | None = Field(
         default=None,
@@ -315,7 +315,7 @@ class Settings(Section):
     merge: MergeSettings = Field(default=MergeSettings(), description="Merging of small data files.")
     limits: LimitSettings = Field(default=LimitSettings(), description="What the process may use.")
     repartition: RepartitionSettings = Field(
-        default=RepartitionSettings(), description="The Spark jobs that keep copies of topics."
+        default=RepartitionSettings(), description="The Spark jobs that keep projections of topics."
     )
     reclaim_grace: Seconds = Field(
         default=600.0,

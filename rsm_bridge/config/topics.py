@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from converter.types import Mode, ValueFormat
 from iceberg_catalog.limits import TABLE_NAME_CHARS_MAX
 from iceberg_catalog.tables.names import table_name
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.config.retention import TableRetention
 from rsm_bridge.config.section import Section
 from rsm_bridge.errors import SettingsError
@@ -149,8 +149,9 @@ class TopicRule(Section):
         "timestamp. Applies to what is deleted from then on, and to what is still in the table.",
     )
 
-    copies: tuple[CopyRule, ...] = Field(
-        default=(), description="Tables that `tierberg repartition` derives from the topic's table."
+    copies: tuple[ProjectionRule, ...] = Field(
+        default=(),
+        description="Second copies (projections): tables that `tierberg repartition` derives from the topic's table.",
     )
 
     @field_validator("pattern")
@@ -181,7 +182,7 @@ class TopicRule(Section):
         if self.value_bytes == "proven" and self.value_format not in TYPED:
             raise ValueError(f"value_bytes: proven goes by columns, and value_format {self.value_format} has none")
         if self.mode == "verbatim" and self.copies:
-            raise ValueError("mode: verbatim stores no rows, so it takes no copies")
+            raise ValueError("mode: verbatim stores no rows, so it takes no projections")
         if self.mode == "verbatim":
             typed = [f"{part}_format" for part in parts if self.format_of(part) != "raw"]
             if self.table is not None or typed:

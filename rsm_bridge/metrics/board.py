@@ -135,7 +135,9 @@ def _tables(topics: Mapping[bytes, _Topic], now_ms: int) -> Iterable[GaugeMetric
     foreign = family("foreign_files", "Files in the table that Tierberg did not write")
     spoiled = family("foreign_commits", "1 while the table's head holds what others committed, else 0")
     quarantined = family("quarantined_batches", "Batches of live segments whose records are withheld from the table")
-    held = family("held_bytes", "Bytes of data files that stay for copies of the table though Kafka deleted their rows")
+    held = family(
+        "held_bytes", "Bytes of data files that stay for projections of the table though Kafka deleted their rows"
+    )
     unpublished = family(
         "unpublished_seconds", "Age of the oldest tiered segment that is not published, worst partition"
     )

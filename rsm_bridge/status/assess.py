@@ -24,7 +24,7 @@ from rsm_bridge.metrics.progress.own_cluster import Asked, asked, doubt
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
 from rsm_bridge.status.deletes import held_delete
 from rsm_bridge.status.partition import Place, judge
-from rsm_bridge.status.projection_findings import copy_findings, copy_reports
+from rsm_bridge.status.projection_findings import projection_findings, projection_reports
 from rsm_bridge.status.report import Finding, PartitionReport, Report, TopicReport, worst_first
 from rsm_bridge.words import plural, size
 
@@ -145,7 +145,7 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
         quarantined=sum(stored.quarantined.values()) if stored is not None else 0,
         findings=tuple(worst_first(findings)),
         partitions=tuple(_partitions(facts, name, kafka, stored, has_table=has_table, copies=copies)),
-        copies=copy_reports(stored.copies if stored is not None else (), facts.now_ms),
+        projections=projection_reports(stored.projections if stored is not None else (), facts.now_ms),
         damaged=tuple(key for key, _ in stored.damaged) if stored is not None else (),
         clusters=tuple(sorted(stored.clusters)) if stored is not None else (),
     )
@@ -255,7 +255,7 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
         )
     for code, said, since_ms in _without_rows(stored, by_rule=name not in facts.verbatim_topics):
         add(code, said, since_ms)
-    found.extend(copy_findings(stored.copies, name, facts.now_ms))
+    found.extend(projection_findings(stored.projections, name, facts.now_ms))
     if stored.unsettled:
         add(CauseCode.UNSETTLED, "what waits to be published could not be judged")
     if stored.indexes_read < stored.indexes:

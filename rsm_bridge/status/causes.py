@@ -371,40 +371,42 @@ CAUSES: dict[CauseCode, StatusCause] = {
     ),
     _C.COPY_LOSES_ROWS: StatusCause(
         _PERSON,
-        "rows that Kafka deleted have waited for a copy for over half of its `hold`; then they go unread",
-        "Run `tierberg repartition TOPIC`, or find why it does not run. More time: a longer `hold` of the copy. To let "
-        "them go: `hold: 0s`, or no such copy.",
+        "rows that Kafka deleted have waited for a projection for over half of its `hold`; then they go unread",
+        "Run `tierberg repartition TOPIC`, or find why it does not run. More time: a longer `hold` of the projection. "
+        "To let them go: `hold: 0s`, or no such projection.",
     ),
     _C.COPY_LOST_ROWS: StatusCause(
         _NOTE,
-        "a copy will never have some offsets: Kafka had deleted them before it read them, and they were held no longer",
-        "A copy that is younger than the topic begins where the table begins. Else: a longer `hold` of the copy, or "
-        "more frequent runs.",
+        "a projection will never have some offsets: Kafka had deleted them before it read them, and they were held no "
+        "longer",
+        "A projection that is younger than the topic begins where the table begins. Else: a longer `hold` of the "
+        "projection, or more frequent runs.",
     ),
     _C.COPY_FAILED: StatusCause(
         _PERSON,
-        "the last run of a copy failed",
+        "the last run of a projection failed",
         "Do what the message says; the next run begins where the last good one ended.",
     ),
     _C.COPY_PROGRESS_DAMAGED: StatusCause(
         _PERSON,
-        "what a copy says of its progress cannot be read: nothing counts as read, so rows may stay for all of its hold",
+        "what a projection says of its progress cannot be read: nothing counts as read, so rows may stay for all of "
+        "its hold",
         "`tierberg repartition TOPIC` writes it anew. `unsupported_version`: upgrade this release.",
     ),
     _C.COPY_HOLDS_ROWS: StatusCause(
         _WAITS,
-        "rows that Kafka deleted stay in the table until a copy has read them",
+        "rows that Kafka deleted stay in the table until a projection has read them",
         "Nothing while `tierberg repartition` runs; it takes them with its next run.",
     ),
     _C.COPY_NEVER_RAN: StatusCause(
         _WAITS,
-        "a copy is declared and has never run: it counts as having read nothing",
-        "Start `tierberg repartition TOPIC`, or take the copy out of the rule. It needs a person once rows have waited "
-        "for over a day and over half of its `hold`.",
+        "a projection is declared and has never run: it counts as having read nothing",
+        "Start `tierberg repartition TOPIC`, or take the projection out of the rule. It needs a person once rows have "
+        "waited for over a day and over half of its `hold`.",
     ),
     _C.COPY_BEHIND: StatusCause(
         _WAITS,
-        "a copy has not read all that is in the table",
+        "a projection has not read all that is in the table",
         "Nothing while `tierberg repartition` runs. It needs a person after over a day and over half of its `hold`: "
         "find why no job runs, or why it is too slow.",
     ),

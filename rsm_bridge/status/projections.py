@@ -1,4 +1,4 @@
-"""What is known of a topic's declared copies: their own progress beside what its table has and holds back for them."""
+"""What is known of a topic's declared projections: their progress, and what its table has and holds back for them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from iceberg_catalog.plan.lineage import Lineage
 from iceberg_catalog.plan.types import LiveFile, PartState
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.metrics.progress.facts import CopyFacts, HeldRows, Problem
+from rsm_bridge.metrics.progress.facts import HeldRows, Problem, ProjectionFacts
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.projections.hold import DeclaredCopy, WaitingCopy, declared_copies, deletions
-from rsm_bridge.storage.projections.progress import CopyProgress, read_one
+from rsm_bridge.storage.projections.hold import DeclaredProjection, WaitingProjection, declared_projections, deletions
+from rsm_bridge.storage.projections.progress import ProjectionProgress, read_one
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
 
 
-def copy_facts(
+def projection_facts(
     settings: Settings,
     store: ObjectStore,
     head: Head,
     states: Mapping[int, PartState],
     segments: Sequence[KnownSegment],
     now_ms: int,
-) -> tuple[CopyFacts, ...]:
-    """Facts of every copy that the rules declare for one topic id.
+) -> tuple[ProjectionFacts, ...]:
+    """Facts of every projection that the rules declare for one topic id.
 
     Args:
         settings: have the rules.
@@ -40,17 +40,17 @@ def copy_facts(
         StoreError: the store does not answer.
     """
     owner = segments[0].owner
-    found: list[CopyFacts] = []
-    for copy in declared_copies(settings, owner.topic, head.table.name()[-1]):
-        progress, damage = _progress(store, copy.key(owner.topic_id))
+    found: list[ProjectionFacts] = []
+    for projection in declared_projections(settings, owner.topic, head.table.name()[-1]):
+        progress, damage = _progress(store, projection.key(owner.topic_id))
         read = {} if progress is None else progress.read
         keeps = settings.rule(owner.topic).table_retention == "keep"
-        held = None if keeps else _held(copy, read, head.files, states, segments, now_ms)
+        held = None if keeps else _held(projection, read, head.files, states, segments, now_ms)
         found.append(
-            CopyFacts(
-                table=copy.table,
-                catalog=copy.catalog,
-                hold_s=copy.rule.hold,
+            ProjectionFacts(
+                table=projection.table,
+                catalog=projection.catalog,
+                hold_s=projection.rule.hold,
                 progress=progress,
                 damage=damage,
                 snapshot_id=head.snapshot_id,
@@ -61,7 +61,7 @@ def copy_facts(
     return tuple(found)
 
 
-def _progress(store: ObjectStore, key: str) -> tuple[CopyProgress | None, Problem | None]:
+def _progress(store: ObjectStore, key: str) -> tuple[ProjectionProgress | None, Problem | None]:
     try:
         return read_one(store, key), None
     except StoreError:
@@ -82,7 +82,7 @@ def _lag(
     states: Mapping[int, PartState],
     segments: Sequence[KnownSegment],
 ) -> _Lag:
-    """What the table has that the copy has not read."""
+    """What the table has that the projection has not read."""
     groups, of_partition = segments_by_partition(segments), by_partition(files)
     offsets, rows = 0, 0
     tiered_ms: list[int] = []
@@ -106,15 +106,15 @@ def _read_of(read: Mapping[int, ReadTo], number: int) -> ReadTo:
 
 
 def _held(
-    copy: DeclaredCopy,
+    projection: DeclaredProjection,
     read: Mapping[int, ReadTo],
     files: Sequence[LiveFile],
     states: Mapping[int, PartState],
     segments: Sequence[KnownSegment],
     now_ms: int,
 ) -> HeldRows | None:
-    """What stays below the floor for this copy, and when the first of it may go unread; None: nothing."""
-    limit_ms = int(copy.rule.hold * 1000)
+    """What stays below the floor for this projection, and when the first of it may go unread; None: nothing."""
+    limit_ms = int(projection.rule.hold * 1000)
     groups, of_partition = segments_by_partition(segments), by_partition(files)
     held: list[LiveFile] = []
     ends_ms: list[int] = []
@@ -131,10 +131,14 @@ def _held(
     return HeldRows(sum(item.rows for item in held), len(held), sum(item.size_bytes for item in held), min(ends_ms))
 
 
-def waiting_copies(copies: Sequence[CopyFacts]) -> list[WaitingCopy]:
+def waiting_projections(projections: Sequence[ProjectionFacts]) -> list[WaitingProjection]:
     """What the publish plan takes of them."""
     return [
-        WaitingCopy(copy.table, int(copy.hold_s * 1000), {} if copy.progress is None else copy.progress.read)
-        for copy in copies
-        if copy.hold_s > 0
+        WaitingProjection(
+            projection.table,
+            int(projection.hold_s * 1000),
+            {} if projection.progress is None else projection.progress.read,
+        )
+        for projection in projections
+        if projection.hold_s > 0
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rsm_bridge.metrics.progress.facts import Gap, HeldRows, UnfinishedTransaction
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
-from rsm_bridge.storage.projections.progress import CopyFailure, CopySize
+from rsm_bridge.storage.projections.progress import ProjectionFailure, ProjectionSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +101,8 @@ class PartitionReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyReport:
-    """One declared copy of a topic's table. Times in milliseconds since the epoch, None: never.
+class ProjectionReport:
+    """One declared projection of a topic's table. Times in milliseconds since the epoch, None: never.
 
     Attributes:
         table: its name, namespaces first; `catalog`: of its catalog.
@@ -112,7 +112,7 @@ class CopyReport:
         lag_s: seconds since it had caught up, 0 when it has now; None: it never had.
         hold_s: seconds that rows which Kafka deleted may wait for it.
         held: those that do now, and `held_s` seconds until the first of them may go; None: none.
-        size: of the copy; `failure`: of its last run.
+        size: of the projection; `failure`: of its last run.
         lost_offsets: that it will never have; `lost_ms`: when a run last met some.
     """
 
@@ -128,8 +128,8 @@ class CopyReport:
     hold_s: float
     held: HeldRows | None
     held_s: float | None
-    size: CopySize | None
-    failure: CopyFailure | None
+    size: ProjectionSize | None
+    failure: ProjectionFailure | None
     lost_offsets: int
     lost_ms: int | None
 
@@ -151,7 +151,7 @@ class TopicReport:
     quarantined: int
     findings: tuple[Finding, ...]
     partitions: tuple[PartitionReport, ...]
-    copies: tuple[CopyReport, ...] = ()
+    projections: tuple[ProjectionReport, ...] = ()
     damaged: tuple[str, ...] = ()
     clusters: tuple[str, ...] = ()
     namesakes: bool = False

@@ -31,22 +31,22 @@ from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.metrics.progress.facts import (
-    CopyFacts,
     HeldDelete,
     NotAdded,
     NotBack,
     Problem,
+    ProjectionFacts,
     StoredPartition,
     StoredTopic,
     TableFacts,
 )
 from rsm_bridge.metrics.progress.stored import left_out, stored_partitions, table_facts, unindexed, withdrawn, withheld
 from rsm_bridge.status.held import held_deletes
-from rsm_bridge.status.projections import copy_facts, waiting_copies
+from rsm_bridge.status.projections import projection_facts, waiting_projections
 from rsm_bridge.storage.keys import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
 from rsm_bridge.storage.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore, first_line
-from rsm_bridge.storage.projections.hold import WaitingCopy
+from rsm_bridge.storage.projections.hold import WaitingProjection
 from rsm_bridge.storage.segments.known import KnownSegment, read_known
 from rsm_bridge.storage.segments.topic_segments import clusters_of
 from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecord
@@ -205,12 +205,14 @@ def _look(
     head, states, facts, problem = _table(store, table, read.segments, lost=bool(recorded_tables))
     others = _others(recorded_tables, head)
     now_ms = int(time.time() * 1000)
-    copies: tuple[CopyFacts, ...] = ()
+    projections: tuple[ProjectionFacts, ...] = ()
     if read.complete and head is not None and states is not None:
-        copies = copy_facts(settings, store, head, states, read.segments, now_ms)
+        projections = projection_facts(settings, store, head, states, read.segments, now_ms)
     policy = policy_at(settings.rule(read.topic).table_retention, now_ms)
     may_requeue = facts is not None and settings.rule(read.topic).mode != "verbatim" and _told_all(read, facts)
-    made, failed, footer = _partitions(read, head, states, policy, waiting_copies(copies), may_requeue=may_requeue)
+    made, failed, footer = _partitions(
+        read, head, states, policy, waiting_projections(projections), may_requeue=may_requeue
+    )
     partitions, late = made
     problem = footer or problem
     damaged = [*((item.segment.listed.key, item.problem) for item in failed), *read.damaged]
@@ -234,7 +236,7 @@ def _look(
         damaged=tuple(damaged),
         table=facts,
         table_problem=problem,
-        copies=copies,
+        projections=projections,
         left=sum(known.live and known.listed.key not in restored for known in read.segments),
         restored=Counter(known.key.partition for known in read.segments if known.live and known.listed.key in restored),
         left_out=left_out(read.segments),
@@ -263,7 +265,7 @@ def _partitions(
     head: Head | None,
     states: dict[int, PartState] | None,
     policy: Policy,
-    copies: Sequence[WaitingCopy],
+    projections: Sequence[WaitingProjection],
     *,
     may_requeue: bool,
 ) -> tuple[_Made, list[UnreadBatchesError], Problem | None]:
@@ -281,7 +283,7 @@ def _partitions(
         late = None
         if may_requeue and states is not None and not blind:
             late = not_added(named, states, files, look)
-        return read_of(named, states, files, policy, copies), late
+        return read_of(named, states, files, policy, projections), late
 
     while True:
         try:

@@ -17,9 +17,9 @@ from rsm_bridge.status.cures import PLAINLY, Called, advice, commands, filled
 from rsm_bridge.status.report import (
     NOTHING_ACCEPTED,
     Accepted,
-    CopyReport,
     Finding,
     PartitionReport,
+    ProjectionReport,
     Report,
     TopicReport,
 )
@@ -60,8 +60,8 @@ def as_text(
                 causes.extend(_cause_lines(known, called, accepted=True, every=every_place))
     causes.extend(_local_lines(report, called))
     rows = [row for topic in report.topics for row in _rows(report, topic, every=every_partition)]
-    copies = [row for topic in report.topics for row in copy_rows(topic, report.at_ms)]
-    tables = [_table(head, lines) for head, lines in ((_HEAD, rows), (COPY_HEAD, copies)) if lines]
+    projections = [row for topic in report.topics for row in projection_rows(topic, report.at_ms)]
+    tables = [_table(head, lines) for head, lines in ((_HEAD, rows), (PROJECTION_HEAD, projections)) if lines]
     sections = [[_headline(report, accepted)], causes, *tables]
     return "\n\n".join("\n".join(section) for section in sections if section)
 
@@ -107,7 +107,7 @@ def _topic(topic: TopicReport, called: Called) -> dict[str, Any]:
         "damaged_indexes": list(topic.damaged),
         "findings": [_finding(finding, called) for finding in topic.findings],
         "partitions": [_partition(partition, called) for partition in topic.partitions],
-        "copies": [copy_document(copy) for copy in topic.copies],
+        "copies": [projection_document(projection) for projection in topic.projections],
     }
 
 
@@ -235,8 +235,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return lines
 
 
-COPY_HEAD = (
-    "COPY",
+PROJECTION_HEAD = (
+    "PROJECTION",
     "SNAPSHOT",
     "LAST RUN",
     "BEHIND",
@@ -251,51 +251,51 @@ COPY_HEAD = (
 )
 
 
-def copy_rows(topic: TopicReport, at_ms: int) -> list[tuple[str, ...]]:
-    """One row per copy under `COPY_HEAD`, which docs/operations.md explains. `at_ms`: of the report."""
+def projection_rows(topic: TopicReport, at_ms: int) -> list[tuple[str, ...]]:
+    """One row per projection under `PROJECTION_HEAD`, which docs/operations.md explains. `at_ms`: of the report."""
     return [
         (
-            f"   {copy.table}",
-            "-" if copy.snapshot_id is None else f"{copy.snapshot_id}",
-            "never" if copy.succeeded_ms is None else age(max(0, at_ms - copy.succeeded_ms) / 1000),
-            f"{copy.lag_offsets}",
-            f"{copy.lag_rows}",
-            "?" if copy.lag_s is None else "-" if copy.lag_s == 0 else age(copy.lag_s),
-            "-" if copy.held is None else f"{copy.held.rows}",
-            "-" if copy.held_s is None else age(copy.held_s),
-            *_size(copy),
+            f"   {projection.table}",
+            "-" if projection.snapshot_id is None else f"{projection.snapshot_id}",
+            "never" if projection.succeeded_ms is None else age(max(0, at_ms - projection.succeeded_ms) / 1000),
+            f"{projection.lag_offsets}",
+            f"{projection.lag_rows}",
+            "?" if projection.lag_s is None else "-" if projection.lag_s == 0 else age(projection.lag_s),
+            "-" if projection.held is None else f"{projection.held.rows}",
+            "-" if projection.held_s is None else age(projection.held_s),
+            *_size(projection),
             topic.table or topic.topic,
         )
-        for copy in topic.copies
+        for projection in topic.projections
     ]
 
 
-def _size(copy: CopyReport) -> tuple[str, str, str]:
-    if copy.size is None:
+def _size(projection: ProjectionReport) -> tuple[str, str, str]:
+    if projection.size is None:
         return "?", "?", "?"
-    return f"{copy.size.rows}", f"{copy.size.files}", size(copy.size.bytes)
+    return f"{projection.size.rows}", f"{projection.size.files}", size(projection.size.bytes)
 
 
-def copy_document(copy: CopyReport) -> dict[str, Any]:
+def projection_document(projection: ProjectionReport) -> dict[str, Any]:
     """The object of docs/status.schema.json."""
-    held = copy.held
+    held = projection.held
     return {
-        "table": copy.table,
-        "catalog": copy.catalog,
-        "snapshot_id": copy.snapshot_id,
-        "table_snapshot_id": copy.table_snapshot_id,
-        "succeeded_ms": copy.succeeded_ms,
-        "caught_up_ms": copy.caught_up_ms,
-        "lag_offsets": copy.lag_offsets,
-        "lag_rows": copy.lag_rows,
-        "lag_s": None if copy.lag_s is None else round(copy.lag_s, 3),
-        "hold_s": copy.hold_s,
+        "table": projection.table,
+        "catalog": projection.catalog,
+        "snapshot_id": projection.snapshot_id,
+        "table_snapshot_id": projection.table_snapshot_id,
+        "succeeded_ms": projection.succeeded_ms,
+        "caught_up_ms": projection.caught_up_ms,
+        "lag_offsets": projection.lag_offsets,
+        "lag_rows": projection.lag_rows,
+        "lag_s": None if projection.lag_s is None else round(projection.lag_s, 3),
+        "hold_s": projection.hold_s,
         "held_rows": 0 if held is None else held.rows,
         "held_files": 0 if held is None else held.files,
         "held_bytes": 0 if held is None else held.bytes,
         "held_until_ms": None if held is None else held.ends_ms,
-        "size": None if copy.size is None else asdict(copy.size),
-        "failure": None if copy.failure is None else asdict(copy.failure),
-        "lost_offsets": copy.lost_offsets,
-        "lost_ms": copy.lost_ms,
+        "size": None if projection.size is None else asdict(projection.size),
+        "failure": None if projection.failure is None else asdict(projection.failure),
+        "lost_offsets": projection.lost_offsets,
+        "lost_ms": projection.lost_ms,
     }

@@ -1,9 +1,9 @@
 """The time by the store's clock: what may go by its age goes by that, not by the clock of whichever machine asks.
 
-Rows of a table that keeps them for a duration, rows that wait for a copy, objects that no index names yet: a bridge
-whose own clock is a day ahead, or jumps, would let them go a day early. Every object has the time at which the store
-took it, so one small object that is written anew tells what time it is there. Between two looks the monotonic clock
-goes on.
+Rows of a table that keeps them for a duration, rows that wait for a projection, objects that no index names yet: a
+bridge whose own clock is a day ahead, or jumps, would let them go a day early. Every object has the time at which the
+store took it, so one small object that is written anew tells what time it is there. Between two looks the monotonic
+clock goes on.
 """
 
 from __future__ import annotations

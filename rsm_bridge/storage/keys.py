@@ -21,7 +21,7 @@ STATE_ROOT = "state/"
 LEASE_ROOT = "lease/"
 UNDELETE_ROOT = "undelete/"
 DROP_ROOT = "drop/"
-COPIES_ROOT = "copies/"
+PROJECTIONS_ROOT = "copies/"
 TABLES_ROOT = "tables/"
 COLUMNS_ROOT = "columns/"
 
@@ -82,9 +82,9 @@ def index_prefix(topic_id: bytes, partition: int | None = None) -> str:
     return prefix if partition is None else f"{prefix}{partition}/"
 
 
-def copies_prefix(topic_id: bytes) -> str:
-    """Prefix of what the copies of a topic's table say of themselves."""
-    return f"{COPIES_ROOT}{topic_id.hex()}/"
+def projections_prefix(topic_id: bytes) -> str:
+    """Prefix of what the projections of a topic's table say of themselves."""
+    return f"{PROJECTIONS_ROOT}{topic_id.hex()}/"
 
 
 def table_records_prefix(topic_id: bytes) -> str:

@@ -18,7 +18,7 @@ from rsm_bridge.config.settings import Settings, TableLayout
 from rsm_bridge.logs import logger
 from rsm_bridge.storage.clock import StoreClock
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.projections.hold import CopyReaders, WaitingCopies, no_copies
+from rsm_bridge.storage.projections.hold import ProjectionReaders, WaitingProjections, no_projections
 from rsm_bridge.values.typed.table import TypedTable, untyped
 
 
@@ -27,7 +27,7 @@ class TableContext:
     """The rules by which tables are made, filled and emptied. :func:`table_context` makes it from the settings.
 
     It says nothing of any one topic: what differs between topics is a function of the topic's name or owner. One thread
-    at a time, for `copies` remembers what it read.
+    at a time, for `projections` remembers what it read.
 
     Attributes:
         namespace: of the catalog, with all our tables; levels are joined by dots.
@@ -39,7 +39,7 @@ class TableContext:
         retention: topic → its `table_retention`: `follow-kafka`, `keep`, or seconds.
         generation: of these rules; a table with columns by newer ones is left to bridges that know them.
         typed: owner → the columns of the topic's values; None where it has none.
-        copies: owner and plain name of the table → the declared copies that its rows may wait for.
+        projections: owner and plain name of the table → the declared projections that its rows may wait for.
     """
 
     namespace: str
@@ -50,7 +50,7 @@ class TableContext:
     retention: Callable[[str], str | float] = follow_kafka
     generation: int = 0
     typed: Callable[[Owner], TypedTable | None] = untyped
-    copies: WaitingCopies = no_copies
+    projections: WaitingProjections = no_projections
 
     def table(self, catalog: Catalog, owner: Owner) -> Table | None:
         """The owner's table as it is now; None while there is none. Raises CatalogError, and what else catalogs do."""
@@ -73,10 +73,10 @@ def table_context(
 
     Args:
         settings: rules of topics, and the catalog's place.
-        store: has the progress of copies, and the clock.
+        store: has the progress of projections, and the clock.
         clock_ms: None: by the store's clock.
         typed: columns of values; by default none have any.
-        log: is told of damaged progress of copies; None: one of their own.
+        log: is told of damaged progress of projections; None: one of their own.
     """
     return TableContext(
         namespace=settings.catalog.namespace,
@@ -87,5 +87,5 @@ def table_context(
         retention=lambda topic: settings.rule(topic).table_retention,
         generation=settings.generation,
         typed=typed,
-        copies=CopyReaders(settings, store, log=log or logger("copies")).waiting,
+        projections=ProjectionReaders(settings, store, log=log or logger("projections")).waiting,
     )

@@ -1,4 +1,4 @@
-"""Spark on the REST catalog whose tokens end soon, told of it by PyIceberg's settings, as jobs of copies are."""
+"""Spark on the REST catalog whose tokens end soon, told of it by PyIceberg's settings, as jobs of projections are."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from repartition.spark.session import spark_session
 from repartition.spark.targets import open_targets
 from rsm_bridge.storage.backend import open_backend
-from tests.e2e.e2e_copies import spark_conf
+from tests.e2e.e2e_projections import spark_conf
 from tests.e2e.test_e2e_catalog_smoke_rest import TOKEN_S, rest_catalog, store
 from tests.support.token_gate import CLIENT_ID, CLIENT_SECRET, TokenGate
 

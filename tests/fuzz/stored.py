@@ -35,7 +35,7 @@ from rsm_bridge.errors import BridgeError
 from rsm_bridge.storage.custom_metadata import CustomMetadata, decode_custom_metadata
 from rsm_bridge.storage.lease import Lease
 from rsm_bridge.storage.object_store import VersionedBytes
-from rsm_bridge.storage.projections.progress import CopyProgress, decode_progress
+from rsm_bridge.storage.projections.progress import ProjectionProgress, decode_progress
 from rsm_bridge.storage.segments.known import parse_checkpoint
 from rsm_bridge.storage.segments.undelete_record import Undeleted
 from rsm_bridge.storage.segments.undelete_record import decode as decode_undeleted
@@ -167,7 +167,7 @@ def _state() -> bytes:
 
 def _progress(rng: random.Random) -> bytes:
     document = bent_json(
-        json.loads(CopyProgress(topic_id=bytes(16), catalog="c", table="n.t").encode())["progress"], rng
+        json.loads(ProjectionProgress(topic_id=bytes(16), catalog="c", table="n.t").encode())["progress"], rng
     )
     text = json.dumps(document, sort_keys=True, separators=(",", ":"))
     data = text.encode("utf-8", "surrogatepass")
@@ -265,9 +265,9 @@ _SMALL: dict[str, tuple[Callable[[], bytes], Callable[[random.Random], bytes], C
     ),
     "state": (_state, _document(_state), lambda data: decode_state(data, hashlib.sha256(data).hexdigest())),
     "progress": (
-        lambda: CopyProgress(topic_id=bytes(16), catalog="c", table="n.t").encode(),
+        lambda: ProjectionProgress(topic_id=bytes(16), catalog="c", table="n.t").encode(),
         _progress,
-        lambda data: decode_progress(data, CopyProgress(topic_id=bytes(16), catalog="c", table="n.t").key),
+        lambda data: decode_progress(data, ProjectionProgress(topic_id=bytes(16), catalog="c", table="n.t").key),
     ),
     "drop": (
         _DROP.encode,

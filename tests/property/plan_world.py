@@ -31,8 +31,8 @@ from iceberg_catalog.plan.types import (
     remembered,
 )
 from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, still_to_raise, verdict
-from tests.property.plan_copy import LEFT, Copy
 from tests.property.plan_kafka import Kafka, Remote
+from tests.property.plan_projection import LEFT, Projection
 from tests.worlds.plan_support import Model, Rows
 
 SNAPSHOTS_KEPT = 3
@@ -109,7 +109,7 @@ class World:
 
     first_gone: head at which a tombstone was first seen. jumped: offsets in gaps; withheld: offsets of verbatim
     segments and of rows an engine took over; the table owes neither. converted: a verbatim segment with its rows;
-    requeued: those whose index names their rows now. copy: of the table, that rows wait for.
+    requeued: those whose index names their rows now. projection: of the table, that rows wait for.
     """
 
     kafka: Kafka
@@ -128,7 +128,7 @@ class World:
     versions: int = 0
     rewinds: int = 0
     narrow: bool = False
-    copy: Copy | None = None
+    projection: Projection | None = None
 
     def __post_init__(self) -> None:
         self.head = Table(self.policy)
@@ -224,8 +224,8 @@ class World:
         return result, listing
 
     def hold(self, listing: list[Segment] | None) -> Hold:
-        """What the plan is told of the copy. None: a run from the frontier on, which lists no deletions below it."""
-        return NO_HOLD if self.copy is None else self.copy.hold(listing, self.kafka.deleted, self.kafka.now)
+        """What the plan is told of the projection. None: a run from the frontier on, with no deletions below it."""
+        return NO_HOLD if self.projection is None else self.projection.hold(listing, self.kafka.deleted, self.kafka.now)
 
     def check_ahead(self, head: Table, listing: list[Segment]) -> None:
         """From the frontier on the plan is the same, be the deletes below it known of or not."""
@@ -240,7 +240,7 @@ class World:
             if made is not None:
                 expected = head.plan(whole, relisted=False)
                 if (
-                    isinstance(self.policy, KeepUntil) or self.copy
+                    isinstance(self.policy, KeepUntil) or self.projection
                 ):  # what leaves by its age or when it is read may wait
                     made, expected = replace(made, remove=()), replace(expected, remove=())
                 assert made == expected
@@ -260,8 +260,8 @@ class World:
         if result.trim:
             # What was cut may have no row left above the floor, which only the cut file shows: it goes next.
             again = replace(again, remove=tuple(path for path in again.remove if not path.startswith("d")))
-        # A copy may have read more than a head that is not the present one any more can know: its commit is refused.
-        if self.copy is None or head is self.head:
+        # A projection may have read more than a head knows that is no longer the present one: its commit is refused.
+        if self.projection is None or head is self.head:
             assert not again.changes(made.state), f"not idempotent: {again} after {result}"
         made.gaps, made.lost, made.planned = result.gaps, result.lost, True
         by_id = {segment.id: segment for segment in listing}
@@ -276,7 +276,8 @@ class World:
 
     def gives_rows(self, segment: Segment) -> bool:
         return segment.state == SegmentState.LIVE or (
-            segment.state == SegmentState.DELETED and (self.copy is not None or not isinstance(self.policy, Follow))
+            segment.state == SegmentState.DELETED
+            and (self.projection is not None or not isinstance(self.policy, Follow))
         )
 
     def swap(self, made: Table) -> bool:
@@ -284,8 +285,8 @@ class World:
         if made.parent != self.head.version:
             return False
         assert not made.broken, "a plan that names reclaimed files must not land"
-        if self.copy is not None and made.planned:
-            self.check_copy(self.copy, made)
+        if self.projection is not None and made.planned:
+            self.check_projection(self.projection, made)
         self.head = made
         self.retained = [*self.retained, made][-SNAPSHOTS_KEPT:]
         for first, last in made.gaps:
@@ -327,7 +328,7 @@ class World:
         return done + self.sweep(named)
 
     def waiting(self) -> int | None:
-        """The first offset below the floor that the head has for the copy (rsm_bridge/storage/projections/hold.py)."""
+        """The first offset below the floor that the head has for the projection (storage/projections/hold.py)."""
         state = self.head.state
         start, end = waiting(self.hold(self.kafka.listing()), Lineage(state.lineage, state.known_end), state)
         held = [file for file, _ in self.head.files.values() if file.last < state.floor]
@@ -387,15 +388,17 @@ class World:
 
     # What must hold
 
-    def check_copy(self, copy: Copy, made: Table) -> None:
-        """I4: no row that Kafka deleted leaves before the copy has read it, unless its time is over or it is no row."""
+    def check_projection(self, projection: Projection, made: Table) -> None:
+        """I4: a row that Kafka deleted stays until the projection has read it or its time is over."""
         before, after = self.head, made.state
-        start = copy.start(before.state)
+        start = projection.start(before.state)
         back = after.rewinds[-1][1] if after.rewinds != before.state.rewinds else after.frontier
         for offset in before.rows.keys() - made.rows.keys():
             if offset < min(after.floor, back):
                 read = offset < start
-                assert read or copy.over(offset, self.kafka.deleted, self.kafka.now), f"offset {offset} was not read"
+                assert read or projection.over(offset, self.kafka.deleted, self.kafka.now), (
+                    f"offset {offset} was not read"
+                )
                 LEFT["read" if read else "let go"] += 1
         LEFT["waited"] += any(start <= offset < after.floor for offset in made.rows)
 

@@ -8,8 +8,8 @@ crashes do:
   reaches the log's end and the table from max(log start, floor) on is exactly what read_committed returns, stretches
   never uploaded excepted;
 * I3: no object that a live segment or a retained snapshot needs is gone;
-* I4: no row that Kafka deleted leaves the table before a declared copy has read it, while its time lasts; read, it
-  leaves. A copy that rows wait for without a limit gets every committed row, stretches never uploaded excepted.
+* I4: no row that Kafka deleted leaves the table before a declared projection has read it, while its time lasts; read,
+  it leaves. A projection that rows wait for without a limit gets every committed row, but stretches never uploaded.
 
 Every action, and every action with each of its faults, must have run often enough to count.
 """
@@ -32,8 +32,8 @@ from hypothesis.stateful import (
 )
 
 from iceberg_catalog.plan.types import BatchKind, Follow, Keep, KeepUntil, Policy, Segment, SegmentState
-from tests.property.plan_copy import FOR_EVER, LEFT, Copy
 from tests.property.plan_kafka import Kafka
+from tests.property.plan_projection import FOR_EVER, LEFT, Projection
 from tests.property.plan_world import AHEAD, Table, World
 from tests.worlds.plan_support import FOLLOW, KEEP
 
@@ -52,7 +52,7 @@ FOREIGN = ("rewrite", "insert")
 REQUEUE = ("", "crash before the index")
 REPAIR = ("", "crash before the swap")
 TRUNCATION = ("with truncation", "without truncation")
-#: How long rows wait for a copy, in batches that are written; None: there is no copy.
+#: How long rows wait for a projection, in batches that are written; None: there is no projection.
 LIMITS = (None, 10, FOR_EVER)
 OVERLAP = ("same offsets, new id", "superset", "subset", "partial overlap")
 TIMES_MIN = 50
@@ -104,7 +104,7 @@ class Histories(RuleBasedStateMachine):
         self.kafka = Kafka(self.clean)
         self.world = World(self.kafka, self.policy)
         self.world.narrow = self.narrow
-        self.world.copy = None if self.limit is None else Copy(self.limit)
+        self.world.projection = None if self.limit is None else Projection(self.limit)
         self.page: tuple[Table, int, list[Segment]] | None = None
         self.checked: tuple[int, int] = (-1, -1)
         self.now = 0
@@ -405,22 +405,22 @@ class Histories(RuleBasedStateMachine):
         if self.world.mergeable():
             self.merge(data, data.draw(st.sampled_from(MERGE)))
 
-    @precondition(lambda self: self.world.copy is not None)
+    @precondition(lambda self: self.world.projection is not None)
     @rule(up_to=st.integers(0, 30))
     def read(self, up_to: int) -> None:
-        """The copy takes what the table has, up to an offset."""
+        """The projection takes what the table has, up to an offset."""
         world = self.world
-        assert world.copy is not None
-        self.ran("read", "again" if world.copy.read(world.head.rows, world.head.state, up_to) else "")
+        assert world.projection is not None
+        self.ran("read", "again" if world.projection.read(world.head.rows, world.head.state, up_to) else "")
 
     def read_if_copied(self) -> None:
-        if self.world.copy is not None:
+        if self.world.projection is not None:
             self.read(FOR_EVER)
 
-    @precondition(lambda self: self.world.copy is not None)
+    @precondition(lambda self: self.world.projection is not None)
     @rule(kinds=KINDS, count=st.integers(1, 3), late=st.booleans(), known=st.booleans(), fault=FAULT)
-    def wait_for_the_copy(self, kinds: list[str], count: int, late: bool, known: bool, fault: str) -> None:
-        """Kafka deletes what is in the table, or about to come; the copy reads it in time, or it waits for too long."""
+    def wait_for_the_projection(self, kinds: list[str], count: int, late: bool, known: bool, fault: str) -> None:
+        """Kafka deletes what is in the table, or about to come; the projection reads it in time, or not."""
         self.ran("wait", "too late" if late else "in time")
         self.flow(kinds, 1, ends=True, keep_up=1)
         while self.kafka.due():
@@ -440,7 +440,7 @@ class Histories(RuleBasedStateMachine):
 
     def read_all(self) -> None:
         """Then nothing waits any more, and a whole listing lets go what is deleted."""
-        if self.world.copy is not None:
+        if self.world.projection is not None:
             self.read(FOR_EVER)
             self.let_go()
 
@@ -516,13 +516,13 @@ class Histories(RuleBasedStateMachine):
 
     def check_copied(self) -> None:
         lead, world = self.kafka.lead, self.world
-        if world.copy is None:
+        if world.projection is None:
             return
-        every = self.clean and world.copy.limit == FOR_EVER
+        every = self.clean and world.projection.limit == FOR_EVER
         low = 0 if every else max(lead.start, world.head.state.floor)
         open_to_doubt = world.jumped | world.withheld | (world.lost if every else set())
         expected = {o: e for o, e in lead.committed().items() if o >= low and o not in open_to_doubt}
-        assert {o: e for o, e in world.copy.rows.items() if o >= low and o not in open_to_doubt} == expected
+        assert {o: e for o, e in world.projection.rows.items() if o >= low and o not in open_to_doubt} == expected
 
     def check_exact(self) -> None:
         lead, world = self.kafka.lead, self.world

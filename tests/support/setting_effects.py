@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-_COPIES = "tests/copies/test_copies_"
+_PROJECTIONS = "tests/projections/test_projections_"
 _CERTIFICATES = "tests/faults/test_faults_certificates.py::test_"
 _LIMITS = "tests/bridge/config/test_settings_limits.py::test_"
 _PLACES = "tests/bridge/config/test_settings_places.py::test_"
@@ -17,7 +17,9 @@ _REGISTRY = "tests/unit/converter/test_values_registry.py::test_"
 _ROUNDS = "tests/bridge/tables/test_bridge_publisher_rounds.py::test_"
 _TYPED = "tests/bridge/values/test_bridge_typed.py::test_"
 _CLIENTS = "tests/bridge/serving/test_bridge_clients.py::test_each_call_by_its_certificate"
-_MART = "tests/unit/repartition/spark/test_repartition_catalogs.py::test_a_copy_s_catalog_is_made_where_its_rule_says"
+_MART = (
+    "tests/unit/repartition/spark/test_repartition_catalogs.py::test_a_projection_s_catalog_is_made_where_its_rule_says"
+)
 _PRIVATE = "tests/bridge/serving/test_bridge_private_files.py::test_"
 
 EFFECTS: Final[dict[str, str]] = {
@@ -64,9 +66,9 @@ EFFECTS: Final[dict[str, str]] = {
     "limits.chunk_cache_mib": f"{_LIMITS}what_is_read_again_comes_from_the_cache_as_far_as_it_fits",
     "limits.index_cache_mib": f"{_LIMITS}what_is_read_again_comes_from_the_cache_as_far_as_it_fits",
     "limits.decompressed_batch_mib": "tests/faults/test_faults_segments.py::test_a_bomb_is_kept_and_served",
-    "repartition.spark": f"{_COPIES}java.py::test_no_setting_is_in_a_command_line",
-    "repartition.max_mib": f"{_COPIES}processes.py::test_three_processes_at_once",
-    "repartition.interval": f"{_COPIES}following.py::test_topics_that_come_after_the_job_has_begun_are_kept",
+    "repartition.spark": f"{_PROJECTIONS}java.py::test_no_setting_is_in_a_command_line",
+    "repartition.max_mib": f"{_PROJECTIONS}processes.py::test_three_processes_at_once",
+    "repartition.interval": f"{_PROJECTIONS}following.py::test_topics_that_come_after_the_job_has_begun_are_kept",
     "repartition.metrics": "tests/unit/repartition/jobs/test_repartition_seeing.py"
     "::test_a_job_serves_the_page_that_the_settings_name",
     "schema_registry.url": f"{_TYPED}two_versions_in_one_batch_and_a_tombstone",
@@ -101,20 +103,20 @@ EFFECTS: Final[dict[str, str]] = {
         f"topics[].key_schema.{name}": f"{_PLACES}where_schemas_come_from"
         for name in ("from", "subject", "text", "file", "message")
     },
-    "topics[].copies[].table": f"{_COPIES}append.py::test_every_record_once_in_several_runs",
-    "topics[].copies[].mode": f"{_COPIES}upsert.py::test_the_latest_row_of_each_key",
-    "topics[].copies[].key": f"{_COPIES}upsert.py::test_the_latest_row_of_each_key",
-    "topics[].copies[].envelope": f"{_COPIES}upsert.py::test_debezium_envelopes",
-    "topics[].copies[].key_order": f"{_COPIES}races.py::test_keys_may_move_where_timestamps_order_them",
-    "topics[].copies[].select": f"{_COPIES}append.py::test_a_column_that_the_rule_gives_no_more_stays",
-    "topics[].copies[].where": f"{_COPIES}upsert.py::test_a_row_that_leaves_the_condition_leaves_the_copy",
-    "topics[].copies[].partition_by": f"{_COPIES}append.py::test_partition_fields_and_sort_order_change_in_place",
-    "topics[].copies[].sort_by": f"{_COPIES}append.py::test_partition_fields_and_sort_order_change_in_place",
-    "topics[].copies[].target_file_mib": f"{_PLACES}the_table_of_a_copy_is_made_as_its_rule_says",
-    "topics[].copies[].retention": f"{_COPIES}maintenance.py::test_rows_older_than_the_rule_s_retention_leave",
-    "topics[].copies[].hold": f"{_COPIES}losses.py::test_rows_beyond_the_hold_are_lost_and_that_is_said",
-    "topics[].copies[].format_version": f"{_COPIES}key.py::test_a_format_version_comes_and_never_goes_back",
-    "topics[].copies[].row_writes": f"{_COPIES}upsert.py::test_the_latest_row_of_each_key",
+    "topics[].copies[].table": f"{_PROJECTIONS}append.py::test_every_record_once_in_several_runs",
+    "topics[].copies[].mode": f"{_PROJECTIONS}upsert.py::test_the_latest_row_of_each_key",
+    "topics[].copies[].key": f"{_PROJECTIONS}upsert.py::test_the_latest_row_of_each_key",
+    "topics[].copies[].envelope": f"{_PROJECTIONS}upsert.py::test_debezium_envelopes",
+    "topics[].copies[].key_order": f"{_PROJECTIONS}races.py::test_keys_may_move_where_timestamps_order_them",
+    "topics[].copies[].select": f"{_PROJECTIONS}append.py::test_a_column_that_the_rule_gives_no_more_stays",
+    "topics[].copies[].where": f"{_PROJECTIONS}upsert.py::test_a_row_that_leaves_the_condition_leaves_the_projection",
+    "topics[].copies[].partition_by": f"{_PROJECTIONS}append.py::test_partition_fields_and_sort_order_change_in_place",
+    "topics[].copies[].sort_by": f"{_PROJECTIONS}append.py::test_partition_fields_and_sort_order_change_in_place",
+    "topics[].copies[].target_file_mib": f"{_PLACES}the_table_of_a_projection_is_made_as_its_rule_says",
+    "topics[].copies[].retention": f"{_PROJECTIONS}maintenance.py::test_rows_older_than_the_rule_s_retention_leave",
+    "topics[].copies[].hold": f"{_PROJECTIONS}losses.py::test_rows_beyond_the_hold_are_lost_and_that_is_said",
+    "topics[].copies[].format_version": f"{_PROJECTIONS}key.py::test_a_format_version_comes_and_never_goes_back",
+    "topics[].copies[].row_writes": f"{_PROJECTIONS}upsert.py::test_the_latest_row_of_each_key",
     "topics[].copies[].catalog.name": _MART,
     "topics[].copies[].catalog.properties": _MART,
 }

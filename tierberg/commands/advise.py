@@ -14,7 +14,7 @@ from tierberg.options import ConfigOption, DataDirOption, TopicIdOption
 
 
 def advise(
-    topic: Annotated[str, typer.Argument(help="The Kafka topic whose table and copies to ask.")],
+    topic: Annotated[str, typer.Argument(help="The Kafka topic whose table and projections to ask.")],
     queries: Annotated[
         Path, typer.Option("--queries", help="SQL, statements parted by `;`; `{table}` stands for the table.")
     ],
@@ -30,7 +30,7 @@ def advise(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Report what queries need of a topic's table and of each copy: files, bytes, seconds; with a picture."""
+    """Report what queries need of a topic's table and of each projection: files, bytes, seconds; with a picture."""
     from repartition.advise.advise import AdviseOptions
     from repartition.advise.advise import advise as ask
     from repartition.advise.picture import check_place, draw

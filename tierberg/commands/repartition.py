@@ -11,7 +11,7 @@ from tierberg.options import ConfigOption, DataDirOption, TopicIdOption
 
 
 def repartition(
-    topic: Annotated[str | None, typer.Argument(help="The Kafka topic whose copies to bring up to date.")] = None,
+    topic: Annotated[str | None, typer.Argument(help="The Kafka topic whose projections to bring up to date.")] = None,
     all_topics: Annotated[bool, typer.Option("--all", help="Every topic that has `copies`.")] = False,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
@@ -29,7 +29,7 @@ def repartition(
         bool, typer.Option("--repair", help="Read again what an unclean election took back from a topic's table.")
     ] = False,
 ) -> None:
-    """Bring the copies of topics up to date with Spark. Exits 3 when one failed."""
+    """Bring the projections of topics up to date with Spark. Exits 3 when one failed."""
     from rich.console import Console
 
     from repartition.jobs.command import RepartitionOptions

@@ -54,7 +54,7 @@ def show_side_by_side(console: Console, kafka: Row, engines: Sequence[Engine]) -
 
 
 def show_layouts(console: Console, report: AdviceReport) -> None:
-    """Print what each question needs of the topic's own table and of its copies; a line for each question."""
+    """Print what each question needs of the topic's own table and of its projections; a line for each question."""
     table = Table(title="What each question has to open", title_justify="left")
     table.add_column("")
     for one in report.tables:

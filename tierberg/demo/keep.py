@@ -12,7 +12,7 @@ from types import FrameType
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.storage.local import FolderLock
 from tierberg.demo.errors import DemoError
-from tierberg.demo.servers import AVRO_TOPIC, COPY, TABLES, TOPIC, Servers, config_file
+from tierberg.demo.servers import AVRO_TOPIC, PROJECTION, TABLES, TOPIC, Servers, config_file
 
 #: What a terminal or a supervisor sends. An interrupt already raises KeyboardInterrupt.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
@@ -48,7 +48,7 @@ def refuse_running(folder: Path, servers: Path) -> None:
 
 
 def how_to_use(servers: Servers) -> str:
-    """Where the servers are, commands that consume, query, copy and stop them; not folded."""
+    """Where the servers are, commands that consume, query, repartition and stop them; not folded."""
     broker, bridge, registry = servers.broker, servers.bridge, servers.registry
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "look", "auto.offset.reset": "earliest"}
     consume = (
@@ -69,7 +69,7 @@ Consume from Kafka:
   {sys.executable} -c "{consume}"
 Query a table:
   {sys.executable} -c "{query}"
-Bring copy 2 ({COPY}) up to date:
+Bring the projection ({PROJECTION}) up to date:
   {Path(sys.executable).with_name("tierberg")} repartition {TOPIC} --config {config_file(servers)}
 Stop them:
   kill {broker.process.pid} {bridge.process.pid} {registry.process.pid}"""

@@ -19,12 +19,12 @@ from tierberg.demo.errors import DemoError
 from tierberg.demo.events import JFK
 from tierberg.demo.keep import ended_in_order, how_to_use, refuse_running
 from tierberg.demo.ledger import Ledger
+from tierberg.demo.projection import compare_layouts, make_projection
 from tierberg.demo.queries import ONE_DAY, QUERIES
-from tierberg.demo.second_copy import compare_layouts, make_copy
 from tierberg.demo.servers import (
     AVRO_TOPIC,
     BRIDGE_FOLDER,
-    COPY,
+    PROJECTION,
     SPARK_FOLDER,
     TABLES,
     TOPIC,
@@ -38,10 +38,10 @@ from tierberg.demo.verdicts import (
     RemoteReads,
     judge_answers,
     judge_columns,
-    judge_copy,
     judge_layouts,
     judge_ledgers,
     judge_origin,
+    judge_projection,
     judge_reading,
     judge_records,
 )
@@ -58,7 +58,7 @@ _STORED = {"data": "bytes in Parquet", "kept": "bytes kept as they came", "index
 _TYPES = {TOPIC: JSON_TYPES, AVRO_TOPIC: AVRO_TYPES}
 _NEXT = """\
   tierberg demo --verbose   prints every statement, column, check and figure as well
-  tierberg demo --keep      leaves the servers running, with commands that consume, query and copy
+  tierberg demo --keep      leaves the servers running, with commands that consume, query and repartition
   docs/first-topic.md       goes from nothing to a SELECT on a topic of your own"""
 #: How each topic is read back.
 _READ_AS: dict[str, tuple[Isolation, ...]] = {TOPIC: ISOLATIONS, AVRO_TOPIC: ("read_committed",)}
@@ -120,7 +120,7 @@ def _play(summary: DemoSummary, folder: Path, kafka_version: str, *, keep: bool)
         engines = _query(summary, folder, servers, ledgers)
         _judge(summary, servers, ledgers, committed, engines, columns)
         offset = min(ledgers[TOPIC].committed[JFK])
-        _second_copy(summary, folder, servers, offset, committed[TOPIC], engines[TOPIC][-1], columns)
+        _show_projection(summary, folder, servers, offset, committed[TOPIC], engines[TOPIC][-1], columns)
         _figures(summary, servers, ledgers, jmx)
         return servers
 
@@ -204,10 +204,10 @@ def _judge(
         judge_columns(summary, topic, types[topic], _TYPES[topic], columns, engines[topic])
 
 
-def _second_copy(
+def _show_projection(
     summary: DemoSummary, folder: Path, servers: Servers, offset: int, kafka: ReadBack, own: Engine, columns: int
 ) -> None:
-    """Make copy 2 of the flights, ask it, and compare its layout with that of the topic's table.
+    """Make the projection of the flights, ask it, and compare its layout with that of the topic's table.
 
     Args:
         summary: gets the checks.
@@ -218,15 +218,17 @@ def _second_copy(
         own: what DuckDB gave for the topic's table.
         columns: checksum over the flights' columns.
     """
-    with summary.step("Make copy 2 of the flights, by month and destination"):
-        make_copy(servers, folder, summary)
-    with summary.step("Ask copy 2 in PyIceberg and DuckDB"):
-        copy = ask_duckdb(open_table(servers.bridge.folder, COPY), COPY.rpartition(".")[2], JFK, offset)
-    for query, answer in zip(QUERIES, copy.answers, strict=True):
+    with summary.step("Make the second copy (projection) of the flights, by month and destination"):
+        make_projection(servers, folder, summary)
+    with summary.step("Ask the projection in PyIceberg and DuckDB"):
+        projection = ask_duckdb(
+            open_table(servers.bridge.folder, PROJECTION), PROJECTION.rpartition(".")[2], JFK, offset
+        )
+    for query, answer in zip(QUERIES, projection.answers, strict=True):
         if query.name == ONE_DAY:
-            show(summary.detail, copy.name, answer)
-    judge_copy(summary, kafka, columns, own, copy)
-    with summary.step("Compare what both copies need for a question, in Spark"):
+            show(summary.detail, projection.name, answer)
+    judge_projection(summary, kafka, columns, own, projection)
+    with summary.step("Compare what both tables need for a question, in Spark"):
         comparison = compare_layouts(servers, folder, summary)
     if not summary.verbose:
         show_layouts(summary.console, comparison.report)

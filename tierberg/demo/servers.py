@@ -23,12 +23,12 @@ TOPICS = (TOPIC, AVRO_TOPIC)
 TABLES = {topic: f"kafka.{topic}" for topic in TOPICS}
 PARTITIONS = (0, 1, 2)
 BRIDGE_FOLDER = "bridge"
-#: Copy 2 of `flights`: by destination and month instead of airport and offset.
-COPY = "kafka.flights_by_dest"
+#: The projection of `flights`: by destination and month instead of airport and offset.
+PROJECTION = "kafka.flights_by_dest"
 SPARK_FOLDER = "spark"
 
-_COPY_RULE = {
-    "table": COPY,
+_PROJECTION_RULE = {
+    "table": PROJECTION,
     "partition_by": ["month", "bucket(16, dest)"],
     "sort_by": ["dest", "day"],
 }
@@ -107,7 +107,7 @@ def _settings(folder: Path, registry_url: str) -> dict[str, Any]:
     return {
         "publish_interval": "2s",
         "schema_registry": {"url": registry_url},
-        "topics": [{"pattern": TOPIC, "value_format": "json", "copies": [_COPY_RULE]}],
+        "topics": [{"pattern": TOPIC, "value_format": "json", "copies": [_PROJECTION_RULE]}],
         "repartition": {
             "spark": {
                 "spark.jars": ",".join(str(jar) for jar in sorted(spark_jars().glob("*.jar"))),

@@ -13,12 +13,12 @@ from tierberg.demo.consume import ReadBack
 from tierberg.demo.engines import Engine, Row
 from tierberg.demo.events import FLIGHTS
 from tierberg.demo.ledger import Ledger
+from tierberg.demo.projection import Comparison
 from tierberg.demo.queries import ONE_DAY
-from tierberg.demo.second_copy import Comparison
 
 #: Iceberg's types by column.
 Types = Mapping[str, str]
-#: A copy that is laid out for a question opens at most one byte for so many of the topic's table.
+#: A projection that is laid out for a question opens at most one byte for so many of the topic's table.
 _GAIN_MIN = 3.0
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -118,34 +118,36 @@ def judge_columns(
             summary.console.print(f"  {engine.name}'s checksum is {engine.columns:x}", markup=False)
 
 
-def judge_copy(summary: DemoSummary, kafka: ReadBack, flights: int, own: Engine, copy: Engine) -> None:
-    """Copy 2 is the topic in another order.
+def judge_projection(summary: DemoSummary, kafka: ReadBack, flights: int, own: Engine, projection: Engine) -> None:
+    """The projection is the topic in another order.
 
     Args:
         summary: gets two checks.
         kafka: what a reader of committed records got.
         flights: checksum over the flights as the data has them, see `tierberg.demo.columns`.
         own: what an engine gave for the topic's table.
-        copy: what the same engine gave for the copy.
+        projection: what the same engine gave for the projection.
     """
-    records = (copy.rows, copy.checksum) == (kafka.records, kafka.checksum)
-    columns = (copy.rows, copy.columns, copy.errors) == (FLIGHTS, flights, 0)
-    figures = f"{copy.rows:,} rows, records {copy.checksum:x}, columns {copy.columns:x}"
-    summary.check("copy 2 has each committed flight once, with the same values", records and columns, figures)
-    answers = [[list(map(tuple, answer.rows)) for answer in engine.answers] for engine in (own, copy)]
+    records = (projection.rows, projection.checksum) == (kafka.records, kafka.checksum)
+    columns = (projection.rows, projection.columns, projection.errors) == (FLIGHTS, flights, 0)
+    figures = f"{projection.rows:,} rows, records {projection.checksum:x}, columns {projection.columns:x}"
+    summary.check("the projection has each committed flight once, with the same values", records and columns, figures)
+    answers = [[list(map(tuple, answer.rows)) for answer in engine.answers] for engine in (own, projection)]
     equal = answers[0] == answers[1] and all(answers[0])
-    summary.check("copy 2 gives the same answers", equal, f"{len(copy.answers)} questions, {copy.name}")
+    summary.check(
+        "the projection gives the same answers", equal, f"{len(projection.answers)} questions, {projection.name}"
+    )
 
 
 def judge_layouts(summary: DemoSummary, comparison: Comparison) -> None:
-    """The copy needs fewer bytes for the question it is laid out for, and there is a picture of that."""
+    """The projection needs fewer bytes for the question it is laid out for, and there is a picture of that."""
     report = comparison.report
     found = _figures(report, ONE_DAY)
     gain = found[0].size_bytes / found[1].size_bytes if len(found) == 2 and found[1].size_bytes else 0.0
     equal = all(len({each.result_rows for each in _figures(report, query.name)}) == 1 for query in report.queries)
     whole = all(answer.error is None for query in report.queries for answer in query.answers)
     needed = "; ".join(f"{spelled(each)}, {size(each.size_bytes)}" for each in found)
-    promise = f"{ONE_DAY}: fewer bytes in copy 2"
+    promise = f"{ONE_DAY}: fewer bytes in the projection"
     summary.check(promise, whole and equal and gain >= _GAIN_MIN, f"{gain:.1f} times fewer: {needed}")
     for query in report.queries:
         for answer in query.answers:
@@ -158,6 +160,6 @@ def judge_layouts(summary: DemoSummary, comparison: Comparison) -> None:
 
 
 def _figures(report: AdviceReport, name: str) -> list[Figures]:
-    """Of one question, on the topic's table and on the copy; fewer where one has none."""
+    """Of one question, on the topic's table and on the projection; fewer where one has none."""
     answers = [answer for query in report.queries if query.name == name for answer in query.answers]
     return [answer.figures for answer in answers if answer.figures is not None]

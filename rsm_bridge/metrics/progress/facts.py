@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from iceberg_catalog.commit.foreign import ForeignCommits
 from rsm_bridge.storage.keys import parse_index_key
-from rsm_bridge.storage.projections.progress import CopyProgress
+from rsm_bridge.storage.projections.progress import ProjectionProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class HeldDelete:
 
 @dataclass(frozen=True, slots=True)
 class HeldRows:
-    """What stays in a table for one copy though Kafka has deleted it; from `ends_ms` on the first of it may go."""
+    """What stays in a table for one projection though Kafka deleted it; from `ends_ms` on the first of it may go."""
 
     rows: int
     files: int
@@ -185,8 +185,8 @@ class HeldRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyFacts:
-    """A declared copy of a topic's table.
+class ProjectionFacts:
+    """A declared projection of a topic's table.
 
     Attributes:
         table: its name, namespaces first; `catalog`: of its catalog.
@@ -202,7 +202,7 @@ class CopyFacts:
     table: str
     catalog: str
     hold_s: float
-    progress: CopyProgress | None
+    progress: ProjectionProgress | None
     damage: Problem | None
     snapshot_id: int | None
     lag_offsets: int
@@ -249,7 +249,7 @@ class StoredTopic:
         damaged: (key, problem) of indexes that cannot be read, each found so twice in the same content, newest first;
             `damaged_ms`: when the newest of these objects was written.
         table: None when there is none, or `table_problem` says why it could not be read.
-        copies: declared ones, where the table could be read and all indexes were looked at.
+        projections: declared ones, where the table could be read and all indexes were looked at.
         left: live segments, without those that an undelete brought back; restored: these, by partition.
         deleted_ms: when Kafka last deleted one.
         forgotten: `tierberg topic forget` took the last of it, and nothing of it is live.
@@ -282,7 +282,7 @@ class StoredTopic:
     damaged: tuple[tuple[str, Problem], ...] = ()
     table: TableFacts | None = None
     table_problem: Problem | None = None
-    copies: tuple[CopyFacts, ...] = ()
+    projections: tuple[ProjectionFacts, ...] = ()
     left: int = 0
     restored: Mapping[int, int] = field(default_factory=dict)
     left_withdrawn: int = 0

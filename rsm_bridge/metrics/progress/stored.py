@@ -25,7 +25,7 @@ from iceberg_catalog.tables.tables import stamped_format
 from rsm_bridge.metrics.progress.facts import Gap, StoredPartition, TableFacts, UnfinishedTransaction, Withdrawn
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
-from rsm_bridge.storage.projections.hold import WaitingCopy, hold_of
+from rsm_bridge.storage.projections.hold import WaitingProjection, hold_of
 from rsm_bridge.storage.segments.known import KnownSegment, log_start_told, segments_by_partition
 
 
@@ -34,7 +34,7 @@ def stored_partitions(
     states: Mapping[int, PartState] | None,
     files: Iterable[LiveFile] = (),
     policy: Policy | None = None,
-    copies: Sequence[WaitingCopy] = (),
+    projections: Sequence[WaitingProjection] = (),
     *,
     complete: bool = True,
     planned: bool = False,
@@ -50,7 +50,7 @@ def stored_partitions(
             of publishing.
         files: live files of the head.
         policy: what the publisher does with rows that Kafka's retention deleted; None: it follows.
-        copies: of the table, that those rows wait for.
+        projections: of the table, that those rows wait for.
         complete: every index of the topic was looked at, else the newest ones; gaps are not looked for then.
         planned: the states are what a plan has just made of these segments; it is not made again.
         look: reads a file's leader epochs, for the plan of a partition whose new leader is not in the table yet.
@@ -78,7 +78,7 @@ def stored_partitions(
             reached = None if state is None else state.frontier
             conflict: int | None = None
             if state is not None and not planned:
-                hold = hold_of(copies, number, group, int(time.time() * 1000))
+                hold = hold_of(projections, number, group, int(time.time() * 1000))
                 reached, conflict = _publishable(group, state, of_partition[number], policy or Follow(), hold, look)
             floor = 0 if states is None else states.get(number, PartState()).floor
             gaps = gaps_between(group, floor, damaged) if complete else ()

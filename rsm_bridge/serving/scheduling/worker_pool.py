@@ -4,7 +4,7 @@ Read-ahead must never delay a fetch: twenty consumers that begin at once would e
 would wait for a hundred. So jobs come in two queues with threads of their own, those for work ahead of time at a lower
 priority of the operating system. Where jobs are bound to the processor, that is not enough on few of them: a job ahead
 of time can also be told to begin only when nothing urgent is queued or runs, or after a time. A
-:class:`ReadTicket` names what a row of jobs is for; when somebody comes to wait for a ticket that was begun ahead of time,
+:class:`ReadTicket` names what a row of jobs is for; when somebody comes to wait for one that was begun ahead of time,
 its jobs move to the first queue, and later ones go there.
 """
 

@@ -1,7 +1,7 @@
-"""Which declared copies rows wait for, and what the publish plan needs to know of that (iceberg_catalog/plan/hold.py).
+"""Which declared projections rows wait for, and what the publish plan needs of that (iceberg_catalog/plan/hold.py).
 
-A copy is declared by a rule of `topics`. What it has read is in its progress object; without one, or where that is
-damaged, it has read nothing. A topic without copies, or whose copies say `hold: 0s`, costs no request.
+A projection is declared by a rule of `topics`. What it has read is in its progress object; without one, or where that
+is damaged, it has read nothing. A topic without projections, or whose projections say `hold: 0s`, costs no request.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from iceberg_catalog.plan.hold import Deletion, Hold, Reader, ReadTo, waiting
 from iceberg_catalog.plan.lineage import Lineage
 from iceberg_catalog.plan.types import LiveFile, PartState, SegmentState
 from iceberg_catalog.tables.names import Owner
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.limits import COPY_PROGRESS_FRESH_SECONDS
+from rsm_bridge.limits import PROJECTION_PROGRESS_FRESH_SECONDS
 from rsm_bridge.logs import logger
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.projections.progress import CopyProgress, progress_key, read_one
+from rsm_bridge.storage.projections.progress import ProjectionProgress, progress_key, read_one
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingCopy:
-    """A declared copy of one topic id. `limit_ms`: how long a row that Kafka deleted may wait for it; above 0.
+class WaitingProjection:
+    """A declared projection of one topic id. `limit_ms`: how long a row that Kafka deleted may wait for it; above 0.
 
     name: of its table. read: by Kafka partition; one that is missing was not read.
     """
@@ -39,20 +39,20 @@ class WaitingCopy:
     read: Mapping[int, ReadTo] = field(default_factory=dict)
 
 
-WaitingCopies = Callable[[Owner, str], Sequence[WaitingCopy]]
-"""Of a topic id whose table has this plain name: the declared copies that rows may wait for."""
+WaitingProjections = Callable[[Owner, str], Sequence[WaitingProjection]]
+"""Of a topic id whose table has this plain name: the declared projections that rows may wait for."""
 
 
-def no_copies(_owner: Owner, _plain: str) -> Sequence[WaitingCopy]:
+def no_projections(_owner: Owner, _plain: str) -> Sequence[WaitingProjection]:
     """Of a topic that has none."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
-class DeclaredCopy:
-    """A copy as a rule of `topics` declares it, by its full names."""
+class DeclaredProjection:
+    """A projection as a rule of `topics` declares it, by its full names."""
 
-    rule: CopyRule
+    rule: ProjectionRule
     catalog: str
     table: str
 
@@ -61,11 +61,11 @@ class DeclaredCopy:
         return progress_key(topic_id, self.catalog, self.table)
 
 
-def declared_copies(settings: Settings, topic: str, plain: str) -> list[DeclaredCopy]:
-    """The copies of a topic whose own table has the plain name `plain`."""
+def declared_projections(settings: Settings, topic: str, plain: str) -> list[DeclaredProjection]:
+    """The projections of a topic whose own table has the plain name `plain`."""
     own = settings.catalog
     return [
-        DeclaredCopy(
+        DeclaredProjection(
             rule,
             own.name if rule.catalog is None else rule.catalog.name,
             ".".join(rule.table_of(plain, own.namespace)),
@@ -75,36 +75,36 @@ def declared_copies(settings: Settings, topic: str, plain: str) -> list[Declared
 
 
 @dataclass(slots=True)
-class CopyReaders:
-    """Reads the progress of declared copies, and keeps it for some seconds. One thread at a time."""
+class ProjectionReaders:
+    """Reads the progress of declared projections, and keeps it for some seconds. One thread at a time."""
 
     settings: Settings
     store: ObjectStore
     clock: Callable[[], float] = time.monotonic
-    log: structlog.typing.FilteringBoundLogger = field(default_factory=lambda: logger("copies"))
-    _kept: dict[str, tuple[float, CopyProgress | None]] = field(default_factory=dict, init=False)
+    log: structlog.typing.FilteringBoundLogger = field(default_factory=lambda: logger("projections"))
+    _kept: dict[str, tuple[float, ProjectionProgress | None]] = field(default_factory=dict, init=False)
     _said: dict[str, str] = field(default_factory=dict, init=False)
 
-    def waiting(self, owner: Owner, plain: str) -> list[WaitingCopy]:
-        """A `WaitingCopies`.
+    def waiting(self, owner: Owner, plain: str) -> list[WaitingProjection]:
+        """A `WaitingProjections`.
 
         Raises:
             StoreError: the store does not answer.
         """
-        found: list[WaitingCopy] = []
-        for copy in declared_copies(self.settings, owner.topic, plain):
-            if copy.rule.hold > 0:
-                progress = self._progress(copy.key(owner.topic_id))
+        found: list[WaitingProjection] = []
+        for projection in declared_projections(self.settings, owner.topic, plain):
+            if projection.rule.hold > 0:
+                progress = self._progress(projection.key(owner.topic_id))
                 read = {} if progress is None else progress.read
-                found.append(WaitingCopy(copy.table, int(copy.rule.hold * 1000), read))
+                found.append(WaitingProjection(projection.table, int(projection.rule.hold * 1000), read))
         return found
 
-    def _progress(self, key: str) -> CopyProgress | None:
+    def _progress(self, key: str) -> ProjectionProgress | None:
         now = self.clock()
         kept = self._kept.get(key)
         if kept is not None and now < kept[0]:
             return kept[1]
-        found: CopyProgress | None = None
+        found: ProjectionProgress | None = None
         said = ""
         try:
             found = read_one(self.store, key)
@@ -113,22 +113,24 @@ class CopyReaders:
         except BridgeError as error:
             said = str(error)
         if said and said != self._said.get(key):
-            self.log.warning("progress of a copy is damaged: nothing counts as read", error=said)
+            self.log.warning("progress of a projection is damaged: nothing counts as read", error=said)
         self._said[key] = said
-        self._kept[key] = now + COPY_PROGRESS_FRESH_SECONDS, found
+        self._kept[key] = now + PROJECTION_PROGRESS_FRESH_SECONDS, found
         return found
 
 
-def hold_of(copies: Sequence[WaitingCopy], number: int, segments: Iterable[KnownSegment] | None, now_ms: int) -> Hold:
+def hold_of(
+    projections: Sequence[WaitingProjection], number: int, segments: Iterable[KnownSegment] | None, now_ms: int
+) -> Hold:
     """What the plan of one partition is to hold back.
 
     Args:
-        copies: that rows may wait for.
+        projections: that rows may wait for.
         number: of the partition.
         segments: all of the partition; None where they are not all known.
         now_ms: since the epoch.
     """
-    readers = tuple(Reader(copy.read.get(number, ReadTo()), copy.limit_ms) for copy in copies)
+    readers = tuple(Reader(projection.read.get(number, ReadTo()), projection.limit_ms) for projection in projections)
     if not readers:
         return Hold()
     return Hold(readers, None if segments is None else deletions(segments), now_ms)
@@ -150,24 +152,24 @@ def held_files(
     files: Iterable[LiveFile],
     states: Mapping[int, PartState],
     segments: Sequence[KnownSegment],
-    copies: Sequence[WaitingCopy],
+    projections: Sequence[WaitingProjection],
     now_ms: int,
 ) -> dict[int, tuple[int, list[LiveFile]]]:
-    """What a table has below the floor for its copies: by partition the first offset that waits, and the files.
+    """What a table has below the floor for its projections: by partition the first offset that waits, and the files.
 
     Args:
         files: our live files of the head.
         states: recorded with it.
         segments: every index and tombstone of the topic id.
-        copies: that rows may wait for.
+        projections: that rows may wait for.
         now_ms: since the epoch.
     """
-    if not copies:
+    if not projections:
         return {}
     groups, of_partition = segments_by_partition(segments), by_partition(files)
     found: dict[int, tuple[int, list[LiveFile]]] = {}
     for number, state in states.items():
-        hold = hold_of(copies, number, groups[number], now_ms)
+        hold = hold_of(projections, number, groups[number], now_ms)
         start, end = waiting(hold, Lineage(state.lineage, state.known_end), state)
         held = [
             file for file in of_partition[number] if file.last < state.floor and file.last >= start and file.first < end

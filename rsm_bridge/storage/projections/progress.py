@@ -1,8 +1,8 @@
-"""How far a copy of a topic's table has come, as one small object in the store.
+"""How far a projection of a topic's table has come, as one small object in the store.
 
 `tierberg repartition` writes it after each run; the bridge and `tierberg status` read it. It is advisory: the truth is
-in the copy's own table. What it decides is only how long rows stay that Kafka's retention deleted (hold.py). So an
-object that is damaged, or is none, counts as nothing read: rows may then stay too long, and never go too soon.
+in the projection's own table. What it decides is only how long rows stay that Kafka's retention deleted (hold.py). So
+an object that is damaged, or is none, counts as nothing read: rows may then stay too long, and never go too soon.
 
 JSON: `{"crc32c": …, "progress": {"version": 1, "catalog": "…", "table": "ns.name", "read": {"0": [4711, 0, 0]}, …}}`.
 `read` has per Kafka partition the next offset to read, and how many rewinds and repairs of the topic's table had been
@@ -24,16 +24,16 @@ from converter.stored_json import fields, listed, numbered, parse, text
 from converter.stored_json import whole as _whole
 from iceberg_catalog.plan.hold import ReadTo
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.limits import COPY_PROGRESS_BYTES_MAX, COPY_PROGRESS_TEXT_CHARS_MAX, TOMBSTONE_SWAPS_MAX
-from rsm_bridge.storage.keys import copies_prefix
+from rsm_bridge.limits import PROJECTION_PROGRESS_BYTES_MAX, PROJECTION_PROGRESS_TEXT_CHARS_MAX, TOMBSTONE_SWAPS_MAX
+from rsm_bridge.storage.keys import projections_prefix
 from rsm_bridge.storage.object_store import ObjectStore
 
 _VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class CopySize:
-    """Of the copy's table after the last run that succeeded."""
+class ProjectionSize:
+    """Of the projection's table after the last run that succeeded."""
 
     rows: int
     files: int
@@ -41,8 +41,8 @@ class CopySize:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyLoss:
-    """What a copy could not read of one partition, since Kafka had deleted it and it was not held.
+class ProjectionLoss:
+    """What a projection could not read of one partition, since Kafka had deleted it and it was not held.
 
     offsets: how many in all. end: the one after the last of them. at_ms: when a run last met some.
     """
@@ -53,7 +53,7 @@ class CopyLoss:
 
 
 @dataclass(frozen=True, slots=True)
-class CopyFailure:
+class ProjectionFailure:
     """Why the last run failed. `advice`: what to do about it, one sentence, or empty."""
 
     at_ms: int
@@ -62,18 +62,18 @@ class CopyFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyProgress:
-    """One copy of one topic id. Times in milliseconds since the epoch, None: never.
+class ProjectionProgress:
+    """One projection of one topic id. Times in milliseconds since the epoch, None: never.
 
     Attributes:
         topic_id: 16 bytes.
-        catalog: name of the copy's catalog, as the settings have it.
+        catalog: name of the projection's catalog, as the settings have it.
         table: its name, namespaces first, with dots.
         read: by Kafka partition; one that is missing was not read.
         snapshot_id: of the topic's table, that the last run which succeeded has read.
         succeeded_ms: when that ended.
         caught_up_ms: when a run last left nothing unread of the snapshot it had pinned, and pinned that.
-        size: of the copy, where it is known.
+        size: of the projection, where it is known.
         failure: of the last run; None: it succeeded.
         lost: by Kafka partition, what it will never have.
     """
@@ -85,9 +85,9 @@ class CopyProgress:
     snapshot_id: int | None = None
     succeeded_ms: int | None = None
     caught_up_ms: int | None = None
-    size: CopySize | None = None
-    failure: CopyFailure | None = None
-    lost: Mapping[int, CopyLoss] = field(default_factory=dict)
+    size: ProjectionSize | None = None
+    failure: ProjectionFailure | None = None
+    lost: Mapping[int, ProjectionLoss] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -98,7 +98,7 @@ class CopyProgress:
         """The object's bytes; equal progress gives equal bytes. Long texts of a failure are cut.
 
         Raises:
-            BridgeError: `bad_request` if it would be larger than COPY_PROGRESS_BYTES_MAX and could not be read again.
+            BridgeError: `bad_request` if it would be larger than PROJECTION_PROGRESS_BYTES_MAX and could not be read.
         """
         document: dict[str, object] = {
             "version": _VERSION,
@@ -114,32 +114,34 @@ class CopyProgress:
         if self.size is not None:
             document["size"] = [self.size.rows, self.size.files, self.size.bytes]
         if self.failure is not None:
-            texts = [text[:COPY_PROGRESS_TEXT_CHARS_MAX] for text in (self.failure.message, self.failure.advice)]
+            texts = [text[:PROJECTION_PROGRESS_TEXT_CHARS_MAX] for text in (self.failure.message, self.failure.advice)]
             document["failure"] = [self.failure.at_ms, *texts]
         data = _canonical({"crc32c": crc32c.crc32c(_canonical(document)), "progress": document})
-        if len(data) > COPY_PROGRESS_BYTES_MAX:
-            raise BridgeError("bad_request", f"the progress of copy {self.table} has {len(data)} bytes")
+        if len(data) > PROJECTION_PROGRESS_BYTES_MAX:
+            raise BridgeError("bad_request", f"the progress of projection {self.table} has {len(data)} bytes")
         return data
 
 
 def progress_key(topic_id: bytes, catalog: str, table: str) -> str:
-    """Key of the progress of one copy: whose it is, and the digest of its name, which may be long."""
+    """Key of the progress of one projection: whose it is, and the digest of its name, which may be long."""
     digest = hashlib.sha256(json.dumps([catalog, table]).encode()).hexdigest()
-    return f"{copies_prefix(topic_id)}{digest[:32]}.json"
+    return f"{projections_prefix(topic_id)}{digest[:32]}.json"
 
 
-def decode_progress(data: bytes | memoryview, key: str) -> CopyProgress:
-    """The inverse of :meth:`CopyProgress.encode`.
+def decode_progress(data: bytes | memoryview, key: str) -> ProjectionProgress:
+    """The inverse of :meth:`ProjectionProgress.encode`.
 
     Args:
-        data: of the object, or the first COPY_PROGRESS_BYTES_MAX + 1 bytes of it.
+        data: of the object, or the first PROJECTION_PROGRESS_BYTES_MAX + 1 bytes of it.
         key: where it lies.
 
     Raises:
-        BridgeError: `corrupt_object` if it is too large, does not parse, or is another copy's; `unsupported_version`.
+        BridgeError: `corrupt_object`: too large, does not parse, or another projection's; `unsupported_version`.
     """
-    if len(data) > COPY_PROGRESS_BYTES_MAX:
-        raise BridgeError("corrupt_object", f"{key}: the progress of a copy has more than {COPY_PROGRESS_BYTES_MAX} B")
+    if len(data) > PROJECTION_PROGRESS_BYTES_MAX:
+        raise BridgeError(
+            "corrupt_object", f"{key}: the progress of a projection has more than {PROJECTION_PROGRESS_BYTES_MAX} B"
+        )
     try:
         whole = parse(data)
         document = fields(field_of(whole, "progress"))
@@ -147,15 +149,17 @@ def decode_progress(data: bytes | memoryview, key: str) -> CopyProgress:
             raise ValueError("it fails its checksum")
         progress = _decoded(document) if _whole(field_of(document, "version")) == _VERSION else None
     except (ValueError, RecursionError) as error:
-        raise BridgeError("corrupt_object", f"{key}: the progress of a copy does not parse: {error}") from error
+        raise BridgeError("corrupt_object", f"{key}: the progress of a projection does not parse: {error}") from error
     if progress is None:
-        raise BridgeError("unsupported_version", f"{key}: the progress of a copy is of a newer release")
+        raise BridgeError("unsupported_version", f"{key}: the progress of a projection is of a newer release")
     if progress.key != key:
-        raise BridgeError("corrupt_object", f"{key}: the progress of another copy, {progress.table[:200]}, lies here")
+        raise BridgeError(
+            "corrupt_object", f"{key}: the progress of another projection, {progress.table[:200]}, lies here"
+        )
     return progress
 
 
-def write_progress(store: ObjectStore, progress: CopyProgress) -> None:
+def write_progress(store: ObjectStore, progress: ProjectionProgress) -> None:
     """Puts it, over what was there. Of two jobs at once one comes last; both have read what they say.
 
     Raises:
@@ -170,17 +174,17 @@ def write_progress(store: ObjectStore, progress: CopyProgress) -> None:
                 return
         except ObjectNotFoundError:
             continue
-    raise StoreError(f"{progress.key} changed again and again: are several jobs writing this copy?")
+    raise StoreError(f"{progress.key} changed again and again: are several jobs writing this projection?")
 
 
-def read_one(store: ObjectStore, key: str) -> CopyProgress | None:
+def read_one(store: ObjectStore, key: str) -> ProjectionProgress | None:
     """What is at a key; None when there is nothing.
 
     Raises:
         BridgeError: `corrupt_object`, `unsupported_version`, `store_unavailable`.
     """
     try:
-        return decode_progress(store.head_bytes(key, COPY_PROGRESS_BYTES_MAX + 1), key)
+        return decode_progress(store.head_bytes(key, PROJECTION_PROGRESS_BYTES_MAX + 1), key)
     except ObjectNotFoundError:
         return None
 
@@ -189,10 +193,10 @@ def _canonical(document: Mapping[str, Any]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _decoded(document: Mapping[str, Any]) -> CopyProgress:
+def _decoded(document: Mapping[str, Any]) -> ProjectionProgress:
     size, failure = document.get("size"), document.get("failure")
     topic_id = bytes.fromhex(text(document.get("topic_id")))
-    return CopyProgress(
+    return ProjectionProgress(
         topic_id=topic_id,
         catalog=text(document.get("catalog")),
         table=text(document.get("table")),
@@ -200,10 +204,10 @@ def _decoded(document: Mapping[str, Any]) -> CopyProgress:
         snapshot_id=_whole_or_none(document.get("snapshot_id")),
         succeeded_ms=_whole_or_none(document.get("succeeded_ms")),
         caught_up_ms=_whole_or_none(document.get("caught_up_ms")),
-        size=None if size is None else CopySize(*(_whole(item) for item in listed(size, 3))),
+        size=None if size is None else ProjectionSize(*(_whole(item) for item in listed(size, 3))),
         failure=None if failure is None else _failure(listed(failure, 3)),
         lost={
-            number: CopyLoss(*(_whole(item) for item in listed(entry, 3)))
+            number: ProjectionLoss(*(_whole(item) for item in listed(entry, 3)))
             for number, entry in numbered(document.get("lost")).items()
         },
     )
@@ -213,8 +217,8 @@ def _read_to(entry: object) -> ReadTo:
     return ReadTo(*(_whole(item, 0) for item in listed(entry, 3)))
 
 
-def _failure(entry: list[Any]) -> CopyFailure:
-    return CopyFailure(_whole(entry[0]), text(entry[1]), text(entry[2]))
+def _failure(entry: list[Any]) -> ProjectionFailure:
+    return ProjectionFailure(_whole(entry[0]), text(entry[1]), text(entry[2]))
 
 
 def _whole_or_none(value: object) -> int | None:

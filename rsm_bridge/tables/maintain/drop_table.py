@@ -39,8 +39,8 @@ from rsm_bridge.storage.keys import (
     KEPT_ROOT,
     LEASE_ROOT,
     UNDELETE_ROOT,
-    copies_prefix,
     is_stored_object,
+    projections_prefix,
     state_prefix,
 )
 from rsm_bridge.storage.object_store import ObjectStore
@@ -167,7 +167,7 @@ def _remove(store: ObjectStore, io: FileIO, record: DropRecord, tally: Tally) ->
             io.delete(location)
             tally.add("metadata", size)
     store.delete_many([f"{root}{record.topic_id}.json" for root in (LEASE_ROOT, UNDELETE_ROOT)])
-    store.delete_many([listed.key for listed in store.list_after(copies_prefix(bytes.fromhex(record.topic_id)))])
+    store.delete_many([listed.key for listed in store.list_after(projections_prefix(bytes.fromhex(record.topic_id)))])
     forget_table(store, bytes.fromhex(record.topic_id), uuid.UUID(record.table_uuid))
     record.forget(store)
 

@@ -174,7 +174,7 @@ def observe(store: ObjectStore, catalog: Catalog, topic_id: bytes, context: Tabl
     head = None if table is None else LiveFiles().read(table)
     states = {} if head is None else recorded_parts(store, head)
     found = RunResult(head=head, states=states, segments=read_segments(store, topic_id))
-    declared = () if owner is None or table is None else context.copies(owner, table.name()[-1])
+    declared = () if owner is None or table is None else context.projections(owner, table.name()[-1])
     return replace(found, waiting=waiting_files(found, declared, context.clock_ms() if declared else 0))
 
 

@@ -264,7 +264,7 @@ def _forget_one(backend: Backend, topic_id: bytes, segments: list[KnownSegment],
 
 def _say_what_stays(head: Head, topic: str, say: Callable[[str], None]) -> None:
     if head.files:
-        why = "`table_retention`, copies that have not read them, or rows that were never deleted"
+        why = "`table_retention`, projections that have not read them, or rows that were never deleted"
         say(f"{topic}: {len(head.files)} files stay in the table: {why}")
     if head.foreign:
         files = plural(len(head.foreign), "file") + " not written by Tierberg"

@@ -17,7 +17,7 @@ from iceberg_catalog.plan.plan import plan, plan_ahead
 from iceberg_catalog.plan.types import LiveFile, PartState, Plan, Policy, Segment
 from rsm_bridge.errors import StoreError
 from rsm_bridge.limits import INDEX_READS_MAX, LISTINGS_MAX, PENDING_RUN_MAX
-from rsm_bridge.storage.projections.hold import WaitingCopy, hold_of
+from rsm_bridge.storage.projections.hold import WaitingProjection, hold_of
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
 from rsm_bridge.storage.segments.listing import Notices, SegmentListing
 
@@ -41,7 +41,7 @@ class Planning:
 
     `states`: recorded with it. `now_ms`: since the epoch. `held`: index keys of pending segments that cannot have their
     columns now; the plan stops before them, as it does before one whose markers contradict the broker's files.
-    `copies`: that rows wait for which Kafka's retention deleted.
+    `projections`: that rows wait for which Kafka's retention deleted.
     """
 
     listing: SegmentListing
@@ -50,7 +50,7 @@ class Planning:
     policy: Policy
     now_ms: int
     held: Container[str] = ()
-    copies: Sequence[WaitingCopy] = ()
+    projections: Sequence[WaitingProjection] = ()
     _more: bool = field(default=False, init=False)
     _files: dict[int, list[LiveFile]] | None = field(default=None, init=False)
 
@@ -95,7 +95,7 @@ class Planning:
 
     def _ahead(self, number: int, found: dict[int, list[KnownSegment]]) -> Plan:
         state = self.states.get(number, PartState())
-        hold = hold_of(self.copies, number, None, self.now_ms)
+        hold = hold_of(self.projections, number, None, self.now_ms)
         inputs = self._inputs(found[number])
         made = plan_ahead(inputs, state, self.policy, hold)
         if made is None:
@@ -127,7 +127,7 @@ class Planning:
     ) -> Plan:
         """From `segments`; `known` are all of the partition, for some of those that were deleted may not be agreed."""
         state = self.states.get(number, PartState())
-        hold = hold_of(self.copies, number, known, self.now_ms)
+        hold = hold_of(self.projections, number, known, self.now_ms)
         return plan(
             self._inputs(segments),
             self._of(number),

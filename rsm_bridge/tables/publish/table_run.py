@@ -29,7 +29,7 @@ from rsm_bridge.storage.backend import topic_table
 from rsm_bridge.storage.clock import local_ms
 from rsm_bridge.storage.keys import derived_head
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.projections.hold import WaitingCopy, held_files
+from rsm_bridge.storage.projections.hold import WaitingProjection, held_files
 from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.storage.segments.listing import ALL, Notices, SegmentListing
 from rsm_bridge.storage.state_objects import StateObjects
@@ -68,8 +68,8 @@ class RunResult:
     `rewinds` partitions, `gaps` stretches of offsets never uploaded, `lost` batches of transactions without a marker.
     `complete`: `segments` are all of the topic id, else those the run looked at. `listing_seconds`: what the latest
     whole listing took. `held`: index keys of pending segments that cannot have their columns now, and why. `more`:
-    others are left to the next run. `waiting`: by partition, the first offset below the floor that copies of the table
-    have not read, and the bytes of the files that stay for them; known where the run is complete.
+    others are left to the next run. `waiting`: by partition, the first offset below the floor that projections of the
+    table have not read, and the bytes of the files that stay for them; known where the run is complete.
     """
 
     head: Head | None
@@ -146,8 +146,8 @@ class TableRun:
         states = self._states(head)
         self._as_of_ms = local_ms()
         failpoints.hit("head-read", self.topic_id.hex())
-        copies = self._copies(table)
-        policy, now_ms = self._policy(copies)
+        projections = self._projections(table)
+        policy, now_ms = self._policy(projections)
         planning = Planning(
             listing=self._listing,
             head=head,
@@ -155,7 +155,7 @@ class TableRun:
             policy=policy,
             now_ms=now_ms,
             held=self._held,
-            copies=copies,
+            projections=projections,
         )
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
         if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):
@@ -168,7 +168,7 @@ class TableRun:
             listing_seconds=self._listing.whole_seconds,
             held=dict(self._held),
             more=found.more,
-            waiting=waiting_files(result, copies, now_ms) if found.complete else {},
+            waiting=waiting_files(result, projections, now_ms) if found.complete else {},
         )
 
     def _is_new(self, table: Table) -> bool:
@@ -183,10 +183,10 @@ class TableRun:
         had_none, self._had_none, self._table_uuid = self._had_none, False, table.metadata.table_uuid
         return is_new or had_none
 
-    def _policy(self, copies: Sequence[WaitingCopy] = ()) -> tuple[Policy, int]:
+    def _policy(self, projections: Sequence[WaitingProjection] = ()) -> tuple[Policy, int]:
         """What becomes of rows that Kafka deleted, and the time it goes by, in milliseconds since the epoch."""
         retention = "follow-kafka" if self._whose is None else self.context.retention(self._whose.owner.topic)
-        now_ms = self.context.clock_ms() if copies or not isinstance(retention, str) else self._as_of_ms
+        now_ms = self.context.clock_ms() if projections or not isinstance(retention, str) else self._as_of_ms
         return policy_at(retention, now_ms), now_ms
 
     def until_landed(self, attempt: Callable[[], T], missing: str) -> T:
@@ -236,8 +236,8 @@ class TableRun:
             plain=given.plain,
         )
 
-    def _copies(self, table: Table) -> Sequence[WaitingCopy]:
-        return () if self._whose is None else self.context.copies(self._whose.owner, table.name()[-1])
+    def _projections(self, table: Table) -> Sequence[WaitingProjection]:
+        return () if self._whose is None else self.context.projections(self._whose.owner, table.name()[-1])
 
     def _states(self, head: Head) -> dict[int, PartState]:
         if head.state is None:
@@ -351,10 +351,12 @@ class TableRun:
         return self._live.read(outcome.table, outcome.manifests)
 
 
-def waiting_files(result: RunResult, copies: Sequence[WaitingCopy], now_ms: int) -> dict[int, tuple[int, int]]:
+def waiting_files(
+    result: RunResult, projections: Sequence[WaitingProjection], now_ms: int
+) -> dict[int, tuple[int, int]]:
     """`RunResult.waiting` of a result with all segments of the topic id."""
     files = () if result.head is None else result.head.files
-    held = held_files(files, result.states, result.segments, copies, now_ms)
+    held = held_files(files, result.states, result.segments, projections, now_ms)
     return {number: (start, sum(file.size_bytes for file in found)) for number, (start, found) in held.items()}
 
 

@@ -6,7 +6,7 @@ Its index is an input of the plan until the head's state has taken everything in
 * rows: the frontier, and for a deletion the floor too, has passed its valid end, so no plan adds them any more;
 * markers: none at or above the frontier, where it may still decide a transaction;
 * floor: it shows of no deletion that is still to raise the floor that it need not (plan_walk.raised);
-* copies: it reaches above no row of the head that waits for one, for it tells since when that does
+* projections: it reaches above no row of the head that waits for one, for it tells since when that does
 (iceberg_catalog/plan/hold.py).
 
 Where the state has passed its history and its markers but not its rows (a withdrawn copy that was never published, a
@@ -42,7 +42,7 @@ def verdict(
     Args:
         segment: DELETED or WITHDRAWN.
         state: of its partition, recorded with the table's current head.
-        waiting: the first offset below the floor that the head has for copies of the table; None: none does.
+        waiting: the first offset below the floor that the head has for projections of the table; None: none does.
         raising: what deletions of the partition are still to raise the floor to (:func:`still_to_raise`).
     """
     lineage = Lineage(state.lineage, state.known_end)
@@ -53,8 +53,8 @@ def verdict(
         return TombstoneVerdict.NEEDED
     if any(of_a_branch_that_lost(newest, above, beginnings([segment])) for newest, above in (raising or {}).items()):
         return TombstoneVerdict.NEEDED
-    # Under `follow` the frontier is never below the floor, unless copies wait; under `keep` a deleted segment still is
-    # to be published.
+    # Under `follow` the frontier is never below the floor, unless projections wait; under `keep` a deleted segment is
+    # still to be published.
     passed = min(state.floor, state.frontier) if segment.state is SegmentState.DELETED else state.frontier
     if passed >= end:
         return TombstoneVerdict.FREE

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import serialization
 
 from iceberg_catalog.connect.open import open_catalog
 from repartition.run.table import table_properties
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.config.registry import SchemaRegistrySettings
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.status.check.command import CheckOptions, check_config
@@ -295,10 +295,10 @@ def test_beyond_loopback_is_listened_only_where_that_is_accepted(accepted: bool,
             assert "127.0.0.2:0 can be reached from other machines" in bridge.errors()
 
 
-def test_the_table_of_a_copy_is_made_as_its_rule_says() -> None:
+def test_the_table_of_a_projection_is_made_as_its_rule_says() -> None:
     """What engines that write to it go by."""
     rule = {"table": "t", "mode": "upsert", "key": ["id"], "target_file_mib": 7, "format_version": 3}
-    found = table_properties(CopyRule.model_validate({**rule, "row_writes": "copy-on-write"}))
+    found = table_properties(ProjectionRule.model_validate({**rule, "row_writes": "copy-on-write"}))
     assert found["write.target-file-size-bytes"] == str(7 * 1024 * 1024)
     assert found["format-version"] == "3"
     assert found["write.merge.mode"] == "copy-on-write"

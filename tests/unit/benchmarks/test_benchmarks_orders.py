@@ -1,4 +1,4 @@
-"""The stream of orders of the second copy's benchmark: keys that stay in their partition, each order placed once."""
+"""The stream of orders of the projection's benchmark: keys that stay in their partition, each order placed once."""
 
 from __future__ import annotations
 

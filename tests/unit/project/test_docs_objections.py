@@ -66,8 +66,8 @@ def layout() -> str:
     append = cases("copy2_append_cpu")["columns of the value"]["value"]
     most, least = (upserts[f"merge-on-read, {keys} keys"]["value"] for keys in ("5,000,000", "100,000"))
     return (
-        f"one customer on one day opens {query['copy_2_files']:.0f} file, {second:.1f} MB, where copy 1 needs "
-        f"{query['copy_1_files']:.0f} files, {first:.0f} MB ({first / second:.0f} ×); append "
+        f"one customer on one day opens {query['copy_2_files']:.0f} file, {second:.1f} MB, where the topic's "
+        f"table needs {query['copy_1_files']:.0f} files, {first:.0f} MB ({first / second:.0f} ×); append "
         f"{append:.1f} CPU-s per GB; 50,000 upserts {most:.1f} CPU-s "
         f"among 5 M keys, {least:.1f} among 100,000"
     )

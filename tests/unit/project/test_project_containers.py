@@ -192,7 +192,7 @@ def test_images_are_pinned_and_the_last_user_has_no_rights() -> None:
     assert re.findall(r"^USER (\S+)", DOCKERFILE, re.MULTILINE) == ["10001:10001"] * 2
 
 
-def test_the_image_of_copies_has_spark_java_and_its_own_command() -> None:
+def test_the_image_of_projections_has_spark_java_and_its_own_command() -> None:
     stage = DOCKERFILE.split(" AS repartition\n")[1].split("\nFROM ")[0]
     assert "openjdk-17-jre-headless" in stage
     assert "COPY --from=build-repartition /opt/tierberg /opt/tierberg\n" in stage

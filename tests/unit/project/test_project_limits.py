@@ -66,7 +66,7 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
             "SWAP_RETRY_SECONDS",
         },
         "waits: how long status waits and watches; tests of it set their own patience": {
-            "COPY_BEHIND_SECONDS",
+            "PROJECTION_BEHIND_SECONDS",
             "STATUS_ANSWER_SECONDS",
             "STATUS_BRIDGE_SECONDS",
             "STATUS_COPY_WATCH_SECONDS",

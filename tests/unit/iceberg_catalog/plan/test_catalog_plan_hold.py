@@ -1,4 +1,4 @@
-"""Rows that Kafka deleted stay while a declared copy has not read them, up to its limit, and leave then."""
+"""Rows that Kafka deleted stay while a declared projection has not read them, up to its limit, and leave then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = 1_000
 
 
 def held(*segments: Segment, read: int = 0, at: int = NOW, now: int = NOW, limit: int = LIMIT) -> Hold:
-    """One copy that has read below `read`; the segments were deleted `at`."""
+    """One projection that has read below `read`; the segments were deleted `at`."""
     deletions = tuple(Deletion(item.base, item.last, item.runs, at) for item in segments)
     return Hold((Reader(ReadTo(read), limit),), deletions, now)
 
@@ -29,7 +29,7 @@ def begun(policy: Policy = FOLLOW) -> tuple[Model, Segment, Segment]:
     return model, a, b
 
 
-def test_rows_that_a_copy_has_not_read_stay() -> None:
+def test_rows_that_a_projection_has_not_read_stay() -> None:
     model, a, b = begun()
     model.hold = held(a, read=0)
     assert model.publish(gone(a), b).remove == ()
@@ -63,14 +63,14 @@ def test_nothing_waits_longer_than_the_limit() -> None:
     assert model.offsets == list(range(5, 10))
 
 
-def test_a_copy_with_a_limit_of_nothing_holds_nothing() -> None:
+def test_a_projection_with_a_limit_of_nothing_holds_nothing() -> None:
     model, a, b = begun()
     model.hold = replace(held(a, limit=0), deletions=None)
     model.publish(gone(a), b)
     assert model.offsets == list(range(5, 10))
 
 
-def test_the_copy_that_has_read_least_decides_and_each_by_its_own_limit() -> None:
+def test_the_projection_that_has_read_least_decides_and_each_by_its_own_limit() -> None:
     model, a, b = begun()
     slow, quick = Reader(ReadTo(0), LIMIT), Reader(ReadTo(5), 10 * LIMIT)
     model.hold = replace(held(a, b), readers=(slow, quick))
@@ -114,7 +114,7 @@ def test_what_no_deletion_tells_of_does_not_wait() -> None:
     assert model.offsets == list(range(5))
 
 
-def test_what_was_deleted_before_it_was_published_comes_while_a_copy_waits() -> None:
+def test_what_was_deleted_before_it_was_published_comes_while_a_projection_waits() -> None:
     model = Model()
     a, b = seg("a", [plain(0, 4)]), seg("b", [plain(5, 9)])
     model.publish(a)
@@ -193,7 +193,7 @@ def test_what_was_taken_back_or_came_late_is_to_be_read_again(event: str) -> Non
 
 
 def test_rows_of_the_new_branch_wait_in_the_very_plan_that_rewinds() -> None:
-    """The copy had read to 10; from 5 on another leader's rows came, and were deleted before we heard of them."""
+    """The projection had read to 10; from 5 on another leader's rows came, and were deleted before we heard of them."""
     model, a, b = begun()
     new = seg("new", [plain(5, 9, 1)], checkpoint=((0, 0), (1, 5)))
     model.hold = held(new, read=10)

@@ -227,9 +227,9 @@ SWITCHES = [
         partial(found.test_c5_a_marker_in_a_deleted_segment_still_decides, KEEP),
     ),
     Switch(
-        "R6 what waits for a copy comes from deleted segments too",
+        "R6 what waits for a projection comes from deleted segments too",
         {(plan_walk, "sources"): live_only_sources},
-        holds.test_what_was_deleted_before_it_was_published_comes_while_a_copy_waits,
+        holds.test_what_was_deleted_before_it_was_published_comes_while_a_projection_waits,
     ),
     Switch(
         "R7 one listing is not believed",
@@ -327,17 +327,17 @@ SWITCHES = [
         lineages.test_an_unclean_election_replaces_published_rows,
     ),
     Switch(
-        "R10 rows wait for copies",
+        "R10 rows wait for projections",
         {(plan, "holding"): lambda policy, *_: policy},
-        holds.test_rows_that_a_copy_has_not_read_stay,
+        holds.test_rows_that_a_projection_has_not_read_stay,
     ),
     Switch(
-        "R10 rows wait for copies until they are read",
+        "R10 rows wait for projections until they are read",
         {(plan_hold, "first_unread"): lambda *_: 0},
         holds.test_rows_that_it_has_read_leave,
     ),
     Switch(
-        "R10 rows wait for copies as long as the limit says",
+        "R10 rows wait for projections as long as the limit says",
         {(plan_hold, "lost_below"): lambda *_: 0},
         holds.test_nothing_waits_longer_than_the_limit,
     ),
@@ -357,17 +357,17 @@ SWITCHES = [
         holds.test_what_no_deletion_tells_of_does_not_wait,
     ),
     Switch(
-        "R10 a copy reads again what was taken back",
+        "R10 a projection reads again what was taken back",
         {(plan_hold, "first_unread"): lambda read, *_: read.next},
         partial(holds.test_what_was_taken_back_or_came_late_is_to_be_read_again, "rewinds"),
     ),
     Switch(
-        "R10 a copy reads again what came late",
+        "R10 a projection reads again what came late",
         {(plan_hold, "first_unread"): lambda read, *_: read.next},
         partial(holds.test_what_was_taken_back_or_came_late_is_to_be_read_again, "repairs"),
     ),
     Switch(
-        "R10 a copy reads again what this plan takes back",
+        "R10 a projection reads again what this plan takes back",
         {(plan, "holding"): lambda *given: plan_hold.holding(*given[:5])},
         holds.test_rows_of_the_new_branch_wait_in_the_very_plan_that_rewinds,
     ),

@@ -34,7 +34,7 @@ def report(*, ran: bool = False, queries: int = 3) -> AdviceReport:
             name="kafka.orders", kind="topic", partition_by=("_kafka_partition",), sort_by=(), snapshot_id=1, whole=BIG
         ),
         TableReport(
-            name="kafka.orders_copy",
+            name="kafka.orders_projection",
             kind="append",
             partition_by=("day(ts)", "bucket(16, id)"),
             sort_by=("id",),
@@ -54,7 +54,7 @@ def report(*, ran: bool = False, queries: int = 3) -> AdviceReport:
             "SELECT 1 FROM {table}",
             (
                 Answer("kafka.orders", none if number == 1 else big),
-                Answer("kafka.orders_copy", small, compared={"id": "equal"}),
+                Answer("kafka.orders_projection", small, compared={"id": "equal"}),
                 Answer("kafka.orders_latest", error=FAILED),
             ),
         )
@@ -66,7 +66,7 @@ def report(*, ran: bool = False, queries: int = 3) -> AdviceReport:
         ran=ran,
         tables=tables,
         queries=tuple(each),
-        suggestions=(("kafka.orders_copy", "Nothing."),),
+        suggestions=(("kafka.orders_projection", "Nothing."),),
     )
 
 
@@ -82,7 +82,7 @@ def test_the_picture_is_a_png_with_bars(tmp_path: Path, queries: int, *, ran: bo
     assert pixels.shape[:2] == (tall, wide)
     assert wide == (1920 if ran else 1080)
     assert 300 < tall < 30_000
-    # The topic's own table is grey, the first copy blue; the copy's bars are shorter.
+    # The topic's own table is grey, the first projection blue; the projection's bars are shorter.
     areas = [int(np.all(np.abs(pixels[:, :, :3] - colour) < 0.01, axis=2).sum()) for colour in colours()]
     assert areas[1] > 500 * queries
     assert areas[0] > areas[1]
@@ -143,7 +143,7 @@ def test_the_text_has_all_figures() -> None:
         "day(ts)",
     ):
         assert part in said
-    assert said.endswith("kafka.orders_copy: Nothing.")
+    assert said.endswith("kafka.orders_projection: Nothing.")
     assert "\x1b" not in said
     assert "MEDIAN" not in as_text(report(), 160)
     assert max(len(line) for line in as_text(report(), 90).splitlines()) <= 90
@@ -158,7 +158,7 @@ def test_the_document() -> None:
     assert second["compared"] == {"id": "equal"}
     assert third == {"table": "kafka.orders_latest", "figures": None, "error": FAILED, "compared": {}}
     assert document["tables"][1]["partition_by"] == ["day(ts)", "bucket(16, id)"]
-    assert document["suggestions"] == [{"table": "kafka.orders_copy", "said": "Nothing."}]
+    assert document["suggestions"] == [{"table": "kafka.orders_projection", "said": "Nothing."}]
 
 
 @pytest.mark.parametrize(

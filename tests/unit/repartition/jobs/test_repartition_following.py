@@ -1,4 +1,4 @@
-"""Which copies a job keeps, while topics come and go under it."""
+"""Which projections a job keeps, while topics come and go under it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import repartition.jobs.projections
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
 from repartition.jobs.command import RepartitionOptions
-from repartition.jobs.metrics import CopyMetrics
+from repartition.jobs.metrics import ProjectionMetrics
 from repartition.jobs.progress_bars import Shown
 from repartition.jobs.projections import Following
 from repartition.run.source import Source
@@ -52,13 +52,13 @@ def following() -> tuple[Following, list[str]]:
         max_bytes=7,
         repair=True,
         maintenance=0.3,
-        metrics=CopyMetrics(),
+        metrics=ProjectionMetrics(),
         say=said.append,
     ), said
 
 
 def tables(kept: Following) -> list[str]:
-    return [tended.name.table for tended in kept.copies]
+    return [tended.name.table for tended in kept.projections]
 
 
 def found(monkeypatch: pytest.MonkeyPatch, *sources: Source) -> None:
@@ -69,42 +69,42 @@ def test_a_topic_that_comes_later_is_kept_and_the_others_stay_as_they_are(monkey
     kept, said = following()
     kept.take([topic("flights"), topic("plain")])
     assert tables(kept) == ["kafka.flights_by_day", "mart.flights"]
-    first = kept.copies
+    first = kept.projections
     assert (first[0].job.max_bytes, first[0].job.repair, first[0].budget.share) == (7, True, 0.3)
     assert [tended.job.target.spark_name for tended in first] == ["own", "far"]
     found(monkeypatch, topic("flights"), topic("orders"), topic("plain"))
     kept.look()
     assert tables(kept)[2:] == ["kafka.orders_by_day", "mart.orders"]
-    assert all(now is before for now, before in zip(kept.copies, first, strict=False)), "budget and manifests"
+    assert all(now is before for now, before in zip(kept.projections, first, strict=False)), "budget and manifests"
     assert said == [
-        "kafka.orders_by_day: topic orders has come, and its copy is kept from now on",
-        "mart.orders: topic orders has come, and its copy is kept from now on",
+        "kafka.orders_by_day: topic orders has come, and its projection is kept from now on",
+        "mart.orders: topic orders has come, and its projection is kept from now on",
     ]
 
 
 def test_a_topic_that_was_created_again_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, _ = following()
     kept.take([topic("orders")])
-    (first, _) = kept.copies
+    (first, _) = kept.projections
     found(monkeypatch, topic("orders"), topic("orders", 1, "orders_2"))
     kept.look()
     assert tables(kept) == ["kafka.orders_by_day", "mart.orders", "kafka.orders_2_by_day", "mart.orders_2"]
-    assert kept.copies[0] is first
+    assert kept.projections[0] is first
     found(monkeypatch, topic("orders", 1, "orders"))
     kept.look()
     assert tables(kept) == ["kafka.orders_by_day", "mart.orders"]
-    assert kept.copies[0].job.source.owner.topic_id == b"\1" * 16
+    assert kept.projections[0].job.source.owner.topic_id == b"\1" * 16
 
 
 def test_a_topic_whose_table_is_gone_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, said = following()
     kept.take([topic("flights"), topic("orders")])
-    for tended in kept.copies:
+    for tended in kept.projections:
         kept.metrics.last_success.labels(*vars_of(tended.name)).set(5)
     found(monkeypatch, topic("orders"))
     kept.look()
     assert tables(kept) == ["kafka.orders_by_day", "mart.orders"]
-    assert said[0] == "kafka.flights_by_day: topic flights has no table any more, and its copy stays as it is"
+    assert said[0] == "kafka.flights_by_day: topic flights has no table any more, and its projection stays as it is"
     page = generate_latest(kept.metrics.registry).decode()
     ages = re.findall(r'last_success_timestamp_seconds\{table="([^"]*)"', page)
     assert sorted(ages) == ["kafka.orders_by_day", "mart.orders"], "an age that grows for ever would be an alert"
@@ -114,16 +114,16 @@ def vars_of(name: Any) -> tuple[str, str]:
     return name.topic, name.table
 
 
-def test_a_catalog_that_is_away_takes_no_copies_from_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_catalog_that_is_away_takes_no_projections_from_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     def away(_: object) -> list[Source]:
         raise OSError("503")
 
     kept, said = following()
     kept.take([topic("flights")])
-    before = kept.copies
+    before = kept.projections
     monkeypatch.setattr(repartition.jobs.projections, "find_sources", away)
     kept.look()
-    assert kept.copies == before
+    assert kept.projections == before
     assert said == ["topics cannot be looked for, the next round tries again: OSError: 503"]
 
 

@@ -1,4 +1,4 @@
-"""Rounds of a job over its copies: they take turns, what fails stays with its copy, and a dead session ends the job."""
+"""Rounds of a job over its projections: they take turns, failures stay apart, and a dead session ends the job."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pyiceberg.exceptions import ServerError
 import repartition.jobs.rounds
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
-from repartition.jobs.events import CopyName, Ended, Event, Failed
+from repartition.jobs.events import Ended, Event, Failed, ProjectionName
 from repartition.jobs.rounds import Tended, run_round
 from repartition.limits import RACES_MAX
 from repartition.maintain.due import Budget
 from repartition.maintain.maintain import Done
 from repartition.spark.session import require_session
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.errors import BridgeError
-from tests.worlds.copy_job_support import FakeJob, FakeSession, Run, portion
+from tests.worlds.projection_job_support import FakeJob, FakeSession, Run, portion
 
 
 @pytest.fixture
@@ -31,69 +31,69 @@ def _no_chores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repartition.jobs.rounds, "maintain", lambda *_: [])
 
 
-def a_copy(name: str, *runs: Run) -> Tended:
-    job: Any = FakeJob(iter(runs), copy=SimpleNamespace(table=name))
+def a_projection(name: str, *runs: Run) -> Tended:
+    job: Any = FakeJob(iter(runs), projection=SimpleNamespace(table=name))
     return Tended(job, Budget(0.2))
 
 
-def turns(copies: list[Tended], end: float = math.inf) -> tuple[int, str]:
-    """How many failed, and the copies in the order of their runs; those that failed in capitals."""
+def turns(projections: list[Tended], end: float = math.inf) -> tuple[int, str]:
+    """How many failed, and the projections in the order of their runs; those that failed in capitals."""
     told: list[str] = []
 
-    def watch(copy: CopyName, event: Event) -> None:
+    def watch(projection: ProjectionName, event: Event) -> None:
         if isinstance(event, Ended | Failed):
-            told.append(copy.table if isinstance(event, Ended) else copy.table.upper())
+            told.append(projection.table if isinstance(event, Ended) else projection.table.upper())
 
-    return run_round(copies, (watch,), end), "".join(told)
+    return run_round(projections, (watch,), end), "".join(told)
 
 
 @pytest.mark.usefixtures("_no_chores")
 @given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=6))
-def test_copies_take_turns_until_each_has_everything(backlogs: list[tuple[int, bool]]) -> None:
+def test_projections_take_turns_until_each_has_everything(backlogs: list[tuple[int, bool]]) -> None:
     """Each has some portions, and some then fail."""
-    copies, expected = [], [""] * 8
+    projections, expected = [], [""] * 8
     for name, (portions, fails) in zip("abcdef", backlogs, strict=False):
         last = [RepartitionError("spark", "")] if fails else []
-        copies.append(a_copy(name, *[portion(3)] * portions, *last))
+        projections.append(a_projection(name, *[portion(3)] * portions, *last))
         for number in range(portions):
             expected[number] += name
         expected[portions] += name.upper() if fails else name
-    assert turns(copies) == (sum(fails for _, fails in backlogs), "".join(expected))
+    assert turns(projections) == (sum(fails for _, fails in backlogs), "".join(expected))
 
 
 @pytest.mark.usefixtures("_no_chores")
 def test_a_backlog_does_not_keep_others_from_their_next_round() -> None:
-    copies = [a_copy("a", *[portion(3)] * 9), a_copy("b")]
-    assert turns(copies, end=time.monotonic()) == (0, "ab")
-    assert turns(copies, end=time.monotonic()) == (0, "ab")
-    assert turns(copies, end=time.monotonic() + 600) == (0, "ab" + "a" * 7)
+    projections = [a_projection("a", *[portion(3)] * 9), a_projection("b")]
+    assert turns(projections, end=time.monotonic()) == (0, "ab")
+    assert turns(projections, end=time.monotonic()) == (0, "ab")
+    assert turns(projections, end=time.monotonic() + 600) == (0, "ab" + "a" * 7)
 
 
-def test_a_copy_is_maintained_between_its_runs_and_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_projection_is_maintained_between_its_runs_and_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def maintain(job: Any, _: Budget) -> list[Done]:
-        asked.append(job.copy.table)
-        if job.copy.table == "b":
+        asked.append(job.projection.table)
+        if job.projection.table == "b":
             raise RepartitionError("spark", "no chore")
         return []
 
     monkeypatch.setattr(repartition.jobs.rounds, "maintain", maintain)
-    copies = [a_copy("a", portion(3), portion(0)), a_copy("b", portion(6), portion(3), portion(0))]
-    assert turns(copies) == (1, "abBabb")
+    projections = [a_projection("a", portion(3), portion(0)), a_projection("b", portion(6), portion(3), portion(0))]
+    assert turns(projections) == (1, "abBabb")
     assert "".join(asked) == "aba"
-    assert [str(error) for error in copies[1].job.reported] == ["no chore"]  # type: ignore[attr-defined]
+    assert [str(error) for error in projections[1].job.reported] == ["no chore"]  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("_no_chores")
-def test_status_hears_of_a_copy_that_others_are_always_faster_than(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_hears_of_a_projection_that_others_are_always_faster_than(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repartition.jobs.rounds, "RACE_WAIT_S_MAX", 0.0)
     raced = RepartitionError("raced", "main has moved")
-    copy = a_copy("a", *[raced] * RACES_MAX, portion(0), *[raced] * (RACES_MAX + 1))
-    assert turns([copy]) == (0, "a")
-    assert copy.job.reported == []  # type: ignore[attr-defined]
-    assert turns([copy]) == (1, "A")
-    assert copy.job.reported == [raced]  # type: ignore[attr-defined]
+    projection = a_projection("a", *[raced] * RACES_MAX, portion(0), *[raced] * (RACES_MAX + 1))
+    assert turns([projection]) == (0, "a")
+    assert projection.job.reported == []  # type: ignore[attr-defined]
+    assert turns([projection]) == (1, "A")
+    assert projection.job.reported == [raced]  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("_no_chores")
@@ -119,17 +119,17 @@ def test_a_session_that_python_has_ended_has_ended() -> None:
 
 
 def maintained(raised: Exception) -> tuple[bool, list[Event]]:
-    """A round whose run goes well, and whose copy's catalog then raises."""
+    """A round whose run goes well, and whose projection's catalog then raises."""
 
     def load_table(_: object) -> None:
         raise raised
 
     job: Any = FakeJob(iter([portion(0)]))
     job.source = SimpleNamespace(owner=Owner("c", "orders", b"t" * 16), backend=SimpleNamespace(store=None))
-    job.copy = SimpleNamespace(table="kafka.orders_now", key=lambda _: "copies/t/1.json")
+    job.projection = SimpleNamespace(table="kafka.orders_now", key=lambda _: "copies/t/1.json")
     job.target = SimpleNamespace(catalog=SimpleNamespace(load_table=load_table))
     job.name, job.letters_name = ("kafka", "orders_now"), ("kafka", "orders_now__dead_letters")
-    job.rule = CopyRule(table="orders_now")
+    job.rule = ProjectionRule(table="orders_now")
     told: list[Event] = []
     kept = Tended(job, Budget(0.5, working_s=3600))
     return run_round([kept], (lambda _, event: told.append(event),)) == 0, told
@@ -144,7 +144,9 @@ def maintained(raised: Exception) -> tuple[bool, list[Event]]:
         (RepartitionError("not_ours", "somebody else's"), "not_ours"),
     ],
 )
-def test_a_catalog_that_is_away_before_maintenance_ends_the_round_of_one_copy(raised: Exception, kind: str) -> None:
+def test_a_catalog_that_is_away_before_maintenance_ends_the_round_of_one_projection(
+    raised: Exception, kind: str
+) -> None:
     well, told = maintained(raised)
     assert not well
     assert isinstance(told[-2], Ended)

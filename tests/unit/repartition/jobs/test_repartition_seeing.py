@@ -1,4 +1,4 @@
-"""What a job shows and counts of its copies, with a job that only says that it runs."""
+"""What a job shows and counts of its projections, with a job that only says that it runs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ import repartition.jobs.rounds
 from repartition.errors import RepartitionError
 from repartition.jobs.command import RepartitionOptions
 from repartition.jobs.command import repartition as run_job
-from repartition.jobs.events import Began, CopyName, Watcher, lines
-from repartition.jobs.metrics import CopyMetrics, served
+from repartition.jobs.events import Began, ProjectionName, Watcher, lines
+from repartition.jobs.metrics import ProjectionMetrics, served
 from repartition.jobs.progress_bars import Shown, shown, with_bars
 from repartition.jobs.rounds import Tended, run_round
 from repartition.limits import RACES_MAX
@@ -30,9 +30,9 @@ from repartition.maintain.due import Budget, Chore
 from repartition.maintain.maintain import Done
 from repartition.run.frontier import Frontier, Position
 from rsm_bridge.limits import MIB
-from tests.worlds.copy_job_support import START, STEPS, TABLE, FakeJob, Run, portion
+from tests.worlds.projection_job_support import START, STEPS, TABLE, FakeJob, Run, portion
 
-NAME = CopyName("orders", TABLE)
+NAME = ProjectionName("orders", TABLE)
 
 
 def rounds(watchers: tuple[Watcher, ...], *runs: Run, before: Callable[[], Frontier] = lambda: START) -> bool:
@@ -76,7 +76,7 @@ def test_races_and_failures_are_lines_too() -> None:
     assert said[-1] == f"{TABLE}: failed: again"
 
 
-def test_races_do_not_end_a_job_while_the_copy_comes_further() -> None:
+def test_races_do_not_end_a_job_while_the_projection_comes_further() -> None:
     said: list[str] = []
     frontiers = (Frontier(b"t" * 16, {0: Position(0, n // 3)}) for n in range(100))
     races = [RepartitionError("raced", "again")] * (4 * RACES_MAX)
@@ -108,7 +108,7 @@ def test_a_bar_is_over_the_bytes_that_are_left_to_read() -> None:
     seen: list[str] = []
 
     def draw(watchers: tuple[Watcher, ...], now: Callable[[], list[str]]) -> None:
-        def look(_: CopyName, __: object) -> None:
+        def look(_: ProjectionName, __: object) -> None:
             seen.extend(line for line in now() if seen[-1:] != [line])
 
         rounds((*watchers, look), portion(3), portion(5, 2), portion(0, 5))
@@ -175,7 +175,7 @@ def samples(address: str) -> dict[tuple[str, ...], float]:
 
 def test_the_page_has_what_a_job_did() -> None:
     ticks = iter(range(1000))
-    metrics = CopyMetrics(clock=lambda: float(next(ticks)), now=lambda: 1_700_000_000.5)
+    metrics = ProjectionMetrics(clock=lambda: float(next(ticks)), now=lambda: 1_700_000_000.5)
     metrics.expect([NAME])
     said: list[str] = []
     with served(metrics, "127.0.0.1:0", said.append):
@@ -211,7 +211,7 @@ def test_maintenance_that_fails_is_no_run_that_failed(
         raise RepartitionError("spark", "it failed")
 
     monkeypatch.setattr(repartition.jobs.rounds, "maintain", maintain)
-    metrics, said = CopyMetrics(), list[str]()
+    metrics, said = ProjectionMetrics(), list[str]()
     with served(metrics, "127.0.0.1:0", said.append):
         metrics.expect([NAME])
         assert not rounds((metrics,), portion(0))
@@ -222,7 +222,7 @@ def test_maintenance_that_fails_is_no_run_that_failed(
 
 
 def test_a_job_serves_the_page_that_the_settings_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read while its session is open; there is no topic to copy yet."""
+    """Read while its session is open; there is no topic to read yet."""
     said, pages = list[str](), list[bytes]()
 
     @contextmanager
@@ -248,9 +248,9 @@ def test_a_job_serves_the_page_that_the_settings_name(tmp_path: Path, monkeypatc
 
 def test_a_port_that_is_taken_does_not_stop_a_job() -> None:
     first, second = list[str](), list[str]()
-    with served(CopyMetrics(), "127.0.0.1:0", first.append):
+    with served(ProjectionMetrics(), "127.0.0.1:0", first.append):
         taken = first[0].removeprefix("metrics: http://").removesuffix("/metrics")
-        with served(CopyMetrics(), taken, second.append):
+        with served(ProjectionMetrics(), taken, second.append):
             assert re.match(rf"repartition.metrics: cannot listen on {taken}: .*; this job runs without", second[0])
-    with served(CopyMetrics(), None, second.append):
+    with served(ProjectionMetrics(), None, second.append):
         assert len(second) == 1

@@ -1,4 +1,4 @@
-"""Which maintenance a copy needs, and how much it may take."""
+"""Which maintenance a projection needs, and how much it may take."""
 
 from __future__ import annotations
 

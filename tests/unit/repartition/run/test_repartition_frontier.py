@@ -1,4 +1,4 @@
-"""What a copy records of how far it has read."""
+"""What a projection records of how far it has read."""
 
 from __future__ import annotations
 

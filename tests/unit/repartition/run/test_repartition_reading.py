@@ -1,4 +1,4 @@
-"""What one run reads: everything once, in any portions; and what a table may change below a copy's frontier."""
+"""What one run reads: everything once, in any portions; and what a table may change below a projection's frontier."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _within(item: LiveFile, where: Range) -> bool:
 def test_what_is_read_again_is_read_in_one_run() -> None:
     files = [file(0, first, first + 9) for first in range(0, 50, 10)] + [file(1, 0, 9)]
     made = plan_reading(at(35), {0: state(50), 1: state(10)}, files, 1, {0: 12})
-    assert made.ranges == (Range(0, 12, 40),), "up to where the copy was, in whole files"
+    assert made.ranges == (Range(0, 12, 40),), "up to where the projection was, in whole files"
     assert (made.size_bytes, made.complete) == (300, False)
     assert plan_reading(at(35), {0: state(50), 1: state(10)}, files, 1, {0: NEVER}).ranges == (Range(0, 35, 40),)
 

@@ -1,4 +1,4 @@
-"""Rules of copies, and catalogs as Spark takes them."""
+"""Rules of projections, and catalogs as Spark takes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from repartition.run.table import partition_changes
 from repartition.run.write import merge_statement
 from repartition.spark.catalog import spark_catalog
 from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, sort_term
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 
 TERMS = [
     ("day(ts)", PartitionTerm("ts", "day"), "days(`ts`)"),
@@ -76,12 +76,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("given_rule", "said"), WRONG)
 def test_what_a_rule_must_not_say(given_rule: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
-        CopyRule.model_validate(given_rule)
+        ProjectionRule.model_validate(given_rule)
 
 
 def test_the_name_of_the_table() -> None:
-    assert CopyRule(table="{topic}_by_day").table_of("flights", "kafka.raw") == ("kafka", "raw", "flights_by_day")
-    assert CopyRule(table="mart.{topic}").table_of("flights", "kafka") == ("mart", "flights")
+    assert ProjectionRule(table="{topic}_by_day").table_of("flights", "kafka.raw") == ("kafka", "raw", "flights_by_day")
+    assert ProjectionRule(table="mart.{topic}").table_of("flights", "kafka") == ("mart", "flights")
 
 
 # Catalogs

@@ -13,7 +13,7 @@ import yaml
 from repartition.errors import RepartitionError
 from repartition.spark.catalog import spark_catalog
 from repartition.spark.targets import open_targets
-from rsm_bridge.config.projections import CopyRule
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.config.secrets import revealed
 from rsm_bridge.storage.backend import Backend, open_backend
 
@@ -130,11 +130,11 @@ def test_how_files_are_read(given: dict[str, str], expected: str | None) -> None
 def opened(tmp_path: Path, spark: dict[str, str], **own: Any) -> Backend:
     properties = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": f"file://{tmp_path}/w", **own}
     mart = {"type": "sql", "uri": f"sqlite:///{tmp_path}/mart.db", "warehouse": f"file://{tmp_path}/m"}
-    copies = [{"table": "there", "catalog": {"name": "mart", "properties": mart}}]
+    projections = [{"table": "there", "catalog": {"name": "mart", "properties": mart}}]
     settings = {
         "data_dir": str(tmp_path),
         "catalog": {"name": "lake", "properties": properties},
-        "topics": [{"pattern": "orders", "copies": copies}],
+        "topics": [{"pattern": "orders", "copies": projections}],
         "repartition": {"spark": spark},
     }
     config = tmp_path / "tierberg.yaml"
@@ -167,15 +167,17 @@ def test_a_catalog_that_is_told_by_hand(tmp_path: Path) -> None:
     assert conf["spark.sql.catalog.mart.type"] == "jdbc"
 
 
-def test_a_copys_catalog_has_a_login_too(tmp_path: Path) -> None:
+def test_a_projections_catalog_has_a_login_too(tmp_path: Path) -> None:
     login = {"type": "oauth2", "oauth2": {**OAUTH2, "refresh_margin": 30}}
-    rule = CopyRule.model_validate({"table": "t", "catalog": {"name": "mart", "properties": {**REST, "auth": login}}})
+    rule = ProjectionRule.model_validate(
+        {"table": "t", "catalog": {"name": "mart", "properties": {**REST, "auth": login}}}
+    )
     assert rule.catalog is not None
     assert "hunter2" not in repr(rule)
     assert revealed(rule.catalog.properties)["auth"] == login
 
 
-def test_a_copy_s_catalog_is_made_where_its_rule_says(tmp_path: Path) -> None:
+def test_a_projection_s_catalog_is_made_where_its_rule_says(tmp_path: Path) -> None:
     catalog = {"name": "mart", "properties": {"type": "sql", "uri": f"sqlite:///{tmp_path / 'mart.db'}"}}
     config = tmp_path / "tierberg.yaml"
     rule = {"pattern": "orders", "value_format": "json", "copies": [{"table": "t", "catalog": catalog}]}

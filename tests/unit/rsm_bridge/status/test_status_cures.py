@@ -153,7 +153,7 @@ def there_of(world: World) -> KafkaTopic:
 
 
 def test_a_command_that_was_printed_whole_gets_the_options_too() -> None:
-    """A job of copies has written it, and does not know how status was called."""
+    """A job of projections has written it, and does not know how status was called."""
     again = command_line("tierberg repartition", ["-orders"], ["--repair"])
     said = filled(f"x (`{again}`)", place(CauseCode.COPY_FAILED, topic="-orders", topic_id=None), CALLED)
     assert said == "x (`tierberg repartition --repair --config '/etc/a b.yaml' -- -orders`)"
@@ -173,7 +173,7 @@ def test_only_commands_that_act_on_one_id_get_it_and_forget_gets_the_brokers() -
     assert "`tierberg undelete a.b-c`" in advice(place(CauseCode.MASS_DELETE, topic_id=None))
 
 
-def test_what_a_copys_job_said_is_made_whole_too() -> None:
+def test_what_a_projections_job_said_is_made_whole_too() -> None:
     said = filled("x (run `tierberg repartition TOPIC --repair`)", place(CauseCode.COPY_FAILED))
     assert said == f"x (run `tierberg repartition a.b-c --repair --topic-id {'ab' * 16}`)"
 

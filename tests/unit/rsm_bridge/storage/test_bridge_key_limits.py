@@ -57,7 +57,7 @@ def all_keys() -> dict[str, str]:
         "undelete": UndeleteRecord(None, TOPIC).key,  # type: ignore[arg-type]
         "drop": DropRecord(table="t" * 249, table_uuid="u" * 36, topic_id=TOPIC.hex(), states={}, metadata={}).key,
         "table": keys.table_record_key(TOPIC, TABLE),
-        "copy": progress_key(TOPIC, "catalog" * 1000, "copy" * 1000),
+        "projection": progress_key(TOPIC, "catalog" * 1000, "projection" * 1000),
     }
 
 

@@ -19,16 +19,16 @@ from tierberg.demo.consume import ReadBack
 from tierberg.demo.engines import Engine, EngineAnswer, Row, show, show_once
 from tierberg.demo.events import Event
 from tierberg.demo.ledger import Ledger
+from tierberg.demo.projection import Comparison
 from tierberg.demo.queries import ONE_DAY
-from tierberg.demo.second_copy import Comparison
 from tierberg.demo.verdicts import (
     RemoteReads,
     judge_answers,
     judge_columns,
-    judge_copy,
     judge_layouts,
     judge_ledgers,
     judge_origin,
+    judge_projection,
     judge_reading,
     judge_records,
 )
@@ -131,7 +131,7 @@ def test_the_tables_must_give_the_same_answers(summary: DemoSummary) -> None:
 
 
 @pytest.mark.parametrize(
-    "copy",
+    "projection",
     [
         replace(ENGINE, rows=9),
         replace(ENGINE, rows=11),
@@ -142,16 +142,16 @@ def test_the_tables_must_give_the_same_answers(summary: DemoSummary) -> None:
         replace(ENGINE, answers=[]),
     ],
 )
-def test_a_copy_that_differs_fails(summary: DemoSummary, copy: Engine) -> None:
-    judge_copy(summary, READ, 77, ENGINE, ENGINE)
+def test_a_projection_that_differs_fails(summary: DemoSummary, projection: Engine) -> None:
+    judge_projection(summary, READ, 77, ENGINE, ENGINE)
     assert summary.passed
-    judge_copy(summary, READ, 77, ENGINE, copy)
+    judge_projection(summary, READ, 77, ENGINE, projection)
     assert [check.held for check in summary.checks].count(False) == 1
 
 
 def test_answers_of_nothing_prove_nothing(summary: DemoSummary) -> None:
     empty = replace(ENGINE, answers=[EngineAnswer("SELECT 1", ["a"], [])])
-    judge_copy(summary, READ, 77, empty, empty)
+    judge_projection(summary, READ, 77, empty, empty)
     assert not summary.passed
 
 
@@ -159,44 +159,55 @@ MANY = Figures(files=4, data_bytes=3000, rows=900, counted=True, result_rows=3, 
 FEW = replace(MANY, files=1, data_bytes=1000)
 
 
-def comparison(folder: Path, own: Needed, copy: Needed, name: str = ONE_DAY) -> Comparison:
-    whole = QueryReport("everything", "SELECT 2", (Needed("own", MANY), Needed("copy", MANY)))
-    tables = (TableReport(name="own", kind="topic", whole=MANY), TableReport(name="copy", kind="append", whole=MANY))
+def comparison(folder: Path, own: Needed, projection: Needed, name: str = ONE_DAY) -> Comparison:
+    whole = QueryReport("everything", "SELECT 2", (Needed("own", MANY), Needed("projection", MANY)))
+    tables = (
+        TableReport(name="own", kind="topic", whole=MANY),
+        TableReport(name="projection", kind="append", whole=MANY),
+    )
     report = AdviceReport(
-        topic="flights", at_ms=0, ran=True, tables=tables, queries=(whole, QueryReport(name, "SELECT 1", (own, copy)))
+        topic="flights",
+        at_ms=0,
+        ran=True,
+        tables=tables,
+        queries=(whole, QueryReport(name, "SELECT 1", (own, projection))),
     )
     return Comparison(report, folder / "advise.png", draw(report, folder / "advise.png"))
 
 
-def test_a_copy_that_needs_less_holds(summary: DemoSummary, tmp_path: Path) -> None:
-    judge_layouts(summary, comparison(tmp_path, Needed("own", MANY), Needed("copy", FEW)))
+def test_a_projection_that_needs_less_holds(summary: DemoSummary, tmp_path: Path) -> None:
+    judge_layouts(summary, comparison(tmp_path, Needed("own", MANY), Needed("projection", FEW)))
     assert summary.passed
     assert "3.0 times fewer: 4 files, 2.9 KiB; 1 file, 1000 B" in shown(summary)
 
 
 @pytest.mark.parametrize(
-    ("own", "copy", "name"),
+    ("own", "projection", "name"),
     [
-        (Needed("own", MANY), Needed("copy", replace(FEW, data_bytes=1001)), ONE_DAY),
-        (Needed("own", MANY), Needed("copy", replace(FEW, data_bytes=999, delete_files=1, delete_bytes=2)), ONE_DAY),
-        (Needed("own", MANY), Needed("copy", replace(FEW, result_rows=2)), ONE_DAY),
-        (Needed("own", MANY), Needed("copy", replace(FEW, files=0, data_bytes=0)), ONE_DAY),
-        (Needed("own", MANY), Needed("copy", error="[no] such column"), ONE_DAY),
-        (Needed("own", error="ended after 1 s"), Needed("copy", FEW), ONE_DAY),
-        (Needed("own", MANY), Needed("copy", FEW), "another"),
+        (Needed("own", MANY), Needed("projection", replace(FEW, data_bytes=1001)), ONE_DAY),
+        (
+            Needed("own", MANY),
+            Needed("projection", replace(FEW, data_bytes=999, delete_files=1, delete_bytes=2)),
+            ONE_DAY,
+        ),
+        (Needed("own", MANY), Needed("projection", replace(FEW, result_rows=2)), ONE_DAY),
+        (Needed("own", MANY), Needed("projection", replace(FEW, files=0, data_bytes=0)), ONE_DAY),
+        (Needed("own", MANY), Needed("projection", error="[no] such column"), ONE_DAY),
+        (Needed("own", error="ended after 1 s"), Needed("projection", FEW), ONE_DAY),
+        (Needed("own", MANY), Needed("projection", FEW), "another"),
     ],
 )
-def test_a_copy_that_gains_nothing_fails(
-    summary: DemoSummary, tmp_path: Path, own: Needed, copy: Needed, name: str
+def test_a_projection_that_gains_nothing_fails(
+    summary: DemoSummary, tmp_path: Path, own: Needed, projection: Needed, name: str
 ) -> None:
-    judge_layouts(summary, comparison(tmp_path, own, copy, name))
+    judge_layouts(summary, comparison(tmp_path, own, projection, name))
     assert [check.held for check in summary.checks] == [False, True]
-    assert all(answer.error in shown(summary) for answer in (own, copy) if answer.error)
+    assert all(answer.error in shown(summary) for answer in (own, projection) if answer.error)
 
 
 @pytest.mark.parametrize("damage", ["gone", "empty", "text", "size"])
 def test_a_picture_that_is_none_fails(summary: DemoSummary, tmp_path: Path, damage: str) -> None:
-    found = comparison(tmp_path, Needed("own", MANY), Needed("copy", FEW))
+    found = comparison(tmp_path, Needed("own", MANY), Needed("projection", FEW))
     if damage == "gone":
         found.picture.unlink()
     elif damage == "size":
@@ -272,7 +283,7 @@ def test_an_answer_that_all_give_is_shown_once(summary: DemoSummary) -> None:
 
 
 def test_what_each_question_opens_is_a_line(summary: DemoSummary, tmp_path: Path) -> None:
-    show_layouts(summary.console, comparison(tmp_path, Needed("own", MANY), Needed("copy", error="gone")).report)
+    show_layouts(summary.console, comparison(tmp_path, Needed("own", MANY), Needed("projection", error="gone")).report)
     (line,) = [line for line in shown(summary).splitlines() if ONE_DAY in line]
     assert "4 files, 2.9 KiB" in line
     assert "gone" not in line

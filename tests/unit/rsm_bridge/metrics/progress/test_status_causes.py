@@ -12,7 +12,6 @@ import pytest
 from iceberg_catalog.commit.foreign import ForeignCommits
 from rsm_bridge.limits import TOPIC_GONE_SECONDS
 from rsm_bridge.metrics.progress.facts import (
-    CopyFacts,
     Facts,
     Gap,
     HeldDelete,
@@ -21,6 +20,7 @@ from rsm_bridge.metrics.progress.facts import (
     NotAdded,
     NotBack,
     Problem,
+    ProjectionFacts,
     StoredTopic,
     UnfinishedTransaction,
     Unread,
@@ -29,7 +29,7 @@ from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
 from rsm_bridge.status.report import Accepted, Finding, Report
 from rsm_bridge.status.text import as_json, as_text
-from rsm_bridge.storage.projections.progress import CopyFailure, CopyLoss, CopyProgress
+from rsm_bridge.storage.projections.progress import ProjectionFailure, ProjectionLoss, ProjectionProgress
 from tests.support.status_facts import (
     BROKER,
     DAY,
@@ -86,19 +86,19 @@ def local(**config: str) -> Facts:
     return facts(stored={}, kafka=kafka(kafka_topic(config=given)))
 
 
-def copied(**changes: object) -> Facts:
-    """A copy that has read all but ten offsets, an hour ago."""
-    progress = CopyProgress(
+def projected(**changes: object) -> Facts:
+    """A projection that has read all but ten offsets, an hour ago."""
+    progress = ProjectionProgress(
         topic_id=bytes(16),
         catalog="tierberg",
-        table="kafka.copy",
+        table="kafka.projection",
         read={},
         snapshot_id=7,
         succeeded_ms=NOW - HOUR,
         caught_up_ms=NOW - HOUR,
     )
-    copy = CopyFacts(
-        table="kafka.copy",
+    projection = ProjectionFacts(
+        table="kafka.projection",
         catalog="tierberg",
         hold_s=7 * DAY / 1000,
         progress=progress,
@@ -107,7 +107,7 @@ def copied(**changes: object) -> Facts:
         lag_offsets=10,
         lag_rows=8,
     )
-    return facts(stored(copies=(replace(copy, **changes),)))  # type: ignore[arg-type]
+    return facts(stored(projections=(replace(projection, **changes),)))  # type: ignore[arg-type]
 
 
 def held(left_ms: int) -> HeldRows:
@@ -117,36 +117,41 @@ def held(left_ms: int) -> HeldRows:
 C = CauseCode
 CASES: dict[CauseCode, Case] = {
     C.COPY_LOSES_ROWS: Case(
-        copied(held=held(2 * DAY + 3 * HOUR)),
+        projected(held=held(2 * DAY + 3 * HOUR)),
         Level.PERSON,
-        "kafka.copy: rows will be lost to this copy in 2 d 3 h unless it runs; 1,234 rows in 5 files stay",
+        "kafka.projection: rows will be lost to this projection in 2 d 3 h unless it runs; 1,234 rows in 5 files stay",
     ),
-    C.COPY_HOLDS_ROWS: Case(copied(held=held(6 * DAY)), Level.WAITS, "lost to this copy in 6 d unless it runs"),
+    C.COPY_HOLDS_ROWS: Case(
+        projected(held=held(6 * DAY)), Level.WAITS, "lost to this projection in 6 d unless it runs"
+    ),
     C.COPY_LOST_ROWS: Case(
-        copied(
-            progress=CopyProgress(
-                topic_id=bytes(16), catalog="a", table="b", lost={2: CopyLoss(5, 9, NOW - DAY), 0: CopyLoss(1, 1, NOW)}
+        projected(
+            progress=ProjectionProgress(
+                topic_id=bytes(16),
+                catalog="a",
+                table="b",
+                lost={2: ProjectionLoss(5, 9, NOW - DAY), 0: ProjectionLoss(1, 1, NOW)},
             )
         ),
         Level.NOTE,
-        "kafka.copy: 6 offsets in all, partition 0 below 1, partition 2 below 9; last met",
+        "kafka.projection: 6 offsets in all, partition 0 below 1, partition 2 below 9; last met",
     ),
     C.COPY_FAILED: Case(
-        copied(
-            progress=CopyProgress(
-                topic_id=bytes(16), catalog="a", table="b", failure=CopyFailure(NOW - HOUR, "bad SQL", "mend it")
+        projected(
+            progress=ProjectionProgress(
+                topic_id=bytes(16), catalog="a", table="b", failure=ProjectionFailure(NOW - HOUR, "bad SQL", "mend it")
             )
         ),
         Level.PERSON,
         "bad SQL (mend it)",
     ),
     C.COPY_PROGRESS_DAMAGED: Case(
-        copied(progress=None, damage=Problem("corrupt_object", "fails its checksum")),
+        projected(progress=None, damage=Problem("corrupt_object", "fails its checksum")),
         Level.PERSON,
-        "kafka.copy: fails its checksum",
+        "kafka.projection: fails its checksum",
     ),
-    C.COPY_NEVER_RAN: Case(copied(progress=None), Level.WAITS, "10 offsets, 8 rows of the table wait for its first"),
-    C.COPY_BEHIND: Case(copied(), Level.WAITS, "10 offsets, 8 rows behind, it last had everything 1 h ago"),
+    C.COPY_NEVER_RAN: Case(projected(progress=None), Level.WAITS, "10 offsets, 8 rows of the table wait for its first"),
+    C.COPY_BEHIND: Case(projected(), Level.WAITS, "10 offsets, 8 rows behind, it last had everything 1 h ago"),
     C.STORE_AWAY: Case(facts(stored={}, store_problem=AWAY), Level.PERSON, "no route to host"),
     C.STORE_FULL: Case(facts(store_free_bytes=64 * 1024**2 - 1), Level.PERSON, "64 MiB are free"),
     C.STORE_REFUSES: Case(facts(store_refusal="Read-only file system"), Level.PERSON, "Read-only file system"),

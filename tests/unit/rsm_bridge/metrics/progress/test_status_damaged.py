@@ -18,7 +18,7 @@ from rsm_bridge.status.report import Accepted
 from rsm_bridge.status.text import as_text
 from rsm_bridge.storage.keys import IndexKey, parse_index_key
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore
-from rsm_bridge.storage.projections.hold import CopyReaders
+from rsm_bridge.storage.projections.hold import ProjectionReaders
 from rsm_bridge.storage.segments.known import KnownSegment, read_known
 from tests.unit.rsm_bridge.metrics.progress.test_status_stored import known, seg
 from tests.worlds.maintain_support import DAY, World, make_world, published
@@ -113,17 +113,17 @@ def test_objects_lost_are_said_beside_it(world: World, tmp_path: Path) -> None:
     assert persons(report, DAMAGE_IS_KNOWN) == {("objects_lost", None)}
 
 
-def test_rows_that_a_copy_is_about_to_lose_are_said_beside_it(tmp_path: Path) -> None:
-    copies = {"topics": [{"pattern": "orders", "copies": [{"table": "{topic}_by_day", "hold": "2d"}]}]}
+def test_rows_that_a_projection_is_about_to_lose_are_said_beside_it(tmp_path: Path) -> None:
+    projections = {"topics": [{"pattern": "orders", "copies": [{"table": "{topic}_by_day", "hold": "2d"}]}]}
     world = make_world(tmp_path)
     segments = published(world, (3,) * 4)
-    settings = load_settings(None, {"data_dir": tmp_path, **copies})
-    world.rule(copies=CopyReaders(settings, world.store).waiting)
+    settings = load_settings(None, {"data_dir": tmp_path, **projections})
+    world.rule(projections=ProjectionReaders(settings, world.store).waiting)
     world.ahead_ms = -int(1.5 * DAY) * 1000
     world.delete(*segments[:2])
     world.publish()
     damage(indexes(world)[-1])
-    report = looked(tmp_path, in_kafka(world, {0: {"log_start": 6}}), **copies)
+    report = looked(tmp_path, in_kafka(world, {0: {"log_start": 6}}), **projections)
     assert ("copy_loses_rows", None) in persons(report)
 
 

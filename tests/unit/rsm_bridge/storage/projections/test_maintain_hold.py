@@ -1,4 +1,4 @@
-"""Rows that wait for a copy, in a real store and catalog: publisher, reclaimer, maintenance, undelete and proof."""
+"""Rows that wait for a projection, in store and catalog: publisher, reclaimer, maintenance, undelete and proof."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rsm_bridge.config.settings import load_settings
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.status.verify.table import check_table
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.projections.hold import CopyReaders, WaitingCopy
-from rsm_bridge.storage.projections.progress import CopyProgress, progress_key, write_progress
+from rsm_bridge.storage.projections.hold import ProjectionReaders, WaitingProjection
+from rsm_bridge.storage.projections.progress import ProjectionProgress, progress_key, write_progress
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.segments.listing import Notices, SegmentListing
 from rsm_bridge.tables.maintain.drop_table import drop_table
@@ -26,20 +26,22 @@ from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world, pub
 HOLD = 7 * DAY
 
 
-def waiting(world: World, *copies: WaitingCopy) -> None:
-    """The bridge's rules declare these copies."""
-    world.rule(copies=lambda _owner, _plain: copies)
+def waiting(world: World, *projections: WaitingProjection) -> None:
+    """The bridge's rules declare these projections."""
+    world.rule(projections=lambda _owner, _plain: projections)
 
 
-def copy(read: Mapping[int, int] | None = None) -> WaitingCopy:
-    return WaitingCopy("kafka.copy", HOLD * 1000, {number: ReadTo(end) for number, end in (read or {}).items()})
+def projection(read: Mapping[int, int] | None = None) -> WaitingProjection:
+    return WaitingProjection(
+        "kafka.projection", HOLD * 1000, {number: ReadTo(end) for number, end in (read or {}).items()}
+    )
 
 
 def held(folder: Path, **changes: Any) -> World:
-    """A table of three segments, of which Kafka deleted two, and a copy that has read nothing."""
+    """A table of three segments, of which Kafka deleted two, and a projection that has read nothing."""
     world = make_world(folder, **changes)
     segments = published(world)
-    waiting(world, copy())
+    waiting(world, projection())
     world.delete(*segments[:2])
     return world
 
@@ -55,11 +57,11 @@ def test_rows_stay_until_they_are_read_and_then_go_with_their_objects(tmp_path: 
     assert {number: start for number, (start, _) in result.waiting.items()} == {0: 0}
     world.later(6 * DAY)
     assert not world.reclaim(result).objects
-    waiting(world, copy({0: 3}))
+    waiting(world, projection({0: 3}))
     result = world.publish()
     assert world.offsets() == [3, 4, 5, 6, 7, 8]
     world.reclaim(result)
-    waiting(world, copy({0: 9}))
+    waiting(world, projection({0: 9}))
     result = world.publish()
     assert (world.offsets(), result.waiting) == ([6, 7, 8], {})
     world.reclaim(result)
@@ -70,7 +72,7 @@ def test_rows_stay_until_they_are_read_and_then_go_with_their_objects(tmp_path: 
 def test_rows_go_when_the_hold_has_ended(tmp_path: Path) -> None:
     world = make_world(tmp_path, graces=Graces(0.0, 0.0))
     segments = published(world)
-    waiting(world, copy())
+    waiting(world, projection())
     world.ahead_ms = -(HOLD - 60) * 1000
     world.delete(segments[0])
     world.ahead_ms = -(HOLD + 60) * 1000
@@ -84,7 +86,7 @@ def test_rows_go_when_the_hold_has_ended(tmp_path: Path) -> None:
 def test_the_limit_counts_from_the_delete(tmp_path: Path, late_s: int) -> None:
     world = make_world(tmp_path)
     segments = published(world)
-    waiting(world, copy())
+    waiting(world, projection())
     world.ahead_ms = -(HOLD + late_s) * 1000
     world.delete(segments[0])
     world.ahead_ms = 0
@@ -95,12 +97,12 @@ def test_the_limit_counts_from_the_delete(tmp_path: Path, late_s: int) -> None:
 def test_a_run_by_notice_holds_too_and_a_whole_listing_lets_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = held(tmp_path)
     keys = frozenset(known.key for known in read_segments(world.store, world.topic_id))
-    run = world.new_publisher(copies=world.publisher.context.copies)
+    run = world.new_publisher(projections=world.publisher.context.projections)
     monkeypatch.setattr(SegmentListing, "wants_whole", lambda *_: False)
     result = run.run(Notices(keys))
     assert (result.complete, result.states[0].floor) == (False, 6)
     assert world.offsets() == list(range(9))
-    waiting(world, copy({0: 9}))
+    waiting(world, projection({0: 9}))
     monkeypatch.undo()
     world.publish()
     assert world.offsets() == [6, 7, 8]
@@ -116,13 +118,13 @@ def test_held_rows_are_no_damage(tmp_path: Path) -> None:
 def test_a_topic_that_was_deleted_is_held_as_well(tmp_path: Path) -> None:
     world = make_world(tmp_path, graces=Graces(0.0, 0.0))
     segments = published(world)
-    waiting(world, copy())
+    waiting(world, projection())
     world.delete(*segments)
     world.later(DAY)
     world.reclaim(world.publish())
     assert world.offsets() == list(range(9))
     world.maintain()
-    waiting(world, copy({0: 9}))
+    waiting(world, projection({0: 9}))
     world.reclaim(world.publish())
     assert world.offsets() == []
     assert world.stored() == []
@@ -136,7 +138,7 @@ def test_a_tombstone_stays_while_rows_of_a_derived_file_wait_for_its_time(tmp_pa
     log.end_transaction(7, commit=False)
     segment = world.copy_range(0, 4)
     assert world.publish().files_derived == 1
-    waiting(world, copy())
+    waiting(world, projection())
     world.delete(segment)
     result = world.publish()
     world.later(DAY)
@@ -158,13 +160,13 @@ def test_a_withdrawn_copy_tells_since_when_nothing_waits(tmp_path: Path) -> None
     """Only retention does; the withdrawn copy's rows wait with those below the deletion above them."""
     world = make_world(tmp_path)
     segments = published(world)
-    waiting(world, copy())
+    waiting(world, projection())
     world.ahead_ms = -2 * DAY * 1000
     world.withdraw(segments[0])
     world.ahead_ms = 0
     world.publish()
     assert world.offsets() == list(range(9))
-    waiting(world, copy({0: 6}))
+    waiting(world, projection({0: 6}))
     world.publish()
     assert world.offsets() == list(range(9))
     world.delete(segments[1])
@@ -172,12 +174,12 @@ def test_a_withdrawn_copy_tells_since_when_nothing_waits(tmp_path: Path) -> None
     assert world.offsets() == [6, 7, 8]
 
 
-def test_what_was_deleted_before_it_was_published_comes_for_the_copy(tmp_path: Path) -> None:
+def test_what_was_deleted_before_it_was_published_comes_for_the_projection(tmp_path: Path) -> None:
     world = make_world(tmp_path, graces=Graces(0.0, 0.0))
     first = published(world, (3,))
     second = world.copy(3)
     world.delete(*first, second)
-    waiting(world, copy())
+    waiting(world, projection())
     world.reclaim(world.publish())
     assert world.offsets() == list(range(6))
     world.check()
@@ -196,7 +198,9 @@ def test_an_undelete_loses_no_row_that_waits(tmp_path: Path) -> None:
 def test_a_dropped_table_leaves_no_progress(tmp_path: Path) -> None:
     world = make_world(tmp_path, graces=Graces(0.0, 0.0))
     segments = published(world)
-    write_progress(world.store, CopyProgress(topic_id=world.topic_id, catalog="tierberg", table="kafka.copy"))
+    write_progress(
+        world.store, ProjectionProgress(topic_id=world.topic_id, catalog="tierberg", table="kafka.projection")
+    )
     world.delete(*segments)
     world.reclaim(world.publish())
     drop_table(world.store, world.catalog, NAMESPACE, "orders", Tally())
@@ -218,15 +222,15 @@ class Counting:
 
 
 @pytest.mark.parametrize(("pattern", "asked"), [("orders", 1), ("others", 0)])
-def test_runs_of_topics_with_copies_ask_once_for_some_seconds_and_others_never(
+def test_runs_of_topics_with_projections_ask_once_for_some_seconds_and_others_never(
     tmp_path: Path, pattern: str, asked: int
 ) -> None:
     world = make_world(tmp_path)
     published(world)
-    topics = [{"pattern": pattern, "copies": [{"table": "copy"}]}]
+    topics = [{"pattern": pattern, "copies": [{"table": "projection"}]}]
     store = Counting(world.store)
-    readers = CopyReaders(load_settings(None, {"data_dir": tmp_path, "topics": topics}), store)  # type: ignore[arg-type]
-    world.rule(copies=readers.waiting)
+    readers = ProjectionReaders(load_settings(None, {"data_dir": tmp_path, "topics": topics}), store)  # type: ignore[arg-type]
+    world.rule(projections=readers.waiting)
     for _ in range(3):
         world.publish()
     assert store.asked == asked
@@ -234,9 +238,9 @@ def test_runs_of_topics_with_copies_ask_once_for_some_seconds_and_others_never(
 
 def test_damaged_progress_makes_no_row_go(tmp_path: Path) -> None:
     world = held(tmp_path)
-    topics = [{"pattern": "orders", "copies": [{"table": "copy"}]}]
-    readers = CopyReaders(load_settings(None, {"data_dir": tmp_path, "topics": topics}), world.store)
-    world.rule(copies=readers.waiting)
-    assert world.store.put_if_absent(progress_key(world.topic_id, "tierberg", "kafka.copy"), b'{"crc32c": 1}')
+    topics = [{"pattern": "orders", "copies": [{"table": "projection"}]}]
+    readers = ProjectionReaders(load_settings(None, {"data_dir": tmp_path, "topics": topics}), world.store)
+    world.rule(projections=readers.waiting)
+    assert world.store.put_if_absent(progress_key(world.topic_id, "tierberg", "kafka.projection"), b'{"crc32c": 1}')
     world.publish()
     assert world.offsets() == list(range(9))

@@ -22,7 +22,13 @@ from iceberg_catalog.plan.types import PartState
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.storage import lease
 from rsm_bridge.storage.keys import IndexKey, state_key
-from rsm_bridge.storage.projections.progress import CopyFailure, CopyLoss, CopyProgress, CopySize, decode_progress
+from rsm_bridge.storage.projections.progress import (
+    ProjectionFailure,
+    ProjectionLoss,
+    ProjectionProgress,
+    ProjectionSize,
+    decode_progress,
+)
 from rsm_bridge.storage.segments.undelete_record import Undeleted
 from rsm_bridge.storage.segments.undelete_record import decode as decode_undelete
 from rsm_bridge.storage.tombstone import Tombstone, decode_tombstone
@@ -82,8 +88,8 @@ def leased() -> Stored:
 
 
 def progress() -> Stored:
-    lost, failure = {0: CopyLoss(1, 2, 3)}, CopyFailure(1, "failed", "do this")
-    made = CopyProgress(
+    lost, failure = {0: ProjectionLoss(1, 2, 3)}, ProjectionFailure(1, "failed", "do this")
+    made = ProjectionProgress(
         topic_id=TOPIC,
         catalog="c",
         table="a.b",
@@ -91,7 +97,7 @@ def progress() -> Stored:
         snapshot_id=1,
         succeeded_ms=2,
         caught_up_ms=None,
-        size=CopySize(1, 2, 3),
+        size=ProjectionSize(1, 2, 3),
         failure=failure,
         lost=lost,
     )

@@ -11,7 +11,7 @@ from iceberg_catalog.plan.types import FileRef, LiveFile, PartState, Segment, Se
 from iceberg_catalog.tables.names import Owner
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
-from rsm_bridge.storage.projections.hold import WaitingCopy
+from rsm_bridge.storage.projections.hold import WaitingProjection
 from rsm_bridge.storage.segments.known import KnownSegment, KnownTombstone
 from rsm_bridge.storage.segments.listing import Notices
 from rsm_bridge.tables.publish.planning import Planning
@@ -76,9 +76,9 @@ def test_a_deletion_above_all_that_was_noticed_still_tells_since_when_rows_wait(
     head = Head(table=cast(Any, None), snapshot_id=1, files=(file,))
     listing = cast(Any, Listing([late, deleted], [late]))
     for limit_ms, removed in ((1000, ()), (10, ("f",))):
-        copies = (WaitingCopy("kafka.copy", limit_ms),)
-        found = Planning(listing=listing, head=head, states={0: state}, policy=FOLLOW, now_ms=NOW, copies=copies).plan(
-            Notices(), lambda: None
-        )
+        projections = (WaitingProjection("kafka.projection", limit_ms),)
+        found = Planning(
+            listing=listing, head=head, states={0: state}, policy=FOLLOW, now_ms=NOW, projections=projections
+        ).plan(Notices(), lambda: None)
         assert found.segments == [late, deleted]
         assert found.plans[0].remove == removed

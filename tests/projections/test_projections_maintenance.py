@@ -1,0 +1,191 @@
+"""Maintenance between runs: few files, sorted, old snapshots gone, every row still there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pyarrow.parquet as pq
+import pytest
+
+from repartition import limits
+from repartition.maintain import due, maintain
+from repartition.maintain.due import Budget
+from repartition.run import write
+from repartition.run.reporting import now_ms
+from repartition.run.target import BRANCH, quoted
+from rsm_bridge.storage.projections.progress import read_one
+from tests.projections.projection_support import LETTERS, PROJECTION, TOPIC_ID, ProjectionWorld, projection_world, sent
+
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if much more had been written."""
+    monkeypatch.setattr(due, "COMPACTION_FILES_MIN", 4)
+    monkeypatch.setattr(due, "MANIFESTS_MAX", 1)
+    monkeypatch.setattr(maintain, "COMPACTION_INPUT_FILES_MIN", 2)
+    monkeypatch.setattr(maintain, "SNAPSHOT_AGE_MS", -DAY_MS)
+    monkeypatch.setattr(due, "SNAPSHOT_AGE_MS", -DAY_MS)
+
+
+def rich() -> Budget:
+    return Budget(0.5, working_s=3600)
+
+
+def totals(world: ProjectionWorld) -> dict[str, str]:
+    head = world.catalog.load_table(PROJECTION).current_snapshot()
+    assert head is not None
+    assert head.summary is not None
+    return head.summary.additional_properties
+
+
+def test_small_files_become_one_sorted_one_and_the_frontier_stays(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {"sort_by": ["id desc"]}) as world:
+        for n in range(6):
+            world.send([sent(m, {"id": m}) for m in range(n * 5, n * 5 + 5)])
+            world.run()
+        done = [item.chore for item in maintain.maintain(world.job(), rich())]
+        assert done[:1] == ["compaction"]
+        assert {"expiry", "orphans"} <= set(done)
+        table = world.catalog.load_table(PROJECTION)
+        (task,) = table.scan().plan_files()
+        stored = pq.read_table(task.file.file_path.removeprefix("file:")).column("id").to_pylist()
+        assert stored == list(range(29, -1, -1))
+        assert len(table.metadata.snapshots) == limits.SNAPSHOTS_KEPT
+        assert world.run().ranges == 0
+        world.send([sent(30, {"id": 30})])
+        world.run()
+        assert [row["id"] for row in world.rows()] == list(range(31))
+
+
+def test_delete_files_of_an_upsert_are_merged_in(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {"mode": "upsert", "key": ["id"]}) as world:
+        for n in range(6):
+            world.send([sent(m, {"id": m, "n": n}) for m in range(3)])
+            world.run()
+        assert int(totals(world)["total-delete-files"]) >= 5
+        assert "compaction" in [item.chore for item in maintain.maintain(world.job(), rich())]
+        after = totals(world)
+        assert (after["total-delete-files"], after["total-records"]) == ("0", "3")
+        progress = read_one(world.backend.store, world.job().projection.key(TOPIC_ID))
+        assert progress is not None
+        size = progress.size
+        assert size is not None
+        assert [str(size.rows), str(size.files), str(size.bytes)] == [
+            after[name] for name in ("total-records", "total-data-files", "total-files-size")
+        ]
+        assert [(row["id"], row["n"]) for row in world.rows()] == [(0, 5), (1, 5), (2, 5)]
+
+
+def test_rows_older_than_the_rule_s_retention_leave(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {"retention": "1d"}) as world:
+        world.send([sent(m, {"id": m}) for m in range(5)])  # of 2023
+        world.run()
+        at = 1_700_000_000_000 + DAY_MS + 3
+        maintain.maintain(world.job(), rich(), lambda: at)
+        assert [row["id"] for row in world.rows()] == [3, 4]
+        assert world.run().ranges == 0
+
+
+def test_nothing_is_done_without_budget_or_without_need(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {}) as world:
+        world.send([sent(1, {"id": 1})])
+        world.run()
+        assert maintain.maintain(world.job(), Budget(0.2)) == []
+        assert [item.chore for item in maintain.maintain(world.job(), rich())] == ["orphans"]
+        assert maintain.maintain(world.job(), rich()) == []
+
+
+def test_compaction_that_finds_nothing_to_do_is_not_tried_again(spark: Any, tmp_path: Path) -> None:
+    """Many partitions with a file each."""
+    with projection_world(spark, tmp_path, {"partition_by": ["id"]}) as world:
+        world.send([sent(n, {"id": n}) for n in range(6)])
+        world.run()
+        head = world.catalog.load_table(PROJECTION).metadata.current_snapshot_id
+        (done,) = [item for item in maintain.maintain(world.job(), rich()) if item.chore == "compaction"]
+        assert done.said == "0 files became 0"
+        assert world.catalog.load_table(PROJECTION).metadata.current_snapshot_id == head
+        assert maintain.maintain(world.job(), rich()) == []
+        world.send([sent(n, {"id": n}) for n in range(6)])
+        world.run()
+        assert "compaction" in [item.chore for item in maintain.maintain(world.job(), rich())]
+        assert len(list(world.catalog.load_table(PROJECTION).scan().plan_files())) == 6
+
+
+def test_a_run_that_publishes_while_a_compaction_ends_is_not_read_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = write.append
+
+    def late(*given: Any) -> None:
+        world.send([sent(99, {"id": 99})])
+        world.run()
+        real(*given)
+
+    with projection_world(spark, tmp_path, {}) as world:
+        for n in range(4):
+            world.send([sent(n, {"id": n})])
+            world.run()
+        monkeypatch.setattr(maintain, "append", late)
+        done = {item.chore: item.said for item in maintain.maintain(world.job(), rich())}
+        assert done["compaction"] == "another job was faster; the next round tries again"
+        assert world.run().ranges == 0
+        assert [row["id"] for row in world.rows()] == [0, 1, 2, 3, 99]
+
+
+def test_branches_of_dead_runs_are_dropped(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {}) as world:
+        world.send([sent(1, {"id": 1})])
+        world.run()
+        full, now = quoted(world.settings.catalog.name, *PROJECTION), now_ms()
+        dead, alive = f"{BRANCH}{now - limits.ORPHAN_AGE_MS - 1}_a", f"{BRANCH}{now - limits.ORPHAN_AGE_MS}_b"
+        for name in (dead, alive):
+            spark.sql(f"ALTER TABLE {full} CREATE BRANCH `{name}`")
+        done = {item.chore: item.said for item in maintain.maintain(world.job(), rich(), lambda: now)}
+        assert done["expiry"].startswith("1 branches of dead runs dropped")
+        assert [name for name in world.catalog.load_table(PROJECTION).metadata.refs if name.startswith(BRANCH)] == [
+            alive
+        ]
+
+
+def test_dead_letters_are_maintained_too(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {"retention": "1d"}) as world:
+        for n in range(4):
+            world.send([(b"broken", b"{"), sent(n, {"id": n})])
+            world.run()
+        assert len(list(world.catalog.load_table(LETTERS).scan().plan_files())) == 4
+        at = 1_700_000_000_000 + DAY_MS + 3
+        done = [item.chore for item in maintain.maintain(world.job(), rich(), lambda: at) if "letters" in item.said]
+        assert {"retention", "compaction", "orphans"} <= set(done)
+        assert [row["_kafka_offset"] for row in world.rows(LETTERS)] == [4, 6]
+        assert len(list(world.catalog.load_table(LETTERS).scan().plan_files())) == 1
+        world.send([(b"broken", b"{")])
+        world.run()
+        assert [row["_kafka_offset"] for row in world.rows(LETTERS)] == [4, 6, 8]
+
+
+class RefusedError(Exception):
+    """As py4j tells of a commit that came too late."""
+
+    def __init__(self) -> None:
+        cause = {"getMessage.return_value": "too late", "getCause.return_value": None}
+        self.java_exception = Mock(**cause)
+        self.java_exception.getClass().getName.return_value = "org.apache.iceberg.exceptions.CommitFailedException"
+
+
+def test_a_chore_that_another_job_beats_is_left_to_the_next_round(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = maintain._CHORES["orphans"]
+    with projection_world(spark, tmp_path, {}) as world:
+        world.send([sent(1, {"id": 1})])
+        world.run()
+        monkeypatch.setitem(maintain._CHORES, "orphans", Mock(side_effect=RefusedError))
+        (done,) = maintain.maintain(world.job(), rich())
+        assert (done.chore, done.said) == ("orphans", "another job was faster; the next round tries again")
+        monkeypatch.setitem(maintain._CHORES, "orphans", real)
+        (done,) = maintain.maintain(world.job(), rich())
+        assert done.said == "0 files of nobody removed"

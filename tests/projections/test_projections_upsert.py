@@ -1,0 +1,126 @@
+"""Projections with `mode: upsert`: the latest record of each key, in Kafka's order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from repartition.errors import RepartitionError
+from tests.projections.projection_support import LETTERS, projection_world, sent
+
+RULE = {"mode": "upsert", "key": ["k"], "select": ["cast(_kafka_key AS string) AS k", "id", "who"]}
+
+
+def state(rows: list[dict[str, Any]]) -> dict[Any, tuple[Any, ...]]:
+    assert len({row["k"] for row in rows}) == len(rows)
+    return {row["k"]: (row["id"], row["who"], row["_kafka_offset"]) for row in rows}
+
+
+@pytest.mark.parametrize("writes", ["merge-on-read", "copy-on-write"])
+def test_the_latest_row_of_each_key(spark: Any, tmp_path: Path, writes: str) -> None:
+    with projection_world(spark, tmp_path, {**RULE, "row_writes": writes, "partition_by": ["bucket(2, k)"]}) as world:
+        world.send(
+            [sent("a", {"id": 1, "who": "x"}), sent("b", {"id": 2, "who": "x"}), sent("a", {"id": 3, "who": "y"})]
+        )
+        world.run()
+        assert state(world.rows()) == {'"a"': (3, "y", 2), '"b"': (2, "x", 1)}
+        world.send(
+            [sent("b", None), sent("c", {"id": 4, "who": "z"}), sent("c", None), sent("c", {"id": 5, "who": "z"})]
+        )
+        world.send([sent("d", {"id": 6, "who": "new"}), sent("d", None), sent("never", None)])
+        world.run()
+        assert state(world.rows()) == {'"a"': (3, "y", 2), '"c"': (5, "z", 6)}
+        world.send([sent("nobody", None)])
+        world.run()
+        assert world.run().ranges == 0, "a run that changes no row has read all the same"
+
+
+ROW = {"id": 1, "name": "a", "city": None}
+
+
+def change(op: str, before: object, after: object) -> dict[str, Any]:
+    return {"before": before, "after": after, "op": op, "ts_ms": 1}
+
+
+def test_debezium_envelopes(spark: Any, tmp_path: Path) -> None:
+    """Inserts, updates, a key that changes, deletes with and without tombstones, delete then insert in one run."""
+    with projection_world(spark, tmp_path, {"mode": "upsert", "key": ["id"], "envelope": "debezium"}) as world:
+        world.send(
+            [
+                sent(1, change("c", None, {**ROW, "id": 1})),
+                sent(2, change("r", None, {**ROW, "id": 2, "city": "Ulm"})),
+                sent(1, change("u", {**ROW, "id": 1}, {**ROW, "id": 1, "name": "b"})),
+                sent(2, change("u", {**ROW, "id": 2}, {**ROW, "id": 20, "name": "moved"})),
+                sent(3, change("c", None, {**ROW, "id": 3})),
+                sent(3, change("d", {**ROW, "id": 3}, None)),
+                sent(3, None),
+                sent(4, change("c", None, {**ROW, "id": 4})),
+                sent(4, change("d", {**ROW, "id": 4}, None)),
+                sent(4, change("c", None, {**ROW, "id": 4, "name": "again"})),
+            ]
+        )
+        world.run()
+        assert {row["id"]: row["name"] for row in world.rows()} == {1: "b", 20: "moved", 4: "again"}
+        assert {"id", "name", "city", "_kafka_partition", "_kafka_offset"} <= set(world.rows()[0])
+        assert not {"before", "after", "op"} & set(world.rows()[0])
+        world.send(
+            [sent(1, change("d", {**ROW, "id": 1}, None)), sent(1, None), sent(5, change("c", None, ROW | {"id": 5}))]
+        )
+        world.run()
+        assert sorted(row["id"] for row in world.rows()) == [4, 5, 20]
+
+
+def test_both_sides_of_an_envelope_need_not_be_alike(spark: Any, tmp_path: Path) -> None:
+    """Fields in another order, fields that one side has not, another type: a key within is found by its name."""
+    rule = {"mode": "upsert", "key": ["k"], "envelope": "debezium", "select": ["at.k AS k", "name"]}
+    with projection_world(spark, tmp_path, rule) as world:
+        world.send([sent(1, change("u", {"at": {"z": 5, "k": 1}, "name": 3}, {"name": "n", "at": {"k": 2, "y": 7}}))])
+        world.send([sent(1, change("c", None, {"name": "m", "at": {"k": 5, "y": 1}}))])
+        world.run()
+        world.send([sent(1, change("u", {"at": {"z": 9, "k": 2}, "name": 3}, {"name": "o", "at": {"k": 7, "y": 1}}))])
+        world.run()
+        assert {row["k"]: row["name"] for row in world.rows()} == {5: "m", 7: "o"}
+        assert not world.catalog.table_exists(LETTERS)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({**RULE, "key": ["gone"]}, "`key` needs gone"),
+        ({**RULE, "key_order": "timestamp"}, "needs _kafka_timestamp"),
+        ({**RULE, "retention": "1d"}, "`retention` needs _kafka_timestamp"),
+        ({**RULE, "select": ["id AS k", "who AS k"]}, "gives k twice"),
+    ],
+)
+def test_what_a_rule_needs_must_be_selected(spark: Any, tmp_path: Path, rule: dict[str, Any], message: str) -> None:
+    with projection_world(spark, tmp_path, rule) as world:
+        world.send([sent("a", {"id": 1, "who": "x"})])
+        with pytest.raises(RepartitionError, match=message) as raised:
+            world.run()
+        assert raised.value.kind == "bad_rule"
+
+
+def test_rows_without_a_key_and_undecodable_ones_are_dead_letters(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {"mode": "upsert", "key": ["id"], "envelope": "debezium"}) as world:
+        world.send([sent(1, change("c", None, ROW)), sent(2, change("c", None, {**ROW, "id": None})), (b"3", b"{")])
+        world.send([sent(9, change("d", None, None))])
+        assert world.run().dead_letters == 3
+        letters = world.rows(LETTERS)
+        assert [row["error"].partition(":")[0] for row in letters] == [
+            "the key is null",
+            "undecodable",
+            "the key is null",
+        ]
+        assert [row["id"] for row in world.rows()] == [1]
+
+
+def test_a_row_that_leaves_the_condition_leaves_the_projection(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {**RULE, "where": "who <> 'gone'"}) as world:
+        world.send([sent("a", {"id": 1, "who": "x"}), sent("b", {"id": 2, "who": "gone"})])
+        world.run()
+        assert set(state(world.rows())) == {'"a"'}
+        world.send([sent("a", {"id": 1, "who": "gone"}), sent("b", {"id": 2, "who": "back"})])
+        world.run()
+        assert set(state(world.rows())) == {'"b"'}
