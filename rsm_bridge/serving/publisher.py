@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
@@ -40,6 +40,7 @@ from rsm_bridge.limits import (
     PUBLISH_RETRY_WORKERS,
     PUBLISH_WORKERS,
     RELIST_SECONDS,
+    REWRITE_LOOK_UP_SECONDS,
     WHOLE_LISTING_SECONDS,
     WHOLE_LISTING_SHARE,
 )
@@ -321,6 +322,7 @@ class Publisher:
             typed=untyped if self.typed is None else self.typed.table,
             log=self.log,
         )
+        context = replace(context, look_up_seconds=REWRITE_LOOK_UP_SECONDS)  # other tables wait meanwhile
         return TableRun(
             store=self.store,
             catalog=self.open_catalog(),

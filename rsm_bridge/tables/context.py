@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ class TableContext:
         retention: topic → its `table_retention`: `follow-kafka`, `keep`, or seconds.
         generation: of these rules; a table with columns by newer ones is left to bridges that know them.
         typed: owner → the columns of the topic's values; None where it has none.
+        look_up_seconds: that schemas may be looked up while rows are written anew, which tables do in turn; by default
+            as many as it takes, for who runs alone.
         projections: owner and plain name of the table → the declared projections that its rows may wait for.
     """
 
@@ -50,6 +53,7 @@ class TableContext:
     retention: Callable[[str], str | float] = follow_kafka
     generation: int = 0
     typed: Callable[[Owner], TypedTable | None] = untyped
+    look_up_seconds: float = math.inf
     projections: WaitingProjections = no_projections
 
     def table(self, catalog: Catalog, owner: Owner) -> Table | None:

@@ -144,7 +144,7 @@ def withheld(segments: Iterable[KnownSegment]) -> Withheld:
         causes = dict(known.counts.quarantined)
         if Cause.INTERNAL in causes:
             failed.append(known.listed)
-        elif known.withheld:
+        elif known.withheld and known.counts.source_bytes:
             by_rule += 1
         if found := {cause.name.lower(): count for cause, count in causes.items() if cause is not Cause.INTERNAL}:
             quarantined.append(known.listed)

@@ -173,7 +173,9 @@ def _sources(committed: Sequence[_Rows], low: int, high: int) -> Iterator[tuple[
 def _read(store: ObjectStore, key: str, columns: list[str] | None = None) -> pa.Table:
     """Raises BridgeError `corrupt_object` for what is no Parquet file of ours, and what the store raises."""
     try:
-        return pq.read_table(ObjectFile(store, key), columns=columns)
+        # Without threads of Arrow's: one that still has the file when the process ends aborts it.
+        file = pq.ParquetFile(ObjectFile(store, key), pre_buffer=False)
+        return file.read(columns=columns, use_threads=False)
     except (OSError, pa.ArrowException, KeyError, ValueError) as error:
         said = str(error).partition("\n")[0]
         raise BridgeError("corrupt_object", f"{key} cannot be read as Parquet: {said}") from error

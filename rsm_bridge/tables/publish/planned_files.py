@@ -5,6 +5,7 @@ Kept for as long as a run works on one head, so that planning again writes nothi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -20,7 +21,6 @@ from iceberg_catalog.evolve.table import stamped_generation
 from iceberg_catalog.plan.types import Derive, LiveFile, UseMain
 from iceberg_catalog.tables.data_file import data_file, leaf_ids
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.limits import REWRITE_LOOK_UP_SECONDS
 from rsm_bridge.storage.intact import named, require_intact
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.segments.known import KnownSegment, read_footer, read_index
@@ -53,6 +53,7 @@ class PlannedFiles:
         segments: by index key; what the plan was made from.
         typed: the columns of the topic's values; None where it has none.
         generation: of this bridge's rules.
+        look_up_seconds: that schemas may be looked up for while one file is written.
         now: the id of the table's present schema, asked of the catalog.
     """
 
@@ -62,6 +63,7 @@ class PlannedFiles:
     segments: Mapping[str, KnownSegment]
     typed: TypedTable | None
     generation: int
+    look_up_seconds: float = math.inf
     now: Callable[[], int]
     _columns: TableColumns = field(init=False)
     _ids: frozenset[int] = field(init=False)
@@ -200,7 +202,7 @@ class PlannedFiles:
         if not pending or typed is None:
             return Shape(schema=columns.rows, value_format=columns.value_format)
 
-        look_ups = LookUpTime(REWRITE_LOOK_UP_SECONDS)
+        look_ups = LookUpTime(self.look_up_seconds)
 
         def decoded(rows: pa.RecordBatch, cells_max: int, allowance: Allowance) -> pa.RecordBatch:
             with look_ups.of_this_thread():

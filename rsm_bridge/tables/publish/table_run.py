@@ -263,6 +263,7 @@ class TableRun:
             segments=by_id,
             typed=typed,
             generation=self.context.generation,
+            look_up_seconds=self.context.look_up_seconds,
             now=lambda: self._schema_id(head.table),
         )
         return self._files

@@ -90,15 +90,14 @@ class SchemaRegistry:
         return self._get(("id", schema_id))
 
     def ask(self, schema_ids: Iterable[int]) -> None:
-        """Begins to look up, several at a time, what :meth:`by_id` is about to be asked for. Waits for nothing."""
-        with self._lock:
-            overdue = [(key, call) for key, call in self._calls.items() if self._overdue(call)]
-        for key, call in overdue:
-            self._give_up(key, call)  # the one who waited has gone
+        """Begins to look up what :meth:`by_id` is about to be asked for. Waits for nothing.
+
+        Some of it: one worker stays free for what others wait for.
+        """
         with self._lock:
             now = self._clock()
             for schema_id in schema_ids:
-                if 0 <= schema_id <= _ID_MAX:
+                if 0 <= schema_id <= _ID_MAX and len(self._calls) < REGISTRY_WORKERS - 1:
                     with contextlib.suppress(SchemaLookupError):
                         self._begun(("id", schema_id), now)
 
@@ -125,6 +124,7 @@ class SchemaRegistry:
         self._workers.shutdown(wait=True, cancel_futures=True)
 
     def _get(self, key: Key) -> RegisteredSchema:
+        self._end_overdue()
         with self._lock:
             begun = self._begun(key, self._clock())
         if isinstance(begun, RegisteredSchema):
@@ -166,11 +166,23 @@ class SchemaRegistry:
     def _overdue(self, call: _Call) -> bool:
         return call.since is not None and self._clock() >= call.since + self._settings.request_timeout
 
+    def _end_overdue(self) -> None:
+        """Ends look-ups that nobody ends who waits for them: they would keep their workers as long as bytes come."""
+        with self._lock:
+            overdue = [(key, call) for key, call in self._calls.items() if self._overdue(call)]
+        for key, call in overdue:
+            self._give_up(key, call)
+
     def _give_up(self, key: Key, call: _Call) -> RegistryUnavailableError:
-        error = RegistryUnavailableError(
-            f"{named(key)}: the schema registry at {self._where} has not answered within "
-            f"{self._settings.request_timeout:g} s; check that it runs, or raise schema_registry.request_timeout"
-        )
+        within = f"within {self._settings.request_timeout:g} s"
+        if call.since is None:
+            text = f"{named(key)}: the schema registry at {self._where} was not asked {within}, so many others were"
+            error = RegistryUnavailableError(text, everybody=False)
+        else:
+            error = RegistryUnavailableError(
+                f"{named(key)}: the schema registry at {self._where} has not answered {within}; check that it runs, or "
+                "raise schema_registry.request_timeout"
+            )
         self._end(key, call, error)
         _abandon(call)
         return error

@@ -20,7 +20,7 @@ from converter.errors import TierbergError
 from converter.values.by_writer import Parted, Writer, parted, parted_by_id
 from converter.values.model import Decoder, NoMessageError, SchemaTextError, ValueProblem, error_text
 from converter.values.text import TextDecoder
-from rsm_bridge.limits import COMPILER_TRIES_MAX, INFERRED_VALUES_MAX
+from rsm_bridge.limits import COMPILER_TRIES_MAX, INFERRED_VALUES_MAX, REGISTRY_WORKERS
 from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
 from rsm_bridge.values.registry.schemas import RegisteredSchema, SchemaKind
 from rsm_bridge.values.typed.decoder_shelf import DecoderShelf, decoder_bytes
@@ -166,9 +166,13 @@ class ValueSchemas:
         return self.registry.by_id(schema_id)
 
     def _protobuf_of(self, schema_ids: Sequence[int]) -> list[int]:
-        if self.registry is not None:
-            self.registry.ask(schema_ids)
-        return [schema_id for schema_id in schema_ids if self._is_protobuf(schema_id)]
+        found: list[int] = []
+        for number, schema_id in enumerate(schema_ids, start=1):
+            if self.registry is not None:
+                self.registry.ask(schema_ids[number : number + REGISTRY_WORKERS])
+            if self._is_protobuf(schema_id):
+                found.append(schema_id)
+        return found
 
     def _is_protobuf(self, schema_id: int) -> bool:
         try:

@@ -30,7 +30,7 @@ from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.state_objects import recorded_parts
 from rsm_bridge.tables.maintain.merge import Merger
-from rsm_bridge.tables.publish import planned_files, rewritten
+from rsm_bridge.tables.publish import rewritten
 from tests.support.answering_server import answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -259,7 +259,7 @@ def test_look_ups_of_late_columns_do_not_keep_others_from_writing(
             held.append(time.monotonic() - started)
 
     schemas.by_id |= {number: {"schema": json.dumps({**ORDER, "name": f"Late{number}"})} for number in ids}
-    monkeypatch.setattr(planned_files, "REWRITE_LOOK_UP_SECONDS", 0.25)
+    monkeypatch.setattr(publisher, "REWRITE_LOOK_UP_SECONDS", 0.25)
     monkeypatch.setattr(publisher, "HELD_SECONDS", 0.3)
     monkeypatch.setattr(rewritten, "_copied", timed)
     monkeypatch.setattr(schemas, "delay", 0.1)

@@ -242,6 +242,16 @@ def test_withheld_batches_are_counted_by_cause() -> None:
     assert withheld(segments[3:]) == Withheld(batches={}, quarantined_key=None, verbatim=0, verbatim_key=None)
 
 
+def test_segments_left_without_rows_by_a_rule_are_counted_unless_they_have_no_bytes() -> None:
+    kept = replace(known(seg("a", plain(0, 9)), rows=False), withheld=True)
+    assert kept.counts is not None
+    empty = replace(kept, counts=replace(kept.counts, source_bytes=0))
+    failed = replace(known(seg("b", plain(10, 19)), counts=[(Cause.INTERNAL, 1)]), withheld=True)
+    deleted = replace(known(seg("c", plain(20, 29), state=SegmentState.DELETED)), withheld=True)
+    found = withheld([kept, empty, failed, deleted])
+    assert (found.by_rule, found.verbatim) == (1, 1)
+
+
 def test_batches_are_not_read_when_nothing_waits() -> None:
     segment = seg("a", B(0, 9))
 
