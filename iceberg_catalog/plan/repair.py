@@ -3,7 +3,7 @@
 The plan never adds below the frontier (R11): a late upload there may be anything. A repair is an explicit command for
 named segments, and adds exactly the committed rows of a segment that
 
-* is live, and alive as a whole: the lineage has every epoch of it,
+* is live, up to where the lineage has its epochs,
 * lie in a batch at or above the floor and below the frontier, whole, and
 * belong to a batch that no live file reaches into.
 
@@ -87,8 +87,7 @@ def plan_repair(
 
 def _usable(item: Input) -> bool:
     segment = item.segment
-    whole = item.valid_end == segment.last + 1
-    return whole and segment.state is SegmentState.LIVE and segment.main is not None and not segment.conflict
+    return segment.state is SegmentState.LIVE and segment.main is not None and not segment.conflict
 
 
 def _missing(
@@ -99,7 +98,7 @@ def _missing(
     policy: Policy,
     taken: Sequence[tuple[int, int]],
 ) -> Repair:
-    start, end = max(item.segment.base, floor), min(item.segment.last + 1, frontier)
+    start, end = max(item.segment.base, floor), min(item.valid_end, frontier)
     if start >= end:
         return Repair()
     batches = item.batches

@@ -308,8 +308,8 @@ def _losses(kafka: KafkaTopic | None, stored: StoredTopic) -> Iterator[tuple[Cau
         yield CauseCode.UNDELETE_NOT_IN_TABLE, f"{said}; still deleted: {back.still}" if back.still else said
     if stored.not_added is not None:
         late = stored.not_added
-        said = f"{plural(late.segments, 'segment')} got rows by a requeue that the table lacks"
-        yield CauseCode.REQUEUE_NOT_IN_TABLE, f"{said}; first partition {late.partition} offset {late.offset}"
+        said = f"{plural(late.segments, 'segment')} with rows that the table lacks"
+        yield CauseCode.ROWS_NOT_IN_TABLE, f"{said}; first partition {late.partition} offset {late.offset}"
     if stored.lost:
         yield CauseCode.OBJECTS_LOST, f"{plural(len(stored.lost), 'object')}, first {stored.lost[0]}"
     off = kafka is not None and why_local(kafka) is CauseCode.REMOTE_STORAGE_OFF

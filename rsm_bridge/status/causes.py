@@ -57,7 +57,7 @@ class CauseCode(StrEnum):
     FOREIGN_COMMITS = "foreign_commits"  # before what `undelete` and `requeue` cure: they refuse beside it
     FOREIGN_FILES = "foreign_files"
     UNDELETE_NOT_IN_TABLE = "undelete_not_in_table"
-    REQUEUE_NOT_IN_TABLE = "requeue_not_in_table"
+    ROWS_NOT_IN_TABLE = "rows_not_in_table"
     MASS_DELETE = "mass_delete"
     VALUES_DIFFER = "values_differ"
     DEAD_LETTERS = "dead_letters"
@@ -318,12 +318,12 @@ CAUSES: dict[CauseCode, StatusCause] = {
         "`tierberg undelete TOPIC` brings them back, unless one is running; with `--undo` they go again. Until then "
         "nothing of them is removed from the store.",
     ),
-    _C.REQUEUE_NOT_IN_TABLE: StatusCause(
+    _C.ROWS_NOT_IN_TABLE: StatusCause(
         _PERSON,
-        "a requeue died before its rows were in the table, some of them waited for a marker that is tiered by now, or "
-        "the table was rolled back to before it",
+        "live segments have rows that the table lacks, below what it has: they were first stored without rows, or came "
+        "late, or a requeue died before its commit, or the table was rolled back to before it",
         "`tierberg requeue TOPIC` adds them, unless one is running. Reads through Kafka are not affected. Rows that an "
-        "engine deleted on purpose: `--accept requeue_not_in_table`.",
+        "engine deleted on purpose: `--accept rows_not_in_table`.",
     ),
     _C.MASS_DELETE: StatusCause(
         _PERSON,

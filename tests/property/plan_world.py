@@ -172,12 +172,12 @@ class World:
         self.kafka.remote[name].segment = segment
 
     def repair(self, *, crash: bool = False) -> bool:
-        """Rows of requeued segments come below the frontier; whether there were any. A crash comes before the swap."""
+        """Rows that the head lacks come below the frontier; whether there were any. A crash comes before the swap."""
         listing = self.kafka.listing()
 
         def missing(table: Table) -> list[UseMain | Derive]:
             files = [file for file, _ in table.files.values()]
-            return plan_repair(listing, files, table.state, self.policy, self.requeued).add
+            return plan_repair(listing, files, table.state, self.policy, [item.id for item in listing]).add
 
         add = missing(self.head)
         if not add:

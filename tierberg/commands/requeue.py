@@ -16,7 +16,10 @@ def requeue(
     data_dir: DataDirOption = None,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Give rows to segments that were stored as they are, where the topic's rule says `mode: table`."""
+    """Give rows to segments that were stored as they are, where the topic's rule says `mode: table`.
+
+    With TOPIC the table also gets what else its live segments have and it lacks.
+    """
     from rsm_bridge.storage.backend import open_backend
     from rsm_bridge.tables.maintain.requeue_topics import requeue as run
 

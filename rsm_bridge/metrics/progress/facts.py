@@ -225,7 +225,7 @@ class NotBack:
 
 @dataclass(frozen=True, slots=True)
 class NotAdded:
-    """Segments that a requeue gave their rows, of which the table lacks some; the first missing offset's place."""
+    """Live segments of whose rows the table lacks some below the frontier; the first missing offset's place."""
 
     segments: int
     partition: int
@@ -264,7 +264,7 @@ class StoredTopic:
         withdrawn: by partition, what above all other copies Kafka has withdrawn and not copied again.
         undelete_problem: why the record of what undeletes brought back cannot be read: it counts as none.
         not_back: what an undelete that is not in the table was to bring back; None: there is none.
-        not_added: what a requeue that is not in the table was to add below the frontier; None: there is none.
+        not_added: what a requeue would add below the frontier; None: nothing.
     """
 
     topic: str

@@ -5,7 +5,9 @@
    Kafka is served stays the same bytes.
 2. Rows at or above the frontier come with the next run of the publisher, as of any segment.
 3. Rows below it the plan would never add: a commit of our own does (iceberg_catalog/plan/repair.py), an `append` whose
-   summary says `tierberg.repair.<partition>` = `first-last`, for incremental readers that are past these offsets.
+   summary says `tierberg.repair.<partition>` = `first-last`, for incremental readers that are past these offsets. So
+   do, where a topic is named, those of any other live segment that the table lacks (requeue_away.py): not of all
+   topics at once, for rows may be missing because an engine deleted them, and nothing tells so any more.
 4. Rows below it whose transaction has no marker in any segment yet, and those behind them, nobody would add later: they
    are counted, and come when it is run again.
 
@@ -44,6 +46,7 @@ from rsm_bridge.storage.segments.reader import SegmentReader
 from rsm_bridge.storage.tombstone import is_tombstone
 from rsm_bridge.tables.maintain.beside_engines import refuse_beside_engines
 from rsm_bridge.tables.maintain.merge import prove
+from rsm_bridge.tables.maintain.requeue_away import lacking
 from rsm_bridge.tables.publish.planned_files import HeldSegmentError, TableChangedError
 from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult, TableRun
 
@@ -142,42 +145,41 @@ class Repaired:
 class RepairRun(TableRun):
     """Publisher runs that add rows below the frontier too."""
 
-    def repair(self) -> Repaired:
-        """Steps 2 and 3, and 4.
+    def repair(self, *, of_all: bool) -> Repaired:
+        """Steps 2 and 3, and 4. of_all: of whatever live segments have, or of those alone that a requeue gave rows.
 
         Raises:
             RetryRunError: the commit did not land in RUNS_TO_LAND_MAX tries.
             BridgeError: `bad_request`: rows are missing below the frontier, and the table holds what others did.
             CatalogError, BridgeError, SegmentError: and what else catalog and store raise: run it again.
         """
-        return self.until_landed(self._attempt, "not all rows are in the table yet")
+        return self.until_landed(lambda: self._attempt(of_all=of_all), "not all rows are in the table yet")
 
-    def _attempt(self) -> Repaired:
+    def _attempt(self, *, of_all: bool) -> Repaired:
         published = self.run()
         try:
-            return self._repair(published)
+            return self._repair(published, of_all=of_all)
         except (HeldSegmentError, TableChangedError) as error:
             raise RetryRunError(str(error) or "the table has got other columns") from error
 
-    def _repair(self, published: RunResult) -> Repaired:
+    def _repair(self, published: RunResult, *, of_all: bool) -> Repaired:
         head, states = published.head, published.states
         if head is None:
             return Repaired()
         policy, _ = self._policy()
         self._as_of_ms = recorded_as_of(head)  # rows below the frontier make the table no younger
         known = self._listing.whole() or ()
-        by_id = {item.listed.key: item for item in known}
-        converted = {key for key, item in by_id.items() if item.requeued}
         files, groups = by_partition(head.files), segments_by_partition(known)
         files_of_plan = self._planned_files(head, known)
         append: list[DataFile] = []
         summary: dict[str, str] = {}
         repaired = dict(states)
         waiting = 0
-        for partition in sorted({by_id[key].key.partition for key in converted}):
+        wanted = [item for item in known if of_all or item.requeued]
+        for partition, suspects in sorted(lacking(wanted, states, head.files).items()):
             inputs = [item.segment for item in groups[partition] if item.segment is not None]
             state = states.get(partition, PartState())
-            repair = plan_repair(inputs, files[partition], state, policy, converted, head.look)
+            repair = plan_repair(inputs, files[partition], state, policy, suspects, head.look)
             waiting += repair.waiting
             if repair.add:
                 refuse_beside_engines(head, [partition])

@@ -1,9 +1,13 @@
-"""Whether rows that a requeue has made are missing in the table: those that a requeue would add to it now.
+"""Whether rows of live segments are missing in the table below the frontier: those that a requeue would add to it now.
 
-A requeue writes the indexes first, and commits after that: one that dies in between leaves segments that look like any
-others, with rows below the frontier that the plan never adds. A rollback of the table to before its commit does the
-same, and so do rows that waited for a marker, once it is tiered. Their indexes still say that the rows came late, so
-nothing else has to be recorded.
+The plan never adds rows there (R11). They are missing where
+
+* a requeue wrote the indexes, and died before its commit, or the table was rolled back to before that,
+* its rows waited for a marker that is tiered by now,
+* the frontier has passed a segment without rows that Kafka withdrew, and copied again with rows,
+* a segment came after the frontier had passed a hole in its place.
+
+Nothing has to be recorded for that: indexes, and names of the head's files, say it.
 """
 
 from __future__ import annotations
@@ -21,11 +25,11 @@ from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partitio
 
 
 def not_added(
-    segments: Iterable[KnownSegment], states: Mapping[int, PartState], files: Iterable[LiveFile], look: Look
+    segments: Sequence[KnownSegment], states: Mapping[int, PartState], files: Sequence[LiveFile], look: Look
 ) -> NotAdded | None:
     """What a requeue of the topic would add below the frontier, None if nothing.
 
-    Batches are read only of segments that a requeue gave rows and whose rows the live files do not span.
+    Batches are read only of segments whose rows the live files do not span.
 
     Args:
         segments: all of one topic id.
@@ -36,19 +40,11 @@ def not_added(
     Raises:
         BridgeError, SegmentError: batches cannot be read. What `look` raises passes.
     """
-    of_partition = by_partition(files)
+    groups, of_partition = segments_by_partition(segments), by_partition(files)
     places: dict[str, tuple[int, int]] = {}
-    for number, group in sorted(segments_by_partition(segments).items()):
-        state, mine = states.get(number, PartState()), sorted(of_partition[number], key=lambda file: file.first)
-        lasts = [file.last for file in mine]
-        suspects = {
-            known.listed.key
-            for known in group
-            if known.live and known.requeued and not _spanned(known, state, mine, lasts)
-        }
-        if not suspects:
-            continue
-        by_id = {known.segment.id: known.segment for known in group if known.segment is not None}
+    for number, suspects in sorted(lacking(segments, states, files).items()):
+        state, mine = states.get(number, PartState()), of_partition[number]
+        by_id = {known.segment.id: known.segment for known in groups[number] if known.segment is not None}
         # The policy does not matter: it lets nothing go that lies at or above the floor, and nothing else is added.
         for piece in plan_repair(list(by_id.values()), mine, state, Follow(), suspects, look).add:
             key = piece.segment_id if isinstance(piece, UseMain) else piece.ranges[0][0]
@@ -57,6 +53,27 @@ def not_added(
     if not places:
         return None
     return NotAdded(len(places), *min(places.values()))
+
+
+def lacking(
+    segments: Sequence[KnownSegment], states: Mapping[int, PartState], files: Sequence[LiveFile]
+) -> dict[int, set[str]]:
+    """By partition, keys of the live segments of which rows below the frontier may be missing: files do not span them.
+
+    The arguments are those of :func:`not_added`.
+    """
+    of_partition = by_partition(files)
+    found = {
+        number: _not_spanned(group, states.get(number, PartState()), of_partition[number])
+        for number, group in segments_by_partition(segments).items()
+    }
+    return {number: keys for number, keys in found.items() if keys}
+
+
+def _not_spanned(group: Iterable[KnownSegment], state: PartState, files: Iterable[LiveFile]) -> set[str]:
+    ordered = sorted(files, key=lambda file: file.first)
+    lasts = [file.last for file in ordered]
+    return {known.listed.key for known in group if known.live and not _spanned(known, state, ordered, lasts)}
 
 
 def _spanned(known: KnownSegment, state: PartState, files: Sequence[LiveFile], lasts: Sequence[int]) -> bool:

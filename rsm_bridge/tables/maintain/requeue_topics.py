@@ -24,7 +24,7 @@ def requeue(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable
 
     Args:
         backend: store and catalog.
-        topic: its name; None: all.
+        topic: its name; None: all. Of a named one all rows come that live segments have and the table lacks.
         dry_run: change nothing, say what would be done.
         say: receives each line.
 
@@ -42,7 +42,7 @@ def requeue(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable
     refused: list[BridgeError] = []
     for topic_id, segments in chosen:
         try:
-            failed += _one(backend, topic_id, segments, dry_run=dry_run, say=say)
+            failed += _one(backend, topic_id, segments, of_all=topic is not None, dry_run=dry_run, say=say)
         except BridgeError as error:
             if error.kind != "bad_request":
                 raise
@@ -56,13 +56,19 @@ def requeue(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable
 
 
 def _one(
-    backend: Backend, topic_id: bytes, segments: Sequence[KnownSegment], *, dry_run: bool, say: Callable[[str], None]
+    backend: Backend,
+    topic_id: bytes,
+    segments: Sequence[KnownSegment],
+    *,
+    of_all: bool,
+    dry_run: bool,
+    say: Callable[[str], None],
 ) -> list[tuple[str, str]]:
-    """One topic id; returns what could not be converted."""
+    """One topic id; returns what could not be converted. of_all: see RepairRun.repair()."""
     name = owner_of(segments).topic
     rule = backend.settings.rule(name)
     wanted = [known for known in segments if known.live and known.withheld]
-    if not wanted and not any(known.requeued for known in segments):
+    if not wanted and not any(known.live if of_all else known.requeued for known in segments):
         return []
     if rule.mode == "verbatim":
         say(f"{name}: {len(wanted)} segments stay as they are: the rule of the topic says mode: verbatim")
@@ -83,7 +89,7 @@ def _one(
             topic_id=topic_id,
             context=replace(context, typed=topics.table),
         )
-        repaired = run.repair()
+        repaired = run.repair(of_all=of_all)
     undecided = f", {done.undecided} of them in transactions their segment leaves open" if done.undecided else ""
     came = f"{repaired.files} files came below the frontier"
     say(f"{name}: {done.segments} segments have {done.rows} rows{undecided}; {came}")

@@ -233,10 +233,10 @@ CASES: dict[CauseCode, Case] = {
         Level.PERSON,
         "8 segments with 24 rows that an undelete was to bring back; still deleted: 3",
     ),
-    C.REQUEUE_NOT_IN_TABLE: Case(
+    C.ROWS_NOT_IN_TABLE: Case(
         facts(stored(not_added=NotAdded(2, 1, 30))),
         Level.PERSON,
-        "2 segments got rows by a requeue that the table lacks; first partition 1 offset 30",
+        "2 segments with rows that the table lacks; first partition 1 offset 30",
     ),
     C.OBJECTS_LOST: Case(facts(stored(lost=("data/a", "kept/b"))), Level.PERSON, "2 objects, first data/a"),
     C.SEGMENTS_LEFT: Case(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from converter.types import SegmentMetadata
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.plan.file_epochs import no_look
 from iceberg_catalog.plan.merge import MergeLimits
@@ -24,7 +25,7 @@ from tests.worlds.maintain_support import World, make_world
 from tests.worlds.requeue_support import gap_of_three, run, segments, stored_as_it_is, verbatim
 from tests.worlds.status_support import damage, in_kafka, indexes, looked, of, persons
 
-NAMED = ("requeue_not_in_table", None)
+NAMED = ("rows_not_in_table", None)
 LIMITS = MergeLimits(small_bytes=2**20, target_bytes=2**24, files_min=3, files_max=100, age_ms=0, span_ms=10**9)
 
 
@@ -88,9 +89,9 @@ def test_it_is_named_and_done_again(world: World, tmp_path: Path, lose: Callable
     world.publish()
     assert world.offsets() == [0, 1, 2, 6, 7, 8]
     assert urgent(world, tmp_path) == {NAMED}
-    (finding,) = of(looked(tmp_path / "data"), CauseCode.REQUEUE_NOT_IN_TABLE)  # Kafka is not asked for it
+    (finding,) = of(looked(tmp_path / "data"), CauseCode.ROWS_NOT_IN_TABLE)  # Kafka is not asked for it
     assert commands(finding)[0] == "tierberg requeue orders"
-    assert finding.said == "1 segment got rows by a requeue that the table lacks; first partition 0 offset 3"
+    assert finding.said == "1 segment with rows that the table lacks; first partition 0 offset 3"
     world.copy(2)
     world.publish()
     assert urgent(world, tmp_path) == {NAMED}
@@ -268,3 +269,49 @@ def test_a_branch_that_lost_an_election_is_not_missed(world: World, tmp_path: Pa
     assert not_added(known, {0: replace(other, frontier=3)}, dead, no_look) is None
     rewound = [replace(item, runs=((4, 6),)) if item.first == 6 else item for item in files]
     assert not_added(known, {0: other}, rewound, no_look) is None
+
+
+def bare_gap(world: World) -> SegmentMetadata:
+    """Offsets 0-8; 3 to 5 are in a segment without rows, which the table has passed."""
+    world.copy(3)
+    world.log().write(3)
+    bare = world.copy_range(3, 5, mode="verbatim")
+    world.copy(3)
+    world.publish()
+    return bare
+
+
+def copied_again(world: World, _: Path) -> None:
+    """Its reply was lost, and the copy that took its place has rows."""
+    world.withdraw(bare_gap(world))
+    world.copy_range(3, 5)
+    world.publish()
+
+
+def requeued_copied_again_and_rolled_back(world: World, tmp_path: Path) -> None:
+    bare = bare_gap(world)
+    before = world.loaded().metadata.current_snapshot_id
+    assert before is not None
+    requeued(tmp_path)
+    world.withdraw(bare)
+    world.copy_range(3, 5)
+    world.publish()
+    world.catalog.commit_table(world.loaded(), (), set_head(before))
+    world.publish()
+
+
+@pytest.mark.parametrize(
+    "history", [copied_again, requeued_copied_again_and_rolled_back], ids=lambda item: item.__name__
+)
+def test_rows_of_a_segment_that_took_the_place_of_one_without(
+    world: World, tmp_path: Path, history: Callable[[World, Path], None]
+) -> None:
+    history(world, tmp_path)
+    assert world.offsets() == [0, 1, 2, 6, 7, 8]
+    assert urgent(world, tmp_path) == {NAMED}
+    run(tmp_path)  # of all topics: what an engine deleted must not come back by the way
+    assert world.offsets() == [0, 1, 2, 6, 7, 8]
+    assert "1 files came below the frontier" in requeued(tmp_path)
+    assert world.offsets() == list(range(9))
+    assert urgent(world, tmp_path) == set()
+    world.check()
