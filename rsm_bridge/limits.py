@@ -84,6 +84,7 @@ LATE_COPY_SECONDS = 15.0  # a tombstone without an index stays so long, whatever
 LATE_PUT_SECONDS = 600.0  # how long after its deadline another bridge's put, with all retries, may still land
 COPY_RECHECK_SECONDS = 1.0  # a tombstone waits for a copy of this process: look again
 OTHER_TABLE_RECHECK_SECONDS = 60.0  # a tombstone waits for another table of its topic id: look again
+ROLLBACK_RECHECK_SECONDS = 3600.0  # a tombstone waits until snapshots expire, mostly with a commit, which looks anyway
 RETENTION_LATE_SECONDS = 3600.0  # Kafka deletes what is over within this; it looks every five minutes
 MASS_DELETE_WINDOW_SECONDS = 600.0  # over half a table's rows deleted within it: tables/reclaim/mass_delete.py
 TOMBSTONE_SWAPS_MAX = 5  # attempts of one compare-and-swap against a moving index

@@ -175,12 +175,17 @@ class World:
     def later(self, seconds: float) -> None:
         self.ahead_ms += int(seconds * 1000)
 
+    def keeps(self, topic: str) -> bool:
+        """By the rules that the publisher has now."""
+        return self.publisher.context.keeps(topic)
+
     def new_reclaimer(self, *, dry_run: bool = False) -> Reclaimer:
         return Reclaimer(
             store=self.store,
             catalog=self.catalog,
             graces=self.graces,
             copies=RunningCopies(),
+            keeps=self.keeps,
             dry_run=dry_run,
             clock_ms=self.now_ms,
         )

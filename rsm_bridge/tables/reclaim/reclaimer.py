@@ -9,7 +9,9 @@ A deleted segment goes through these gates, in this order; docs/operations.md te
    (storage/segments/undelete_record.py). While the store knows another table of the topic id
    (storage/table_records.py), which this head says nothing of, what leads to objects waits altogether.
 3. Snapshots: those that still name its file expire in a commit of our own, each `reclaim_grace` after it was replaced.
-   What a tag or branch names, and the head, never expires; the objects wait for it.
+   What a tag or branch names, and the head, never expires; the objects wait for it. Where the table keeps deleted
+   rows, a segment also waits for the snapshots that would need it if the table were rolled back to them (rollbacks.py).
+   None of those expires for it: that would take away what it is kept for. They go by number and by age.
 4. The tombstone is marked, so that it cannot be turned back; objects go; the tombstone goes last: after a crash in
    between the next run finds it and finishes.
 
@@ -38,6 +40,7 @@ from rsm_bridge.limits import (
     LATE_COPY_SECONDS,
     LATE_PUT_SECONDS,
     OTHER_TABLE_RECHECK_SECONDS,
+    ROLLBACK_RECHECK_SECONDS,
     SWAP_RETRY_SECONDS,
 )
 from rsm_bridge.metrics.tally import Tally
@@ -51,7 +54,8 @@ from rsm_bridge.storage.table_records import other_tables
 from rsm_bridge.storage.tombstone import is_tombstone, tombstone_at
 from rsm_bridge.tables.publish.table_run import RunResult
 from rsm_bridge.tables.reclaim.mass_delete import MassDelete, mass_deletes
-from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, still_to_raise, verdict
+from rsm_bridge.tables.reclaim.rollbacks import ListedStates, States
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, needed_after_rollback, still_to_raise, verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,8 @@ class _Pass:
     raising: by partition, what deletions are still to raise the floor to. waits: seconds until more is.
     tombstones, derived: what may go, once the snapshots of `expiring` have expired.
     fenced: those of `tombstones` that a request planned on the head may still name.
-    begun: keys that an undelete has begun to bring back; None: not asked for yet.
+    begun: keys that an undelete has begun to bring back; None: not asked for yet. listed: by partition, the states of
+    the table's snapshots; None: likewise.
     """
 
     now_ms: int
@@ -84,6 +89,7 @@ class _Pass:
     expiring: set[int] = field(default_factory=set)
     fenced: list[KnownSegment] = field(default_factory=list)
     begun: Mapping[str, int] | None = None
+    listed: Sequence[States] | None = None
 
     def is_due(self, due_ms: int) -> bool:
         """Whether the time has come; notes the wait if not."""
@@ -112,20 +118,26 @@ def _raising(result: RunResult, tombstoned: Sequence[KnownSegment]) -> dict[int,
 class Reclaimer:
     """Reclaims one topic id. Remembers when files left the head; one thread at a time.
 
-    copies: those of this process. held: told what is held back as a mass delete. dry_run: count, change nothing.
+    copies: those of this process. keeps: topic → whether its table keeps rows that Kafka's retention deleted.
+    held: told what is held back as a mass delete. dry_run: count, change nothing.
     """
 
     store: ObjectStore
     catalog: Catalog
     graces: Graces
     copies: RunningCopies
+    keeps: Callable[[str], bool]
     held: Callable[[Sequence[MassDelete]], None] = lambda _: None
     dry_run: bool = False
     clock_ms: Callable[[], int] = field(kw_only=True)
     _retained: RetainedFiles = field(default_factory=RetainedFiles)
     _left_ms: dict[str, int] = field(default_factory=dict)
     _first_seen: dict[str, int | None] = field(default_factory=dict)
+    _listed: ListedStates = field(init=False)
     _started: bool = False
+
+    def __post_init__(self) -> None:
+        self._listed = ListedStates(self.store)
 
     def reclaim(self, result: RunResult, tally: Tally) -> float | None:
         """Deletes what is due and counts it; returns the seconds until more may be, None when nothing waits.
@@ -207,6 +219,9 @@ class Reclaimer:
         if known.key.segment_id in self.copies:
             found.waits.append(COPY_RECHECK_SECONDS)
             return
+        if self._rollback_needs(known, result, found):
+            found.waits.append(ROLLBACK_RECHECK_SECONDS)
+            return
         head = None if result.head is None else result.head.snapshot_id
         if needed is TombstoneVerdict.FENCE and self._first_seen[known.listed.key] == head:
             found.fenced.append(known)
@@ -220,6 +235,21 @@ class Reclaimer:
         if found.begun is None:
             found.begun = UndeleteRecord(self.store, known.key.topic_id).read().begun()
         return known.listed.key in found.begun
+
+    def _rollback_needs(self, known: KnownSegment, result: RunResult, found: _Pass) -> bool:
+        """Whether the table would need it again after a rollback. States are read when the first thing is due."""
+        segment = known.segment
+        if segment is None or segment.state is not SegmentState.DELETED or segment.leaving or result.head is None:
+            return False  # a failed copy comes again; of what is leaving, objects may be gone
+        if not self.keeps(known.owner.topic):
+            return False
+        if found.listed is None:
+            found.listed = self._states_listed(result.head, result.states)
+        states = (listed.get(known.key.partition, PartState()) for listed in found.listed)
+        return any(needed_after_rollback(segment, state) for state in states)
+
+    def _states_listed(self, head: Head, states: States) -> Sequence[States]:
+        return self._listed.read(head, states)
 
     def _judge_derived(
         self, path: str, head: int | None, retained: Retained, left_ms: Mapping[str, int], found: _Pass

@@ -7,7 +7,10 @@ Its index is an input of the plan until the head's state has taken everything in
 * markers: none at or above the frontier, where it may still decide a transaction;
 * floor: it shows of no deletion that is still to raise the floor that it need not (plan_walk.raised);
 * projections: it reaches above no row of the head that waits for one, for it tells since when that does
-(iceberg_catalog/plan/hold.py).
+(iceberg_catalog/plan/hold.py);
+* rollbacks: where deleted rows are kept, the state of every snapshot that the table lists has passed it too. Somebody
+may roll back to any of them, and the plan then goes on from that one's state: it adds what that snapshot lacks, from
+nothing but the segments that are there.
 
 Where the state has passed its history and its markers but not its rows (a withdrawn copy that was never published, a
 dead branch), no plan made from now on uses it, since the tombstone is there. One made before it was may. So one more
@@ -61,6 +64,23 @@ def verdict(
     if segment.state is SegmentState.DELETED and end > segment.base:
         return TombstoneVerdict.NEEDED  # the next run raises the floor
     return TombstoneVerdict.FENCE
+
+
+def needed_after_rollback(segment: Segment, state: PartState) -> bool:
+    """Whether the plan would still read a DELETED segment, were a snapshot with this state made the head again.
+
+    Not only rows count. Without a marker the rows that wait for it would never come, and where nothing is left of some
+    offsets, be they without rows, the walk finds a hole, which ends the transactions that are open there.
+
+    Args:
+        segment: DELETED, of a table that keeps deleted rows.
+        state: of its partition, recorded with the snapshot; the default where it records none.
+    """
+    lineage = Lineage(state.lineage, state.known_end)
+    if of_segment(segment).rank > lineage.rank:
+        return True  # that snapshot may be of a branch that lost: then its rows go, and these come
+    end = valid_end(segment.runs, segment.base, segment.last + 1, lineage)
+    return end > max(state.frontier, segment.base) or _decides(segment, state.frontier)
 
 
 def still_to_raise(deleted: Iterable[Segment], state: PartState) -> dict[int, int]:

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from iceberg_catalog.plan.types import PartState, Segment, SegmentState
-from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, verdict
+from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, needed_after_rollback, verdict
 from tests.worlds.plan_support import commit, gone, plain, seg, txn
 
 SEEN = PartState(frontier=20, floor=20, lineage=((0, 0),), known_end=20)
@@ -56,3 +56,27 @@ def test_a_marker_at_or_above_the_frontier_is_needed(state: SegmentState) -> Non
     at = dataclasses.replace(SEEN, frontier=13, floor=14)
     assert verdict(segment, at) is TombstoneVerdict.NEEDED
     assert verdict(segment, dataclasses.replace(at, frontier=14)) is TombstoneVerdict.FREE
+
+
+@pytest.mark.parametrize("floor", [0, 20])
+def test_a_snapshot_needs_what_its_frontier_has_not_passed(floor: int) -> None:
+    """Its floor does not matter: rows that are kept stay below it."""
+    segment = tombstoned(SegmentState.DELETED)
+    assert not needed_after_rollback(segment, dataclasses.replace(SEEN, floor=floor))
+    assert needed_after_rollback(segment, dataclasses.replace(SEEN, floor=floor, frontier=19))
+    assert needed_after_rollback(segment, PartState())
+
+
+def test_a_snapshot_of_a_branch_that_lost_needs_what_takes_its_place() -> None:
+    """It names files of the same offsets, which go with the rewind."""
+    lost = PartState(frontier=30, floor=0, lineage=((0, 0), (1, 10)), known_end=30)
+    assert needed_after_rollback(tombstoned(SegmentState.DELETED, epoch=2), lost)
+    assert not needed_after_rollback(tombstoned(SegmentState.DELETED, epoch=1), lost)
+    assert not needed_after_rollback(tombstoned(SegmentState.DELETED, epoch=0), lost)
+
+
+def test_a_snapshot_needs_the_marker_that_its_rows_wait_for() -> None:
+    marker = gone(seg("m", [commit(13, 7)]), SegmentState.DELETED)
+    waits = PartState(frontier=10, floor=0, lineage=((0, 0),), known_end=14)
+    assert needed_after_rollback(marker, waits)
+    assert not needed_after_rollback(marker, dataclasses.replace(waits, frontier=14))

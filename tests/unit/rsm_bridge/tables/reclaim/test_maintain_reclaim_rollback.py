@@ -1,0 +1,285 @@
+"""A table that keeps deleted rows has them again after a rollback to any snapshot it lists; what waits goes later."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from converter.types import SegmentMetadata
+from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
+from iceberg_catalog.plan.merge import MergeLimits
+from iceberg_catalog.plan.types import Keep, KeepUntil, Policy
+from rsm_bridge.errors import ObjectNotFoundError
+from rsm_bridge.limits import ROLLBACK_RECHECK_SECONDS, SNAPSHOT_AGE_SECONDS_MAX
+from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.storage.keys import index_key
+from tests.worlds.foreign_support import set_head
+from tests.worlds.maintain_support import DAY, World, make_world
+
+GRACE = 600.0
+MERGING = MergeLimits(small_bytes=10**6, target_bytes=10**7, files_min=3, files_max=100, age_ms=0, span_ms=10**12)
+
+
+def archive(folder: Path, policy: Policy | None = None, retention: str | float = "keep", **changes: Any) -> World:
+    world = make_world(folder, policy=policy or Keep(), **changes)
+    world.rule(retention=lambda _: retention)
+    return world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return archive(tmp_path)
+
+
+def head(world: World) -> int:
+    snapshot = world.loaded().current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+def listed(world: World) -> set[int]:
+    return {snapshot.snapshot_id for snapshot in world.loaded().metadata.snapshots}
+
+
+def roll_back(world: World, snapshot_id: int) -> None:
+    world.catalog.commit_table(world.loaded(), (), set_head(snapshot_id))
+    world.publish()
+
+
+def there(world: World, segment: SegmentMetadata) -> bool:
+    return str(index_key(segment)) in world.stored("index")
+
+
+def copied_twice(world: World) -> tuple[int, SegmentMetadata]:
+    """Published from a copy whose reply was lost; the second copy, which Kafka has deleted, and the snapshot before."""
+    first = world.copy()
+    world.publish()
+    before = head(world)
+    lost = world.copy()
+    world.publish()
+    world.withdraw(lost)
+    again = world.copy_range(lost.start_offset, lost.end_offset)
+    world.copy()
+    world.publish()
+    world.delete(first, again)
+    world.publish()
+    world.later(2 * GRACE)
+    world.reclaim(world.publish())
+    return before, again
+
+
+def test_a_second_copy_stays_while_a_snapshot_lacks_the_rows_of_the_first(world: World) -> None:
+    before, again = copied_twice(world)
+    assert before in listed(world), "a snapshot must not expire for what its rollback needs"
+    assert there(world, again)
+    roll_back(world, before)
+    assert world.offsets() == list(range(9))
+    world.check()
+
+
+def test_without_a_grace_too(tmp_path: Path) -> None:
+    world = archive(tmp_path)
+    world.reclaimer.graces = replace(world.graces, reclaim=0.0)
+    before, again = copied_twice(world)
+    assert there(world, again)
+    roll_back(world, before)
+    assert world.offsets() == list(range(9))
+
+
+def test_a_duration_keeps_it_likewise(tmp_path: Path) -> None:
+    world = archive(tmp_path, KeepUntil(0), 36_500.0 * DAY)
+    before, _ = copied_twice(world)
+    roll_back(world, before)
+    assert world.offsets() == list(range(9))
+
+
+def test_where_rows_follow_kafka_nothing_waits(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    before, again = copied_twice(world)
+    assert before not in listed(world)
+    assert not there(world, again)
+    roll_back(world, next(iter(listed(world))))
+    assert world.offsets() == [6, 7, 8]
+    tally = Tally()
+    assert world.reclaimer.reclaim(world.observe(), tally) is None
+
+
+def test_what_was_merged_stays_while_a_snapshot_is_from_before_it(tmp_path: Path) -> None:
+    world = archive(tmp_path, merging=MERGING)
+    world.copy(partition=1)
+    world.publish()
+    before = head(world)
+    copies = []
+    for _ in range(3):
+        copies.append(world.copy())
+        world.publish()
+    world.delete(*copies)
+    world.publish()
+    assert world.maintain().merged == 3
+    for _ in range(2):
+        world.later(2 * GRACE)
+        world.reclaim(world.publish())
+    assert before in listed(world)
+    roll_back(world, before)
+    assert world.offsets() == list(range(9))
+    world.check()
+
+
+def test_the_marker_that_rows_of_an_old_snapshot_wait_for_stays(world: World) -> None:
+    """It has no rows, and no snapshot names anything of it."""
+    log = world.log()
+    world.copy()
+    log.write(3, producer_id=7)
+    waiting = world.copy_range(3, 5)
+    world.publish()
+    before = head(world)
+    log.end_transaction(7, commit=True)
+    marker = world.copy_range(6, 6)
+    world.publish()
+    world.copy()
+    world.publish()
+    assert world.offsets() == [*range(6), 7, 8, 9]
+    world.delete(waiting, marker)
+    world.publish()
+    world.later(2 * GRACE)
+    world.reclaim(world.publish())
+    roll_back(world, before)
+    assert world.offsets() == [*range(6), 7, 8, 9]
+
+
+def test_it_goes_with_the_last_snapshot_that_would_need_it_and_is_waited_for(world: World) -> None:
+    before, again = copied_twice(world)
+    tally = Tally()
+    assert world.reclaimer.reclaim(world.observe(), tally) == ROLLBACK_RECHECK_SECONDS
+    assert tally.waiting == 1
+    for _ in range(SNAPSHOTS_KEPT_MAX):
+        world.copy(1)
+        world.publish()
+    assert before not in listed(world)
+    assert world.reclaimer.reclaim(world.observe(), Tally()) is None
+    assert not there(world, again)
+    assert len(world.offsets()) == 9 + SNAPSHOTS_KEPT_MAX
+    world.check()
+
+
+def test_a_table_that_rests_lets_it_go_when_its_snapshots_are_old(world: World) -> None:
+    before, again = copied_twice(world)
+    world.later(SNAPSHOT_AGE_SECONDS_MAX)
+    world.maintain()
+    assert before not in listed(world)
+    world.reclaim()
+    assert not there(world, again)
+    assert world.offsets() == list(range(9))
+
+
+@pytest.mark.parametrize("back", [True, False])
+def test_a_tag_on_the_old_snapshot_holds_it_until_it_is_dropped(world: World, back: bool) -> None:
+    before, again = copied_twice(world)
+    world.loaded().manage_snapshots().create_tag(before, "audit").commit()
+    for _ in range(SNAPSHOTS_KEPT_MAX):
+        world.copy(1)
+        world.publish()
+    world.later(SNAPSHOT_AGE_SECONDS_MAX)
+    world.maintain()
+    world.reclaim()
+    assert there(world, again)
+    if back:
+        roll_back(world, before)
+        assert world.offsets() == list(range(9 + SNAPSHOTS_KEPT_MAX))
+        world.check()
+        return
+    world.loaded().manage_snapshots().remove_tag("audit").commit()
+    world.later(SNAPSHOT_AGE_SECONDS_MAX)
+    world.maintain()
+    world.reclaim()
+    assert not there(world, again)
+
+
+def test_a_snapshot_whose_state_is_gone_counts_as_one_that_lacks_everything(world: World) -> None:
+    before, again = copied_twice(world)
+    snapshot = world.loaded().metadata.snapshot_by_id(before)
+    assert snapshot is not None
+    assert snapshot.summary is not None
+    world.store.delete_many([snapshot.summary.additional_properties["tierberg.state"]])
+    world.reclaimer = world.new_reclaimer()
+    assert world.reclaimer.reclaim(world.observe(), Tally()) == ROLLBACK_RECHECK_SECONDS
+    assert there(world, again)
+
+
+def test_each_state_is_read_once_and_none_where_nothing_is_due(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = world.copy()
+    world.publish()
+    read: list[str] = []
+    original = world.store.read
+
+    def counted(key: str) -> Any:
+        read.append(key)
+        return original(key)
+
+    def states_read() -> int:
+        found = sum(key.startswith("state/") for key in read)
+        read.clear()
+        return found
+
+    result = world.publish()
+    monkeypatch.setattr(type(world.store), "read", lambda _, key: counted(key))
+    world.delete(first)
+    world.reclaim(result)
+    assert states_read() == 0
+    _, again = copied_twice(world)
+    assert there(world, again)
+    result = world.observe()
+    read.clear()
+    world.reclaim(result)
+    assert states_read() == 0, "an earlier pass had read them"
+    world.new_reclaimer().reclaim(result, Tally())
+    assert 0 < states_read() < len(listed(world)), "the head's is known"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_rollbacks_of_an_archive_between_everything_else(tmp_path: Path, seed: int) -> None:
+    """Every row that was ever published is there again, wherever the table was rolled back to."""
+    chosen = random.Random(seed)
+    world = archive(tmp_path, merging=MERGING)
+    live = [world.copy()]
+    world.publish()
+    for _ in range(30):
+        match chosen.choice(("copy", "copy", "lost", "delete", "delete", "publish", "maintain", "reclaim", "back")):
+            case "copy":
+                live.append(world.copy(chosen.randint(1, 4)))
+            case "lost":
+                lost = world.copy(chosen.randint(1, 4))
+                world.publish()
+                world.withdraw(lost)
+                live.append(world.copy_range(lost.start_offset, lost.end_offset))
+            case "delete" if live:
+                world.delete(live.pop(0))
+            case "publish":
+                world.publish()
+            case "maintain":
+                world.maintain()
+            case "reclaim":
+                world.publish()
+                world.later(2 * GRACE)
+                world.reclaim(world.publish())
+            case "back":
+                roll_back(world, chosen.choice(world.loaded().metadata.snapshots).snapshot_id)
+            case _:
+                pass
+    world.publish()
+    assert world.offsets() == list(range(world.log().end))
+    world.check()
+
+
+def test_a_tombstone_that_is_being_reclaimed_goes_all_the_same(world: World) -> None:
+    """Its objects may be gone: no plan uses it any more."""
+    _, again = copied_twice(world)
+    key = str(index_key(again))
+    assert world.reclaimer._mark(key)
+    world.reclaim()
+    with pytest.raises(ObjectNotFoundError):
+        world.store.read(key)
