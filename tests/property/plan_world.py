@@ -107,8 +107,9 @@ def without_rows(segment: Segment) -> Segment:
 class World:
     """One partition's table beside the Kafka that fills it.
 
-    first_gone: head at which a tombstone was first seen. jumped: offsets in gaps; withheld: offsets of verbatim
-    segments and of rows an engine took over; the table owes neither. converted: a verbatim segment with its rows;
+    first_gone: head at which a tombstone was first seen. jumped: offsets in gaps; taken: of rows an engine took over;
+    the table owes neither. withheld: of verbatim segments, owed after a requeue. converted: a verbatim segment with its
+    rows;
     requeued: those whose index names their rows now. projection: of the table, that rows wait for.
     """
 
@@ -123,6 +124,7 @@ class World:
     jumped: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)
     withheld: set[int] = field(default_factory=set)
+    taken: set[int] = field(default_factory=set)
     converted: dict[str, Segment] = field(default_factory=dict)
     requeued: set[str] = field(default_factory=set)
     versions: int = 0

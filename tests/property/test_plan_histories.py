@@ -238,9 +238,10 @@ class Histories(RuleBasedStateMachine):
         self.kafka.withdraw(data.draw(st.sampled_from(self.kafka.withdrawable())))
 
     @precondition(lambda self: self.kafka.due())
-    @rule(now=st.booleans())
-    def copy_verbatim(self, now: bool) -> None:
-        self.copy("", verbatim=True, peek=now)
+    @rule(now=st.booleans(), lost=st.booleans())
+    def copy_verbatim(self, now: bool, lost: bool = False) -> None:
+        """lost: the reply; then Kafka withdraws it and copies the same offsets again."""
+        self.copy(COPY[2] if lost else "", verbatim=True, peek=now)
         for crash in REQUEUE[::-1] if now else ():
             self.requeue_one(self.world.verbatim()[-1], crash)
 
@@ -270,9 +271,24 @@ class Histories(RuleBasedStateMachine):
             self.repair("")
             self.read_if_copied()
 
+    @precondition(lambda self: self.kafka.due())
+    @rule(now=st.booleans())
+    def copied_again_below_the_frontier(self, now: bool) -> None:
+        """The table passes a segment without rows whose reply was lost; it is withdrawn, and copied again with rows."""
+        self.copy_verbatim(now=False, lost=True)
+        name = self.world.verbatim()[-1]
+        self.publish("")
+        if name in self.kafka.withdrawable():
+            self.ran("withdraw")
+            self.kafka.withdraw(name)
+            self.copy("", verbatim=False, peek=False)
+            self.publish("")
+            if now:
+                self.settle(0, requeue=True)
+
     @rule(fault=st.sampled_from(REPAIR))
     def repair(self, fault: str) -> None:
-        """Of what was requeued, below the frontier."""
+        """Of what the table lacks below the frontier."""
         if self.world.repair(crash=bool(fault)):
             self.ran("repair", fault)
 
@@ -460,7 +476,7 @@ class Histories(RuleBasedStateMachine):
             if not made.files:
                 return
             _, rows = made.files.pop(data.draw(st.sampled_from(sorted(made.files))))
-            self.world.withheld |= set(rows)
+            self.world.taken |= set(rows)
         self.ran("foreign", kind)
         assert self.world.swap(made)
 
@@ -485,8 +501,8 @@ class Histories(RuleBasedStateMachine):
             self.checked = now
         world.check_objects()
 
-    @rule(chance=st.integers(0, 2), late=st.booleans())
-    def settle(self, chance: int, late: bool = False) -> None:
+    @rule(chance=st.integers(0, 2), late=st.booleans(), requeue=st.booleans())
+    def settle(self, chance: int, late: bool = False, requeue: bool = False) -> None:
         """Faults stop: everything is uploaded and published; what the table lacks or has too much shows now."""
         if chance:
             return
@@ -500,6 +516,8 @@ class Histories(RuleBasedStateMachine):
         for broker in range(3):
             kafka.replicate(broker)
         kafka.roll(kafka.leader)
+        for name in kafka.withdrawable() if requeue else ():
+            kafka.withdraw(name)
         while (made := kafka.next_copy()) is not None:
             world.store(made, finished=True)
         kafka.clean_up()
@@ -507,6 +525,11 @@ class Histories(RuleBasedStateMachine):
         self.publish_from(kafka.listing())
         world.narrow = self.narrow
         self.check_exact()
+        if requeue:
+            for name in world.verbatim():
+                self.requeue_one(name)
+            world.repair()
+            self.check_exact(requeued=True)
         if self.limit == LIMITS[1] and late:
             self.time_passes(self.limit or 0)
             self.let_go()
@@ -520,15 +543,18 @@ class Histories(RuleBasedStateMachine):
             return
         every = self.clean and world.projection.limit == FOR_EVER
         low = 0 if every else max(lead.start, world.head.state.floor)
-        open_to_doubt = world.jumped | world.withheld | (world.lost if every else set())
+        open_to_doubt = world.jumped | world.withheld | world.taken | (world.lost if every else set())
         expected = {o: e for o, e in lead.committed().items() if o >= low and o not in open_to_doubt}
         assert {o: e for o, e in world.projection.rows.items() if o >= low and o not in open_to_doubt} == expected
 
-    def check_exact(self) -> None:
+    def check_exact(self, *, requeued: bool = False) -> None:
+        """requeued: all that live segments have is in the table."""
         lead, world = self.kafka.lead, self.world
-        archive = isinstance(self.policy, Keep) and self.clean
+        archive = isinstance(self.policy, Keep) and self.clean and not requeued
         low = 0 if archive else max(lead.start, world.head.state.floor)
-        open_to_doubt = world.jumped | world.withheld | (world.lost if archive else set())
+        open_to_doubt = world.jumped | world.taken | (world.lost if archive else set())
+        if not requeued:
+            open_to_doubt |= world.withheld
         expected = {o: e for o, e in lead.committed().items() if o >= low and o not in open_to_doubt}
         found = {o: e for o, e in world.head.rows.items() if o >= low and o not in open_to_doubt}
         assert found == expected
