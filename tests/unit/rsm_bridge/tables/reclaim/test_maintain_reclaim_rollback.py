@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from converter.types import SegmentMetadata
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.plan.merge import MergeLimits
 from iceberg_catalog.plan.types import Keep, KeepUntil, Policy
+from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.limits import ROLLBACK_RECHECK_SECONDS, SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.keys import index_key
+from tests.support.bridge_process import publisher_of
 from tests.worlds.foreign_support import set_head
 from tests.worlds.maintain_support import DAY, World, make_world
+from tierberg.cli import app
 
 GRACE = 600.0
 MERGING = MergeLimits(small_bytes=10**6, target_bytes=10**7, files_min=3, files_max=100, age_ms=0, span_ms=10**12)
@@ -70,6 +74,28 @@ def copied_twice(world: World) -> tuple[int, SegmentMetadata]:
     world.later(2 * GRACE)
     world.reclaim(world.publish())
     return before, again
+
+
+@pytest.mark.parametrize("retention", ["keep", "30d", "follow-kafka"])
+def test_the_command_and_the_bridge_go_by_the_topics_rule(tmp_path: Path, retention: str) -> None:
+    world = make_world(tmp_path / "data")
+    world.rule(retention=lambda _: "keep")
+    first = world.copy()
+    world.publish()
+    lost = world.copy()
+    world.publish()
+    world.withdraw(lost)
+    again = world.copy_range(lost.start_offset, lost.end_offset)
+    world.delete(first, again)
+    world.publish()
+    rule = f"{{pattern: orders, table_retention: {retention}}}"
+    config = tmp_path / "tierberg.yaml"
+    config.write_text(f"data_dir: {tmp_path / 'data'}\nreclaim_grace: 0s\ntopics: [{rule}]\n")
+    done = CliRunner().invoke(app, ["maintain", "--config", str(config)])
+    assert done.exit_code == 0, done.output
+    kept = retention != "follow-kafka"
+    assert there(world, again) is kept
+    assert publisher_of(load_settings(config, {}))._reclaimer(world.topic_id).keeps("orders") is kept
 
 
 def test_a_second_copy_stays_while_a_snapshot_lacks_the_rows_of_the_first(world: World) -> None:
