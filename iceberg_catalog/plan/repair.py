@@ -36,7 +36,8 @@ from iceberg_catalog.plan.walk import Walk, beginnings, raised
 class Repair:
     """Files to add, and how many rows below the frontier wait for a marker that no segment has yet.
 
-    left: segments of which rows may be missing all the same. rewinds: because the next plan takes rows back first.
+    left: segments of which rows may be missing all the same, as of those that end in a dead branch. rewinds: because
+    the next plan takes rows back first.
     """
 
     add: list[UseMain | Derive] = field(default_factory=list)
@@ -80,7 +81,8 @@ def plan_repair(
             missing = _missing(item, alive, frontier, floor, policy, sorted(taken))
             repair.add += missing.add
             repair.waiting += missing.waiting
-            repair.left |= {item.segment.id} if missing.waiting else set()
+            if missing.waiting or item.valid_end <= item.segment.last:
+                repair.left.add(item.segment.id)
             taken += [span(piece, item.segment) for piece in missing.add]
     return repair
 

@@ -63,6 +63,14 @@ def test_before_a_rewind_the_frontier_goes_back() -> None:
     assert again.state.frontier == 10
 
 
+def test_a_file_of_a_segment_that_is_dead_in_part_waits() -> None:
+    """Its own rows from 3 on are none of the history's, and no other segment says whose the file had there."""
+    state = PartState(frontier=10, lineage=((0, 0), (1, 3)), known_end=10)
+    cut = seg("a", [plain(0, 2), plain(3, 4)])
+    newer = seg("b", [plain(5, 9, 1)], checkpoint=((0, 0), (1, 3)))
+    assert mended(cut, newer, state=state) == Missing(stay=("0-4",))
+
+
 def test_a_file_above_the_frontier_waits() -> None:
     state = PartState(frontier=7, lineage=((0, 0),), known_end=10)
     assert mended(lost="5-9", state=state) == Missing(stay=("5-9",))
