@@ -124,19 +124,17 @@ class SchemaRegistry:
         self._workers.shutdown(wait=True, cancel_futures=True)
 
     def _get(self, key: Key) -> RegisteredSchema:
-        self._end_overdue()
         with self._lock:
             begun = self._begun(key, self._clock())
         if isinstance(begun, RegisteredSchema):
             return begun
+        self._end_overdue()
         timeout = self._settings.request_timeout
         try:
             return awaited(begun.future, timeout)
         except TimeoutError:
             raise self._give_up(key, begun) from None
         except LookUpTimeOverError:
-            if self._overdue(begun):
-                raise self._give_up(key, begun) from None
             # It goes on; who asks again finds what it brings.
             text = f"{named(key)}: the schema registry at {self._where} has not answered yet"
             raise RegistryUnavailableError(text) from None
