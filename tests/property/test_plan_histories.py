@@ -16,7 +16,6 @@ Every action, and every action with each of its faults, must have run often enou
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -32,6 +31,21 @@ from hypothesis.stateful import (
 )
 
 from iceberg_catalog.plan.types import BatchKind, Follow, Keep, KeepUntil, Policy, Segment, SegmentState
+from tests.property.plan_actions import (
+    ACTIONS,
+    COPY,
+    CRASH,
+    DELETE,
+    FOREIGN,
+    MERGE,
+    PUBLISH,
+    RAN,
+    REPAIR,
+    REQUEUE,
+    STEPS,
+    TRUNCATION,
+    report,
+)
 from tests.property.plan_kafka import Kafka
 from tests.property.plan_projection import FOR_EVER, LEFT, Projection
 from tests.property.plan_world import AHEAD, Table, World
@@ -39,51 +53,14 @@ from tests.worlds.plan_support import FOLLOW, KEEP
 
 BROKER = st.integers(0, 2)
 PID = st.integers(1, 2)
-COPY = ("", "crash before the index", "reply lost")
-DELETE = ("", "crash before the tombstone", "reply lost")
-PUBLISH = ("", "crash after listing", "crash after files", "refused", "reply lost", "lands late", "conflict")
 FAULT = st.sampled_from(PUBLISH)
 KINDS = st.lists(
     st.sampled_from(("plain", "plain", "transaction", "transaction", "commit", "abort")), min_size=1, max_size=4
 )
-MERGE = ("", "file written", "pointers swapped")
-CRASH = ("", "crash in between")
-FOREIGN = ("rewrite", "insert")
-REQUEUE = ("", "crash before the index")
-REPAIR = ("", "crash before the swap")
-TRUNCATION = ("with truncation", "without truncation")
 #: How long rows wait for a projection, in batches that are written; None: there is no projection.
 LIMITS = (None, 10, FOR_EVER)
-OVERLAP = ("same offsets, new id", "superset", "subset", "partial overlap")
 TIMES_MIN = 50
 STEPS_MIN = 20_000
-
-#: How often each (action, fault or kind) has run, over all machines of this process.
-RAN: Counter[tuple[str, str]] = Counter()
-#: Steps of Hypothesis, after each of which I1 to I3 were checked.
-STEPS: Counter[str] = Counter()
-ACTIONS: set[tuple[str, str]] = {
-    *((name, "") for name in ("write", "transaction", "commit", "abort", "marker without a transaction", "roll")),
-    *((name, "") for name in ("replicate", "replicate with truncation", "withdraw", "log start")),
-    *(("elect", kind) for kind in TRUNCATION),
-    *(("copy", kind) for kind in OVERLAP),
-    *(("transaction across segments", end) for end in ("commit", "abort")),
-    *(("requeue", fault) for fault in REQUEUE),
-    *(("repair", fault) for fault in REPAIR),
-    *((name, "") for name in ("delete records", "slow listing", "slow publish", "late landing", "settle", "time")),
-    *(("copy", fault) for fault in COPY),
-    ("copy verbatim", ""),
-    *(("peek", end) for end in ("commit", "abort")),
-    ("end twice", ""),
-    *(("delete", fault) for fault in DELETE),
-    *(("delete topic", fault) for fault in CRASH),
-    *(("publish", fault) for fault in PUBLISH),
-    *(("reclaim", fault) for fault in CRASH),
-    *(("merge", fault) for fault in MERGE),
-    *(("foreign", fault) for fault in FOREIGN),
-    *(("read", kind) for kind in ("", "again")),
-    *(("wait", kind) for kind in ("in time", "too late")),
-}
 
 
 class Histories(RuleBasedStateMachine):
@@ -576,12 +553,6 @@ def search(clean: bool, policy: Policy, examples: int, steps: int) -> None:
 
 
 WORLDS = [(clean, policy) for clean in (True, False) for policy in (FOLLOW, KEEP, KeepUntil(0))]
-
-
-def report() -> str:
-    lines = [f"{'action':30} {'fault or kind':28} times"]
-    lines += [f"{action:30} {fault:28} {RAN[action, fault]:5}" for action, fault in sorted(ACTIONS | set(RAN))]
-    return "\n".join([*lines, f"{STEPS['all']} steps, {sum(RAN.values())} of these"])
 
 
 @pytest.mark.timeout(1200)
