@@ -3,8 +3,8 @@
 The plan never adds below the frontier (R11): a late upload there may be anything. A repair is an explicit command for
 named segments, and adds exactly the committed rows of a segment that
 
-* is live, up to where the lineage has its epochs,
-* lie in a batch at or above the floor and below the frontier, whole, and
+* is live, or deleted where the policy keeps such rows, up to where the lineage has its epochs,
+* lie in a batch below the frontier, whole, and at or above the floor unless the policy keeps what is below, and
 * belong to a batch that no live file reaches into.
 
 Where nothing decides a batch but a peek, it waits for the marker, and so does all of its segment behind it: a file that
@@ -28,7 +28,17 @@ from iceberg_catalog.plan.judge import judged
 from iceberg_catalog.plan.lineage import of_segment
 from iceberg_catalog.plan.lineage_record import fold, read_record
 from iceberg_catalog.plan.rewind import rewound
-from iceberg_catalog.plan.types import Batches, Derive, LiveFile, PartState, Policy, Segment, SegmentState, UseMain
+from iceberg_catalog.plan.types import (
+    Batches,
+    Derive,
+    Follow,
+    LiveFile,
+    PartState,
+    Policy,
+    Segment,
+    SegmentState,
+    UseMain,
+)
 from iceberg_catalog.plan.walk import Walk, beginnings, raised
 
 
@@ -61,7 +71,7 @@ def plan_repair(
         files: our live files of the partition in the head.
         state: recorded with the head; it stays as it is.
         policy: what becomes of rows that Kafka's retention deleted.
-        converted: ids of the segments to repair from.
+        converted: ids of the segments to repair from. Of deleted ones the caller knows that their objects are there.
         look: gives the leader epochs of a file, as for `plan`.
     """
     ordered = sorted(segments, key=lambda item: (item.base, item.last, item.id))
@@ -75,7 +85,7 @@ def plan_repair(
     taken = [(file.first, file.last) for file in files]
     repair = Repair()
     for item in alive:
-        if item.segment.id in converted and not _usable(item):
+        if item.segment.id in converted and not _usable(item, policy):
             repair.left.add(item.segment.id)
         elif item.segment.id in converted:
             missing = _missing(item, alive, frontier, floor, policy, sorted(taken))
@@ -87,9 +97,10 @@ def plan_repair(
     return repair
 
 
-def _usable(item: Input) -> bool:
+def _usable(item: Input, policy: Policy) -> bool:
     segment = item.segment
-    return segment.state is SegmentState.LIVE and segment.main is not None and not segment.conflict
+    kept = segment.state is SegmentState.DELETED and not isinstance(policy, Follow) and not segment.leaving
+    return (segment.state is SegmentState.LIVE or kept) and segment.main is not None and not segment.conflict
 
 
 def _missing(
@@ -100,7 +111,8 @@ def _missing(
     policy: Policy,
     taken: Sequence[tuple[int, int]],
 ) -> Repair:
-    start, end = max(item.segment.base, floor), min(item.valid_end, frontier)
+    least = floor if isinstance(policy, Follow) else 0
+    start, end = max(item.segment.base, least), min(item.valid_end, frontier)
     if start >= end:
         return Repair()
     batches = item.batches

@@ -32,11 +32,6 @@ def follow_kafka(_topic: str) -> str | float:
     return "follow-kafka"
 
 
-def keeps_deleted(retention: str | float) -> bool:
-    """Whether a table has rows that Kafka's retention deleted, for a time or for good."""
-    return retention != "follow-kafka"
-
-
 def policy_at(retention: str | float, now_ms: int) -> Policy:
     """What the plan does with rows that Kafka's retention deleted, at a time in milliseconds since the epoch."""
     if isinstance(retention, str):

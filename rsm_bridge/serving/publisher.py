@@ -30,7 +30,7 @@ from iceberg_catalog.commit.foreign import foreign_commits
 from iceberg_catalog.commit.head import Head
 from iceberg_catalog.commit.sound import KeptSnapshotError
 from iceberg_catalog.connect.open import open_catalog
-from rsm_bridge.config.retention import keeps_deleted
+from rsm_bridge.config.retention import policy_at
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.limits import (
     HELD_SECONDS,
@@ -295,7 +295,7 @@ class Publisher:
             catalog=self.open_catalog(),
             graces=graces,
             copies=self.copies,
-            keeps=lambda topic: keeps_deleted(self.settings.rule(topic).table_retention),
+            policy=lambda topic, now_ms: policy_at(self.settings.rule(topic).table_retention, now_ms),
             held=held,
             clock_ms=self._clock.now_ms,
         )

@@ -320,7 +320,7 @@ CAUSES: dict[CauseCode, StatusCause] = {
     ),
     _C.ROWS_NOT_IN_TABLE: StatusCause(
         _PERSON,
-        "live segments have rows that the table lacks, below what it has: they were first stored without rows, or came "
+        "segments have rows that the table lacks, below what it has: they were first stored without rows, or came "
         "late, or a requeue died before its commit, or the table was rolled back to before it",
         "`tierberg requeue TOPIC` adds them, unless one is running. Reads through Kafka are not affected. Rows that an "
         "engine deleted on purpose: `--accept rows_not_in_table`.",

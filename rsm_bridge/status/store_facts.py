@@ -282,7 +282,7 @@ def _partitions(
         read_of = partial(stored_partitions, complete=read.complete, look=look, unread=read.unread, blind=blind)
         late = None
         if may_requeue and states is not None and not blind:
-            late = not_added(named, states, files, look)
+            late = not_added(named, states, files, policy, look)
         return read_of(named, states, files, policy, projections), late
 
     while True:

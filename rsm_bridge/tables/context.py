@@ -14,7 +14,7 @@ from converter.types import ValueFormat
 from iceberg_catalog.plan.types import Policy
 from iceberg_catalog.tables.names import Owner, PlainName, table_name
 from iceberg_catalog.tables.tables import find_table
-from rsm_bridge.config.retention import follow_kafka, keeps_deleted, policy_at
+from rsm_bridge.config.retention import follow_kafka, policy_at
 from rsm_bridge.config.settings import Settings, TableLayout
 from rsm_bridge.logs import logger
 from rsm_bridge.storage.clock import StoreClock
@@ -63,10 +63,6 @@ class TableContext:
     def policy(self, topic: str, now_ms: int) -> Policy:
         """What becomes of a topic's rows that Kafka's retention deleted, at a time in milliseconds since the epoch."""
         return policy_at(self.retention(topic), now_ms)
-
-    def keeps(self, topic: str) -> bool:
-        """Whether a topic's table keeps rows that Kafka's retention deleted, for a time or for good."""
-        return keeps_deleted(self.retention(topic))
 
 
 def table_context(

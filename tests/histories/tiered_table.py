@@ -23,7 +23,7 @@ from iceberg_catalog.commit.head import Head, parse_file_name
 from iceberg_catalog.commit.retained import KeptSnapshot, Retained
 from iceberg_catalog.plan import lineage_record
 from iceberg_catalog.plan.lineage import UNKNOWN
-from iceberg_catalog.plan.types import Follow, LiveFile, PartState, Plan, Policy, Runs
+from iceberg_catalog.plan.types import LiveFile, PartState, Plan, Policy, Runs
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.keys import IndexKey
@@ -368,7 +368,7 @@ class Run:
                 catalog=cast(Any, self.topic),
                 graces=Graces(RECLAIM_GRACE_SECONDS, 0),
                 copies=RunningCopies(),
-                keeps=lambda _: not isinstance(self.policy, Follow),
+                policy=lambda _topic, _now_ms: self.policy,
                 clock_ms=lambda: clock_ms,
             )
         self.bridge.reclaimer.clock_ms = lambda: clock_ms

@@ -176,10 +176,11 @@ class World:
     def repair(self, *, crash: bool = False) -> bool:
         """Rows that the head lacks come below the frontier; whether there were any. A crash comes before the swap."""
         listing = self.kafka.listing()
+        gives = [item.id for item in listing if item.state is SegmentState.LIVE or self.kept(item)]
 
         def missing(table: Table) -> list[UseMain | Derive]:
             files = [file for file, _ in table.files.values()]
-            return plan_repair(listing, files, table.state, self.policy, [item.id for item in listing]).add
+            return plan_repair(listing, files, table.state, self.policy, gives).add
 
         add = missing(self.head)
         if not add:
@@ -193,6 +194,17 @@ class World:
         self.objects |= {path for path in made.files if path.startswith("d")}
         assert crash or self.swap(made)
         return True
+
+    def kept(self, segment: Segment) -> bool:
+        """Whether it is deleted and its rows stay, and a requeue gave it some."""
+        keeps = not isinstance(self.policy, Follow)
+        return keeps and segment.state is SegmentState.DELETED and segment.id in self.requeued
+
+    def lacks(self, segment: Segment) -> bool:
+        """Whether a repair by it would add anything."""
+        files = [file for file, _ in self.head.files.values()]
+        found = plan_repair(self.kafka.listing(), files, self.head.state, self.policy, [segment.id])
+        return bool(found.add or found.waiting or found.rewinds)
 
     def touched(self) -> Table:
         """A head with the same files, as an engine's insert or another publisher makes one."""
@@ -317,7 +329,7 @@ class World:
             parts = {part(name, False), part(name, True)}
             own = {self.pointers[key] for key in parts if key in self.pointers}
             others = {key for other, key in self.pointers.items() if other not in parts}
-            if own & named:
+            if own & named or (self.kept(segment) and self.lacks(segment)):
                 continue
             assert segment.state is not SegmentState.DELETED or spent(segment, self.head.state), "a plan may name it"
             done += 1

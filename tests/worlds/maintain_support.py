@@ -175,9 +175,9 @@ class World:
     def later(self, seconds: float) -> None:
         self.ahead_ms += int(seconds * 1000)
 
-    def keeps(self, topic: str) -> bool:
-        """By the rules that the publisher has now."""
-        return self.publisher.context.keeps(topic)
+    def rows_deleted(self, topic: str, now_ms: int) -> Policy:
+        """What becomes of them by the rules that the publisher has now."""
+        return self.publisher.context.policy(topic, now_ms)
 
     def new_reclaimer(self, *, dry_run: bool = False) -> Reclaimer:
         return Reclaimer(
@@ -185,7 +185,7 @@ class World:
             catalog=self.catalog,
             graces=self.graces,
             copies=RunningCopies(),
-            keeps=self.keeps,
+            policy=self.rows_deleted,
             dry_run=dry_run,
             clock_ms=self.now_ms,
         )

@@ -225,7 +225,7 @@ class NotBack:
 
 @dataclass(frozen=True, slots=True)
 class NotAdded:
-    """Live segments of whose rows the table lacks some below the frontier; the first missing offset's place."""
+    """Segments of whose rows the table lacks some below the frontier; the first missing offset's place."""
 
     segments: int
     partition: int

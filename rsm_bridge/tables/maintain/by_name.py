@@ -108,7 +108,7 @@ def _pass(backend: Backend, topic_id: bytes, context: TableContext, tally: Tally
         catalog=backend.catalog,
         graces=graces,
         copies=RunningCopies(),
-        keeps=context.keeps,
+        policy=context.policy,
         dry_run=dry_run,
         clock_ms=context.clock_ms,
     )

@@ -146,7 +146,7 @@ class RepairRun(TableRun):
     """Publisher runs that add rows below the frontier too."""
 
     def repair(self, *, of_all: bool) -> Repaired:
-        """Steps 2 and 3, and 4. of_all: of whatever live segments have, or of those alone that a requeue gave rows.
+        """Steps 2 and 3, and 4. of_all: of whatever segments may give, or of those alone that a requeue gave rows.
 
         Raises:
             RetryRunError: the commit did not land in RUNS_TO_LAND_MAX tries.
@@ -176,7 +176,7 @@ class RepairRun(TableRun):
         repaired = dict(states)
         waiting = 0
         wanted = [item for item in known if of_all or item.requeued]
-        for partition, suspects in sorted(lacking(wanted, states, head.files).items()):
+        for partition, suspects in sorted(lacking(wanted, states, head.files, policy).items()):
             inputs = [item.segment for item in groups[partition] if item.segment is not None]
             state = states.get(partition, PartState())
             repair = plan_repair(inputs, files[partition], state, policy, suspects, head.look)

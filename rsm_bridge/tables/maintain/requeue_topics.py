@@ -13,10 +13,13 @@ from rsm_bridge.storage.backend import Backend
 from rsm_bridge.storage.lease import leased
 from rsm_bridge.storage.segments.known import KnownSegment, owner_of, read_segments
 from rsm_bridge.storage.segments.topic_segments import topic_ids
-from rsm_bridge.tables.context import table_context
+from rsm_bridge.tables.context import TableContext, table_context
 from rsm_bridge.tables.maintain.beside_engines import refuse_table_beside_engines
+from rsm_bridge.tables.maintain.maintain import observe
 from rsm_bridge.tables.maintain.requeue import RepairRun, convert
+from rsm_bridge.tables.maintain.requeue_away import not_added
 from rsm_bridge.values.typed.topics import opened_typed_topics
+from rsm_bridge.words import plural
 
 
 def requeue(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable[[str], None]) -> None:
@@ -68,7 +71,7 @@ def _one(
     name = owner_of(segments).topic
     rule = backend.settings.rule(name)
     wanted = [known for known in segments if known.live and known.withheld]
-    if not wanted and not any(known.live if of_all else known.requeued for known in segments):
+    if not wanted and not any((of_all and known.live) or known.requeued for known in segments):
         return []
     if rule.mode == "verbatim":
         say(f"{name}: {len(wanted)} segments stay as they are: the rule of the topic says mode: verbatim")
@@ -76,7 +79,9 @@ def _one(
     context = table_context(backend.settings, backend.store)
     refuse_table_beside_engines(backend.catalog, wanted, context)
     if dry_run:
-        say(f"{name}: {len(wanted)} segments would get their rows (dry run)")
+        late = _late(backend, topic_id, context, of_all=of_all)
+        more = f", rows of {plural(late, 'other segment')} come below the frontier" if late else ""
+        say(f"{name}: {len(wanted)} segments would get their rows{more} (dry run)")
         return []
     batch_bytes_max = backend.settings.limits.decompressed_batch_mib * MIB
     options = ConvertOptions(stored_format(rule.value_format), "table", batch_bytes_max)
@@ -97,3 +102,13 @@ def _one(
         # Nothing but this command adds rows there.
         say(f"{name}: {repaired.waiting} rows wait for the end of a transaction: run it again once that is tiered")
     return done.failed
+
+
+def _late(backend: Backend, topic_id: bytes, context: TableContext, *, of_all: bool) -> int:
+    """How many segments have rows that the table lacks below its frontier."""
+    seen = observe(backend.store, backend.catalog, topic_id, context)
+    if seen.head is None:
+        return 0
+    policy = context.policy(owner_of(seen.segments).topic, context.clock_ms())
+    late = not_added(seen.segments, seen.states, seen.head.files, policy, seen.head.look, of_all=of_all)
+    return 0 if late is None else late.segments

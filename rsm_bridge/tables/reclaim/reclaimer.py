@@ -11,7 +11,8 @@ A deleted segment goes through these gates, in this order; docs/operations.md te
 3. Snapshots: those that still name its file expire in a commit of our own, each `reclaim_grace` after it was replaced.
    What a tag or branch names, and the head, never expires; the objects wait for it. Where the table keeps deleted
    rows, a segment also waits for the snapshots that would need it if the table were rolled back to them (rollbacks.py).
-   None of those expires for it: that would take away what it is kept for. They go by number and by age.
+   None of those expires for it: that would take away what it is kept for. They go by number and by age. One that got
+   its rows by a requeue waits as long as the table lacks any of them: another requeue adds them (plan/repair.py).
 4. The tombstone is marked, so that it cannot be turned back; objects go; the tombstone goes last: after a crash in
    between the next run finds it and finishes.
 
@@ -30,9 +31,10 @@ from pyiceberg.catalog import Catalog
 
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.expire import expire, fence
-from iceberg_catalog.commit.head import Head, normal_path
+from iceberg_catalog.commit.head import Head, by_partition, normal_path
 from iceberg_catalog.commit.retained import Retained, RetainedFiles
-from iceberg_catalog.plan.types import PartState, Segment, SegmentState
+from iceberg_catalog.plan.repair import plan_repair
+from iceberg_catalog.plan.types import Follow, PartState, Policy, Segment, SegmentState
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.limits import (
     COPY_RECHECK_SECONDS,
@@ -46,7 +48,7 @@ from rsm_bridge.limits import (
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.keys import derived_head, stored_key
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.segments.known import KnownSegment
+from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
 from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.storage.segments.undelete_record import UndeleteRecord
 from rsm_bridge.storage.state_objects import StateObjects
@@ -118,7 +120,7 @@ def _raising(result: RunResult, tombstoned: Sequence[KnownSegment]) -> dict[int,
 class Reclaimer:
     """Reclaims one topic id. Remembers when files left the head; one thread at a time.
 
-    copies: those of this process. keeps: topic → whether its table keeps rows that Kafka's retention deleted.
+    copies: those of this process. policy: topic, and ms since the epoch → what becomes of rows that Kafka deleted.
     held: told what is held back as a mass delete. dry_run: count, change nothing.
     """
 
@@ -126,7 +128,7 @@ class Reclaimer:
     catalog: Catalog
     graces: Graces
     copies: RunningCopies
-    keeps: Callable[[str], bool]
+    policy: Callable[[str, int], Policy]
     held: Callable[[Sequence[MassDelete]], None] = lambda _: None
     dry_run: bool = False
     clock_ms: Callable[[], int] = field(kw_only=True)
@@ -237,16 +239,27 @@ class Reclaimer:
         return known.listed.key in found.begun
 
     def _rollback_needs(self, known: KnownSegment, result: RunResult, found: _Pass) -> bool:
-        """Whether the table would need it again after a rollback. States are read when the first thing is due."""
+        """Whether the table would need it after a rollback, or does. States are read when the first thing is due."""
         segment = known.segment
         if segment is None or segment.state is not SegmentState.DELETED or segment.leaving or result.head is None:
             return False  # a failed copy comes again; of what is leaving, objects may be gone
-        if not self.keeps(known.owner.topic):
+        policy = self.policy(known.owner.topic, found.now_ms)
+        if isinstance(policy, Follow):
             return False
+        if known.requeued and self._lacks(known.key.partition, segment, result, result.head, policy):
+            return True
         if found.listed is None:
             found.listed = self._states_listed(result.head, result.states)
         states = (listed.get(known.key.partition, PartState()) for listed in found.listed)
         return any(needed_after_rollback(segment, state) for state in states)
+
+    @staticmethod
+    def _lacks(number: int, segment: Segment, result: RunResult, head: Head, policy: Policy) -> bool:
+        segments = segments_by_partition(result.segments)[number]
+        inputs = [known.segment for known in segments if known.segment is not None]
+        state = result.states.get(number, PartState())
+        repair = plan_repair(inputs, by_partition(head.files)[number], state, policy, {segment.id}, head.look)
+        return bool(repair.add or repair.waiting or repair.rewinds)
 
     def _states_listed(self, head: Head, states: States) -> Sequence[States]:
         return self._listed.read(head, states)

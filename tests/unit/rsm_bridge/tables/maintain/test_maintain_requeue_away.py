@@ -14,6 +14,7 @@ from converter.types import SegmentMetadata
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.plan.file_epochs import no_look
 from iceberg_catalog.plan.merge import MergeLimits
+from iceberg_catalog.plan.types import Follow
 from rsm_bridge.metrics.progress.facts import NotAdded
 from rsm_bridge.status.causes import CauseCode
 from rsm_bridge.status.cures import commands
@@ -91,6 +92,8 @@ def test_it_is_named_and_done_again(world: World, tmp_path: Path, lose: Callable
     assert urgent(world, tmp_path) == {NAMED}
     (finding,) = of(looked(tmp_path / "data"), CauseCode.ROWS_NOT_IN_TABLE)  # Kafka is not asked for it
     assert commands(finding)[0] == "tierberg requeue orders"
+    said = "orders: 0 segments would get their rows, rows of 1 other segment come below the frontier (dry run)"
+    assert said in run(tmp_path, "orders", "--dry-run").output
     assert finding.said == "1 segment with rows that the table lacks; first partition 0 offset 3"
     world.copy(2)
     world.publish()
@@ -263,12 +266,12 @@ def test_a_branch_that_lost_an_election_is_not_missed(world: World, tmp_path: Pa
     gap_of_three(world)
     died_at("requeue-repair")(world, tmp_path)
     known, files, state = segments(world), LiveFiles().read(world.loaded()).files, world.observe().states[0]
-    assert not_added(known, {0: state}, files, no_look) == NotAdded(1, 0, 3)
+    assert not_added(known, {0: state}, files, Follow(), no_look) == NotAdded(1, 0, 3)
     other = replace(state, lineage=((0, 0), (4, 3)))
     dead = [item for item in files if item.first < 3]
-    assert not_added(known, {0: replace(other, frontier=3)}, dead, no_look) is None
+    assert not_added(known, {0: replace(other, frontier=3)}, dead, Follow(), no_look) is None
     rewound = [replace(item, runs=((4, 6),)) if item.first == 6 else item for item in files]
-    assert not_added(known, {0: other}, rewound, no_look) is None
+    assert not_added(known, {0: other}, rewound, Follow(), no_look) is None
 
 
 def bare_gap(world: World) -> SegmentMetadata:

@@ -13,18 +13,22 @@ from typer.testing import CliRunner
 from converter.types import SegmentMetadata
 from iceberg_catalog.limits import SNAPSHOTS_KEPT_MAX
 from iceberg_catalog.plan.merge import MergeLimits
-from iceberg_catalog.plan.types import Keep, KeepUntil, Policy
+from iceberg_catalog.plan.types import Follow, Keep, KeepUntil, Policy
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.limits import ROLLBACK_RECHECK_SECONDS, SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.metrics.tally import Tally
+from rsm_bridge.status.causes import CauseCode
 from rsm_bridge.storage.keys import index_key
 from tests.support.bridge_process import publisher_of
 from tests.worlds.foreign_support import set_head
 from tests.worlds.maintain_support import DAY, World, make_world
+from tests.worlds.requeue_support import run, segments
+from tests.worlds.status_support import looked, of
 from tierberg.cli import app
 
 GRACE = 600.0
+KEEPING = {"pattern": "orders", "table_retention": "keep"}
 MERGING = MergeLimits(small_bytes=10**6, target_bytes=10**7, files_min=3, files_max=100, age_ms=0, span_ms=10**12)
 
 
@@ -95,7 +99,8 @@ def test_the_command_and_the_bridge_go_by_the_topics_rule(tmp_path: Path, retent
     assert done.exit_code == 0, done.output
     kept = retention != "follow-kafka"
     assert there(world, again) is kept
-    assert publisher_of(load_settings(config, {}))._reclaimer(world.topic_id).keeps("orders") is kept
+    policy = {"keep": Keep(), "30d": KeepUntil(-30 * DAY * 1000), "follow-kafka": Follow()}[retention]
+    assert publisher_of(load_settings(config, {}))._reclaimer(world.topic_id).policy("orders", 0) == policy
 
 
 def test_a_second_copy_stays_while_a_snapshot_lacks_the_rows_of_the_first(world: World) -> None:
@@ -270,11 +275,19 @@ def test_each_state_is_read_once_and_none_where_nothing_is_due(world: World, mon
 def test_rollbacks_of_an_archive_between_everything_else(tmp_path: Path, seed: int) -> None:
     """Every row that was ever published is there again, wherever the table was rolled back to."""
     chosen = random.Random(seed)
-    world = archive(tmp_path, merging=MERGING)
+    world = archive(tmp_path / "data", merging=MERGING, single_process=False)
     live = [world.copy()]
+    bare: list[SegmentMetadata] = []
     world.publish()
+    verbs = ("copy", "copy", "bare", "requeue", "lost", "delete", "delete", "publish", "maintain", "reclaim", "back")
     for _ in range(30):
-        match chosen.choice(("copy", "copy", "lost", "delete", "delete", "publish", "maintain", "reclaim", "back")):
+        match chosen.choice(verbs):
+            case "bare":
+                bare.append(as_it_is(world, chosen.randint(1, 4)))
+            case "requeue":
+                assert requeue(tmp_path) == 0
+                live += bare
+                bare.clear()
             case "copy":
                 live.append(world.copy(chosen.randint(1, 4)))
             case "lost":
@@ -283,7 +296,7 @@ def test_rollbacks_of_an_archive_between_everything_else(tmp_path: Path, seed: i
                 world.withdraw(lost)
                 live.append(world.copy_range(lost.start_offset, lost.end_offset))
             case "delete" if live:
-                world.delete(live.pop(0))
+                world.delete(live.pop(chosen.randrange(len(live))))
             case "publish":
                 world.publish()
             case "maintain":
@@ -296,7 +309,7 @@ def test_rollbacks_of_an_archive_between_everything_else(tmp_path: Path, seed: i
                 roll_back(world, chosen.choice(world.loaded().metadata.snapshots).snapshot_id)
             case _:
                 pass
-    world.publish()
+    assert requeue(tmp_path) == 0
     assert world.offsets() == list(range(world.log().end))
     world.check()
 
@@ -309,3 +322,78 @@ def test_a_tombstone_that_is_being_reclaimed_goes_all_the_same(world: World) -> 
     world.reclaim()
     with pytest.raises(ObjectNotFoundError):
         world.store.read(key)
+
+
+def requeued_and_deleted(world: World, folder: Path, *, age: str = "keep") -> int:
+    """Offsets 0 to 8; 3 to 5 got rows by a requeue, Kafka has deleted them since. Returns the snapshot before it."""
+    first, late = world.copy(), as_it_is(world, 3)
+    world.copy()
+    world.publish()
+    before = head(world)
+    assert requeue(folder, age) == 0
+    world.publish()
+    assert world.offsets() == list(range(9))
+    world.delete(first, late)
+    world.publish()
+    return before
+
+
+def as_it_is(world: World, count: int) -> SegmentMetadata:
+    log = world.log()
+    log.write(count)
+    return world.copy_range(log.end - count, log.end - 1, mode="verbatim")
+
+
+def requeue(folder: Path, age: str = "keep") -> int:
+    return run(folder, "orders", topics=f"[{{pattern: orders, table_retention: {age}}}]").exit_code
+
+
+def reclaimed(world: World) -> None:
+    for _ in range(2):
+        world.later(2 * GRACE)
+        world.reclaim(world.publish())
+
+
+@pytest.mark.parametrize("graced", [True, False])
+def test_rows_that_a_requeue_brought_come_again_after_a_rollback_to_before_it(tmp_path: Path, graced: bool) -> None:
+    world = archive(tmp_path / "data", single_process=False)
+    if not graced:
+        world.reclaimer.graces = replace(world.graces, reclaim=0.0)
+    before = requeued_and_deleted(world, tmp_path)
+    roll_back(world, before)
+    for _ in range(SNAPSHOTS_KEPT_MAX + 2):
+        world.copy(1)
+        world.publish()
+    world.later(SNAPSHOT_AGE_SECONDS_MAX)
+    world.maintain()
+    reclaimed(world)
+    lacks = [*range(3), *range(6, world.log().end)]
+    assert world.offsets() == lacks
+    (finding,) = of(looked(tmp_path / "data", topics=[KEEPING]), CauseCode.ROWS_NOT_IN_TABLE)
+    assert finding.said == "1 segment with rows that the table lacks; first partition 0 offset 3"
+    assert requeue(tmp_path) == 0
+    assert world.offsets() == list(range(world.log().end))
+    reclaimed(world)
+    assert world.offsets() == list(range(world.log().end))
+    world.check()
+
+
+def test_a_duration_lets_such_a_segment_go_once_its_rows_are_that_old(tmp_path: Path) -> None:
+    world = archive(tmp_path / "data", KeepUntil(0), 36_500.0 * DAY, single_process=False)
+    before = requeued_and_deleted(world, tmp_path, age="36500d")
+    roll_back(world, before)
+    reclaimed(world)
+    late = next(known for known in segments(world) if known.key.base == 3)
+    assert late.segment is not None
+    world.rule(retention=lambda _: 1.0)
+    world.later(DAY)
+    reclaimed(world)
+    assert not [known for known in segments(world) if known.key.base == 3]
+
+
+def test_where_rows_follow_kafka_such_a_segment_goes(tmp_path: Path) -> None:
+    world = make_world(tmp_path / "data", single_process=False)
+    roll_back(world, requeued_and_deleted(world, tmp_path, age="follow-kafka"))
+    reclaimed(world)
+    assert world.offsets() == [6, 7, 8]
+    assert {known.key.base for known in segments(world)} == {6}
