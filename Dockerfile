@@ -7,20 +7,20 @@ ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_COMPILE_BYTECODE=1 UV_PROJECT
 RUN pip install --no-cache-dir uv==0.13.8
 WORKDIR /src
 COPY pyproject.toml hatch_build.py uv.lock README.md LICENSE ./
-RUN uv sync --locked --no-dev --no-install-project --extra typed --extra postgres
+RUN uv sync --locked --no-dev --no-install-project --extra typed --extra postgres --extra aws
 COPY converter converter
 COPY iceberg_catalog iceberg_catalog
 COPY rsm_bridge rsm_bridge
 COPY repartition repartition
 COPY tierberg tierberg
-RUN uv sync --locked --no-dev --no-editable --extra typed --extra postgres
+RUN uv sync --locked --no-dev --no-editable --extra typed --extra postgres --extra aws
 # Kernels are compiled once here; a start then takes half a second. numba asks for the time of its sources to the nanosecond,
 # and an image that went through a registry has whole seconds.
 RUN find /opt/tierberg/venv -path '*/converter/*' -name '*.py' -exec sh -c 'touch -d "@$(stat -c %Y "$1")" "$1"' _ {} \;
 RUN NUMBA_CACHE_DIR=/opt/tierberg/numba NUMBA_CPU_NAME=generic /opt/tierberg/venv/bin/python -c "from converter.segment.warmup import warm; from converter.values.proof.warmup import warm_values; warm(); warm_values()"
 
 FROM build AS build-repartition
-RUN uv sync --locked --no-dev --no-editable --extra typed --extra postgres --extra repartition
+RUN uv sync --locked --no-dev --no-editable --extra typed --extra postgres --extra aws --extra repartition
 
 FROM python:3.12.12-slim-bookworm AS repartition
 RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless && rm -rf /var/lib/apt/lists/*

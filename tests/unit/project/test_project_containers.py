@@ -197,7 +197,8 @@ def test_the_image_of_projections_has_spark_java_and_its_own_command() -> None:
     assert "openjdk-17-jre-headless" in stage
     assert "COPY --from=build-repartition /opt/tierberg /opt/tierberg\n" in stage
     assert (
-        "RUN uv sync --locked --no-dev --no-editable --extra typed --extra postgres --extra repartition\n" in DOCKERFILE
+        "RUN uv sync --locked --no-dev --no-editable --extra typed --extra postgres --extra aws --extra repartition\n"
+        in DOCKERFILE
     )
     (command,) = re.findall(r"^CMD (.*)$", stage, re.MULTILINE)
     tierberg, *arguments = json.loads(command)

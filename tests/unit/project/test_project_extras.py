@@ -19,6 +19,10 @@ ROOT = Path(__file__).resolve().parents[3]
 GIVEN = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
 PROTOBUF = "topics: [{pattern: a, value_format: protobuf, value_schema: {from: inline, text: 'message A {}'}}]"
 NEEDS = {
+    "aws": [
+        "catalog: {properties: {type: glue}}",
+        "catalog: {properties: {type: rest, uri: 'http://localhost:1', rest.sigv4-enabled: 'true'}}",
+    ],
     "typed": ['schema_registry: {url: "http://localhost:8081"}', PROTOBUF],
     "postgres": ["catalog: {properties: {type: sql, uri: 'postgresql+pg8000://u@db/x'}}"],
 }
@@ -52,6 +56,13 @@ def test_the_demo_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert done.output == "tierberg: the demo needs duckdb and pandas: pip install 'tierberg[demo]'\n"
 
 
+def test_making_a_bucket_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "boto3")
+    done = CliRunner().invoke(app, ["bucket", "init"])
+    assert done.exit_code == 2
+    assert done.output == "tierberg: `tierberg bucket init` needs boto3: pip install 'tierberg[aws]'\n"
+
+
 def test_plain_settings_need_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without(monkeypatch, *{name for names in extras.MODULES.values() for name in names})
     config = tmp_path / "tierberg.yaml"
@@ -70,5 +81,5 @@ def test_each_module_is_brought_by_its_extra() -> None:
 
 
 def test_all_is_all_that_a_bridge_and_its_commands_may_need() -> None:
-    assert GIVEN["all"] == ["tierberg[kafka,postgres,repartition,typed]"]
-    assert {*GIVEN} == {"all", "demo", "kafka", "postgres", "repartition", "typed"}
+    assert GIVEN["all"] == ["tierberg[aws,kafka,postgres,repartition,typed]"]
+    assert {*GIVEN} == {"all", "aws", "demo", "kafka", "postgres", "repartition", "typed"}
