@@ -17,8 +17,8 @@ from converter.batches.parser import SegmentParser
 from converter.batches.transactions import Transactions
 from converter.errors import SegmentError
 from converter.index.block_writer import BlockWriter
-from converter.index.codec import Buffer, decode_index, encode_index, section_bytes
-from converter.index.model import Block, Directory, StoredObject
+from converter.index.codec import Buffer, block_section, decode_index, encode_index, footer_bytes, section_bytes
+from converter.index.model import Block, CauseCount, Directory, StoredObject
 from converter.index.summary import SummaryBuilder
 from converter.parquet.writer import RowFile
 from converter.types import BatchFlag, BatchTable, Cause, ConvertOptions, ParsedStep
@@ -92,8 +92,28 @@ def add_rows(
     return encode_index(new, files, None if pages is None else file.footer, parts)[0]
 
 
+def marked_as_late(index: Buffer) -> bytes:
+    """The index of a segment whose rows came into the table late: `has_added_rows` is true of it from now on.
+
+    Raises:
+        SegmentError: `corrupt_object`: the index is damaged.
+    """
+    view = memoryview(index).cast("B")
+    directory, _ = decode_index(index)
+    files = {kind: section_bytes(part, view[part.offset :][: part.size]) for kind, part in directory.files.items()}
+    footers = [
+        None if part is None else footer_bytes(directory, view[part.offset :][: part.size], tail=tail)
+        for tail, part in ((False, directory.footer), (True, directory.tail_footer))
+    ]
+    places = [block_section(directory, number) for number in range(len(directory.blocks))]
+    blocks = [bytes(view[part.offset :][: part.size]) for part in places]
+    kept = (*directory.summary.kept, CauseCount(cause=Cause.VERBATIM, batches=0, records=0, bytes=0))
+    marked = replace(directory, summary=replace(directory.summary, kept=kept))
+    return encode_index(marked, files, footers[0], blocks, tail_footer=footers[1])[0]
+
+
 def has_added_rows(directory: Directory) -> bool:
-    """Whether the segment was stored as it is and got its rows later."""
+    """Whether rows of the segment came late: it was stored as it is first, or a repair took them from it."""
     return directory.data is not None and any(count.cause == Cause.VERBATIM for count in directory.summary.kept)
 
 

@@ -8,7 +8,7 @@ for. What it may not do is tie together what may have to part again:
 | the floor | rows leave by retention a file at a time (R10) |
 | more than `span_ms` of record time, unless the policy is Keep | its newest row decides when all of them leave |
 | a file below the floor, where the table follows Kafka | it leaves once no projection waits for its rows (hold.py) |
-| a stretch without rows that a verbatim segment may yet fill | two live files must never overlap (I1) |
+| a stretch that rows may yet come into (gaps.py) | they would be taken for there, or two files overlap (I1) |
 | a file that is large, or young | it is what we want, or its neighbours are still coming |
 
 Rows are written again each time they are merged. A group must be at least twice its largest file, so that happens no
@@ -68,7 +68,7 @@ def plan_merge(
     files: Sequence[SmallFile],
     state: PartState,
     policy: Policy,
-    withheld: Sequence[tuple[int, int]],
+    apart: Sequence[tuple[int, int]],
     limits: MergeLimits,
     now_ms: int,
 ) -> list[Merge]:
@@ -78,12 +78,12 @@ def plan_merge(
         files: all our live files of the partition in the head.
         state: recorded with the head.
         policy: what becomes of rows that Kafka's retention deleted.
-        withheld: offsets [first, last] of segments that are stored verbatim and may become rows later.
+        apart: offsets [first, last] that rows may come into (gaps.py).
         limits: what to merge.
         now_ms: since the epoch.
     """
     found: list[Merge] = []
-    for neighbours in _stretches(files, state, policy, withheld, limits, now_ms):
+    for neighbours in _stretches(files, state, policy, apart, limits, now_ms):
         found += _groups(neighbours, policy, limits)
     return found
 
@@ -92,7 +92,7 @@ def _stretches(
     files: Sequence[SmallFile],
     state: PartState,
     policy: Policy,
-    withheld: Sequence[tuple[int, int]],
+    apart: Sequence[tuple[int, int]],
     limits: MergeLimits,
     now_ms: int,
 ) -> Iterator[list[SmallFile]]:
@@ -107,7 +107,7 @@ def _stretches(
             and not file.first < state.floor <= file.last
             and (file.first >= state.floor or not isinstance(policy, Follow))
         )
-        if stretch and not (good and _touching(stretch[-1].file, file, state.floor, withheld)):
+        if stretch and not (good and _touching(stretch[-1].file, file, state.floor, apart)):
             yield stretch
             stretch = []
         if good:
@@ -116,9 +116,9 @@ def _stretches(
         yield stretch
 
 
-def _touching(left: LiveFile, right: LiveFile, floor: int, withheld: Sequence[tuple[int, int]]) -> bool:
+def _touching(left: LiveFile, right: LiveFile, floor: int, apart: Sequence[tuple[int, int]]) -> bool:
     """Whether nothing that matters lies between two files."""
-    held = any(max(first, left.last + 1) <= min(last, right.first - 1) for first, last in withheld)
+    held = any(max(first, left.last + 1) <= min(last, right.first - 1) for first, last in apart)
     return not held and not left.last < floor <= right.first
 
 

@@ -77,7 +77,8 @@ def plan_missing(
     while True:
         kept = [item for item in files if item.path not in leaving]
         wanted = {item.id for item in holders if any(_meet(item, file) for file in leaving.values())}
-        repair = plan_repair(ordered, kept, state, policy, wanted, look)
+        # What lies below the floor stays as it is: none of it is to come that was not there.
+        repair = plan_repair(ordered, kept, state, Follow(), wanted, look)
         if repair.rewinds:
             return _behind(files, leaving, holders, policy)
         waits = {item.id for item in holders if item.id in repair.left}

@@ -9,7 +9,7 @@ from an old listing and a new head.
 
 | rule | says | why |
 |---|---|---|
-| R1 lineage | the newest leader-epoch history wins, completed by what has its first epoch, then by older ones (lineage.py); recorded from the epoch on that holds the least of floor, frontier and the table's lowest row, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
+| R1 lineage | the newest leader-epoch history wins, completed by what has its first epoch, then by older ones (lineage.py); recorded from the epoch on that holds the least of floor, frontier, the table's lowest row and, in an archive, the lowest deleted segment, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
 | R2 validity | the newest run of a segment that agrees with the lineage proves all before it | log matching |
 | R3 rewind | where the recorded lineage is left, or a file shows by its own epochs that it died below, published rows go; from the first offset of a transaction open there | its marker was on the dead branch, unless a hole that a repeated listing shows too may have held it; a shortened record does not tell all, nothing may be cut away below what is published again, and a hole right below the divergence may hold rows of the living branch |
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
@@ -61,6 +61,7 @@ from iceberg_catalog.plan.types import (
     Plan,
     Policy,
     Segment,
+    SegmentState,
     Trim,
     UseMain,
     remembered,
@@ -117,7 +118,8 @@ def plan(
     frontier = max(frontier, end)
     peeked = {*read.peeked, *(item for item, base in seen.peeked if base < frontier)}
     add = incoming(seen.stretches, end, kept, floor, stays)
-    least = min([floor, frontier, *(first for first, _ in kept), *_firsts(add, ordered)])
+    lowest = [floor, *_owed(alive, policy), *(first for first, _ in kept)]
+    least = min([frontier, *lowest, *_firsts(add, ordered)])
     return Plan(
         add=tuple(add),
         remove=tuple(remove),
@@ -136,7 +138,7 @@ def plan(
         gaps=tuple(gap for gap in walk.gaps if gap[1] < frontier),
         lost=tuple(part for part in seen.lost if part[0] < frontier),
         conflict=seen.conflict,
-        midst=_midst(state, began, floor, kept, lineage if rewind is None else None),
+        midst=_midst(state, began, min(lowest), floor, lineage if rewind is None else None),
     )
 
 
@@ -146,14 +148,22 @@ def _kept(files: Sequence[LiveFile], leaving: Collection[str], trim: Sequence[Tr
     return sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)
 
 
-def _midst(
-    state: PartState, frontier: int, floor: int, kept: Sequence[tuple[int, int]], lineage: Lineage | None
-) -> PartState | None:
+def _owed(alive: Sequence[Input], policy: Policy) -> list[int]:
+    """Where deleted segments begin whose rows stay: those that came late may have to come again (repair.py)."""
+    if isinstance(policy, Follow):
+        return []
+    return [
+        item.segment.base
+        for item in alive
+        if item.segment.state is SegmentState.DELETED and item.segment.main is not None
+    ]
+
+
+def _midst(state: PartState, frontier: int, lowest: int, floor: int, lineage: Lineage | None) -> PartState | None:
     """Plan.midst. `lineage`: the living one; None where the recorded one was left: it is to show that again."""
     midst = replace(state, frontier=frontier, floor=floor)
     if lineage is not None:
-        least = min([floor, frontier, *(first for first, _ in kept)])
-        midst = replace(midst, lineage=recorded(lineage, state, floor, least), known_end=lineage.end)
+        midst = replace(midst, lineage=recorded(lineage, state, floor, min(lowest, frontier)), known_end=lineage.end)
     return None if midst == state else midst
 
 

@@ -26,15 +26,17 @@ from iceberg_catalog.plan.files import incoming, span
 from iceberg_catalog.plan.inputs import Input, Stretch, living
 from iceberg_catalog.plan.judge import judged
 from iceberg_catalog.plan.lineage import of_segment
-from iceberg_catalog.plan.lineage_record import fold, read_record
+from iceberg_catalog.plan.lineage_record import cut, fold, read_record
 from iceberg_catalog.plan.rewind import rewound
 from iceberg_catalog.plan.types import (
     Batches,
     Derive,
     Follow,
+    KeepUntil,
     LiveFile,
     PartState,
     Policy,
+    Runs,
     Segment,
     SegmentState,
     UseMain,
@@ -47,13 +49,14 @@ class Repair:
     """Files to add, and how many rows below the frontier wait for a marker that no segment has yet.
 
     left: segments of which rows may be missing all the same, as of those that end in a dead branch. rewinds: because
-    the next plan takes rows back first.
+    the next plan takes rows back first. lineage: to record with the files: it reaches down to what comes (R1).
     """
 
     add: list[UseMain | Derive] = field(default_factory=list)
     waiting: int = 0
     left: set[str] = field(default_factory=set)
     rewinds: bool = False
+    lineage: Runs = ()
 
 
 def plan_repair(
@@ -69,7 +72,7 @@ def plan_repair(
     Args:
         segments: every index of the partition.
         files: our live files of the partition in the head.
-        state: recorded with the head; it stays as it is.
+        state: recorded with the head; but for the lineage it stays as it is.
         policy: what becomes of rows that Kafka's retention deleted.
         converted: ids of the segments to repair from. Of deleted ones the caller knows that their objects are there.
         look: gives the leader epochs of a file, as for `plan`.
@@ -80,10 +83,10 @@ def plan_repair(
     record = read_record(state, [of_segment(item) for item in ordered])
     rewind, frontier, floor = rewound(Endings(record, lineage, look), files, alive, state)
     if rewind is not None:
-        return Repair(left=set(converted), rewinds=True)
+        return Repair(left=set(converted), rewinds=True, lineage=state.lineage)
     floor = raised(floor, alive, beginnings(ordered))
     taken = [(file.first, file.last) for file in files]
-    repair = Repair()
+    repair = Repair(lineage=state.lineage)
     for item in alive:
         if item.segment.id in converted and not _usable(item, policy):
             repair.left.add(item.segment.id)
@@ -93,7 +96,11 @@ def plan_repair(
             repair.waiting += missing.waiting
             if missing.waiting or item.valid_end <= item.segment.last:
                 repair.left.add(item.segment.id)
-            taken += [span(piece, item.segment) for piece in missing.add]
+            came = [span(piece, item.segment) for piece in missing.add]
+            taken += came
+            first = min((first for first, _ in came), default=frontier)
+            if state.lineage and first < repair.lineage[0][1]:
+                repair.lineage = cut(record.entries, first)
     return repair
 
 
@@ -116,7 +123,8 @@ def _missing(
     if start >= end:
         return Repair()
     batches = item.batches
-    seen = judged(alive, Walk([Stretch(item, start, end)], [], end), start)
+    # Holes below the frontier were believed when it passed them: who lost a marker in one does not wait for it.
+    seen = judged(alive, Walk([Stretch(item, start, end)], [], frontier), start)
     stop = min(end, seen.stop)
     ((stretch, verdicts),) = seen.stretches
     missing = batches.rows & ~_touched(batches, taken) & (batches.base >= start) & (batches.last < stop)
@@ -125,6 +133,8 @@ def _missing(
     now = missing & (batches.last < end)
     add = incoming([(stretch, np.where(now, verdicts, np.uint8(Verdict.UNDECIDED)))], end, taken, floor, policy)
     later = missing & ~now & ((verdicts == Verdict.UNDECIDED) | (verdicts == Verdict.COMMITTED))
+    if isinstance(policy, KeepUntil):  # what is that old by now would leave as soon as it came
+        later &= (batches.last >= floor) | (batches.max_timestamp_ms >= policy.horizon_ms)
     return Repair(add, int((batches.last - batches.base + 1)[later].sum()))
 
 

@@ -190,6 +190,18 @@ def remembered(events: Events, offset: int) -> Events:
     return (*events, (counted(events) + 1, offset))[-EVENTS_KEPT:]
 
 
+def first_differing(events: Events, others: Events) -> int | None:
+    """First offset of what happened in one of two histories of a table and not in the other; None: nothing.
+
+    0 where too much has happened since for anybody to remember.
+    """
+    if events == others:
+        return None
+    if events and others and not set(events) & set(others):
+        return 0
+    return min(offset for _, offset in set(events) ^ set(others))
+
+
 def events_since(events: Events, seen: int) -> list[int]:
     """First offsets of the events after the first `seen` ones; 0 stands for those that are not remembered any more."""
     new = [offset for number, offset in events if number > seen]

@@ -13,11 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from iceberg_catalog.plan.gaps import open_gaps
 from iceberg_catalog.plan.hold import NO_HOLD, Hold, waiting
 from iceberg_catalog.plan.inputs import spent
 from iceberg_catalog.plan.lineage import Lineage
 from iceberg_catalog.plan.plan import plan_ahead
-from iceberg_catalog.plan.repair import plan_repair
+from iceberg_catalog.plan.repair import Repair, plan_repair
 from iceberg_catalog.plan.types import (
     Derive,
     FileRef,
@@ -178,19 +179,19 @@ class World:
         listing = self.kafka.listing()
         gives = [item.id for item in listing if item.state is SegmentState.LIVE or self.kept(item)]
 
-        def missing(table: Table) -> list[UseMain | Derive]:
+        def missing(table: Table) -> Repair:
             files = [file for file, _ in table.files.values()]
-            return plan_repair(listing, files, table.state, self.policy, gives).add
+            return plan_repair(listing, files, table.state, self.policy, gives)
 
-        add = missing(self.head)
-        if not add:
+        found = missing(self.head)
+        if not found.add:
             return False
         made = self.touched()
         made.serial = self.versions * 1000
-        made.apply(Plan(add=tuple(add), state=made.state), listing)
+        made.apply(Plan(add=tuple(found.add), state=replace(made.state, lineage=found.lineage)), listing)
         late = min(made.rows.keys() - self.head.rows.keys())
         made.state = replace(made.state, repairs=remembered(made.state.repairs, late))
-        assert not missing(made), "not idempotent"
+        assert not missing(made).add, "not idempotent"
         self.objects |= {path for path in made.files if path.startswith("d")}
         assert crash or self.swap(made)
         return True
@@ -357,8 +358,20 @@ class World:
         return len(loose)
 
     def mergeable(self) -> list[tuple[str, str]]:
-        paths = [file.path for file in sorted((file for file, _ in self.head.files.values()), key=lambda f: f.first)]
-        return list(pairwise(paths))
+        """Neighbours with nothing between them that may come yet."""
+        files = sorted((file for file, _ in self.head.files.values()), key=lambda file: file.first)
+        listing = self.kafka.listing()
+        whole = {
+            item.id
+            for item in listing
+            if all(self.pointers.get(part(item.id, file is item.tail)) in self.head.files for file in item.files)
+        }
+        gaps = open_gaps(listing, files, self.head.state, self.policy, bare=self.converted.keys(), whole=whole)
+        return [
+            (one.path, two.path)
+            for one, two in pairwise(files)
+            if not any(first > one.last and last < two.first for first, last in gaps)
+        ]
 
     def merge(self, one: str, two: str, crash: str) -> None:
         """R14: the file, the pointers, the table; then reclaiming does the rest."""

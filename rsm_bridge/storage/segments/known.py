@@ -82,7 +82,8 @@ class KnownSegment:
     """One index key. `segment` is None for a tombstone that replaced no index: then nothing was ever stored.
 
     `data`, `tail`, `kept`: what the segment stored beside its index (converter.index.model.Directory).
-    withheld: it is stored verbatim and has no rows, which `tierberg requeue` may change; requeued: it has done so.
+    withheld: it is stored verbatim and has no rows, which `tierberg requeue` may change.
+    requeued: it has done so, or has added rows of it that came late.
     pending: why its rows were stored without typed columns; they come into the table by a derived file that has them.
     proven: some of its values are columns alone.
     """

@@ -39,6 +39,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog.commit.commit import Change, commit, recorded_as_of
 from iceberg_catalog.commit.foreign_files import foreign_files, rows_deleted
 from iceberg_catalog.commit.head import Head, LiveFiles
+from iceberg_catalog.plan.gaps import open_gaps
 from iceberg_catalog.plan.lineage import Lineage, valid_end
 from iceberg_catalog.plan.merge import Merge, MergeLimits, SmallFile, plan_merge
 from iceberg_catalog.plan.types import PartState, Policy
@@ -50,7 +51,7 @@ from rsm_bridge.storage.keys import rewritten_key, stored_key
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore, VersionedBytes
 from rsm_bridge.storage.segments.chunks import cut
 from rsm_bridge.storage.segments.index_at import directory_under
-from rsm_bridge.storage.segments.known import KnownSegment, owner_of
+from rsm_bridge.storage.segments.known import KnownSegment, owner_of, segments_by_partition
 from rsm_bridge.storage.segments.reader import SegmentReader
 from rsm_bridge.storage.state_objects import StateObjects, recorded_parts
 from rsm_bridge.storage.tombstone import is_tombstone
@@ -116,23 +117,32 @@ class Merger:
             found = listed.get(stored_key(self.store, file.path) or "")
             size, written_ms = (self.limits.small_bytes, 0) if found is None else (found.size, found.modified_ms)
             files[file.partition].append(SmallFile(file, size, written_ms))
-        withheld: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        for known in segments:
-            if known.withheld or known.requeued:
-                withheld[known.key.partition].append((known.key.base, known.key.last))
         policy = self.policy(owner_of(segments).topic, now_ms)
-        return [
-            (partition, merge)
-            for partition in sorted(files)
-            for merge in plan_merge(
-                files[partition],
-                states.get(partition, PartState()),
-                policy,
-                withheld[partition],
-                self.limits,
-                now_ms,
-            )
-        ]
+        groups = segments_by_partition(segments)
+        planned: list[tuple[int, Merge]] = []
+        for partition in sorted(files):
+            state = states.get(partition, PartState())
+            # Most partitions have nothing to merge: only where there is, batches of segments may be read.
+            if plan_merge(files[partition], state, policy, (), self.limits, now_ms):
+                apart = self._open_gaps(head, partition, groups[partition], state, policy)
+                merges = plan_merge(files[partition], state, policy, apart, self.limits, now_ms)
+                planned += [(partition, merge) for merge in merges]
+        return planned
+
+    def _open_gaps(
+        self, head: Head, partition: int, group: Sequence[KnownSegment], state: PartState, policy: Policy
+    ) -> list[tuple[int, int]]:
+        files = [file for file in head.files if file.partition == partition]
+        named = {stored_key(self.store, file.path) for file in files}
+        return open_gaps(
+            [known.segment for known in group if known.segment is not None],
+            files,
+            state,
+            policy,
+            bare={known.listed.key for known in group if known.withheld},
+            whole={known.listed.key for known in group if all(one.key in named for one in known.data_files())},
+            look=head.look,
+        )
 
     def run(
         self,

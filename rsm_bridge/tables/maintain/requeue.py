@@ -18,7 +18,7 @@ not added a second time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
@@ -27,14 +27,14 @@ from pyiceberg.manifest import DataFile
 
 from converter.index.codec import decode_index
 from converter.parquet.columns import row_schema
-from converter.segment.add_rows import add_rows
+from converter.segment.add_rows import add_rows, marked_as_late
 from converter.types import BatchFlag, BatchTable, ConvertOptions
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.commit import Change, recorded_as_of
 from iceberg_catalog.commit.head import by_partition, parse_file_name
 from iceberg_catalog.plan.repair import plan_repair
 from iceberg_catalog.plan.summary import REPAIR
-from iceberg_catalog.plan.types import PartState, remembered
+from iceberg_catalog.plan.types import Derive, Follow, PartState, Policy, UseMain, remembered
 from iceberg_catalog.tables.schema import expected_field_ids
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import COPY_SECONDS_MAX, UPLOAD_PART_BYTES
@@ -185,14 +185,41 @@ class RepairRun(TableRun):
                 refuse_beside_engines(head, [partition])
             made = [file for piece in repair.add for file in files_of_plan.added(partition, piece)]
             if made:
+                self._mark(groups[partition], _sources(repair.add), policy)
                 append += made
                 first, last = _range(made)
                 summary[f"{REPAIR}{partition}"] = f"{first}-{last}"
-                repaired[partition] = replace(state, repairs=remembered(state.repairs, first))
+                repairs = remembered(state.repairs, first)
+                repaired[partition] = replace(state, repairs=repairs, lineage=repair.lineage)
         if append:
             failpoints.hit("requeue-repair", self.topic_id.hex())
             self._commit(head, Change(append=tuple(append)), repaired, summary)
         return Repaired(len(append), waiting)
+
+    def _mark(self, segments: Sequence[KnownSegment], sources: set[str], policy: Policy) -> None:
+        """Has the indexes say that their rows came late: a rollback takes them away, and Kafka may delete the segment.
+
+        Where the table keeps deleted rows, these are owed then (reclaim/reclaimer.py). A crash after it marks in vain.
+        """
+        if isinstance(policy, Follow):
+            return
+        for known in segments:
+            if known.listed.key not in sources or known.requeued:
+                continue
+            current = self.store.read(known.listed.key)
+            if is_tombstone(current.data) or not self.store.replace(
+                known.listed.key, marked_as_late(current.data), current.version
+            ):
+                raise RetryRunError(f"{known.listed.key} has changed meanwhile")
+
+
+def _sources(pieces: Iterable[UseMain | Derive]) -> set[str]:
+    """Ids of the segments that they take rows from."""
+    return {
+        name
+        for piece in pieces
+        for name in ([piece.segment_id] if isinstance(piece, UseMain) else [part[0] for part in piece.ranges])
+    }
 
 
 def _range(files: Sequence[DataFile]) -> tuple[int, int]:

@@ -80,7 +80,7 @@ class _Pass:
     tombstones, derived: what may go, once the snapshots of `expiring` have expired.
     fenced: those of `tombstones` that a request planned on the head may still name.
     begun: keys that an undelete has begun to bring back; None: not asked for yet. listed: by partition, the states of
-    the table's snapshots; None: likewise.
+    the table's snapshots; None: likewise. lacking: by partition, from which offset on nothing may go (_lacking_from).
     """
 
     now_ms: int
@@ -92,6 +92,7 @@ class _Pass:
     fenced: list[KnownSegment] = field(default_factory=list)
     begun: Mapping[str, int] | None = None
     listed: Sequence[States] | None = None
+    lacking: dict[int, int | None] = field(default_factory=dict)
 
     def is_due(self, due_ms: int) -> bool:
         """Whether the time has come; notes the wait if not."""
@@ -114,6 +115,27 @@ def _raising(result: RunResult, tombstoned: Sequence[KnownSegment]) -> dict[int,
         if known.segment is not None and known.segment.state is SegmentState.DELETED:
             deleted.setdefault(known.key.partition, []).append(known.segment)
     return {at: still_to_raise(found, result.states.get(at, PartState())) for at, found in deleted.items()}
+
+
+def _lacking_from(number: int, result: RunResult, head: Head, policy: Policy) -> int | None:
+    """Base offset of the first segment that a requeue gave rows which the table lacks; None: of none it lacks any.
+
+    What lies above it may hold the markers of its transactions.
+    """
+    segments = segments_by_partition(result.segments)[number]
+    inputs = [known.segment for known in segments if known.segment is not None]
+    bases = {known.listed.key: known.key.base for known in segments if known.requeued}
+    if not bases:
+        return None
+    state, files = result.states.get(number, PartState()), by_partition(head.files)[number]
+    lacking = [
+        base
+        for key, base in bases.items()
+        if (repair := plan_repair(inputs, files, state, policy, {key}, head.look)).add
+        or repair.waiting
+        or repair.rewinds
+    ]
+    return min(lacking, default=None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -246,20 +268,17 @@ class Reclaimer:
         policy = self.policy(known.owner.topic, found.now_ms)
         if isinstance(policy, Follow):
             return False
-        if known.requeued and self._lacks(known.key.partition, segment, result, result.head, policy):
+        number = known.key.partition
+        if number not in found.lacking:
+            found.lacking[number] = _lacking_from(number, result, result.head, policy)
+        lacking = found.lacking[number]
+        if lacking is not None and segment.last >= lacking:
             return True
         if found.listed is None:
             found.listed = self._states_listed(result.head, result.states)
-        states = (listed.get(known.key.partition, PartState()) for listed in found.listed)
-        return any(needed_after_rollback(segment, state) for state in states)
-
-    @staticmethod
-    def _lacks(number: int, segment: Segment, result: RunResult, head: Head, policy: Policy) -> bool:
-        segments = segments_by_partition(result.segments)[number]
-        inputs = [known.segment for known in segments if known.segment is not None]
-        state = result.states.get(number, PartState())
-        repair = plan_repair(inputs, by_partition(head.files)[number], state, policy, {segment.id}, head.look)
-        return bool(repair.add or repair.waiting or repair.rewinds)
+        now = result.states.get(number, PartState())
+        states = (listed.get(number, PartState()) for listed in found.listed)
+        return any(needed_after_rollback(segment, state, now) for state in states)
 
     def _states_listed(self, head: Head, states: States) -> Sequence[States]:
         return self._listed.read(head, states)

@@ -10,7 +10,8 @@ Its index is an input of the plan until the head's state has taken everything in
 (iceberg_catalog/plan/hold.py);
 * rollbacks: where deleted rows are kept, the state of every snapshot that the table lists has passed it too. Somebody
 may roll back to any of them, and the plan then goes on from that one's state: it adds what that snapshot lacks, from
-nothing but the segments that are there.
+nothing but the segments that are there. Nor has one of them more or fewer repairs (plan/repair.py): what these took
+rows from, and the markers above, another repair needs then.
 
 Where the state has passed its history and its markers but not its rows (a withdrawn copy that was never published, a
 dead branch), no plan made from now on uses it, since the tombstone is there. One made before it was may. So one more
@@ -25,7 +26,7 @@ from enum import Enum
 import numpy as np
 
 from iceberg_catalog.plan.lineage import Lineage, of_segment, valid_end
-from iceberg_catalog.plan.types import BatchKind, PartState, Segment, SegmentState
+from iceberg_catalog.plan.types import BatchKind, PartState, Segment, SegmentState, first_differing
 from iceberg_catalog.plan.walk import beginnings, newest_epoch, of_a_branch_that_lost
 
 
@@ -66,8 +67,8 @@ def verdict(
     return TombstoneVerdict.FENCE
 
 
-def needed_after_rollback(segment: Segment, state: PartState) -> bool:
-    """Whether the plan would still read a DELETED segment, were a snapshot with this state made the head again.
+def needed_after_rollback(segment: Segment, state: PartState, now: PartState) -> bool:
+    """Whether the plan or a repair would still read a DELETED segment, were the table rolled back to a snapshot.
 
     Not only rows count. Without a marker the rows that wait for it would never come, and where nothing is left of some
     offsets, be they without rows, the walk finds a hole, which ends the transactions that are open there.
@@ -75,7 +76,11 @@ def needed_after_rollback(segment: Segment, state: PartState) -> bool:
     Args:
         segment: DELETED, of a table that keeps deleted rows.
         state: of its partition, recorded with the snapshot; the default where it records none.
+        now: recorded with the head.
     """
+    repaired = first_differing(state.repairs, now.repairs)
+    if repaired is not None and segment.last >= repaired:
+        return True
     lineage = Lineage(state.lineage, state.known_end)
     if of_segment(segment).rank > lineage.rank:
         return True  # that snapshot may be of a branch that lost: then its rows go, and these come

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from iceberg_catalog.plan.repair import plan_repair
-from iceberg_catalog.plan.types import Plan, Segment
-from tests.worlds.plan_support import FOLLOW, WITHDRAWN, Model, abort, gone, plain, seg, txn
+from iceberg_catalog.plan.types import KeepUntil, LiveFile, Plan, Segment, UseMain
+from tests.worlds.plan_support import FOLLOW, KEEP, WITHDRAWN, Model, abort, gone, plain, seg, txn
 
 
 def bare(segment: Segment) -> Segment:
@@ -58,3 +58,47 @@ def test_what_is_aborted_and_what_lies_in_a_dead_branch_stays_out() -> None:
     model.publish(first, bare(late), new)
     assert repaired(model, first, late, dead, new) == [*range(10), *range(16, 30)]
     assert {model.rows[offset] for offset in range(16, 20)} == {0}
+
+
+def test_rows_whose_marker_fell_into_a_hole_that_was_believed_do_not_wait() -> None:
+    model, first = Model(), seg("a", [plain(0, 9)])
+    late = seg("b", [plain(10, 12), txn(13, 19, 7)], checkpoint=((0, 0),))
+    last = seg("d", [plain(30, 39)], checkpoint=((0, 0),))
+    model.publish(first, bare(late), last)
+    found = plan_repair([first, late, last], files_of(model), model.state, FOLLOW, ["b"])
+    assert found.waiting == 0
+    assert repaired(model, first, late, last) == [*range(13), *range(30, 40)]
+    # Where nothing lies above the hole yet, the marker may come.
+    other = Model()
+    other.publish(first, bare(late))
+    assert plan_repair([first, late], files_of(other), other.state, FOLLOW, ["b"]).waiting == 7
+
+
+def test_an_archive_takes_rows_of_deleted_segments_and_records_their_epochs() -> None:
+    model = Model(policy=KEEP)
+    late = seg("a", [plain(0, 9)])
+    new = seg("b", [plain(10, 19, epoch=1)], checkpoint=((1, 10),))
+    model.publish(bare(late), new)
+    had = gone(late)
+    model.publish(had, new)
+    assert model.offsets == list(range(10, 20))
+    found = plan_repair([had, new], files_of(model), model.state, KEEP, ["a"])
+    assert found.add == [UseMain("a")]
+    assert found.lineage[0] == (0, 0)
+    assert not plan_repair([had, new], files_of(model), model.state, FOLLOW, ["a"]).add
+    assert not plan_repair([replace(had, leaving=True), new], files_of(model), model.state, KEEP, ["a"]).add
+
+
+def test_what_is_over_age_by_now_is_not_waited_for() -> None:
+    model = Model(policy=KEEP)
+    late = seg("a", [txn(0, 9, 7)])
+    new = replace(seg("b", [plain(10, 19)], checkpoint=((0, 0),)), open_end=((7, 0),))
+    model.publish(bare(late), new)
+    model.publish(gone(late), new)
+    for horizon, waiting in ((0, 10), (10**15, 0)):
+        found = plan_repair([gone(late), new], files_of(model), model.state, KeepUntil(horizon), ["a"])
+        assert (found.add, found.waiting) == ([], waiting)
+
+
+def files_of(model: Model) -> list[LiveFile]:
+    return [file for file, _ in model.files.values()]

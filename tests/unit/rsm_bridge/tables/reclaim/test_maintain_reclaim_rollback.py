@@ -369,8 +369,7 @@ def test_rows_that_a_requeue_brought_come_again_after_a_rollback_to_before_it(tm
     reclaimed(world)
     lacks = [*range(3), *range(6, world.log().end)]
     assert world.offsets() == lacks
-    (finding,) = of(looked(tmp_path / "data", topics=[KEEPING]), CauseCode.ROWS_NOT_IN_TABLE)
-    assert finding.said == "1 segment with rows that the table lacks; first partition 0 offset 3"
+    assert lacking(tmp_path) == ["1 segment with rows that the table lacks; first partition 0 offset 3"]
     assert requeue(tmp_path) == 0
     assert world.offsets() == list(range(world.log().end))
     reclaimed(world)
@@ -397,3 +396,69 @@ def test_where_rows_follow_kafka_such_a_segment_goes(tmp_path: Path) -> None:
     reclaimed(world)
     assert world.offsets() == [6, 7, 8]
     assert {known.key.base for known in segments(world)} == {6}
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_what_a_requeue_took_from_a_copy_made_again_comes_again_too(tmp_path: Path, forgotten: bool) -> None:
+    """It was never stored as it is; Kafka has deleted it, and the table was rolled back to before its rows came."""
+    world = archive(tmp_path / "data", single_process=False)
+    first, late = world.copy(), as_it_is(world, 3)
+    world.copy()
+    world.publish()
+    world.withdraw(late)
+    again = world.copy_range(3, 5)
+    world.publish()
+    before = head(world)
+    assert requeue(tmp_path) == 0
+    assert world.offsets() == list(range(9))
+    world.delete(first, again)
+    reclaimed(world)
+    roll_back(world, before)
+    for _ in range(SNAPSHOTS_KEPT_MAX + 2 if forgotten else 0):
+        world.copy(1)
+        world.publish()
+    reclaimed(world)
+    assert lacking(tmp_path) == ["1 segment with rows that the table lacks; first partition 0 offset 3"]
+    assert requeue(tmp_path) == 0
+    assert world.offsets() == list(range(world.log().end))
+    assert lacking(tmp_path) == []
+    world.check()
+
+
+def test_the_marker_that_requeued_rows_wait_for_stays_with_them(tmp_path: Path) -> None:
+    world = archive(tmp_path / "data", single_process=False)
+    first, log = world.copy(), world.log()
+    log.write(3, producer_id=5)
+    late = world.copy_range(3, 5, mode="verbatim")
+    log.end_transaction(5, commit=True)
+    marker = world.copy_range(6, 6)
+    world.copy()
+    world.publish()
+    before = head(world)
+    assert requeue(tmp_path) == 0
+    world.publish()
+    world.delete(first, late, marker)
+    reclaimed(world)
+    roll_back(world, before)
+    reclaimed(world)
+    assert lacking(tmp_path) == ["1 segment with rows that the table lacks; first partition 0 offset 3"]
+    assert requeue(tmp_path) == 0
+    assert world.offsets() == [*range(6), 7, 8, 9]
+
+
+def test_a_tagged_snapshot_holds_what_was_merged_since_its_requeue(tmp_path: Path) -> None:
+    world = archive(tmp_path / "data", merging=MERGING, single_process=False)
+    before = requeued_and_deleted(world, tmp_path)
+    world.loaded().manage_snapshots().create_tag(before, "audit").commit()
+    world.maintain()
+    reclaimed(world)
+    roll_back(world, before)
+    assert lacking(tmp_path) == ["1 segment with rows that the table lacks; first partition 0 offset 3"]
+    assert requeue(tmp_path) == 0
+    assert world.offsets() == list(range(9))
+
+
+def lacking(folder: Path) -> list[str]:
+    """What `tierberg status` says of rows that the table lacks."""
+    found = of(looked(folder / "data", topics=[KEEPING]), CauseCode.ROWS_NOT_IN_TABLE)
+    return [finding.said for finding in found]

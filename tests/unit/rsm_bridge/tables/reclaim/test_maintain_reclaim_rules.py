@@ -62,21 +62,21 @@ def test_a_marker_at_or_above_the_frontier_is_needed(state: SegmentState) -> Non
 def test_a_snapshot_needs_what_its_frontier_has_not_passed(floor: int) -> None:
     """Its floor does not matter: rows that are kept stay below it."""
     segment = tombstoned(SegmentState.DELETED)
-    assert not needed_after_rollback(segment, dataclasses.replace(SEEN, floor=floor))
-    assert needed_after_rollback(segment, dataclasses.replace(SEEN, floor=floor, frontier=19))
-    assert needed_after_rollback(segment, PartState())
+    assert not needed_after_rollback(segment, dataclasses.replace(SEEN, floor=floor), SEEN)
+    assert needed_after_rollback(segment, dataclasses.replace(SEEN, floor=floor, frontier=19), SEEN)
+    assert needed_after_rollback(segment, PartState(), SEEN)
 
 
 def test_a_snapshot_of_a_branch_that_lost_needs_what_takes_its_place() -> None:
     """It names files of the same offsets, which go with the rewind."""
     lost = PartState(frontier=30, floor=0, lineage=((0, 0), (1, 10)), known_end=30)
-    assert needed_after_rollback(tombstoned(SegmentState.DELETED, epoch=2), lost)
-    assert not needed_after_rollback(tombstoned(SegmentState.DELETED, epoch=1), lost)
-    assert not needed_after_rollback(tombstoned(SegmentState.DELETED, epoch=0), lost)
+    assert needed_after_rollback(tombstoned(SegmentState.DELETED, epoch=2), lost, lost)
+    assert not needed_after_rollback(tombstoned(SegmentState.DELETED, epoch=1), lost, lost)
+    assert not needed_after_rollback(tombstoned(SegmentState.DELETED, epoch=0), lost, lost)
 
 
 def test_a_snapshot_needs_the_marker_that_its_rows_wait_for() -> None:
     marker = gone(seg("m", [commit(13, 7)]), SegmentState.DELETED)
     waits = PartState(frontier=10, floor=0, lineage=((0, 0),), known_end=14)
-    assert needed_after_rollback(marker, waits)
-    assert not needed_after_rollback(marker, dataclasses.replace(waits, frontier=14))
+    assert needed_after_rollback(marker, waits, waits)
+    assert not needed_after_rollback(marker, dataclasses.replace(waits, frontier=14), waits)
