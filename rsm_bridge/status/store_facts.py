@@ -43,12 +43,12 @@ from rsm_bridge.metrics.progress.facts import (
 from rsm_bridge.metrics.progress.stored import left_out, stored_partitions, table_facts, unindexed, withdrawn, withheld
 from rsm_bridge.status.held import held_deletes
 from rsm_bridge.status.projections import projection_facts, waiting_projections
-from rsm_bridge.storage.keys import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
+from rsm_bridge.storage.keys import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.storage.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore, first_line
 from rsm_bridge.storage.projections.hold import WaitingProjection
 from rsm_bridge.storage.segments.known import KnownSegment, read_known
-from rsm_bridge.storage.segments.topic_segments import clusters_of
+from rsm_bridge.storage.segments.topic_segments import clusters_of, indexed_topic_ids
 from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecord
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
 from rsm_bridge.storage.table_records import TableRecord, read_records
@@ -119,12 +119,10 @@ def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Itera
         StoreError: the store does not answer.
     """
     with ThreadPoolExecutor(STATUS_READERS, thread_name_prefix="status") as pool:
-        for prefix in store.list_folders(INDEX_ROOT):
-            name = prefix.removeprefix(INDEX_ROOT).strip("/")
-            if len(name) == 32:
-                found = _read_topic(store, bytes.fromhex(name), wanted, ends_at, pool)
-                if found is not None:
-                    yield found
+        for topic_id in indexed_topic_ids(store):
+            found = _read_topic(store, topic_id, wanted, ends_at, pool)
+            if found is not None:
+                yield found
 
 
 def stored_topic(
