@@ -25,7 +25,7 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.plan.file_epochs import no_look
 from iceberg_catalog.plan.types import Batches, PartState, Policy, SegmentState
 from iceberg_catalog.tables.names import Owner, PlainName, table_name
-from iceberg_catalog.tables.tables import find_table, rows_in
+from iceberg_catalog.tables.tables import check_layout, find_table, rows_in
 from rsm_bridge.config.retention import policy_at
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
@@ -396,9 +396,12 @@ def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> 
     """Finds and reads the table a segment belongs to."""
 
     def find(known: KnownSegment) -> Head | None:
-        """The head of the segment's table, None without one."""
+        """The head of the segment's table, None without one. Raises where no bridge would write the table."""
         found = find_table(catalog, known.owner, namespace=namespace, plain=plain)
-        return LiveFiles().read(found) if found is not None else None
+        if found is None:
+            return None
+        check_layout(found)
+        return LiveFiles().read(found)
 
     return find
 

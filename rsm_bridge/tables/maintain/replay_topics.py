@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.tables.names import Owner
+from iceberg_catalog.tables.tables import check_layout
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.storage.backend import Backend
 from rsm_bridge.storage.lease import leased
@@ -62,6 +63,7 @@ def _one(backend: Backend, topics: TypedTopics, owner: Owner, *, dry_run: bool) 
     table = table_context(backend.settings, backend.store, typed=topics.table).table(backend.catalog, owner)
     if table is None:
         return []
+    check_layout(table)
     head = LiveFiles().read(table)
     typed = topics.table(owner)
     if typed is None:
