@@ -105,6 +105,28 @@ def owners_of(store: ObjectStore, topic: str, wanted: str | None) -> list[Owner]
     return found
 
 
+def chosen_topics(store: ObjectStore, topic: str | None) -> dict[bytes, str]:
+    """The topic ids a command is to work on, ascending, with what to call each.
+
+    No more is read than whose each of them is: damage of one topic is not another's matter.
+
+    Args:
+        store: where.
+        topic: a name: topic ids of that name alone. None: all; one of which nothing tells is called by its hex digits.
+
+    Raises:
+        BridgeError: `not_found`: there is none of that name; and what the store raises.
+    """
+    owners = {topic_id: stored_owner(store, topic_id) for topic_id in indexed_topic_ids(store)}
+    names = {topic_id: topic_id.hex() if owner is None else owner.topic for topic_id, owner in owners.items()}
+    if topic is None:
+        return names
+    chosen = {topic_id: name for topic_id, name in names.items() if name == topic and owners[topic_id] is not None}
+    if not chosen:
+        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
+    return chosen
+
+
 def several(topic: str, owners: Sequence[Owner]) -> str:
     """That a name alone does not say which topic is meant: it was created again, or another cluster has one."""
     ids = ", ".join(f"{owner.topic_id.hex()} (cluster {owner.cluster})" for owner in owners)
