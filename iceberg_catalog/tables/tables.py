@@ -265,13 +265,15 @@ def check_layout(table: Table) -> None:
     name, value_format = ".".join(table.name()), stamped_format(table)
     expected = layout.expected_field_ids(value_format)
     found = index_by_name(table.schema())
-    if wrong := [column for column, field_id in expected.items() if found.get(column) != field_id]:
-        raise CatalogError(
-            "schema_mismatch",
-            f"table {name}: {', '.join(wrong)} dropped, renamed or made anew; it has field ids {dict(found)}, expected "
-            f"{dict(expected)}",
-            name,
-        )
+    names = {field_id: column for column, field_id in found.items()}
+    wrong = [
+        f"{column} ({field_id}, which {f'is called {names[field_id]}' if field_id in names else 'is gone'})"
+        for column, field_id in expected.items()
+        if found.get(column) != field_id
+    ]
+    if wrong:
+        said = f"table {name}: it has field ids other than Kafka's columns were made with: {', '.join(wrong)}"
+        raise CatalogError("schema_mismatch", said, name)
     spec = layout.partition_spec(value_format)
     if not table.spec().compatible_with(spec):
         raise CatalogError("schema_mismatch", f"table {name}: partitioned by {table.spec()}, expected {spec}", name)
