@@ -200,4 +200,6 @@ REACH_REMIND_SECONDS = 60.0  # between two lines about one outage
 PROBE_FRESH_SECONDS = 2.0  # an answer of the store serves all probes so long
 METRICS_PARTITIONS_MAX = 1000  # partitions with gauges of their own; beyond, each table's worst one alone
 SETTINGS_FILE_BYTES_MAX = MIB  # tierberg.yaml
+DURATION_SECONDS_MAX = 100 * 365 * 86400.0  # of any setting; what waits cannot take more than three times as much
+CHECKPOINT_BYTES_MAX = 8 * MIB  # a broker's `leader-epoch-checkpoint` for a command; 200,000 epochs stay below it
 SETTINGS_VALUES_MAX = 100_000  # values in it, those that YAML anchors repeat counted each time

@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+
+def _not_empty(value: str | None) -> str | None:
+    """A script's empty variable is no server, and must not stand for those of the file either."""
+    if value is not None and not value.strip():
+        raise typer.BadParameter("it is empty")
+    return value
+
+
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", help="Configuration file (YAML); see docs/configuration.md.")
 ]
@@ -19,6 +27,10 @@ TopicIdOption = Annotated[
 ]
 BootstrapOption = Annotated[
     str | None,
-    typer.Option("--bootstrap-server", help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file."),
+    typer.Option(
+        "--bootstrap-server",
+        help="Brokers to ask. Overrides `kafka.bootstrap_servers` of the file.",
+        callback=_not_empty,
+    ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")]

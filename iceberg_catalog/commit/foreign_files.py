@@ -17,6 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 from converter.parquet.columns import PARTITION
 from iceberg_catalog.commit.head import Head
 from iceberg_catalog.commit.sound import entries_of
+from iceberg_catalog.tables.tables import kafka_field_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def rows_deleted(files: Iterable[ForeignFile], partition: int) -> bool:
 
 def _partition(table: Table, manifest: ManifestFile, entry: ManifestEntry) -> int | None:
     """By the partitioning it was written with, which an engine may have changed."""
-    source = table.schema().find_field(PARTITION).field_id
+    source = kafka_field_id(table, PARTITION)
     spec = table.specs().get(manifest.partition_spec_id)
     for place, named in enumerate(spec.fields if spec is not None else ()):
         if named.source_id == source and isinstance(named.transform, IdentityTransform):

@@ -26,6 +26,7 @@ from iceberg_catalog.commit.state import StateRef
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.plan.file_epochs import FileEpochs, Look, no_look
 from iceberg_catalog.plan.types import LiveFile
+from iceberg_catalog.tables.tables import kafka_field_id
 
 STATE_KEY = "tierberg.state"
 STATE_SHA256 = "tierberg.state-sha256"
@@ -80,7 +81,8 @@ class LiveFiles:
 
         Raises:
             CatalogError: `state_missing` if the table has files but no snapshot that records a state;
-                `table_unreadable` if a manifest, or the list of them, is not there or damaged.
+                `table_unreadable` if a manifest, or the list of them, is not there or damaged; `schema_mismatch` if
+                the table does not say what values it was made for.
             What the table's storage raises passes through.
         """
         snapshot = table.current_snapshot()
@@ -173,8 +175,7 @@ def content_of(table: Table, manifest: ManifestFile, entries: Sequence[DataFile]
     if manifest.content != ManifestContent.DATA:
         return ManifestFiles(manifest, (), tuple(paths), paths)
     root = normal_path(table.properties.get("write.data.path", "")).rstrip("/") + "/"
-    schema = table.schema()
-    ids = schema.find_field(OFFSET).field_id, schema.find_field(TIMESTAMP).field_id
+    ids = kafka_field_id(table, OFFSET), kafka_field_id(table, TIMESTAMP)
     parsed = [(entry.file_path, _live_file(entry, root, *ids)) for entry in entries]
     ours = tuple(item for _, item in parsed if item is not None)
     return ManifestFiles(manifest, ours, tuple(path for path, item in parsed if item is None), paths)

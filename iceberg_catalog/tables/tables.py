@@ -246,7 +246,18 @@ def stamped_format(table: Table) -> ValueFormat:
     if stamped in ("raw", "string"):
         return cast(ValueFormat, stamped)
     name = ".".join(table.name())
-    raise CatalogError("schema_mismatch", f"table {name}: property {layout.VALUE_FORMAT} is {stamped!r}")
+    raise CatalogError("schema_mismatch", f"table {name}: property {layout.VALUE_FORMAT} is {stamped!r}", name)
+
+
+def kafka_field_id(table: Table, column: str) -> int:
+    """The field id that one of Kafka's columns was made with, whatever an engine has called the column since.
+
+    Data files and manifests name columns by these ids for good.
+
+    Raises:
+        CatalogError: `schema_mismatch`: the table does not say what values it was made for.
+    """
+    return layout.expected_field_ids(stamped_format(table))[column]
 
 
 def check_layout(table: Table) -> None:
@@ -254,8 +265,15 @@ def check_layout(table: Table) -> None:
     name, value_format = ".".join(table.name()), stamped_format(table)
     expected = layout.expected_field_ids(value_format)
     found = index_by_name(table.schema())
-    if any(found.get(column) != field_id for column, field_id in expected.items()):
-        raise CatalogError("schema_mismatch", f"table {name} has field ids {dict(found)}, expected {dict(expected)}")
+    names = {field_id: column for column, field_id in found.items()}
+    wrong = [
+        f"{column} ({field_id}, which {f'is called {names[field_id]}' if field_id in names else 'is gone'})"
+        for column, field_id in expected.items()
+        if found.get(column) != field_id
+    ]
+    if wrong:
+        said = f"table {name}: it has field ids other than Kafka's columns were made with: {', '.join(wrong)}"
+        raise CatalogError("schema_mismatch", said, name)
     spec = layout.partition_spec(value_format)
     if not table.spec().compatible_with(spec):
-        raise CatalogError("schema_mismatch", f"table {name} is partitioned by {table.spec()}, expected {spec}")
+        raise CatalogError("schema_mismatch", f"table {name}: partitioned by {table.spec()}, expected {spec}", name)

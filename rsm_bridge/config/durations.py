@@ -7,18 +7,27 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-_FORM = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+from rsm_bridge.limits import DURATION_SECONDS_MAX
+
+_FORM = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class DurationError(ValueError):
+    """A duration that nothing can wait for."""
 
 
 def parse_duration(value: object) -> float:
     """Seconds of a duration text. Plain numbers are refused: their unit would be a guess.
 
     Raises:
-        ValueError: not a number followed by ms, s, m, h or d.
+        ValueError: not a number followed by ms, s, m, h or d; or longer than DURATION_SECONDS_MAX.
     """
     if isinstance(value, str) and (match := _FORM.fullmatch(value.strip())):
-        return float(match.group(1)) * _SECONDS[match.group(2)]
+        seconds = float(match.group(1)) * _SECONDS[match.group(2)]
+        if seconds > DURATION_SECONDS_MAX:
+            raise DurationError(f"a duration is at most {DURATION_SECONDS_MAX / _SECONDS['d']:.0f}d")
+        return seconds
     raise ValueError("a duration is a number and a unit: 500ms, 10s, 5m, 2h or 7d")
 
 

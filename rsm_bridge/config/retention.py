@@ -7,19 +7,21 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator
 
 from iceberg_catalog.plan.types import Follow, Keep, KeepUntil, Policy
-from rsm_bridge.config.durations import parse_duration
+from rsm_bridge.config.durations import DurationError, parse_duration
 
 
 def parse_retention(value: object) -> str | float:
     """One of the two words, or seconds of a duration text.
 
     Raises:
-        ValueError: neither.
+        ValueError: neither, or a duration that is too long.
     """
     if isinstance(value, str) and value in {"follow-kafka", "keep"}:
         return str(value)
     try:
         return parse_duration(value)
+    except DurationError as error:
+        raise ValueError(f"table_retention: {error}; for ever is keep") from error
     except ValueError as error:
         raise ValueError("table_retention is follow-kafka, keep, or a duration such as 30d") from error
 

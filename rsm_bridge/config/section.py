@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, SecretStr, StrictBool, StrictInt
+from pydantic import BaseModel, ConfigDict, SecretStr, StrictBool, StrictInt, field_validator
 
 _Leaf = SecretStr | StrictBool | StrictInt
 #: PyIceberg's: texts, and mappings such as `auth`.
@@ -15,6 +16,14 @@ class Section(BaseModel):
     """A mapping of `tierberg.yaml`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_nul(cls, given: Any) -> Any:
+        """No path, name, address or password can have one, and what they are given to says so in its own way."""
+        if isinstance(given, str | Path) and "\0" in str(given):
+            raise ValueError("it has a NUL character in it")
+        return given
 
 
 def texts(given: Any) -> Any:

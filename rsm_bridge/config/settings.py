@@ -358,6 +358,9 @@ class Settings(Section):
     @model_validator(mode="after")
     def _listen_is_safe(self) -> Settings:
         parse_listen(self.listen)
+        for name, page in (("metrics_listen", self.metrics_listen), ("repartition.metrics", self.repartition.metrics)):
+            if page is not None:
+                parse_listen(page, name)
         authenticated = self.tls is not None and self.tls.client_ca_file is not None
         if not is_local(self.listen) and not authenticated and not self.insecure:
             raise ValueError(
@@ -406,20 +409,21 @@ class Settings(Section):
         return TopicRule(pattern=".*", value_format="raw" if self.schema_registry is None else "auto")
 
 
-def parse_listen(listen: str) -> tuple[str, int] | Path:
+def parse_listen(listen: str, key: str = "listen") -> tuple[str, int] | Path:
     """(host, port), or the path of a unix socket.
 
     Raises:
-        ValueError: neither `host:port` nor `unix:path`.
+        ValueError: neither `host:port` nor `unix:path`; begins with the `key` it is the value of.
     """
     if listen.startswith(_UNIX):
         path = listen[len(_UNIX) :]
         if not path:
-            raise ValueError("listen: unix: needs a path")
+            raise ValueError(f"{key}: unix: needs a path")
         return Path(path)
     host, colon, port = listen.rpartition(":")
-    if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"listen: {listen!r} is neither host:port nor unix:path")
+    # Other scripts have digits too, and int() takes some of them.
+    if not colon or not host or re.fullmatch("[0-9]{1,5}", port) is None or int(port) > 65535:
+        raise ValueError(f"{key}: {listen!r} is neither host:port nor unix:path")
     return host.strip("[]"), int(port)
 
 

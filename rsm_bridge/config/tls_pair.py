@@ -20,8 +20,9 @@ def check_pair(settings: TlsSettings) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(settings.certificate_file, settings.key_file, password=lambda: "")
     except FileNotFoundError as error:
-        gone = " and ".join(str(path) for path in (settings.certificate_file, settings.key_file) if not path.exists())
-        raise ValueError(f"{names} cannot be used: {gone or 'one of them'} is not there") from error
+        gone = [str(path) for path in (settings.certificate_file, settings.key_file) if not path.exists()]
+        which = " and ".join(gone) or "one of them"
+        raise ValueError(f"{names} cannot be used: {which} {'are' if len(gone) > 1 else 'is'} not there") from error
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH" or error.reason == "KEY_TYPE_MISMATCH":
             raise ValueError(f"{names} do not belong together: the key is another certificate's") from error

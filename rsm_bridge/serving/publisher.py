@@ -53,10 +53,11 @@ from rsm_bridge.serving.scheduling.fetch_priority import lower_priority
 from rsm_bridge.serving.wire.statuses import explain
 from rsm_bridge.storage.backend import catalog_properties
 from rsm_bridge.storage.clock import StoreClock
-from rsm_bridge.storage.keys import INDEX_ROOT, IndexKey
+from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ObjectStore, first_line
 from rsm_bridge.storage.segments.listing import Notices
 from rsm_bridge.storage.segments.running_copies import RunningCopies
+from rsm_bridge.storage.segments.topic_segments import indexed_topic_ids
 from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult, TableRun
 from rsm_bridge.tables.reclaim.mass_delete import HeldDeletes
@@ -176,6 +177,18 @@ class Publisher:
         self._noticed.set()
 
     def _schedule(self) -> None:
+        """Rounds until the stop. All tables hang on this one thread, so that nothing that goes wrong may end it."""
+        failures = 0
+        while not self._stop.is_set():
+            try:
+                self._rounds()
+            except Exception as error:
+                failures += 1
+                pause = _backoff(failures)
+                self.log.error("scheduling failed", retry_s=round(pause, 1), exc_info=error)
+                self._stop.wait(pause)
+
+    def _rounds(self) -> None:
         next_listing = 0.0
         wait = 0.0
         while not self._stop.is_set():
@@ -210,14 +223,12 @@ class Publisher:
     def _discover(self) -> None:
         """Makes every topic id of the store due."""
         try:
-            prefixes = self.store.list_folders(INDEX_ROOT)
+            found = indexed_topic_ids(self.store)
         except Exception as error:  # noqa: BLE001 - the store may be away; the next listing finds the same
             self.log.warning("listing failed", error=explain(error)[1])
             return
-        for prefix in prefixes:
-            name = prefix.removeprefix(INDEX_ROOT).strip("/")
-            if len(name) == 32:
-                self.notify(bytes.fromhex(name))
+        for topic_id in found:
+            self.notify(topic_id)
 
     def _take(self, topic: _Topic) -> Notices:
         with self._lock:

@@ -80,14 +80,23 @@ def _looked(
 
 
 def _accepted(words: Iterable[str]) -> Accepted:
-    """`code`, or `code:topic`."""
+    """`code`, or `code:topic`.
+
+    Raises:
+        SettingsError: no such code; or a colon and no topic, as a script's empty variable makes it, which must not
+            accept the cause for all topics.
+    """
     known = {str(code): code for code in CauseCode}
     found: set[tuple[CauseCode, str | None]] = set()
     for word in words:
-        code, _, topic = word.partition(":")
+        code, of_one, topic = word.partition(":")
         if code not in known:
             raise SettingsError(f"--accept {word}: not a cause; docs/operations.md lists them")
-        found.add((known[code], topic or None))
+        if of_one and not topic:
+            raise SettingsError(
+                f"--accept {word}: a topic follows the colon; without one it is `{code}`, for all topics"
+            )
+        found.add((known[code], topic if of_one else None))
     return Accepted(frozenset(found))
 
 

@@ -25,7 +25,7 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.plan.file_epochs import no_look
 from iceberg_catalog.plan.types import Batches, PartState, Policy, SegmentState
 from iceberg_catalog.tables.names import Owner, PlainName, table_name
-from iceberg_catalog.tables.tables import find_table, rows_in
+from iceberg_catalog.tables.tables import check_layout, find_table, rows_in
 from rsm_bridge.config.retention import policy_at
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
@@ -43,12 +43,12 @@ from rsm_bridge.metrics.progress.facts import (
 from rsm_bridge.metrics.progress.stored import left_out, stored_partitions, table_facts, unindexed, withdrawn, withheld
 from rsm_bridge.status.held import held_deletes
 from rsm_bridge.status.projections import projection_facts, waiting_projections
-from rsm_bridge.storage.keys import INDEX_ROOT, IndexKey, index_prefix, parse_index_key
+from rsm_bridge.storage.keys import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.storage.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore, first_line
 from rsm_bridge.storage.projections.hold import WaitingProjection
 from rsm_bridge.storage.segments.known import KnownSegment, read_known
-from rsm_bridge.storage.segments.topic_segments import clusters_of
+from rsm_bridge.storage.segments.topic_segments import clusters_of, indexed_topic_ids
 from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecord
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
 from rsm_bridge.storage.table_records import TableRecord, read_records
@@ -119,12 +119,10 @@ def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Itera
         StoreError: the store does not answer.
     """
     with ThreadPoolExecutor(STATUS_READERS, thread_name_prefix="status") as pool:
-        for prefix in store.list_folders(INDEX_ROOT):
-            name = prefix.removeprefix(INDEX_ROOT).strip("/")
-            if len(name) == 32:
-                found = _read_topic(store, bytes.fromhex(name), wanted, ends_at, pool)
-                if found is not None:
-                    yield found
+        for topic_id in indexed_topic_ids(store):
+            found = _read_topic(store, topic_id, wanted, ends_at, pool)
+            if found is not None:
+                yield found
 
 
 def stored_topic(
@@ -398,9 +396,12 @@ def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> 
     """Finds and reads the table a segment belongs to."""
 
     def find(known: KnownSegment) -> Head | None:
-        """The head of the segment's table, None without one."""
+        """The head of the segment's table, None without one. Raises where no bridge would write the table."""
         found = find_table(catalog, known.owner, namespace=namespace, plain=plain)
-        return LiveFiles().read(found) if found is not None else None
+        if found is None:
+            return None
+        check_layout(found)
+        return LiveFiles().read(found)
 
     return find
 

@@ -25,11 +25,13 @@ PROJECTIONS_ROOT = "copies/"
 TABLES_ROOT = "tables/"
 COLUMNS_ROOT = "columns/"
 
-_INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/(\d{1,10})/(\d{20})-(\d{20})-([0-9a-f]{32})")
+_TOPIC_FOLDER = re.compile(r"(?:index|data|kept)/([0-9a-f]{32})/?")
+_PARTITION_FOLDER = re.compile(r"index/[0-9a-f]{32}/([0-9]{1,10})/?")
+_INDEX_KEY = re.compile(r"index/([0-9a-f]{32})/([0-9]{1,10})/([0-9]{20})-([0-9]{20})-([0-9a-f]{32})")
 _STORED = re.compile(
-    r"(?:data|kept)/[0-9a-f]{32}/(\d{1,10})/(\d{20})-(\d{20})-(?:d-?\d+-[0-9a-f]{32}-|tail-)?[0-9a-f]{32}\.(?:parquet|kept)"
+    r"(?:data|kept)/[0-9a-f]{32}/([0-9]{1,10})/([0-9]{20})-([0-9]{20})-(?:d-?[0-9]+-[0-9a-f]{32}-|tail-)?[0-9a-f]{32}\.(?:parquet|kept)"
 )
-_DERIVED = re.compile(r".*-d(-?\d+)-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
+_DERIVED = re.compile(r".*-d(-?[0-9]+)-([0-9a-f]{32})-[0-9a-f]{32}\.parquet")
 _TABLE_RECORD = re.compile(r"tables/([0-9a-f]{32})/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.json")
 
 
@@ -80,6 +82,21 @@ def index_prefix(topic_id: bytes, partition: int | None = None) -> str:
     """Prefix of all indexes of a topic id, or of one of its partitions."""
     prefix = f"{INDEX_ROOT}{topic_id.hex()}/"
     return prefix if partition is None else f"{prefix}{partition}/"
+
+
+def topic_of_folder(folder: str) -> bytes | None:
+    """The topic id whose objects lie in a folder of indexes, data files or kept bytes; None for any other folder.
+
+    Anybody may put things beside ours. What has not the exact form of a topic id is no topic, and is passed over.
+    """
+    match = _TOPIC_FOLDER.fullmatch(folder)
+    return None if match is None else bytes.fromhex(match[1])
+
+
+def partition_of_folder(folder: str) -> int | None:
+    """The partition whose indexes lie in a folder; None for any other folder."""
+    match = _PARTITION_FOLDER.fullmatch(folder)
+    return None if match is None else int(match[1])
 
 
 def projections_prefix(topic_id: bytes) -> str:

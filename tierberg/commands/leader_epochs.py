@@ -27,6 +27,8 @@ def leader_epochs(
     Standard output is the file; standard error says how sure it is. Exits 1 when what is stored does not tell one.
     """
     from rsm_bridge.errors import SettingsError
+    from rsm_bridge.limits import CHECKPOINT_BYTES_MAX
+    from rsm_bridge.local_files import read_local
     from rsm_bridge.storage.segments.leader_epochs import history_of, joined, said
     from rsm_bridge.storage.segments.topic_segments import segments_of
 
@@ -34,9 +36,9 @@ def leader_epochs(
         history = history_of(segments_of(config, data_dir, topic, topic_id), partition)
         if current is not None:
             try:
-                content = current.read_bytes()
-            except OSError as error:
-                raise SettingsError(f"--current {current}: {error.strerror}") from error
+                content = read_local(current, CHECKPOINT_BYTES_MAX)
+            except (OSError, ValueError) as error:
+                raise SettingsError(f"--current {current}: {getattr(error, 'strerror', None) or error}") from error
             history = joined(history, content)
     for line in said(history, with_current=current is not None):
         typer.echo(line, err=True)

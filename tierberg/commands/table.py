@@ -21,7 +21,9 @@ def drop(
     data_dir: DataDirOption = None,
     unreadable: Annotated[
         bool,
-        typer.Option("--unreadable", help="Drop the catalog's entry of a table whose metadata or state is gone."),
+        typer.Option(
+            "--unreadable", help="Drop the catalog's entry of a table whose metadata, state or columns are gone."
+        ),
     ] = False,
 ) -> None:
     """Drop a table that has no rows and no segments left, or by its uuid one that earlier rules made beside it."""

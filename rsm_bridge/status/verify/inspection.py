@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from converter.index.codec import block_section, decode_block, decode_directory
+from converter.index.codec import MAGIC, block_section, decode_block, decode_directory
 from converter.index.model import Directory
 from converter.index.position import last_offsets
 from converter.types import BatchFlag, Cause
 from converter.values.proof.proven import unpack_proven
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.limits import INDEX_BYTES_MAX
+from rsm_bridge.local_files import read_local
 from rsm_bridge.storage.keys import INDEX_ROOT
 from rsm_bridge.storage.opening import open_made_store
+from rsm_bridge.storage.segments.index_at import index_named
+from rsm_bridge.storage.tombstone import MAGIC as TOMBSTONE
 from rsm_bridge.storage.tombstone import Tombstone, decode_tombstone, is_tombstone
 
 _ENDS = {
@@ -44,18 +48,21 @@ def describe(target: str, config: Path | None, data_dir: Path | None, batches: i
         if not stone.index:
             return "\n".join(lines)
         data = stone.index
-    directory = decode_directory(data)
-    lines.extend(_directory_lines(directory))
-    lines.extend(_layout_lines(directory) if batches is None else _batch_lines(directory, data, batches))
+    with index_named(target):
+        directory = decode_directory(data)
+        lines.extend(_directory_lines(directory))
+        lines.extend(_layout_lines(directory) if batches is None else _batch_lines(directory, data, batches))
     return "\n".join(lines)
 
 
 def _read(target: str, config: Path | None, data_dir: Path | None) -> bytes:
     if not target.startswith(INDEX_ROOT):
         try:
-            return Path(target).read_bytes()
+            return read_local(Path(target), INDEX_BYTES_MAX, (MAGIC, TOMBSTONE))
         except OSError as error:
             raise BridgeError("not_found", f"{target}: {error.strerror}; a key begins with {INDEX_ROOT}") from error
+        except ValueError as error:
+            raise BridgeError("corrupt_object", f"{target}: no segment index: {error}") from error
     return open_made_store(load_settings(config, {"data_dir": data_dir})).read(target).data
 
 

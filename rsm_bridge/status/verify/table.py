@@ -22,9 +22,11 @@ from converter.types import Int64Array
 from iceberg_catalog.commit.head import Head, LiveFiles, by_partition
 from iceberg_catalog.commit.retained import RetainedFiles
 from iceberg_catalog.commit.sound import KeptSnapshotError
+from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.plan.file_epochs import FileEpochs, Look
 from iceberg_catalog.plan.plan import plan
 from iceberg_catalog.plan.types import Follow, LiveFile, PartState, UseMain
+from iceberg_catalog.tables.tables import check_layout
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.metrics.progress.stored import _covered, rows_without_index
 from rsm_bridge.storage.object_store import ObjectStore
@@ -50,6 +52,10 @@ def check_table(store: ObjectStore, table: Table, segments: Sequence[KnownSegmen
     files = by_partition(head.files)
     look = FileEpochs(table.io).of
     rows, damages = 0, [f"{path} was not written by Tierberg" for path in head.foreign]
+    try:
+        check_layout(table)
+    except CatalogError as error:  # its rows are there all the same
+        damages.append(str(error).removeprefix(f"table {'.'.join(table.name())}: "))
     for partition, state in sorted(states.items()):
         mine = [known for known in segments if known.key.partition == partition]
         checked, found = _check_partition(store, files[partition], mine, state, look)

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.limits import LIST_PAGE_KEYS
-from rsm_bridge.storage.keys import IndexKey, index_prefix, parse_index_key
+from rsm_bridge.storage.keys import IndexKey, index_prefix, parse_index_key, partition_of_folder
 from rsm_bridge.storage.listed_keys import confirm_gone
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore
 from rsm_bridge.storage.segments.known import KnownSegment, read_known
@@ -192,9 +192,8 @@ class SegmentListing:
 
     def _partitions(self) -> set[int]:
         """The partitions the store has something of."""
-        folders = self.store.list_folders(index_prefix(self.topic_id))
-        names = (folder.rstrip("/").rpartition("/")[2] for folder in folders)
-        return {int(name) for name in names if name.isdigit()}
+        found = map(partition_of_folder, self.store.list_folders(index_prefix(self.topic_id)))
+        return {number for number in found if number is not None}
 
     def _rows(self, prefix: str, frontier: int | None = None) -> list[_Row]:
         """What is listed under `prefix`, a partition's when there is a frontier: then from that last offset on."""

@@ -10,7 +10,14 @@ from converter.errors import SegmentError
 from iceberg_catalog.tables.names import Owner
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, SettingsError, StoreError
-from rsm_bridge.storage.keys import DATA_ROOT, INDEX_ROOT, KEPT_ROOT, index_prefix, parse_index_key
+from rsm_bridge.storage.keys import (
+    DATA_ROOT,
+    INDEX_ROOT,
+    KEPT_ROOT,
+    index_prefix,
+    parse_index_key,
+    topic_of_folder,
+)
 from rsm_bridge.storage.listed_keys import confirm_gone
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore
 from rsm_bridge.storage.opening import open_made_store
@@ -19,12 +26,17 @@ from rsm_bridge.storage.segments.known import KnownSegment, read_known, read_seg
 
 def topic_ids(store: ObjectStore) -> list[bytes]:
     """Every topic id the store has an object of, ascending."""
-    names = {
-        folder.removeprefix(root).strip("/")
-        for root in (INDEX_ROOT, DATA_ROOT, KEPT_ROOT)
-        for folder in store.list_folders(root)
-    }
-    return [bytes.fromhex(name) for name in sorted(names) if len(name) == 32]
+    return sorted({topic_id for root in (INDEX_ROOT, DATA_ROOT, KEPT_ROOT) for topic_id in _topics_below(store, root)})
+
+
+def indexed_topic_ids(store: ObjectStore) -> list[bytes]:
+    """Every topic id the store has an index or a tombstone of, ascending."""
+    return sorted(_topics_below(store, INDEX_ROOT))
+
+
+def _topics_below(store: ObjectStore, root: str) -> set[bytes]:
+    found = map(topic_of_folder, store.list_folders(root))
+    return {topic_id for topic_id in found if topic_id is not None}
 
 
 def stored_owner(store: ObjectStore, topic_id: bytes) -> Owner | None:
@@ -91,6 +103,28 @@ def owners_of(store: ObjectStore, topic: str, wanted: str | None) -> list[Owner]
         which = "" if wanted is None else f" with id {wanted}"
         raise BridgeError("not_found", f"the store has nothing of a topic {topic}{which}")
     return found
+
+
+def chosen_topics(store: ObjectStore, topic: str | None) -> dict[bytes, str]:
+    """The topic ids a command is to work on, ascending, with what to call each.
+
+    No more is read than whose each of them is: damage of one topic is not another's matter.
+
+    Args:
+        store: where.
+        topic: a name: topic ids of that name alone. None: all; one of which nothing tells is called by its hex digits.
+
+    Raises:
+        BridgeError: `not_found`: there is none of that name; and what the store raises.
+    """
+    owners = {topic_id: stored_owner(store, topic_id) for topic_id in indexed_topic_ids(store)}
+    names = {topic_id: topic_id.hex() if owner is None else owner.topic for topic_id, owner in owners.items()}
+    if topic is None:
+        return names
+    chosen = {topic_id: name for topic_id, name in names.items() if name == topic and owners[topic_id] is not None}
+    if not chosen:
+        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
+    return chosen
 
 
 def several(topic: str, owners: Sequence[Owner]) -> str:

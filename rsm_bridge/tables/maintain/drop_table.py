@@ -31,7 +31,7 @@ from iceberg_catalog.commit.metadata_files import list_metadata
 from iceberg_catalog.tables import schema as table_schema
 from iceberg_catalog.tables.names import Owner
 from iceberg_catalog.tables.tables import load_existing, owned_tables, stamped_owner
-from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.keys import (
     DATA_ROOT,
@@ -72,11 +72,14 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
     full_name = ".".join(identifier)
     table = load_existing(catalog, identifier)
     if table is None:
-        record = unfinished(store, full_name)
+        record, unread = unfinished(store, full_name)
         if record is None or any(
             _uuid(table) == record.table_uuid for table, _ in owned_tables(catalog, namespace=namespace)
         ):
-            raise BridgeError("not_found", f"no table {full_name}")
+            may_be = (
+                "" if record is not None or not unread else f"; was a drop of it not finished? Not told by {unread[0]}"
+            )
+            raise BridgeError("not_found", f"no table {full_name}{may_be}")
         io = load_file_io(catalog.properties)
         left = _left(record, owned_folders(store, catalog, identifier, record.topic_id), io)
         _remove(store, io, replace(record, metadata=left), tally)
@@ -275,20 +278,28 @@ class DropRecord:
         store.delete_many([self.key])
 
 
-def unfinished(store: ObjectStore, table: str) -> DropRecord | None:
-    """The drop of this table that was not finished, if there is one.
+def unfinished(store: ObjectStore, table: str) -> tuple[DropRecord | None, list[str]]:
+    """The drop of this table that was not finished, if there is one, and why records cannot be read, with their keys.
+
+    A damaged record is another table's, most likely, and no reason to say nothing of this one.
 
     Raises:
-        BridgeError: `corrupt_object`, `store_unavailable`.
+        BridgeError: `store_unavailable`.
     """
+    unread: list[str] = []
     for listed in store.list_after(DROP_ROOT):
         try:
             record = decode_drop(listed.key, store.read(listed.key).data)
+        except StoreError:
+            raise
         except ObjectNotFoundError:
             continue
+        except BridgeError as error:
+            unread.append(str(error))
+            continue
         if record.table == table:
-            return record
-    return None
+            return record, unread
+    return None, unread
 
 
 def decode_drop(key: str, data: bytes) -> DropRecord:

@@ -19,7 +19,7 @@ from iceberg_catalog.commit.metadata_files import delete_metadata
 from iceberg_catalog.commit.retained import RetainedFiles, fixed_snapshots
 from iceberg_catalog.plan.merge import MergeLimits
 from iceberg_catalog.tables.names import Owner
-from iceberg_catalog.tables.tables import owned_tables
+from iceberg_catalog.tables.tables import check_layout, owned_tables
 from rsm_bridge.config.settings import MergeSettings, Settings
 from rsm_bridge.limits import MIB, SNAPSHOT_AGE_SECONDS_MAX
 from rsm_bridge.metrics.tally import Tally
@@ -63,6 +63,8 @@ class TableMaintenance:
         """One pass; what it did, or with `dry_run` would do, is in `tally`.
 
         Raises:
+            CatalogError: `schema_mismatch` when somebody altered the table: snapshots have expired and leftovers are
+                gone, nothing is merged.
             BridgeError, SegmentError, CatalogError: and what else catalog and storage raise. Nothing needs undoing.
         """
         stored = self._sweeper.stored()
@@ -77,6 +79,9 @@ class TableMaintenance:
             self._remove(left, head)
         if left.snapshots and (head := self.head()) is not None:
             self._expire(head, left.snapshots, tally, dry_run=dry_run)
+        if head is not None:
+            # What is left over goes in any case. Files and manifests are written for a table as it was made alone.
+            check_layout(head.table)
         if self.merger is not None:
             self._merge(self.merger, stored, tally, dry_run=dry_run)
         self._fold(tally, dry_run=dry_run)

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.tables.names import Owner
-from rsm_bridge.errors import BridgeError, StoreError
+from iceberg_catalog.tables.tables import check_layout
+from rsm_bridge.errors import StoreError
 from rsm_bridge.storage.backend import Backend
 from rsm_bridge.storage.lease import leased
 from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.storage.segments.known import owner_of, read_segments
-from rsm_bridge.storage.segments.topic_segments import topic_ids
+from rsm_bridge.storage.segments.topic_segments import chosen_topics
 from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.maintain.dead_letters import files_with_errors
 from rsm_bridge.tables.maintain.replay import Replay, Replayed
@@ -33,25 +34,26 @@ def replay(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable[
         ColumnsWaitError: registry or catalog do not answer in time for a topic; the others had their turn.
         BridgeError: `not_found` when the store has nothing of the topic; `overloaded` when a bridge is maintaining the
             table.
-        SettingsError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Nothing needs
-            undoing: run it again.
+        SettingsError, BridgeError, SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise:
+            the first topic's, after all others had their turn. Nothing needs undoing: run it again.
     """
-    found = [(topic_id, read_segments(backend.store, topic_id)) for topic_id in topic_ids(backend.store)]
-    chosen = [(key, owner_of(known)) for key, known in found if known and topic in (None, owner_of(known).topic)]
-    if topic is not None and not chosen:
-        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
+    chosen = chosen_topics(backend.store, topic)
     opened = opened_typed_topics(backend.settings, backend.store, lambda: backend.catalog, dry_run=dry_run)
     failed: list[Exception] = []
     with opened as topics:
-        for topic_id, owner in chosen:
+        for topic_id, name in chosen.items():
             try:
+                segments = read_segments(backend.store, topic_id)
+                if not segments:
+                    continue
+                owner = owner_of(segments)
                 with contextlib.nullcontext() if dry_run else leased(backend.store, topic_id):
                     for line in _one(backend, topics, owner, dry_run=dry_run):
-                        say(f"{owner.topic}: {line}")
+                        say(f"{name}: {line}")
             except StoreError:
                 raise
             except Exception as error:  # noqa: BLE001 - one table's trouble is not another's
-                say(f"{owner.topic}: stays as it is: {first_line(error)}")
+                say(f"{name}: stays as it is: {first_line(error)}")
                 failed.append(error)
     if failed:
         raise failed[0]
@@ -62,6 +64,7 @@ def _one(backend: Backend, topics: TypedTopics, owner: Owner, *, dry_run: bool) 
     table = table_context(backend.settings, backend.store, typed=topics.table).table(backend.catalog, owner)
     if table is None:
         return []
+    check_layout(table)
     head = LiveFiles().read(table)
     typed = topics.table(owner)
     if typed is None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from converter.errors import TierbergError
 from converter.types import ConvertOptions
+from iceberg_catalog.errors import CatalogError
 from rsm_bridge.config.topics import stored_format
-from rsm_bridge.errors import BridgeError
+from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.limits import MIB
 from rsm_bridge.storage.backend import Backend
 from rsm_bridge.storage.lease import leased
+from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.storage.segments.known import KnownSegment, owner_of, read_segments
-from rsm_bridge.storage.segments.topic_segments import topic_ids
+from rsm_bridge.storage.segments.topic_segments import chosen_topics
 from rsm_bridge.tables.context import TableContext, table_context
 from rsm_bridge.tables.maintain.beside_engines import refuse_table_beside_engines
 from rsm_bridge.tables.maintain.maintain import observe
@@ -33,23 +36,24 @@ def requeue(backend: Backend, topic: str | None, *, dry_run: bool, say: Callable
 
     Raises:
         BridgeError: `not_found` when the store has nothing of the topic; `internal` when segments could not be
-            converted, after all others were; `bad_request` when a table holds what others did, likewise; `overloaded`
-            when a bridge is maintaining the table.
-        SegmentError, CatalogError, RetryRunError: and what else catalog and storage raise. Run it again.
+            converted, after all others were; `store_unavailable`.
+        TierbergError: the first topic's that could not be, after all others were: an index is damaged, the table holds
+            what others did, a bridge is maintaining it, or the commit did not land. At once when the catalog is away.
+            What else catalog and storage raise passes through. Run it again.
     """
-    found = [(topic_id, read_segments(backend.store, topic_id)) for topic_id in topic_ids(backend.store)]
-    chosen = [(key, known) for key, known in found if known and topic in (None, owner_of(known).topic)]
-    if topic is not None and not chosen:
-        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
     failed: list[tuple[str, str]] = []
-    refused: list[BridgeError] = []
-    for topic_id, segments in chosen:
+    refused: list[TierbergError] = []
+    for topic_id, name in chosen_topics(backend.store, topic).items():
         try:
-            failed += _one(backend, topic_id, segments, of_all=topic is not None, dry_run=dry_run, say=say)
-        except BridgeError as error:
-            if error.kind != "bad_request":
+            segments = read_segments(backend.store, topic_id)
+            if segments:
+                failed += _one(backend, topic_id, segments, of_all=topic is not None, dry_run=dry_run, say=say)
+        except StoreError:
+            raise
+        except TierbergError as error:
+            if isinstance(error, CatalogError) and error.kind == "unavailable":
                 raise
-            say(f"{owner_of(segments).topic}: stays as it is: {error}")
+            say(f"{name}: stays as it is: {first_line(error)}")
             refused.append(error)
     if refused:
         raise refused[0]

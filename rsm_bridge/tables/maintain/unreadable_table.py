@@ -1,7 +1,8 @@
-"""`tierberg table drop NAME --unreadable`: ends the catalog's entry of a table that can never be read again.
+"""`tierberg table drop NAME --unreadable`: ends the catalog's entry of a table that can never be read or written again.
 
 A catalog restored from a backup may name a metadata.json, manifests or a recorded state that were deleted since. The
-publisher can neither read such a table nor make another under its name. The entry alone goes: every object of the store
+publisher can neither read such a table nor make another under its name. No more can it write one of which an engine has
+dropped or renamed columns of Kafka's, or changed the partitioning. The entry alone goes: every object of the store
 stays, and the bridge makes the table anew from the indexes.
 """
 
@@ -12,7 +13,7 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.tables.names import Owner
-from iceberg_catalog.tables.tables import load_existing, names_of, stamped_owner
+from iceberg_catalog.tables.tables import check_layout, load_existing, names_of, stamped_owner
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.shell_words import command_line
 from rsm_bridge.storage.listed_keys import confirm_gone
@@ -26,6 +27,8 @@ from rsm_bridge.tables.maintain.drop_table import table_identifier
 
 #: Kinds of errors of a table that nobody can read as long as nobody mends it.
 LOST = frozenset({"table_unreadable", "state_missing", "corrupt_state"})
+#: And of one that can be read, and that no bridge writes: an engine dropped a column of Kafka's, which nothing undoes.
+_UNUSABLE = LOST | {"schema_mismatch"}
 
 
 def drop_unreadable(store: ObjectStore, catalog: Catalog, name: str, context: TableContext) -> str:
@@ -83,6 +86,7 @@ def _lost(store: ObjectStore, catalog: Catalog, identifier: tuple[str, ...]) -> 
     if owner is None:
         raise BridgeError("bad_request", f"table {name} is not Tierberg's: it has no owner stamp")
     try:
+        check_layout(table)
         recorded_parts(store, LiveFiles().read(table))
     except ObjectNotFoundError as error:
         confirm_gone(store, [error.key])
@@ -111,6 +115,6 @@ def _refuse_archive(store: ObjectStore, name: str, owner: Owner, context: TableC
 
 def _said(error: CatalogError) -> str:
     """What is lost; raises an error that does not say that anything is."""
-    if error.kind not in LOST:
+    if error.kind not in _UNUSABLE:
         raise error
     return str(error).partition(". Is its storage")[0]

@@ -161,3 +161,25 @@ def test_an_idle_table_runs_at_once_and_a_busy_one_once_an_interval(started: Pub
     gaps = [after - before for before, after in zip(runs.at, runs.at[1:], strict=False)]
     assert 2 <= len(gaps) <= 5
     assert min(gaps) > 0.25
+
+
+def test_the_scheduler_outlives_whatever_is_raised(
+    publisher: Publisher, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_due, raised = Publisher._start_due, [ValueError("unforeseen"), MemoryError()]
+
+    def start(self: Publisher, now: float) -> float:
+        if raised:
+            raise raised.pop()
+        return start_due(self, now)
+
+    monkeypatch.setattr(Publisher, "_start_due", start)
+    publisher.start()
+    try:
+        publisher.notify(TOPIC, KEY)
+        eventually(lambda: bool(runs.told))
+        assert not raised
+        assert publisher._scheduler is not None
+        assert publisher._scheduler.is_alive()
+    finally:
+        publisher.stop()

@@ -201,9 +201,12 @@ def test_a_dropped_column_is_refused(catalog: Catalog) -> None:
     table = ensure_table(catalog, owner(), "raw", data_path=DATA)
     with table.update_schema() as update:
         update.delete_column("_kafka_key")
+        update.rename_column("_kafka_offset", "off")
     with pytest.raises(CatalogError) as caught:
         ensure_table(catalog, owner(), "raw", data_path=DATA)
     assert caught.value.kind == "schema_mismatch"
+    assert caught.value.table == "kafka.orders"
+    assert "made with: _kafka_offset (2, which is called off), _kafka_key (5, which is gone)" in str(caught.value)
 
 
 def test_find_table_creates_nothing(catalog: Catalog) -> None:

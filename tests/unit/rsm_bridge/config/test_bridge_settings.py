@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from rsm_bridge.config.durations import parse_duration
 from rsm_bridge.config.reference import DOC, render
 from rsm_bridge.config.retention import policy_at
 from rsm_bridge.config.settings import is_local, load_settings, parse_listen
+from rsm_bridge.config.tls_pair import require_pair
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.limits import DURATION_SECONDS_MAX
 
 
 def write(folder: Path, text: str) -> Path:
@@ -59,7 +62,17 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
             "repartition: {metrics: '0.0.0.0:9100'}",
             "repartition.metrics: 0.0.0.0:9100 is not host:port on loopback",
         ),
-        ("repartition: {metrics: '9100'}", "neither host:port"),
+        ("repartition: {metrics: '9100'}", "repartition.metrics: '9100' is neither host:port"),
+        ("metrics_listen: nowhere", "metrics_listen: 'nowhere' is neither host:port"),
+        ("listen: '127.0.0.1:²'", "listen: '127.0.0.1:²' is neither host:port nor unix:path"),
+        ("listen: '127.0.0.1:٣'", "neither host:port nor unix:path"),
+        ("metrics_listen: '127.0.0.1:²'", "metrics_listen: '127.0.0.1:²' is neither host:port"),
+        ('data_dir: "a\\0b"', "data_dir: it has a NUL character in it"),
+        ('listen: "unix:/a\\0b"', "listen: it has a NUL character in it"),
+        ('tls: {certificate_file: "a\\0b", key_file: k}', "tls.certificate_file: it has a NUL character in it"),
+        (f"mass_delete_grace: {'9' * 400}d", "mass_delete_grace: a duration is at most 36500d"),
+        (f"reclaim_grace: {'9' * 400}s", "reclaim_grace: a duration is at most 36500d"),
+        (f"topics: [{{pattern: a, table_retention: {'9' * 400}d}}]", "table_retention: a duration is at most 36500d"),
     ],
 )
 def test_wrong_settings_are_named(tmp_path: Path, text: str, said: str) -> None:
@@ -144,6 +157,14 @@ def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)
 
 
+def test_no_duration_is_longer_than_waits_can_take() -> None:
+    assert parse_duration(f"{DURATION_SECONDS_MAX:.0f}s") == DURATION_SECONDS_MAX
+    assert threading.TIMEOUT_MAX > DURATION_SECONDS_MAX
+    for text in (f"{DURATION_SECONDS_MAX + 1:.0f}s", "36501d", f"{'9' * 400}ms"):
+        with pytest.raises(ValueError, match="at most 36500d"):
+            parse_duration(text)
+
+
 @pytest.mark.parametrize("text", ["", "5", "s", "5 s", "-5s", "5w", "1e3s", None, 5, 5.0])
 def test_durations_without_a_unit_are_refused(text: object) -> None:
     with pytest.raises(ValueError, match="a number and a unit"):
@@ -166,3 +187,14 @@ def test_only_sections_are_called_so() -> None:
     sections = re.findall(r"^\| `(\S+)` \| section \|", page, re.MULTILINE)
     assert "topics[].copies[].catalog" in sections
     assert [name for name in sections if f"\n## `{name}`\n" not in page] == []
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_which_file_of_a_pair_is_not_there(tmp_path: Path, there: bool) -> None:
+    own, key = tmp_path / "own.pem", tmp_path / "key.pem"
+    if there:
+        key.write_text("a key, perhaps")
+    settings = load_settings(write(tmp_path, f"tls: {{certificate_file: {own}, key_file: {key}}}"))
+    said = f": {own} is not there" if there else f": {own} and {key} are not there"
+    with pytest.raises(SettingsError, match=re.escape(said)):
+        require_pair(settings)

@@ -50,6 +50,7 @@ NAMED = {
     CauseCode.TOPIC_GONE: "NAME",
     CauseCode.STATE_MISSING: "NAME",
     CauseCode.STATE_DAMAGED: "NAME",
+    CauseCode.TABLE_MISMATCH: "NAME",
     CauseCode.TABLE_UNREADABLE: "NAME",
     CauseCode.TABLE_LOST: "UUID",
     CauseCode.ANOTHER_TABLE: "UUID",
@@ -71,7 +72,7 @@ def test_no_command_is_left_with_capitals_that_the_finding_can_fill(code: CauseC
 
 def test_findings_name_what_their_advice_asks_for() -> None:
     other, there = beside()
-    kinds = ("state_missing", "corrupt_state", "table_unreadable")
+    kinds = ("state_missing", "corrupt_state", "table_unreadable", "schema_mismatch")
     found: dict[CauseCode, dict[str, str]] = {}
     for item in (
         facts(stored(), other, kafka=kafka(there)),

@@ -10,9 +10,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from rsm_bridge.errors import SettingsError
 from rsm_bridge.metrics.progress.facts import Facts, Problem, UnfinishedTransaction
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CauseCode
+from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.report import Accepted
 from rsm_bridge.status.text import as_json, as_text
 from rsm_bridge.words import age, moment, plural
@@ -135,6 +137,12 @@ def test_accepted_causes_are_shown_and_do_not_count() -> None:
         assert text.startswith("nobody is needed")
         assert "!! (accepted) quarantined" in text
         assert json.loads(as_json(report, known))["needs_person"] is False
+
+
+@pytest.mark.parametrize("word", ["quarantined:", "x", "", ":orders", "Quarantined"])
+def test_what_is_accepted_names_a_cause_and_after_a_colon_a_topic(word: str) -> None:
+    with pytest.raises(SettingsError, match="--accept"):
+        status(StatusOptions(accept=(word,)))
 
 
 def test_what_is_accepted_of_one_topic_calls_for_another() -> None:

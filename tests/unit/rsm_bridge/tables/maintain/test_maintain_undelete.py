@@ -468,3 +468,19 @@ def test_a_table_that_is_made_for_them_is_as_the_settings_say(tmp_path: Path) ->
     assert world.offsets() == list(range(9))
     assert table.location() != before
     assert table.location().startswith(world.store.uri("data/"))
+
+
+def test_a_damaged_record_of_another_drop_is_no_matter_of_this_table(world: World) -> None:
+    world.delete(*published(world))
+    world.publish()
+    world.later(2 * DAY)
+    world.reclaim()
+    key = f"drop/{bytes(16).hex()}.json"
+    assert world.store.put_if_absent(key, b"{")
+    with pytest.raises(BridgeError, match=key) as absent:
+        drop_table(world.store, world.catalog, NAMESPACE, "never", Tally())
+    assert absent.value.kind == "not_found"
+    with killed("after-drop"), pytest.raises(failpoints.InjectedFaultError):
+        drop(world)
+    drop(world)
+    assert [listed.key for listed in world.store.list_after("drop/")] == [key]
