@@ -276,4 +276,5 @@ def check_layout(table: Table) -> None:
         raise CatalogError("schema_mismatch", said, name)
     spec = layout.partition_spec(value_format)
     if not table.spec().compatible_with(spec):
-        raise CatalogError("schema_mismatch", f"table {name}: partitioned by {table.spec()}, expected {spec}", name)
+        by, wanted = (", ".join(map(str, item.fields)) or "nothing" for item in (table.spec(), spec))
+        raise CatalogError("schema_mismatch", f"table {name}: partitioned by {by}, expected {wanted}", name)

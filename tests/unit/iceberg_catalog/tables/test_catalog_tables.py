@@ -195,6 +195,8 @@ def test_a_repartitioned_table_is_refused(catalog: Catalog) -> None:
     with pytest.raises(CatalogError) as caught:
         ensure_table(catalog, owner(), "raw", data_path=DATA)
     assert caught.value.kind == "schema_mismatch"
+    assert "\n" not in str(caught.value)
+    assert "partitioned by nothing, expected 1000: _kafka_partition: identity(1)" in str(caught.value)
 
 
 def test_a_dropped_column_is_refused(catalog: Catalog) -> None:
