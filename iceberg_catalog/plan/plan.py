@@ -116,10 +116,9 @@ def plan(
     kept = _kept(files, {*remove, *replaced}, trim)
     end = min(first_waiting(seen.stretches, walk.pos), seen.stop)
     frontier = max(frontier, end)
-    peeked = {*read.peeked, *(item for item, base in seen.peeked if base < frontier)}
     add = incoming(seen.stretches, end, kept, floor, stays)
-    lowest = [floor, *_owed(alive, policy), *(first for first, _ in kept)]
-    least = min([frontier, *lowest, *_firsts(add, ordered)])
+    lowest = min([floor, *_owed(alive, policy), *(first for first, _ in kept)])
+    least = min([frontier, lowest, *_firsts(add, ordered)])
     return Plan(
         add=tuple(add),
         remove=tuple(remove),
@@ -131,14 +130,14 @@ def plan(
             floor=floor,
             lineage=recorded(lineage, state, floor, least),
             known_end=lineage.end,
-            peeked=tuple(sorted(peeked)),
+            peeked=tuple(sorted({*read.peeked, *(item for item, base in seen.peeked if base < frontier)})),
             rewinds=state.rewinds if rewind is None else remembered(state.rewinds, rewind),
         ),
         rewind=rewind,
         gaps=tuple(gap for gap in walk.gaps if gap[1] < frontier),
         lost=tuple(part for part in seen.lost if part[0] < frontier),
         conflict=seen.conflict,
-        midst=_midst(state, began, min(lowest), floor, lineage if rewind is None else None),
+        midst=_midst(state, began, lowest, floor, lineage if rewind is None else None),
     )
 
 

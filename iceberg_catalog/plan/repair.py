@@ -44,7 +44,7 @@ from iceberg_catalog.plan.types import (
 from iceberg_catalog.plan.walk import Walk, beginnings, raised
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Repair:
     """Files to add, and how many rows below the frontier wait for a marker that no segment has yet.
 
@@ -135,7 +135,7 @@ def _missing(
     later = missing & ~now & ((verdicts == Verdict.UNDECIDED) | (verdicts == Verdict.COMMITTED))
     if isinstance(policy, KeepUntil):  # what is that old by now would leave as soon as it came
         later &= (batches.last >= floor) | (batches.max_timestamp_ms >= policy.horizon_ms)
-    return Repair(add, int((batches.last - batches.base + 1)[later].sum()))
+    return Repair(add=add, waiting=int((batches.last - batches.base + 1)[later].sum()))
 
 
 def _touched(batches: Batches, taken: Sequence[tuple[int, int]]) -> BoolArray:
