@@ -26,6 +26,10 @@ RELOAD_PAUSE_MS: Final = 200
 PEEKED_MAX: Final = 1000
 #: Rewinds, and repairs, of one partition that its state remembers; a reader that was away for more reads anew.
 EVENTS_KEPT: Final = 8
+#: Segments of one partition that a merge asks whether rows of theirs are to come yet, and how many behind each it looks
+#: at for markers. What it does not ask it does not merge over; the next pass asks again.
+MERGE_ASKED_MAX: Final = 64
+MERGE_MARKERS_WITHIN: Final = 16
 #: Live files of one table whose leader epochs, read from their footers, are remembered.
 FILE_EPOCHS_KEPT_MAX: Final = 1_000
 #: Leader epochs of one partition that its recorded lineage has; older ones are read from the indexes. Kafka's producers

@@ -16,12 +16,13 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
+from iceberg_catalog.limits import MERGE_ASKED_MAX, MERGE_MARKERS_WITHIN
 from iceberg_catalog.plan.file_epochs import Look, no_look
 from iceberg_catalog.plan.files import span
-from iceberg_catalog.plan.inputs import Input, living
+from iceberg_catalog.plan.inputs import living
 from iceberg_catalog.plan.lineage_record import fold
 from iceberg_catalog.plan.repair import plan_repair
-from iceberg_catalog.plan.types import Derive, Follow, LiveFile, PartState, Policy, Segment, SegmentState
+from iceberg_catalog.plan.types import Follow, LiveFile, PartState, Policy, Segment, SegmentState
 
 Range = tuple[int, int]  # [first, last]
 
@@ -32,6 +33,7 @@ def open_gaps(
     state: PartState,
     policy: Policy,
     *,
+    within: Sequence[Range] | None = None,
     bare: Collection[str] = (),
     whole: Collection[str] = (),
     look: Look = no_look,
@@ -43,20 +45,27 @@ def open_gaps(
         files: our live files of the partition in the head.
         state: recorded with the head.
         policy: what becomes of rows that Kafka's retention deleted.
+        within: offsets [first, last] to look at, ascending, none of which meet; None: all.
         bare: ids of segments without rows that may get some.
-        whole: ids of segments all of whose rows are in the head's files. Batches of the others may be loaded.
+        whole: ids of segments all of whose rows are in the head's files. Batches of MERGE_ASKED_MAX others may be
+            loaded, with those of MERGE_MARKERS_WITHIN segments behind each.
         look: gives the leader epochs of a file, as for `plan`.
     """
     ordered = sorted(files, key=lambda file: file.first)
     gaps = [(left.last + 1, right.first - 1) for left, right in pairwise(ordered) if left.last + 1 < right.first]
+    if within is not None:
+        gaps = [gap for gap in gaps if _meets_any(gap, within)]
     if not gaps:
         return []
     by_base = sorted(segments, key=lambda item: (item.base, item.last, item.id))
     alive = [item for item in living(by_base, fold(by_base, state), state) if _tells(item.segment, policy)]
     covered = _joined([(item.segment.base, item.valid_end - 1) for item in alive if item.segment.id not in bare])
-    asked = [item for item in alive if item.segment.id not in whole and _reaches(item, gaps)]
-    unsure = _unsure(asked, by_base, files, state, policy, look) if asked else []
-    return [gap for gap in gaps if not _within(gap, covered) or any(_meet(gap, other) for other in unsure)]
+    asked = [item.segment for item in alive if item.segment.id not in whole and _reaches(item.segment, gaps)]
+    unsure = [(item.base, item.last) for item in asked[MERGE_ASKED_MAX:]]
+    for item in asked[:MERGE_ASKED_MAX]:
+        near = by_base[by_base.index(item) :][: 1 + MERGE_MARKERS_WITHIN]
+        unsure += _unsure(item, near, files, state, policy, look)
+    return [gap for gap in gaps if not _held(gap, covered) or any(_meet(gap, other) for other in unsure)]
 
 
 def _tells(segment: Segment, policy: Policy) -> bool:
@@ -65,26 +74,18 @@ def _tells(segment: Segment, policy: Policy) -> bool:
     return segment.state is SegmentState.LIVE or kept
 
 
-def _reaches(item: Input, gaps: Sequence[Range]) -> bool:
-    return any(_meet((file.first, file.last), gap) for file in item.segment.files for gap in gaps)
+def _reaches(segment: Segment, gaps: Sequence[Range]) -> bool:
+    return any(_meets_any((file.first, file.last), gaps) for file in segment.files)
 
 
 def _unsure(
-    asked: Sequence[Input],
-    segments: Sequence[Segment],
-    files: Sequence[LiveFile],
-    state: PartState,
-    policy: Policy,
-    look: Look,
+    segment: Segment, near: Sequence[Segment], files: Sequence[LiveFile], state: PartState, policy: Policy, look: Look
 ) -> list[Range]:
-    """Where their rows are to come still, or nobody can tell."""
-    by_id = {item.segment.id: item.segment for item in asked}
-    repair = plan_repair(segments, files, state, policy, by_id.keys(), look)
-    if repair.rewinds:
-        return [(item.base, item.last) for item in by_id.values()]
-    named = [(piece.ranges[0][0] if isinstance(piece, Derive) else piece.segment_id, piece) for piece in repair.add]
-    come = [span(piece, by_id[name]) for name, piece in named]
-    return [*come, *((by_id[name].base, by_id[name].last) for name in repair.left)]
+    """Where its rows are to come still, or those behind it do not tell: a marker is not far from its rows."""
+    repair = plan_repair(near, files, state, policy, {segment.id}, look)
+    if repair.rewinds or repair.left:
+        return [(segment.base, segment.last)]
+    return [span(piece, segment) for piece in repair.add]
 
 
 def _joined(ranges: Sequence[Range]) -> list[Range]:
@@ -97,9 +98,14 @@ def _joined(ranges: Sequence[Range]) -> list[Range]:
     return joined
 
 
-def _within(gap: Range, ascending: Sequence[Range]) -> bool:
+def _held(gap: Range, ascending: Sequence[Range]) -> bool:
     at = bisect_right(ascending, (gap[0], 2**63)) - 1
     return at >= 0 and gap[1] <= ascending[at][1]
+
+
+def _meets_any(one: Range, ascending: Sequence[Range]) -> bool:
+    at = bisect_right(ascending, (one[1], 2**63)) - 1
+    return at >= 0 and _meet(one, ascending[at])
 
 
 def _meet(one: Range, other: Range) -> bool:

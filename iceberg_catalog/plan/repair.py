@@ -14,6 +14,7 @@ Where the next plan would rewind, nothing is repaired before it has.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -104,6 +105,11 @@ def plan_repair(
     return repair
 
 
+def sources_of(piece: UseMain | Derive) -> list[str]:
+    """Ids of the segments that a new file's rows come from, ascending."""
+    return [piece.segment_id] if isinstance(piece, UseMain) else [name for name, _, _ in piece.ranges]
+
+
 def _usable(item: Input, policy: Policy) -> bool:
     segment = item.segment
     kept = segment.state is SegmentState.DELETED and not isinstance(policy, Follow) and not segment.leaving
@@ -120,8 +126,10 @@ def _missing(
 ) -> Repair:
     least = floor if isinstance(policy, Follow) else 0
     start, end = max(item.segment.base, least), min(item.valid_end, frontier)
-    if start >= end:
-        return Repair()
+    if start >= end or all(
+        _spanned(max(file.first, start), min(file.last, end - 1), taken) for file in item.segment.files
+    ):
+        return Repair()  # no batch of it need be read
     batches = item.batches
     # Holes below the frontier were believed when it passed them: who lost a marker in one does not wait for it.
     seen = judged(alive, Walk([Stretch(item, start, end)], [], frontier), start)
@@ -136,6 +144,15 @@ def _missing(
     if isinstance(policy, KeepUntil):  # what is that old by now would leave as soon as it came
         later &= (batches.last >= floor) | (batches.max_timestamp_ms >= policy.horizon_ms)
     return Repair(add=add, waiting=int((batches.last - batches.base + 1)[later].sum()))
+
+
+def _spanned(first: int, last: int, ascending: Sequence[tuple[int, int]]) -> bool:
+    """Whether ranges [first, last], which ascend and do not overlap, hold every offset of another."""
+    at = bisect_left(ascending, first, key=lambda item: item[1])
+    while first <= last and at < len(ascending) and ascending[at][0] <= first:
+        first = ascending[at][1] + 1
+        at += 1
+    return first > last
 
 
 def _touched(batches: Batches, taken: Sequence[tuple[int, int]]) -> BoolArray:

@@ -123,14 +123,21 @@ class Merger:
         for partition in sorted(files):
             state = states.get(partition, PartState())
             # Most partitions have nothing to merge: only where there is, batches of segments may be read.
-            if plan_merge(files[partition], state, policy, (), self.limits, now_ms):
-                apart = self._open_gaps(head, partition, groups[partition], state, policy)
+            if wanted := plan_merge(files[partition], state, policy, (), self.limits, now_ms):
+                within = [(merge.first, merge.last) for merge in wanted]
+                apart = self._open_gaps(head, partition, groups[partition], state, policy, within)
                 merges = plan_merge(files[partition], state, policy, apart, self.limits, now_ms)
                 planned += [(partition, merge) for merge in merges]
         return planned
 
     def _open_gaps(
-        self, head: Head, partition: int, group: Sequence[KnownSegment], state: PartState, policy: Policy
+        self,
+        head: Head,
+        partition: int,
+        group: Sequence[KnownSegment],
+        state: PartState,
+        policy: Policy,
+        within: Sequence[tuple[int, int]],
     ) -> list[tuple[int, int]]:
         files = [file for file in head.files if file.partition == partition]
         named = {stored_key(self.store, file.path) for file in files}
@@ -139,6 +146,7 @@ class Merger:
             files,
             state,
             policy,
+            within=within,
             bare={known.listed.key for known in group if known.withheld},
             whole={known.listed.key for known in group if all(one.key in named for one in known.data_files())},
             look=head.look,

@@ -18,7 +18,7 @@ not added a second time.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import BinaryIO, cast
@@ -32,9 +32,9 @@ from converter.types import BatchFlag, BatchTable, ConvertOptions
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.commit import Change, recorded_as_of
 from iceberg_catalog.commit.head import by_partition, parse_file_name
-from iceberg_catalog.plan.repair import plan_repair
+from iceberg_catalog.plan.repair import plan_repair, sources_of
 from iceberg_catalog.plan.summary import REPAIR
-from iceberg_catalog.plan.types import Derive, Follow, PartState, Policy, UseMain, remembered
+from iceberg_catalog.plan.types import Follow, PartState, Policy, remembered
 from iceberg_catalog.tables.schema import expected_field_ids
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import COPY_SECONDS_MAX, UPLOAD_PART_BYTES
@@ -185,7 +185,7 @@ class RepairRun(TableRun):
                 refuse_beside_engines(head, [partition])
             made = [file for piece in repair.add for file in files_of_plan.added(partition, piece)]
             if made:
-                self._mark(groups[partition], _sources(repair.add), policy)
+                self._mark(groups[partition], {name for piece in repair.add for name in sources_of(piece)}, policy)
                 append += made
                 first, last = _range(made)
                 summary[f"{REPAIR}{partition}"] = f"{first}-{last}"
@@ -211,15 +211,6 @@ class RepairRun(TableRun):
                 known.listed.key, marked_as_late(current.data), current.version
             ):
                 raise RetryRunError(f"{known.listed.key} has changed meanwhile")
-
-
-def _sources(pieces: Iterable[UseMain | Derive]) -> set[str]:
-    """Ids of the segments that they take rows from."""
-    return {
-        name
-        for piece in pieces
-        for name in ([piece.segment_id] if isinstance(piece, UseMain) else [part[0] for part in piece.ranges])
-    }
 
 
 def _range(files: Sequence[DataFile]) -> tuple[int, int]:

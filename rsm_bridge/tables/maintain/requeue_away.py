@@ -21,8 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from iceberg_catalog.commit.head import by_partition
 from iceberg_catalog.plan.file_epochs import Look
 from iceberg_catalog.plan.files import span
-from iceberg_catalog.plan.repair import plan_repair
-from iceberg_catalog.plan.types import FileRef, Follow, LiveFile, PartState, Policy, SegmentState, UseMain
+from iceberg_catalog.plan.repair import plan_repair, sources_of
+from iceberg_catalog.plan.types import FileRef, Follow, LiveFile, PartState, Policy, SegmentState
 from rsm_bridge.metrics.progress.facts import NotAdded
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
 
@@ -58,7 +58,7 @@ def not_added(
         state, mine = states.get(number, PartState()), of_partition[number]
         by_id = {known.segment.id: known.segment for known in groups[number] if known.segment is not None}
         for piece in plan_repair(list(by_id.values()), mine, state, policy, suspects, look).add:
-            key = piece.segment_id if isinstance(piece, UseMain) else piece.ranges[0][0]
+            key = sources_of(piece)[0]
             place = number, span(piece, by_id[key])[0]
             places[key] = min(place, places.get(key, place))
     if not places:

@@ -33,7 +33,7 @@ from iceberg_catalog import failpoints
 from iceberg_catalog.commit.expire import expire, fence
 from iceberg_catalog.commit.head import Head, by_partition, normal_path
 from iceberg_catalog.commit.retained import Retained, RetainedFiles
-from iceberg_catalog.plan.repair import plan_repair
+from iceberg_catalog.plan.repair import plan_repair, sources_of
 from iceberg_catalog.plan.types import Follow, PartState, Policy, Segment, SegmentState
 from rsm_bridge.errors import ObjectNotFoundError
 from rsm_bridge.limits import (
@@ -128,14 +128,11 @@ def _lacking_from(number: int, result: RunResult, head: Head, policy: Policy) ->
     if not bases:
         return None
     state, files = result.states.get(number, PartState()), by_partition(head.files)[number]
-    lacking = [
-        base
-        for key, base in bases.items()
-        if (repair := plan_repair(inputs, files, state, policy, {key}, head.look)).add
-        or repair.waiting
-        or repair.rewinds
-    ]
-    return min(lacking, default=None)
+    repair = plan_repair(inputs, files, state, policy, bases.keys(), head.look)
+    if repair.rewinds:
+        return min(bases.values())
+    lacking = {name for piece in repair.add for name in sources_of(piece)} | (repair.left if repair.waiting else set())
+    return min((bases[key] for key in lacking), default=None)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from iceberg_catalog.plan import gaps
 from iceberg_catalog.plan.gaps import open_gaps
 from iceberg_catalog.plan.types import KeepUntil, LiveFile, PartState, Policy, Segment
 from tests.worlds.plan_support import DELETED, FOLLOW, KEEP, WITHDRAWN, B, abort, commit, gone, plain, seg, txn
@@ -69,3 +70,20 @@ def test_what_is_of_a_dead_branch_tells_nothing() -> None:
     right = replace(RIGHT, checkpoint=((0, 0), (2, 15)))
     dead = middle(plain(10, 14, rows=False), plain(15, 19, epoch=1, rows=False))
     assert open_gaps([LEFT, dead, right], FILES, state, FOLLOW, whole={"a", "c"}) == GAP
+
+
+def test_few_are_asked_and_none_that_is_not_between_what_is_to_be_merged(monkeypatch: pytest.MonkeyPatch) -> None:
+    aborted = middle(txn(10, 17, 7), abort(18, 7), plain(19, 19, rows=False))
+    assert open_gaps([LEFT, aborted, RIGHT], FILES, STATE, FOLLOW, within=[(0, 9)]) == []
+    assert open_gaps([LEFT, RIGHT], FILES, STATE, FOLLOW, within=[(0, 9), (20, 29)]) == []
+    assert open_gaps([LEFT, RIGHT], FILES, STATE, FOLLOW, within=[(5, 25)]) == GAP
+    monkeypatch.setattr(gaps, "MERGE_ASKED_MAX", 0)
+    assert found(aborted) == GAP
+
+
+def test_a_marker_is_looked_for_in_the_next_segments_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = seg("m", [abort(18, 7), plain(19, 19, rows=False)], checkpoint=((0, 0),))
+    between = middle(txn(10, 17, 7)), ends
+    assert found(*between) == []
+    monkeypatch.setattr(gaps, "MERGE_MARKERS_WITHIN", 0)
+    assert found(*between) == GAP
