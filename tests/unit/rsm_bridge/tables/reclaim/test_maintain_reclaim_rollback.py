@@ -468,14 +468,49 @@ def test_the_marker_that_requeued_rows_wait_for_stays_with_them(tmp_path: Path) 
 
 def test_a_tagged_snapshot_holds_what_was_merged_since_its_requeue(tmp_path: Path) -> None:
     world = archive(tmp_path / "data", merging=MERGING, single_process=False)
-    before = requeued_and_deleted(world, tmp_path)
+    first, late = world.copy(), as_it_is(world, 3)
+    last = world.copy()
+    world.publish()
+    before = head(world)
     world.loaded().manage_snapshots().create_tag(before, "audit").commit()
-    world.maintain()
-    reclaimed(world)
+    assert requeue(tmp_path) == 0
+    world.publish()
+    world.later(2 * GRACE)
+    assert world.maintain().merged == 3
+    world.delete(first, late, last)
+    for _ in range(SNAPSHOTS_KEPT_MAX):
+        world.copy(1)
+        world.publish()
+    for _ in range(2):
+        world.later(SNAPSHOT_AGE_SECONDS_MAX)
+        world.maintain()
+        reclaimed(world)
     roll_back(world, before)
     assert lacking(tmp_path) == ["1 segment with rows that the table lacks; first partition 0 offset 3"]
     assert requeue(tmp_path) == 0
-    assert world.offsets() == list(range(9))
+    assert world.offsets() == list(range(world.log().end))
+
+
+def test_rows_that_came_in_a_file_of_their_own_come_again(tmp_path: Path) -> None:
+    """The table names no file of the segment, for others of its rows were aborted."""
+    world = archive(tmp_path / "data", single_process=False)
+    first, log = world.copy(), world.log()
+    log.write(2, producer_id=5)
+    log.write(2)
+    late = world.copy_range(3, 6, mode="verbatim")
+    log.end_transaction(5, commit=False)
+    marker = world.copy_range(7, 7)
+    world.copy()
+    world.publish()
+    before = head(world)
+    assert requeue(tmp_path) == 0
+    assert world.offsets() == [0, 1, 2, 5, 6, 8, 9, 10]
+    world.delete(first, late, marker)
+    reclaimed(world)
+    roll_back(world, before)
+    assert lacking(tmp_path) == ["1 segment with rows that the table lacks; first partition 0 offset 5"]
+    assert requeue(tmp_path) == 0
+    assert world.offsets() == [0, 1, 2, 5, 6, 8, 9, 10]
 
 
 def lacking(folder: Path) -> list[str]:
