@@ -178,6 +178,16 @@ class SectionCheck:
             raise SegmentError("corrupt_object", "checksum of an index section differs", position=self._section.offset)
 
 
+def kafka_files(directory: Directory, index: Buffer) -> dict[IndexType, bytes]:
+    """Kafka's indexes of the segment, and our own sparse one under OFFSET, out of the whole index object.
+
+    Raises:
+        SegmentError: `corrupt_object`.
+    """
+    view = memoryview(index).cast("B")
+    return {kind: section_bytes(part, view[part.offset :][: part.size]) for kind, part in directory.files.items()}
+
+
 def footer_bytes(directory: Directory, data: Buffer, *, tail: bool = False) -> bytes:
     """The Parquet footer (FileMetaData, Thrift) of the data file, or of its tail, from the bytes of its section.
 

@@ -17,7 +17,7 @@ from converter.batches.parser import SegmentParser
 from converter.batches.transactions import Transactions
 from converter.errors import SegmentError
 from converter.index.block_writer import BlockWriter
-from converter.index.codec import Buffer, block_section, decode_index, encode_index, footer_bytes, section_bytes
+from converter.index.codec import Buffer, block_section, decode_index, encode_index, footer_bytes, kafka_files
 from converter.index.model import Block, CauseCount, Directory, StoredObject
 from converter.index.summary import SummaryBuilder
 from converter.parquet.writer import RowFile
@@ -57,8 +57,7 @@ def add_rows(
     directory, blocks = decode_index(index)
     if directory.data is not None or directory.kept is None:
         raise ValueError("the segment is not stored verbatim")
-    view = memoryview(index).cast("B")
-    files = {kind: section_bytes(part, view[part.offset :][: part.size]) for kind, part in directory.files.items()}
+    files = kafka_files(directory, index)
     transactions = Transactions.of_files(files)
     parser = SegmentParser(directory.metadata, options, transactions)
     file = RowFile(schema, data, options.value_format)
@@ -100,7 +99,7 @@ def marked_as_late(index: Buffer) -> bytes:
     """
     view = memoryview(index).cast("B")
     directory, _ = decode_index(index)
-    files = {kind: section_bytes(part, view[part.offset :][: part.size]) for kind, part in directory.files.items()}
+    files = kafka_files(directory, index)
     footers = [
         None if part is None else footer_bytes(directory, view[part.offset :][: part.size], tail=tail)
         for tail, part in ((False, directory.footer), (True, directory.tail_footer))

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from converter.errors import SegmentError
 from converter.index.block_writer import BlockWriter
-from converter.index.codec import Buffer, decode_index, encode_index, section_bytes
+from converter.index.codec import Buffer, decode_index, encode_index, kafka_files
 from converter.index.model import Block, StoredObject
 from converter.types import PageTable
 from converter.values.proof.proven import moved
@@ -53,11 +53,7 @@ def repoint(index: Buffer, data: StoredObject, pages: PageTable, rows: pa.Schema
         writer.add(batches, block.deltas, block.encoders if len(block.encoders) else None)
         writer.end_block()
     table, parts = writer.finish(pages)
-    view = memoryview(index).cast("B")
-    files = {
-        kind: section_bytes(section, view[section.offset : section.offset + section.size])
-        for kind, section in directory.files.items()
-    }
+    files = kafka_files(directory, index)
     proven = moved(directory.proven, rows) if directory.proven else b""
     renewed = replace(directory, data=data, tail=None, blocks=table, proven=proven)
     return encode_index(renewed, files, None, parts)[0]

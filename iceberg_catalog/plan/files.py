@@ -6,6 +6,7 @@ if need be. The rows below it come in a derived file now, the others later; each
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -120,6 +121,15 @@ def span(piece: UseMain | Derive, segment: Segment) -> tuple[int, int]:
     if file is None:
         raise ValueError(f"{segment.id} has no such file")
     return file.first, file.last
+
+
+def spanned(first: int, last: int, ascending: Sequence[tuple[int, int]]) -> bool:
+    """Whether ranges [first, last], which ascend and do not overlap, hold every offset of another; true of none."""
+    at = bisect_left(ascending, first, key=lambda item: item[1])
+    while first <= last and at < len(ascending) and ascending[at][0] <= first:
+        first = ascending[at][1] + 1
+        at += 1
+    return first > last
 
 
 def _pieces(stretch: Stretch, wanted: BoolArray, kept: Sequence[tuple[int, int]]) -> list[UseMain | Derive]:

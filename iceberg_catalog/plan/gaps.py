@@ -18,11 +18,12 @@ from itertools import pairwise
 
 from iceberg_catalog.limits import MERGE_ASKED_MAX, MERGE_MARKERS_WITHIN
 from iceberg_catalog.plan.file_epochs import Look, no_look
-from iceberg_catalog.plan.files import span
+from iceberg_catalog.plan.files import span, spanned
 from iceberg_catalog.plan.inputs import living
 from iceberg_catalog.plan.lineage_record import fold
 from iceberg_catalog.plan.repair import plan_repair
-from iceberg_catalog.plan.types import Follow, LiveFile, PartState, Policy, Segment, SegmentState
+from iceberg_catalog.plan.types import LiveFile, PartState, Policy, Segment
+from iceberg_catalog.plan.walk import gives
 
 Range = tuple[int, int]  # [first, last]
 
@@ -58,20 +59,14 @@ def open_gaps(
     if not gaps:
         return []
     by_base = sorted(segments, key=lambda item: (item.base, item.last, item.id))
-    alive = [item for item in living(by_base, fold(by_base, state), state) if _tells(item.segment, policy)]
+    alive = [item for item in living(by_base, fold(by_base, state), state) if gives(item.segment, policy)]
     covered = _joined([(item.segment.base, item.valid_end - 1) for item in alive if item.segment.id not in bare])
     asked = [item.segment for item in alive if item.segment.id not in whole and _reaches(item.segment, gaps)]
     unsure = [(item.base, item.last) for item in asked[MERGE_ASKED_MAX:]]
     for item in asked[:MERGE_ASKED_MAX]:
         near = by_base[by_base.index(item) :][: 1 + MERGE_MARKERS_WITHIN]
         unsure += _unsure(item, near, files, state, policy, look)
-    return [gap for gap in gaps if not _held(gap, covered) or any(_meet(gap, other) for other in unsure)]
-
-
-def _tells(segment: Segment, policy: Policy) -> bool:
-    """Whether it shows which rows there are: a copy that failed may be made again, of other rows."""
-    kept = segment.state is SegmentState.DELETED and not isinstance(policy, Follow)
-    return segment.state is SegmentState.LIVE or kept
+    return [gap for gap in gaps if not spanned(*gap, covered) or any(_meet(gap, other) for other in unsure)]
 
 
 def _reaches(segment: Segment, gaps: Sequence[Range]) -> bool:
@@ -96,11 +91,6 @@ def _joined(ranges: Sequence[Range]) -> list[Range]:
         else:
             joined.append((first, last))
     return joined
-
-
-def _held(gap: Range, ascending: Sequence[Range]) -> bool:
-    at = bisect_right(ascending, (gap[0], 2**63)) - 1
-    return at >= 0 and gap[1] <= ascending[at][1]
 
 
 def _meets_any(one: Range, ascending: Sequence[Range]) -> bool:

@@ -2,10 +2,10 @@
 
 Kafka cuts its leader-epoch checkpoint at the log start; so is the record. It begins with the epoch that holds the least
 of floor, frontier, the lowest row of the table, and the lowest deleted segment whose rows stay: below, nothing is
-published, judged or taken back any more. Where
-that epoch began stays recorded, as far as it is known, and Kafka forgets it. A broker whose older epoch wins back has
-rows of its own below, which retention never deleted; then all starts anew at its lowest row (rewind.py). Every
-restart of a broker is an epoch, and one state of all partitions goes with each commit.
+published, judged or taken back any more. Where that epoch began stays recorded, as far as it is known, and Kafka
+forgets it. A broker whose older epoch wins back has rows of its own below, which retention never deleted; then all
+starts anew at its lowest row (rewind.py). Every restart of a broker is an epoch, and one state of all partitions goes
+with each commit.
 
 Where that does not move, in an archive or under a retention of years, a record is shortened to its newest
 LINEAGE_ENTRIES_MAX entries, behind a hole. Nothing is lost by it: Kafka's own checkpoint comes with every copy, and an

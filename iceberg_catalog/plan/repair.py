@@ -14,7 +14,6 @@ Where the next plan would rewind, nothing is repaired before it has.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -23,7 +22,7 @@ import numpy as np
 from converter.types import BoolArray
 from iceberg_catalog.plan.decide import Verdict
 from iceberg_catalog.plan.file_epochs import Endings, Look, no_look
-from iceberg_catalog.plan.files import incoming, span
+from iceberg_catalog.plan.files import incoming, span, spanned
 from iceberg_catalog.plan.inputs import Input, Stretch, living
 from iceberg_catalog.plan.judge import judged
 from iceberg_catalog.plan.lineage import of_segment
@@ -39,10 +38,9 @@ from iceberg_catalog.plan.types import (
     Policy,
     Runs,
     Segment,
-    SegmentState,
     UseMain,
 )
-from iceberg_catalog.plan.walk import Walk, beginnings, raised
+from iceberg_catalog.plan.walk import Walk, beginnings, gives, raised
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,8 +110,7 @@ def sources_of(piece: UseMain | Derive) -> list[str]:
 
 def _usable(item: Input, policy: Policy) -> bool:
     segment = item.segment
-    kept = segment.state is SegmentState.DELETED and not isinstance(policy, Follow) and not segment.leaving
-    return (segment.state is SegmentState.LIVE or kept) and segment.main is not None and not segment.conflict
+    return gives(segment, policy) and not segment.leaving and segment.main is not None and not segment.conflict
 
 
 def _missing(
@@ -127,7 +124,7 @@ def _missing(
     least = floor if isinstance(policy, Follow) else 0
     start, end = max(item.segment.base, least), min(item.valid_end, frontier)
     if start >= end or all(
-        _spanned(max(file.first, start), min(file.last, end - 1), taken) for file in item.segment.files
+        spanned(max(file.first, start), min(file.last, end - 1), taken) for file in item.segment.files
     ):
         return Repair()  # no batch of it need be read
     batches = item.batches
@@ -144,15 +141,6 @@ def _missing(
     if isinstance(policy, KeepUntil):  # what is that old by now would leave as soon as it came
         later &= (batches.last >= floor) | (batches.max_timestamp_ms >= policy.horizon_ms)
     return Repair(add=add, waiting=int((batches.last - batches.base + 1)[later].sum()))
-
-
-def _spanned(first: int, last: int, ascending: Sequence[tuple[int, int]]) -> bool:
-    """Whether ranges [first, last], which ascend and do not overlap, hold every offset of another."""
-    at = bisect_left(ascending, first, key=lambda item: item[1])
-    while first <= last and at < len(ascending) and ascending[at][0] <= first:
-        first = ascending[at][1] + 1
-        at += 1
-    return first > last
 
 
 def _touched(batches: Batches, taken: Sequence[tuple[int, int]]) -> BoolArray:

@@ -57,8 +57,13 @@ def of_a_branch_that_lost(newest: int, end: int, begun: Mapping[int, int]) -> bo
 
 def sources(alive: Sequence[Input], policy: Policy) -> list[Input]:
     """R6: what new rows may come from, and is in the store for certain (R12)."""
-    wanted = {SegmentState.LIVE} if isinstance(policy, Follow) else {SegmentState.LIVE, SegmentState.DELETED}
-    return [item for item in alive if item.segment.state in wanted and not item.spent]
+    return [item for item in alive if gives(item.segment, policy) and not item.spent]
+
+
+def gives(segment: Segment, policy: Policy) -> bool:
+    """R6: whether new rows may come from it, as far as its state goes: a copy that failed is made again."""
+    kept = segment.state is SegmentState.DELETED and not isinstance(policy, Follow)
+    return segment.state is SegmentState.LIVE or kept
 
 
 def walked(alive: Sequence[Input], frontier: int, floor: int, policy: Policy, *, relisted: bool) -> Walk | None:

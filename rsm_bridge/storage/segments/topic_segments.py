@@ -117,14 +117,10 @@ def chosen_topics(store: ObjectStore, topic: str | None) -> dict[bytes, str]:
     Raises:
         BridgeError: `not_found`: there is none of that name; and what the store raises.
     """
+    if topic is not None:
+        return {owner.topic_id: topic for owner in owners_of(store, topic, None)}
     owners = {topic_id: stored_owner(store, topic_id) for topic_id in indexed_topic_ids(store)}
-    names = {topic_id: topic_id.hex() if owner is None else owner.topic for topic_id, owner in owners.items()}
-    if topic is None:
-        return names
-    chosen = {topic_id: name for topic_id, name in names.items() if name == topic and owners[topic_id] is not None}
-    if not chosen:
-        raise BridgeError("not_found", f"the store has nothing of a topic {topic}")
-    return chosen
+    return {topic_id: topic_id.hex() if owner is None else owner.topic for topic_id, owner in owners.items()}
 
 
 def several(topic: str, owners: Sequence[Owner]) -> str:

@@ -42,7 +42,7 @@ from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.plan.gaps import open_gaps
 from iceberg_catalog.plan.lineage import Lineage, valid_end
 from iceberg_catalog.plan.merge import Merge, MergeLimits, SmallFile, plan_merge
-from iceberg_catalog.plan.types import PartState, Policy
+from iceberg_catalog.plan.types import LiveFile, PartState, Policy
 from iceberg_catalog.tables.data_file import data_file
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.limits import MERGE_COMMITS_MAX, MERGE_SECONDS_MAX
@@ -125,7 +125,8 @@ class Merger:
             # Most partitions have nothing to merge: only where there is, batches of segments may be read.
             if wanted := plan_merge(files[partition], state, policy, (), self.limits, now_ms):
                 within = [(merge.first, merge.last) for merge in wanted]
-                apart = self._open_gaps(head, partition, groups[partition], state, policy, within)
+                own = [item.file for item in files[partition]]
+                apart = self._open_gaps(head, own, groups[partition], state, policy, within)
                 merges = plan_merge(files[partition], state, policy, apart, self.limits, now_ms)
                 planned += [(partition, merge) for merge in merges]
         return planned
@@ -133,13 +134,12 @@ class Merger:
     def _open_gaps(
         self,
         head: Head,
-        partition: int,
+        files: Sequence[LiveFile],
         group: Sequence[KnownSegment],
         state: PartState,
         policy: Policy,
         within: Sequence[tuple[int, int]],
     ) -> list[tuple[int, int]]:
-        files = [file for file in head.files if file.partition == partition]
         named = {stored_key(self.store, file.path) for file in files}
         return open_gaps(
             [known.segment for known in group if known.segment is not None],

@@ -15,14 +15,14 @@ Nothing has to be recorded for that: indexes, and names of the head's files, say
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 
 from iceberg_catalog.commit.head import by_partition
 from iceberg_catalog.plan.file_epochs import Look
-from iceberg_catalog.plan.files import span
+from iceberg_catalog.plan.files import span, spanned
 from iceberg_catalog.plan.repair import plan_repair, sources_of
-from iceberg_catalog.plan.types import FileRef, Follow, LiveFile, PartState, Policy, SegmentState
+from iceberg_catalog.plan.types import Follow, LiveFile, PartState, Policy
+from iceberg_catalog.plan.walk import gives
 from rsm_bridge.metrics.progress.facts import NotAdded
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
 
@@ -83,34 +83,20 @@ def lacking(
 
 def may_give(known: KnownSegment, policy: Policy) -> bool:
     """Whether a requeue may take rows from it: it is live, or its rows stay and a requeue has converted them."""
-    if known.live:
-        return True
     segment = known.segment
-    stays = segment is not None and segment.state is SegmentState.DELETED and not segment.leaving
-    return stays and known.requeued and not isinstance(policy, Follow)
+    return known.live or (known.requeued and segment is not None and gives(segment, policy) and not segment.leaving)
 
 
 def _not_spanned(
     group: Iterable[KnownSegment], state: PartState, files: Iterable[LiveFile], policy: Policy
 ) -> set[str]:
-    ordered = sorted(files, key=lambda file: file.first)
-    lasts = [file.last for file in ordered]
-    least = state.floor if isinstance(policy, Follow) else 0
+    taken = sorted((file.first, file.last) for file in files)
+    start, end = state.floor if isinstance(policy, Follow) else 0, state.frontier
     giving = (known for known in group if may_give(known, policy))
-    return {known.listed.key for known in giving if not _spanned(known, (least, state.frontier), ordered, lasts)}
+    return {known.listed.key for known in giving if not _spanned(known, start, end, taken)}
 
 
-def _spanned(known: KnownSegment, within: tuple[int, int], files: Sequence[LiveFile], lasts: Sequence[int]) -> bool:
+def _spanned(known: KnownSegment, start: int, end: int, taken: Sequence[tuple[int, int]]) -> bool:
     """Whether all rows that may be in the table lie within live files, so that none of them would be added."""
     refs = () if known.segment is None else known.segment.files
-    return all(_within(ref, within, files, lasts) for ref in refs)
-
-
-def _within(ref: FileRef, within: tuple[int, int], files: Sequence[LiveFile], lasts: Sequence[int]) -> bool:
-    start, end = within
-    at, last = max(ref.first, start), min(ref.last, end - 1)
-    for number in range(bisect_left(lasts, at), len(files)):
-        if at > last or files[number].first > at:
-            break
-        at = files[number].last + 1
-    return at > last
+    return all(spanned(max(ref.first, start), min(ref.last, end - 1), taken) for ref in refs)

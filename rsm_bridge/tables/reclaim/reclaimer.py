@@ -80,7 +80,7 @@ class _Pass:
     tombstones, derived: what may go, once the snapshots of `expiring` have expired.
     fenced: those of `tombstones` that a request planned on the head may still name.
     begun: keys that an undelete has begun to bring back; None: not asked for yet. listed: by partition, the states of
-    the table's snapshots; None: likewise. lacking: by partition, from which offset on nothing may go (_lacking_from).
+    the table's snapshots; None: likewise. lacking: by partition, from which offset on nothing may go; None: likewise.
     """
 
     now_ms: int
@@ -92,7 +92,7 @@ class _Pass:
     fenced: list[KnownSegment] = field(default_factory=list)
     begun: Mapping[str, int] | None = None
     listed: Sequence[States] | None = None
-    lacking: dict[int, int | None] = field(default_factory=dict)
+    lacking: Mapping[int, int] | None = None
 
     def is_due(self, due_ms: int) -> bool:
         """Whether the time has come; notes the wait if not."""
@@ -117,22 +117,25 @@ def _raising(result: RunResult, tombstoned: Sequence[KnownSegment]) -> dict[int,
     return {at: still_to_raise(found, result.states.get(at, PartState())) for at, found in deleted.items()}
 
 
-def _lacking_from(number: int, result: RunResult, head: Head, policy: Policy) -> int | None:
-    """Base offset of the first segment that a requeue gave rows which the table lacks; None: of none it lacks any.
+def _lacking_from(result: RunResult, head: Head, policy: Policy) -> dict[int, int]:
+    """By partition, the base offset of the first segment that a requeue gave rows which the table lacks, where one is.
 
     What lies above it may hold the markers of its transactions.
     """
-    segments = segments_by_partition(result.segments)[number]
-    inputs = [known.segment for known in segments if known.segment is not None]
-    bases = {known.listed.key: known.key.base for known in segments if known.requeued}
-    if not bases:
-        return None
-    state, files = result.states.get(number, PartState()), by_partition(head.files)[number]
-    repair = plan_repair(inputs, files, state, policy, bases.keys(), head.look)
-    if repair.rewinds:
-        return min(bases.values())
-    lacking = {name for piece in repair.add for name in sources_of(piece)} | (repair.left if repair.waiting else set())
-    return min((bases[key] for key in lacking), default=None)
+    files, found = by_partition(head.files), {}
+    for number, segments in segments_by_partition(result.segments).items():
+        bases = {known.listed.key: known.key.base for known in segments if known.requeued}
+        if not bases:
+            continue
+        inputs = [known.segment for known in segments if known.segment is not None]
+        state = result.states.get(number, PartState())
+        repair = plan_repair(inputs, files[number], state, policy, bases.keys(), head.look)
+        lacking = {name for piece in repair.add for name in sources_of(piece)}
+        if repair.rewinds or repair.waiting:
+            lacking |= repair.left
+        if lacking:
+            found[number] = min(bases[key] for key in lacking)
+    return found
 
 
 @dataclass(slots=True, kw_only=True)
@@ -266,10 +269,9 @@ class Reclaimer:
         if isinstance(policy, Follow):
             return False
         number = known.key.partition
-        if number not in found.lacking:
-            found.lacking[number] = _lacking_from(number, result, result.head, policy)
-        lacking = found.lacking[number]
-        if lacking is not None and segment.last >= lacking:
+        if found.lacking is None:
+            found.lacking = _lacking_from(result, result.head, policy)
+        if number in found.lacking and segment.last >= found.lacking[number]:
             return True
         if found.listed is None:
             found.listed = self._states_listed(result.head, result.states)
