@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from rsm_bridge.config.projections import ProjectionMode
 from rsm_bridge.config.topics import Incompatible, RuleFormat, SchemaOrigin
 
 #: `error`: it will not work as written; `warning`: it may not be what was meant; `note`: worth knowing.
@@ -39,6 +40,15 @@ class PartCheck:
     schema: tuple[int, str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectionCheck:
+    """A projection that a topic's rule declares: name of its catalog, namespace and name of its table, its mode."""
+
+    catalog: str
+    table: str
+    mode: ProjectionMode
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCheck:
     """One topic.
@@ -54,6 +64,7 @@ class TopicCheck:
         table: namespace and name; None: it has no table.
         table_retention: the word, or seconds.
         incompatible, decode_budget: as in the rule.
+        projections: as the rule declares them.
         remarks: about this topic.
     """
 
@@ -69,6 +80,7 @@ class TopicCheck:
     table_retention: str | float
     incompatible: Incompatible
     decode_budget: float
+    projections: tuple[ProjectionCheck, ...] = ()
     remarks: tuple[Remark, ...] = ()
 
 

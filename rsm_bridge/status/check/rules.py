@@ -7,21 +7,19 @@ nobody's trouble.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.config.topics import TopicRule, matching
 from rsm_bridge.metrics.progress.facts import KafkaFacts, why_nothing
 from rsm_bridge.status.assess import why_local
 from rsm_bridge.status.causes import CAUSES, CauseCode
-from rsm_bridge.status.check.report import ConfigReport, PartCheck, Remark, TopicCheck
+from rsm_bridge.status.check.report import ConfigReport, PartCheck, ProjectionCheck, Remark, TopicCheck
 from rsm_bridge.status.check.schemas import SchemaChecks
+from rsm_bridge.status.check.shared_tables import with_shared_tables
 from rsm_bridge.status.cures import PLAINLY, Called, advice
 from rsm_bridge.status.report import Finding
-
-_NAMED_MAX = 5
+from rsm_bridge.storage.projections.hold import declared_projections
 
 
 def check(
@@ -53,7 +51,7 @@ def check(
     if kafka is not None and not names:
         remarks += _idle_rules(settings.topics, wanted)
     remarks += schemas.remarks
-    return ConfigReport(settings.generation, tuple(remarks), tuple(_with_shared_tables(topics)))
+    return ConfigReport(settings.generation, tuple(remarks), tuple(with_shared_tables(topics, settings.catalog.name)))
 
 
 def _live(kafka: KafkaFacts | None) -> list[str]:
@@ -104,6 +102,10 @@ def _topic(
         table_retention=rule.table_retention,
         incompatible=rule.incompatible,
         decode_budget=rule.decode_budget,
+        projections=tuple(
+            ProjectionCheck(projection.catalog, projection.table, projection.rule.mode)
+            for projection in declared_projections(settings, name, rule.table_of(name))
+        ),
         remarks=tuple(remarks),
     )
 
@@ -119,22 +121,4 @@ def _idle_rules(rules: Sequence[TopicRule], names: Sequence[str]) -> list[Remark
         earlier = ", ".join(f"topics.{number}" for number in sorted(number for number in taken if number is not None))
         text = f"decides nothing: {earlier} matches the same topics first" if earlier else "matches no topic"
         found.append(Remark("warning", f"topics.{place}: {rule.pattern!r} {text}; check pattern and order"))
-    return found
-
-
-def _with_shared_tables(topics: Sequence[TopicCheck]) -> list[TopicCheck]:
-    """Says so where several topics meet in one table's name."""
-    owners: dict[str, list[str]] = defaultdict(list)
-    for topic in topics:
-        if topic.table is not None and topic.tiered is not False:
-            owners[topic.table].append(topic.topic)
-    found = []
-    for topic in topics:
-        others = [name for name in owners.get(topic.table or "", ()) if name != topic.topic]
-        if topic.topic not in owners.get(topic.table or "", ()) or not others:
-            found.append(topic)
-            continue
-        listed = ", ".join(others[:_NAMED_MAX]) + (", …" if len(others) > _NAMED_MAX else "")
-        text = f"{listed} would have the table {topic.table} too: the first to be tiered has it, others get a suffix"
-        found.append(replace(topic, remarks=(*topic.remarks, Remark("warning", text))))
     return found

@@ -64,6 +64,7 @@ def _topic(topic: TopicCheck) -> list[str]:
         lines.append(f"  values     {_part(topic.value)}")
         lines.append(f"  keys       {_part(topic.key)}")
         lines.append(f"  table      {topic.table}, rows stay: {retention}")
+        lines += [f"  projection {each.table}, {each.mode}" for each in topic.projections]
     return lines + [f"  {_remark(remark)}" for remark in topic.remarks]
 
 
@@ -103,5 +104,8 @@ def _topic_fields(topic: TopicCheck) -> dict[str, Any]:
         "table_retention": topic.table_retention,
         "incompatible": topic.incompatible,
         "decode_budget": topic.decode_budget,
+        "projections": [
+            {"catalog": each.catalog, "table": each.table, "mode": each.mode} for each in topic.projections
+        ],
         "remarks": [_remark_fields(remark) for remark in topic.remarks],
     }

@@ -173,6 +173,34 @@ def test_topics_that_meet_in_one_table_are_named() -> None:
     assert [level for level, _ in said(report, "x3")] == ["note"]  # not tiered: it takes no name
 
 
+def test_projections_are_shown_and_one_that_cannot_work_is_an_error() -> None:
+    rules = """
+    - pattern: 'x.'
+      copies: [{table: fixed}, {table: "{topic}_by_day"}]
+    - pattern: orders
+      copies: [{table: "{topic}"}, {table: clients}]
+    - pattern: twice
+      copies: [{table: other.same}, {table: other.same, mode: upsert, key: [id]}]
+    - pattern: elsewhere
+      copies: [{table: "{topic}", catalog: {name: lake, properties: {type: rest}}}]
+    """
+    report = run(rules, kafka("x1", "x2", "orders", "clients", "twice", "elsewhere", x3={}))
+    advice = "put {topic} into copies.table, or make a rule for each"
+    assert said(report, "x1") == [("error", f"projection kafka.fixed: projections of x2 have this table too; {advice}")]
+    assert said(report, "orders") == [
+        ("error", "projection kafka.orders: this table is the topic's own; give the projection another name"),
+        ("error", "projection kafka.clients: this table is that of topic clients; give the projection another name"),
+    ]
+    assert said(report, "twice") == [
+        ("error", "projection other.same: two projections of the topic have this table; rename one")
+    ]
+    assert said(report, "elsewhere") == said(report, "clients") == []  # a table of another catalog
+    assert report.wrong
+    assert "  projection other.same, upsert" in as_text(report).splitlines()
+    shown = {each["topic"]: each["projections"] for each in json.loads(as_json(report))["topics"]}
+    assert shown["elsewhere"] == [{"catalog": "lake", "table": "kafka.elsewhere", "mode": "append"}]
+
+
 def test_a_topic_that_kafka_does_not_have_is_an_error() -> None:
     report = run("[]", kafka("orders"), ["order"])
     assert said(report, "order") == [("error", "Kafka has no topic of this name; check the spelling")]
@@ -302,6 +330,7 @@ def test_the_json_form_has_everything(server: AnsweringServer, schemas: Schemas)
         "table_retention": "follow-kafka",
         "incompatible": "new-column",
         "decode_budget": 1.0,
+        "projections": [],
         "remarks": [],
     }
     assert (local["tiered"], local["why_not"], local["rule"]) == (False, "remote_storage_off", None)
