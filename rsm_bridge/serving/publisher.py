@@ -60,7 +60,7 @@ from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.storage.segments.topic_segments import indexed_topic_ids
 from rsm_bridge.tables.context import table_context
 from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult, TableRun
-from rsm_bridge.tables.reclaim.mass_delete import HeldDeletes
+from rsm_bridge.tables.reclaim.mass_delete import DelayedDeletes
 from rsm_bridge.tables.reclaim.reclaimer import Graces, Reclaimer
 from rsm_bridge.values.typed.table import untyped
 from rsm_bridge.values.typed.topics import TypedTopics
@@ -122,11 +122,11 @@ class Publisher:
     _catalog: Catalog | None = None
     _outages: Outages = field(default_factory=Outages)
     _others: dict[bytes, tuple[int, int | None]] = field(default_factory=dict)
-    _held: HeldDeletes = field(init=False)
+    _delayed: DelayedDeletes = field(init=False)
     _clock: StoreClock = field(init=False)
 
     def __post_init__(self) -> None:
-        self._held = HeldDeletes(self.metrics)
+        self._delayed = DelayedDeletes(self.metrics)
         self._clock = StoreClock(self.store)
 
     def start(self) -> None:
@@ -265,7 +265,7 @@ class Publisher:
 
     def _again(self, topic: _Topic, result: RunResult, due: float | None) -> float | None:
         """Seconds until the next run: sooner where pending segments are left, or may have their columns then."""
-        if not result.more and not result.held:
+        if not result.more and not result.no_columns_yet:
             return due
         with self._lock:
             topic.look = True
@@ -300,14 +300,14 @@ class Publisher:
 
     def _reclaimer(self, topic_id: bytes) -> Reclaimer:
         graces = Graces(self.settings.reclaim_grace, self.settings.mass_delete_grace)
-        held = partial(self._held.note, topic_id)
+        delayed = partial(self._delayed.note, topic_id)
         return Reclaimer(
             store=self.store,
             catalog=self.open_catalog(),
             graces=graces,
             copies=self.copies,
             policy=lambda topic, now_ms: policy_at(self.settings.rule(topic).table_retention, now_ms),
-            held=held,
+            delayed=delayed,
             clock_ms=self._clock.now_ms,
         )
 
@@ -410,8 +410,8 @@ class Publisher:
             self.metrics.progress.ran_ahead(topic_id, partitions, table)
             return
         missing = withheld(result.segments)
-        held = sum(size for _, size in result.waiting.values())
-        self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, missing.batches, held)
+        waiting = sum(size for _, size in result.waiting.values())
+        self.metrics.progress.ran(topic_id, result.segments[0].owner.topic, partitions, table, missing.batches, waiting)
 
     def _report(self, topic_id: bytes, error: Exception, retry_after: float) -> None:
         """Logs an outage once per cause, not once per retry."""

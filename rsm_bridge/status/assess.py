@@ -22,7 +22,7 @@ from rsm_bridge.metrics.progress.facts import (
 )
 from rsm_bridge.metrics.progress.own_cluster import Asked, asked, doubt
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
-from rsm_bridge.status.deletes import held_delete
+from rsm_bridge.status.deletes import delayed_delete
 from rsm_bridge.status.partition import Place, judge
 from rsm_bridge.status.projection_findings import projection_findings, projection_reports
 from rsm_bridge.status.report import Finding, PartitionReport, Report, TopicReport, worst_first
@@ -242,7 +242,7 @@ def _stored(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic) -> list
             stored.damaged_ms,
         )
     told = _tells(facts, kafka, stored)
-    found.extend(held_delete(held, kafka, name, facts.now_ms, asked=told) for held in stored.held)
+    found.extend(delayed_delete(delete, kafka, name, facts.now_ms, asked=told) for delete in stored.delayed_deletes)
     found.extend(_of_table(stored, facts.values.get(name)))
     if stored.quarantined:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(stored.quarantined.items()))

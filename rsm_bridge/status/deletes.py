@@ -19,44 +19,46 @@ What goes by time leaves less for size to explain. Where Kafka does not answer, 
 from __future__ import annotations
 
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, RETENTION_LATE_SECONDS
-from rsm_bridge.metrics.progress.facts import HeldDelete, HeldPart, HeldSegment, KafkaTopic
+from rsm_bridge.metrics.progress.facts import DelayedDelete, DelayedPart, DelayedSegment, KafkaTopic
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
 from rsm_bridge.status.report import Finding
 from rsm_bridge.words import age, moment, plural
 
 
-def held_delete(held: HeldDelete, kafka: KafkaTopic | None, topic: str, now_ms: int, *, asked: bool) -> Finding:
+def delayed_delete(delete: DelayedDelete, kafka: KafkaTopic | None, topic: str, now_ms: int, *, asked: bool) -> Finding:
     """The finding of one mass delete whose objects are still there.
 
     Args:
-        held: what went.
+        delete: what went.
         kafka: the topic as Kafka has it; None: Kafka did not answer, or has no such topic any more.
         topic: its name.
         now_ms: when the report was gathered.
         asked: Kafka answered.
     """
-    how = " were deleted by topic forget" if held.forgotten else ", over half of the table's, were deleted"
-    said = f"{held.rows:,} rows in {plural(held.segments, 'segment')}{how} up to {moment(held.last_ms, now_ms)}"
-    if now_ms >= held.due_ms:
+    how = " were deleted by topic forget" if delete.forgotten else ", over half of the table's, were deleted"
+    said = f"{delete.rows:,} rows in {plural(delete.segments, 'segment')}{how} up to {moment(delete.last_ms, now_ms)}"
+    if now_ms >= delete.due_ms:
         said = f"{said}; mass_delete_grace is over: their objects go as soon as nothing else needs them"
-        return Finding(code=CauseCode.MASS_DELETE, level=Level.NOTE, said=said, topic=topic, since_ms=held.last_ms)
-    said = f"{said}, kept {age((held.due_ms - now_ms) / 1000)} more"
+        return Finding(code=CauseCode.MASS_DELETE, level=Level.NOTE, said=said, topic=topic, since_ms=delete.last_ms)
+    said = f"{said}, kept {age((delete.due_ms - now_ms) / 1000)} more"
     level = CAUSES[CauseCode.MASS_DELETE].level
-    if held.forgotten and kafka is None:
+    if delete.forgotten and kafka is None:
         level = Level.NOTE  # somebody has just decided it
-    elif held.forgotten:
+    elif delete.forgotten:
         said = f"{said}; Kafka has the topic, and its consumers miss them"
-    if held.restored:
-        said = f"{said}; {held.restored} of the segments had been undeleted, and leave with what is deleted above them"
-    if held.restored and not held.parts:
+    if delete.restored:
+        said = (
+            f"{said}; {delete.restored} of the segments had been undeleted, and leave with what is deleted above them"
+        )
+    if delete.restored and not delete.parts:
         level = Level.NOTE
-    elif held.unsure:
+    elif delete.unsure:
         level, said = Level.NOTE, f"{said}; or under half: an index that cannot be read may have as many"
-    elif kafka is not None and held.parts and all(_usual(part, kafka) for part in held.parts):
+    elif kafka is not None and delete.parts and all(_usual(part, kafka) for part in delete.parts):
         level, said = Level.NOTE, f"{said}; the topic's {_settings(kafka)} would take as much"
-    elif kafka is None and not asked and _like_retention(held):
+    elif kafka is None and not asked and _like_retention(delete):
         level, said = Level.NOTE, f"{said}; they went as retention takes them, and Kafka was not asked"
-    return Finding(code=CauseCode.MASS_DELETE, level=level, said=said, topic=topic, since_ms=held.last_ms)
+    return Finding(code=CauseCode.MASS_DELETE, level=level, said=said, topic=topic, since_ms=delete.last_ms)
 
 
 def _settings(kafka: KafkaTopic) -> str:
@@ -64,7 +66,7 @@ def _settings(kafka: KafkaTopic) -> str:
     return ", ".join(f"{name}={kafka.config[name]}" for name in names if kafka.config.get(name, "").isdigit())
 
 
-def _usual(part: HeldPart, kafka: KafkaTopic) -> bool:
+def _usual(part: DelayedPart, kafka: KafkaTopic) -> bool:
     """Whether the topic's retention explains what went of a partition."""
     retention, size = (kafka.config.get(name, "") for name in ("retention.ms", "retention.bytes"))
     left = [item for item in part.segments if not retention.isdigit() or not _in_time(item, int(retention), part)]
@@ -79,7 +81,7 @@ def _usual(part: HeldPart, kafka: KafkaTopic) -> bool:
     return old <= int(size) + part.largest_bytes and there >= int(size)
 
 
-def _in_time(item: HeldSegment, retention_ms: int, part: HeldPart) -> bool:
+def _in_time(item: DelayedSegment, retention_ms: int, part: DelayedPart) -> bool:
     """Whether its time was over, and Kafka could not have deleted it much earlier."""
     if item.age_ms is None or item.age_ms < retention_ms - 1000 * CLOCK_SKEW_SECONDS_MAX:
         return False
@@ -87,10 +89,10 @@ def _in_time(item: HeldSegment, retention_ms: int, part: HeldPart) -> bool:
     return late_ms <= max(1000 * RETENTION_LATE_SECONDS, retention_ms / 2, part.pause_ms)
 
 
-def _like_retention(held: HeldDelete) -> bool:
+def _like_retention(delete: DelayedDelete) -> bool:
     """Whether each went when its time was over, if that of the youngest was, or was the only old one of a partition."""
-    if held.parts and all(sum(item.old for item in part.segments) <= 1 for part in held.parts):
+    if delete.parts and all(sum(item.old for item in part.segments) <= 1 for part in delete.parts):
         return True
-    gone = [(item, part) for part in held.parts for item in part.segments]
+    gone = [(item, part) for part in delete.parts for item in part.segments]
     ages = [item.age_ms for item, _ in gone if item.age_ms is not None]
     return len(ages) == len(gone) > 0 and all(_in_time(item, min(ages), part) for item, part in gone)

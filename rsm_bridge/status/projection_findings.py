@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rsm_bridge.limits import PROJECTION_BEHIND_SECONDS
-from rsm_bridge.metrics.progress.facts import HeldRows, ProjectionFacts
+from rsm_bridge.metrics.progress.facts import ProjectionFacts, WaitingRows
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
 from rsm_bridge.status.report import Finding, ProjectionReport
 from rsm_bridge.storage.projections.progress import ProjectionLoss
@@ -22,7 +22,7 @@ def projection_reports(projections: Iterable[ProjectionFacts], now_ms: int) -> t
 
 
 def _report(projection: ProjectionFacts, now_ms: int) -> ProjectionReport:
-    progress, held = projection.progress, projection.held
+    progress, waiting = projection.progress, projection.waiting
     caught_up_ms = None if progress is None else progress.caught_up_ms
     behind = None if caught_up_ms is None else max(0, now_ms - caught_up_ms) / 1000
     return ProjectionReport(
@@ -36,8 +36,8 @@ def _report(projection: ProjectionFacts, now_ms: int) -> ProjectionReport:
         lag_rows=projection.lag_rows,
         lag_s=behind if projection.lag_offsets else 0.0,
         hold_s=projection.hold_s,
-        held=held,
-        held_s=None if held is None else max(0, held.ends_ms - now_ms) / 1000,
+        waiting=waiting,
+        waiting_s=None if waiting is None else max(0, waiting.ends_ms - now_ms) / 1000,
         size=None if progress is None else progress.size,
         failure=None if progress is None else progress.failure,
         lost_offsets=sum(item.offsets for item in _losses(projection)),
@@ -86,9 +86,9 @@ def _causes(projection: ProjectionFacts, now_ms: int, *, late: bool) -> Iterator
         offsets = plural(sum(item.offsets for item in _losses(projection)), "offset")
         met_ms = max(item.at_ms for item in _losses(projection))
         yield CauseCode.COPY_LOST_ROWS, f"{offsets} in all, {where}; last met {moment(met_ms, now_ms)}"
-    if projection.held is not None:
-        yield _waits(projection, projection.held, now_ms)
-    if projection.lag_offsets and progress is not None and (late or projection.held is None):
+    if projection.waiting is not None:
+        yield _waits(projection, projection.waiting, now_ms)
+    if projection.lag_offsets and progress is not None and (late or projection.waiting is None):
         since = "it has never caught up" if progress.caught_up_ms is None else _since(progress.caught_up_ms, now_ms)
         yield CauseCode.COPY_BEHIND, f"{_lag(projection)} behind, {since}"
 
@@ -101,9 +101,9 @@ def _since(caught_up_ms: int, now_ms: int) -> str:
     return f"it last had everything {age(max(0, now_ms - caught_up_ms) / 1000)} ago"
 
 
-def _waits(projection: ProjectionFacts, held: HeldRows, now_ms: int) -> tuple[CauseCode, str]:
+def _waits(projection: ProjectionFacts, waiting: WaitingRows, now_ms: int) -> tuple[CauseCode, str]:
     """Half of the time has passed, or not."""
-    left = max(0, held.ends_ms - now_ms) / 1000
+    left = max(0, waiting.ends_ms - now_ms) / 1000
     code = CauseCode.COPY_LOSES_ROWS if left <= projection.hold_s / 2 else CauseCode.COPY_HOLDS_ROWS
-    rows = f"{plural(held.rows, 'row')} in {plural(held.files, 'file')} stay for it that Kafka has deleted"
+    rows = f"{plural(waiting.rows, 'row')} in {plural(waiting.files, 'file')} stay for it that Kafka has deleted"
     return code, f"rows will be lost to this projection in {age(left)} unless it runs; {rows}"

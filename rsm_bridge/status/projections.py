@@ -11,7 +11,7 @@ from iceberg_catalog.plan.lineage import Lineage
 from iceberg_catalog.plan.types import LiveFile, PartState
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, StoreError
-from rsm_bridge.metrics.progress.facts import HeldRows, Problem, ProjectionFacts
+from rsm_bridge.metrics.progress.facts import Problem, ProjectionFacts, WaitingRows
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.projections.hold import DeclaredProjection, WaitingProjection, declared_projections, deletions
 from rsm_bridge.storage.projections.progress import ProjectionProgress, read_one
@@ -45,7 +45,7 @@ def projection_facts(
         progress, damage = _progress(store, projection.key(owner.topic_id))
         read = {} if progress is None else progress.read
         keeps = settings.rule(owner.topic).table_retention == "keep"
-        held = None if keeps else _held(projection, read, head.files, states, segments, now_ms)
+        waiting = None if keeps else _waiting(projection, read, head.files, states, segments, now_ms)
         found.append(
             ProjectionFacts(
                 table=projection.table,
@@ -54,7 +54,7 @@ def projection_facts(
                 progress=progress,
                 damage=damage,
                 snapshot_id=head.snapshot_id,
-                held=held,
+                waiting=waiting,
                 **_lag(read, head.files, states, segments),
             )
         )
@@ -105,18 +105,18 @@ def _read_of(read: Mapping[int, ReadTo], number: int) -> ReadTo:
     return read.get(number, ReadTo())
 
 
-def _held(
+def _waiting(
     projection: DeclaredProjection,
     read: Mapping[int, ReadTo],
     files: Sequence[LiveFile],
     states: Mapping[int, PartState],
     segments: Sequence[KnownSegment],
     now_ms: int,
-) -> HeldRows | None:
+) -> WaitingRows | None:
     """What stays below the floor for this projection, and when the first of it may go unread; None: nothing."""
     limit_ms = int(projection.rule.hold * 1000)
     groups, of_partition = segments_by_partition(segments), by_partition(files)
-    held: list[LiveFile] = []
+    waiting: list[LiveFile] = []
     ends_ms: list[int] = []
     for number, state in states.items():
         ends = living_ends(deletions(groups[number]), Lineage(state.lineage, state.known_end))
@@ -124,11 +124,13 @@ def _held(
         top = max((end for end, _ in ends), default=0)
         found = [file for file in of_partition[number] if file.last < state.floor and start <= file.last]
         found = [file for file in found if file.first < top]
-        held += found
+        waiting += found
         ends_ms += [time_ms + limit_ms for end, time_ms in ends if found and end > start]
-    if not held or not ends_ms or not limit_ms:
+    if not waiting or not ends_ms or not limit_ms:
         return None
-    return HeldRows(sum(item.rows for item in held), len(held), sum(item.size_bytes for item in held), min(ends_ms))
+    return WaitingRows(
+        sum(item.rows for item in waiting), len(waiting), sum(item.size_bytes for item in waiting), min(ends_ms)
+    )
 
 
 def waiting_projections(projections: Sequence[ProjectionFacts]) -> list[WaitingProjection]:

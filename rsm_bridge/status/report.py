@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from rsm_bridge.metrics.progress.facts import Gap, HeldRows, UnfinishedTransaction
+from rsm_bridge.metrics.progress.facts import Gap, UnfinishedTransaction, WaitingRows
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
 from rsm_bridge.storage.projections.progress import ProjectionFailure, ProjectionSize
 
@@ -111,7 +111,7 @@ class ProjectionReport:
         lag_offsets: offsets of the table it has not read; `lag_rows`: rows there.
         lag_s: seconds since it had caught up, 0 when it has now; None: it never had.
         hold_s: seconds that rows which Kafka deleted may wait for it.
-        held: those that do now, and `held_s` seconds until the first of them may go; None: none.
+        waiting: those that do now, and `waiting_s` seconds until the first of them may go; None: none.
         size: of the projection; `failure`: of its last run.
         lost_offsets: that it will never have; `lost_ms`: when a run last met some.
     """
@@ -126,8 +126,8 @@ class ProjectionReport:
     lag_rows: int
     lag_s: float | None
     hold_s: float
-    held: HeldRows | None
-    held_s: float | None
+    waiting: WaitingRows | None
+    waiting_s: float | None
     size: ProjectionSize | None
     failure: ProjectionFailure | None
     lost_offsets: int

@@ -31,7 +31,7 @@ from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.metrics.progress.facts import (
-    HeldDelete,
+    DelayedDelete,
     NotAdded,
     NotBack,
     Problem,
@@ -41,7 +41,7 @@ from rsm_bridge.metrics.progress.facts import (
     TableFacts,
 )
 from rsm_bridge.metrics.progress.stored import left_out, stored_partitions, table_facts, unindexed, withdrawn, withheld
-from rsm_bridge.status.held import held_deletes
+from rsm_bridge.status.delayed_deletes import delayed_deletes
 from rsm_bridge.status.projections import projection_facts, waiting_projections
 from rsm_bridge.storage.keys import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.storage.listed_keys import DeniedKeyError, confirm_gone
@@ -228,7 +228,9 @@ def _look(
         verbatim=missing.verbatim,
         verbatim_key=missing.verbatim_key,
         verbatim_by_rule=missing.by_rule,
-        held=_held(read, states or {}, settings, restored - undeleted.begun().keys()) if read.complete else (),
+        delayed_deletes=_delayed(read, states or {}, settings, restored - undeleted.begun().keys())
+        if read.complete
+        else (),
         indexes=read.listed,
         indexes_read=len(read.segments) + len(read.damaged),
         damaged=tuple(damaged),
@@ -355,15 +357,15 @@ def _forgotten(segments: Sequence[KnownSegment]) -> bool:
     return any(known.forgotten for known in segments) and not any(known.live for known in segments)
 
 
-def _held(
+def _delayed(
     read: ReadTopic, states: Mapping[int, PartState], settings: Settings, restored: frozenset[str]
-) -> tuple[HeldDelete, ...]:
+) -> tuple[DelayedDelete, ...]:
     stays = settings.rule(read.topic).table_retention
     if stays == "keep":
         return ()  # no row has left for Kafka's delete
     stays_ms = 0 if isinstance(stays, str) else int(stays * 1000)
     grace = settings.mass_delete_grace
-    return held_deletes(read.segments, states, grace, restored=restored, stays_ms=stays_ms, unread=read.unread)
+    return delayed_deletes(read.segments, states, grace, restored=restored, stays_ms=stays_ms, unread=read.unread)
 
 
 def _undeleted(store: ObjectStore, topic_id: bytes) -> tuple[Undeleted, Problem | None]:

@@ -261,8 +261,8 @@ def projection_rows(topic: TopicReport, at_ms: int) -> list[tuple[str, ...]]:
             f"{projection.lag_offsets}",
             f"{projection.lag_rows}",
             "?" if projection.lag_s is None else "-" if projection.lag_s == 0 else age(projection.lag_s),
-            "-" if projection.held is None else f"{projection.held.rows}",
-            "-" if projection.held_s is None else age(projection.held_s),
+            "-" if projection.waiting is None else f"{projection.waiting.rows}",
+            "-" if projection.waiting_s is None else age(projection.waiting_s),
             *_size(projection),
             topic.table or topic.topic,
         )
@@ -278,7 +278,7 @@ def _size(projection: ProjectionReport) -> tuple[str, str, str]:
 
 def projection_document(projection: ProjectionReport) -> dict[str, Any]:
     """The object of docs/status.schema.json."""
-    held = projection.held
+    waiting = projection.waiting
     return {
         "table": projection.table,
         "catalog": projection.catalog,
@@ -290,10 +290,10 @@ def projection_document(projection: ProjectionReport) -> dict[str, Any]:
         "lag_rows": projection.lag_rows,
         "lag_s": None if projection.lag_s is None else round(projection.lag_s, 3),
         "hold_s": projection.hold_s,
-        "held_rows": 0 if held is None else held.rows,
-        "held_files": 0 if held is None else held.files,
-        "held_bytes": 0 if held is None else held.bytes,
-        "held_until_ms": None if held is None else held.ends_ms,
+        "held_rows": 0 if waiting is None else waiting.rows,
+        "held_files": 0 if waiting is None else waiting.files,
+        "held_bytes": 0 if waiting is None else waiting.bytes,
+        "held_until_ms": None if waiting is None else waiting.ends_ms,
         "size": None if projection.size is None else asdict(projection.size),
         "failure": None if projection.failure is None else asdict(projection.failure),
         "lost_offsets": projection.lost_offsets,

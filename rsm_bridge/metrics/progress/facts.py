@@ -116,7 +116,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldSegment:
+class DelayedSegment:
     """One segment that a mass delete took, as it was then.
 
     Attributes:
@@ -134,7 +134,7 @@ class HeldSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldPart:
+class DelayedPart:
     """What a mass delete took of one partition, in log bytes at the broker.
 
     Attributes:
@@ -147,7 +147,7 @@ class HeldPart:
     """
 
     partition: int
-    segments: tuple[HeldSegment, ...]
+    segments: tuple[DelayedSegment, ...]
     left_bytes: int
     largest_bytes: int
     tiered_end: int
@@ -156,7 +156,7 @@ class HeldPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldDelete:
+class DelayedDelete:
     """A mass delete whose objects are still in the store: its segments and rows, when it ended, when it is reclaimed.
 
     `parts`: what Kafka deleted, one for each partition. `restored`: how many segments an undelete had brought back.
@@ -168,14 +168,14 @@ class HeldDelete:
     rows: int
     last_ms: int
     due_ms: int
-    parts: tuple[HeldPart, ...] = ()
+    parts: tuple[DelayedPart, ...] = ()
     restored: int = 0
     unsure: bool = False
     forgotten: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRows:
+class WaitingRows:
     """What stays in a table for one projection though Kafka deleted it; from `ends_ms` on the first of it may go."""
 
     rows: int
@@ -196,7 +196,7 @@ class ProjectionFacts:
         lag_offsets: of all partitions, from what it has read to the table's frontier.
         lag_rows: that the table's files say they have there; of one that is read in part at most as many as offsets.
         unread_ms: when the oldest live segment that it has not read whole was tiered; None: there is none.
-        held: what waits for it; None: nothing.
+        waiting: what waits for it; None: nothing.
     """
 
     table: str
@@ -208,7 +208,7 @@ class ProjectionFacts:
     lag_offsets: int
     lag_rows: int = 0
     unread_ms: int | None = None
-    held: HeldRows | None = None
+    waiting: WaitingRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ class StoredTopic:
         verbatim: live segments stored as they are because their conversion failed; `verbatim_key` is one.
         verbatim_by_rule: live segments stored as they are because the rule of the topic said so then.
         withheld_ms: when the newest segment with batches withheld, or that failed, was tiered.
-        held: mass deletes that can still be undone.
+        delayed_deletes: mass deletes that can still be undone.
         indexes, indexes_read: index objects listed, and how many of them were looked into before the deadline.
         damaged: (key, problem) of indexes that cannot be read, each found so twice in the same content, newest first;
             `damaged_ms`: when the newest of these objects was written.
@@ -276,7 +276,7 @@ class StoredTopic:
     verbatim: int = 0
     verbatim_key: str | None = None
     verbatim_by_rule: int = 0
-    held: tuple[HeldDelete, ...] = ()
+    delayed_deletes: tuple[DelayedDelete, ...] = ()
     indexes: int = 0
     indexes_read: int = 0
     damaged: tuple[tuple[str, Problem], ...] = ()

@@ -148,7 +148,7 @@ def deletions(segments: Iterable[KnownSegment]) -> tuple[Deletion, ...]:
     return tuple(found)
 
 
-def held_files(
+def files_kept_for(
     files: Iterable[LiveFile],
     states: Mapping[int, PartState],
     segments: Sequence[KnownSegment],

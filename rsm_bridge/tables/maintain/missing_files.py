@@ -36,7 +36,7 @@ from rsm_bridge.limits import MISSING_FILES_MAX
 from rsm_bridge.storage.keys import DATA_ROOT, is_stored_object, stored_key
 from rsm_bridge.storage.listed_keys import confirm_gone
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
-from rsm_bridge.tables.publish.planned_files import HeldSegmentError, TableChangedError
+from rsm_bridge.tables.publish.planned_files import NoColumnsYetError, TableChangedError
 from rsm_bridge.tables.publish.table_run import RetryRunError, TableRun
 
 
@@ -87,7 +87,7 @@ class MissingRun(TableRun):
             return Mended(lost=self._lost(unlisted, known))
         try:
             return self._mend(head, gone, known, owner, dry_run=dry_run)
-        except (HeldSegmentError, TableChangedError) as error:
+        except (NoColumnsYetError, TableChangedError) as error:
             raise RetryRunError(str(error) or "the table has got other columns") from error
 
     def _paths(self, head: Head) -> list[str]:

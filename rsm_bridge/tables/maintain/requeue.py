@@ -47,7 +47,7 @@ from rsm_bridge.storage.tombstone import is_tombstone
 from rsm_bridge.tables.maintain.beside_engines import refuse_beside_engines
 from rsm_bridge.tables.maintain.merge import prove
 from rsm_bridge.tables.maintain.requeue_away import lacking
-from rsm_bridge.tables.publish.planned_files import HeldSegmentError, TableChangedError
+from rsm_bridge.tables.publish.planned_files import NoColumnsYetError, TableChangedError
 from rsm_bridge.tables.publish.table_run import RetryRunError, RunResult, TableRun
 
 _PENDING = "requeued"
@@ -159,7 +159,7 @@ class RepairRun(TableRun):
         published = self.run()
         try:
             return self._repair(published, of_all=of_all)
-        except (HeldSegmentError, TableChangedError) as error:
+        except (NoColumnsYetError, TableChangedError) as error:
             raise RetryRunError(str(error) or "the table has got other columns") from error
 
     def _repair(self, published: RunResult, *, of_all: bool) -> Repaired:

@@ -33,7 +33,7 @@ from rsm_bridge.values.typed.schemas import ColumnsWaitError
 from rsm_bridge.values.typed.table import TableColumns, TypedTable
 
 
-class HeldSegmentError(Exception):
+class NoColumnsYetError(Exception):
     """The rows of a pending segment cannot have their columns now. `key`: of its index; the message says why."""
 
     def __init__(self, key: str, message: str) -> None:
@@ -79,7 +79,7 @@ class PlannedFiles:
         """The files of one piece of a plan; none where the rows asked for are not there.
 
         Raises:
-            HeldSegmentError: of a pending segment that cannot have its columns now.
+            NoColumnsYetError: of a pending segment that cannot have its columns now.
             TableChangedError: a file has columns that came after the head was read.
             BridgeError, CatalogError, SegmentError: and what the store raises.
         """
@@ -185,7 +185,7 @@ class PlannedFiles:
                 head_snapshot=self.head.snapshot_id,
             )
         except ColumnsWaitError as error:
-            raise HeldSegmentError(pending or cuts[0].data_key, str(error)) from error
+            raise NoColumnsYetError(pending or cuts[0].data_key, str(error)) from error
         if written is None:
             return []
         uri = self.store.uri(written.key)

@@ -39,8 +39,8 @@ class TablePlans:
 class Planning:
     """Plans on one head.
 
-    `states`: recorded with it. `now_ms`: since the epoch. `held`: index keys of pending segments that cannot have their
-    columns now; the plan stops before them, as it does before one whose markers contradict the broker's files.
+    `states`: recorded with it. `now_ms`: since the epoch. `no_columns_yet`: index keys of pending segments that cannot
+    have their columns now; the plan stops before them, as before one whose markers contradict the broker's files.
     `projections`: that rows wait for which Kafka's retention deleted.
     """
 
@@ -49,7 +49,7 @@ class Planning:
     states: Mapping[int, PartState]
     policy: Policy
     now_ms: int
-    held: Container[str] = ()
+    no_columns_yet: Container[str] = ()
     projections: Sequence[WaitingProjection] = ()
     _more: bool = field(default=False, init=False)
     _files: dict[int, list[LiveFile]] | None = field(default=None, init=False)
@@ -149,7 +149,7 @@ class Planning:
                 known.pending is not None
                 and known.key.last >= self.states.get(known.key.partition, PartState()).frontier
             ):
-                waits = left == 0 or known.listed.key in self.held
+                waits = left == 0 or known.listed.key in self.no_columns_yet
                 self._more |= left == 0
                 left -= not waits
                 item = replace(item, conflict=item.conflict or waits)

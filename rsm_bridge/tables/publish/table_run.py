@@ -29,13 +29,13 @@ from rsm_bridge.storage.backend import topic_table
 from rsm_bridge.storage.clock import local_ms
 from rsm_bridge.storage.keys import derived_head
 from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.projections.hold import WaitingProjection, held_files
+from rsm_bridge.storage.projections.hold import WaitingProjection, files_kept_for
 from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.storage.segments.listing import ALL, Notices, SegmentListing
 from rsm_bridge.storage.state_objects import StateObjects
 from rsm_bridge.storage.table_records import record_table
 from rsm_bridge.tables.context import TableContext
-from rsm_bridge.tables.publish.planned_files import HeldSegmentError, PlannedFiles, TableChangedError
+from rsm_bridge.tables.publish.planned_files import NoColumnsYetError, PlannedFiles, TableChangedError
 from rsm_bridge.tables.publish.planning import Planning
 from rsm_bridge.turns import TurnBusyError
 
@@ -67,9 +67,9 @@ class RunResult:
     `files_added` and `files_removed` count data files, `files_derived` those of the added ones that were written anew,
     `rewinds` partitions, `gaps` stretches of offsets never uploaded, `lost` batches of transactions without a marker.
     `complete`: `segments` are all of the topic id, else those the run looked at. `listing_seconds`: what the latest
-    whole listing took. `held`: index keys of pending segments that cannot have their columns now, and why. `more`:
-    others are left to the next run. `waiting`: by partition, the first offset below the floor that projections of the
-    table have not read, and the bytes of the files that stay for them; known where the run is complete.
+    whole listing took. `no_columns_yet`: index keys of pending segments that cannot have their columns now, and why.
+    `more`: others are left to the next run. `waiting`: by partition, the first offset below the floor that projections
+    of the table have not read, and the bytes of the files that stay for them; known where the run is complete.
     """
 
     head: Head | None
@@ -83,7 +83,7 @@ class RunResult:
     files_derived: int = 0
     complete: bool = True
     listing_seconds: float = 0.0
-    held: Mapping[str, str] = field(default_factory=dict)
+    no_columns_yet: Mapping[str, str] = field(default_factory=dict)
     more: bool = False
     waiting: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -101,7 +101,7 @@ class TableRun:
     topic_id: bytes
     context: TableContext
     readers: Executor | None = None
-    _held: dict[str, str] = field(default_factory=dict, init=False)
+    _no_columns_yet: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)
     _files: PlannedFiles | None = field(default=None, init=False)
@@ -123,7 +123,7 @@ class TableRun:
             RetryRunError: the commit was refused or its outcome is unknown.
             CatalogError, BridgeError, SegmentError: and whatever else catalog and store raise.
         """
-        self._held = {}
+        self._no_columns_yet = {}
         for _ in range(PLANS_PER_RUN_MAX):
             try:
                 return self._run(notices)
@@ -154,7 +154,7 @@ class TableRun:
             states=states,
             policy=policy,
             now_ms=now_ms,
-            held=self._held,
+            no_columns_yet=self._no_columns_yet,
             projections=projections,
         )
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
@@ -166,7 +166,7 @@ class TableRun:
             result,
             complete=found.complete,
             listing_seconds=self._listing.whole_seconds,
-            held=dict(self._held),
+            no_columns_yet=dict(self._no_columns_yet),
             more=found.more,
             waiting=waiting_files(result, projections, now_ms) if found.complete else {},
         )
@@ -278,22 +278,22 @@ class TableRun:
         delete: list[str] = []
         replaced: list[str] = []
         replacement: list[DataFile] = []
-        held: dict[str, str] = {}
+        no_columns_yet: dict[str, str] = {}
         files = self._planned_files(head, segments)
         by_path = {file.path: file for file in head.files}
         for partition, item in plans.items():
             try:
                 for piece in item.add:
                     append.extend(files.added(partition, piece))
-            except HeldSegmentError as error:
-                held[error.key] = str(error)
+            except NoColumnsYetError as error:
+                no_columns_yet[error.key] = str(error)
             delete.extend(item.remove)
             replaced.extend(item.replace)
             for trim in item.trim:
                 replaced.append(trim.path)
                 replacement.extend(files.trimmed(partition, by_path[trim.path], trim.keep_below))
-        if held:
-            self._held |= held
+        if no_columns_yet:
+            self._no_columns_yet |= no_columns_yet
             raise PlanAgainError
         new_states = {**states, **{partition: item.state for partition, item in plans.items()}}
         change = Change(
@@ -357,8 +357,8 @@ def waiting_files(
 ) -> dict[int, tuple[int, int]]:
     """`RunResult.waiting` of a result with all segments of the topic id."""
     files = () if result.head is None else result.head.files
-    held = held_files(files, result.states, result.segments, projections, now_ms)
-    return {number: (start, sum(file.size_bytes for file in found)) for number, (start, found) in held.items()}
+    kept = files_kept_for(files, result.states, result.segments, projections, now_ms)
+    return {number: (start, sum(file.size_bytes for file in found)) for number, (start, found) in kept.items()}
 
 
 def _has_rows(known: KnownSegment) -> bool:

@@ -110,16 +110,16 @@ def _rows(known: KnownSegment) -> int:
 
 
 @dataclass(slots=True)
-class HeldDeletes:
+class DelayedDeletes:
     """What all topics of this bridge hold back, for the metrics. Any thread."""
 
     metrics: Metrics
-    _held: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    _delayed: dict[bytes, tuple[int, int]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, topic_id: bytes, held: Sequence[MassDelete]) -> None:
+    def note(self, topic_id: bytes, delayed: Sequence[MassDelete]) -> None:
         """Sets what one topic id holds back now."""
         with self._lock:
-            self._held[topic_id] = (sum(len(item.keys) for item in held), sum(item.rows for item in held))
-            self.metrics.held_segments.set(sum(segments for segments, _ in self._held.values()))
-            self.metrics.held_rows.set(sum(rows for _, rows in self._held.values()))
+            self._delayed[topic_id] = (sum(len(item.keys) for item in delayed), sum(item.rows for item in delayed))
+            self.metrics.held_segments.set(sum(segments for segments, _ in self._delayed.values()))
+            self.metrics.held_rows.set(sum(rows for _, rows in self._delayed.values()))

@@ -151,7 +151,7 @@ class Reclaimer:
     graces: Graces
     copies: RunningCopies
     policy: Callable[[str, int], Policy]
-    held: Callable[[Sequence[MassDelete]], None] = lambda _: None
+    delayed: Callable[[Sequence[MassDelete]], None] = lambda _: None
     dry_run: bool = False
     clock_ms: Callable[[], int] = field(kw_only=True)
     _retained: RetainedFiles = field(default_factory=RetainedFiles)
@@ -171,7 +171,7 @@ class Reclaimer:
         """
         mass = self.graces.of_mass()
         holds = mass_deletes(result.segments, mass) if mass is not None else ()
-        self.held(holds)
+        self.delayed(holds)
         due_ms = {key: item.due_ms for item in holds for key in item.keys}
         tombstoned = [known for known in result.segments if known.deletion is not None]
         at = None if result.head is None else result.head.snapshot_id

@@ -12,7 +12,7 @@ import pytest
 
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.metrics.progress.facts import Facts, Gap, HeldDelete, KafkaFacts
+from rsm_bridge.metrics.progress.facts import DelayedDelete, Facts, Gap, KafkaFacts
 from rsm_bridge.metrics.progress.kafka import KafkaSource
 from rsm_bridge.metrics.progress.own_cluster import Asked, asked
 from rsm_bridge.status import gather
@@ -69,12 +69,12 @@ def test_only_a_topic_of_the_asked_cluster_is_judged_by_what_that_has(
 
 
 def test_a_deletion_in_another_cluster_is_judged_as_if_kafka_was_not_asked() -> None:
-    held = HeldDelete(segments=2, rows=40, last_ms=NOW - HOUR, due_ms=NOW + HOUR)
+    held = DelayedDelete(segments=2, rows=40, last_ms=NOW - HOUR, due_ms=NOW + HOUR)
     gap = stored_partition(gaps=(Gap(10, 19, explained=False),))
     there = kafka(beside()[1])
 
     def codes(clusters: str, kafka_: KafkaFacts | None) -> set[tuple[CauseCode, Level]]:
-        topic = stored(gap, held=(held,), clusters=frozenset({clusters}))
+        topic = stored(gap, delayed_deletes=(held,), clusters=frozenset({clusters}))
         report = assess(facts(topic, beside()[0], kafka=kafka_))
         mine = next(item for item in report.topics if item.topic == "orders")
         return {(item.code, item.level) for item in mine.all_findings()} - {(C.OTHER_CLUSTER, Level.NOTE)}

@@ -12,10 +12,9 @@ import pytest
 from iceberg_catalog.commit.foreign import ForeignCommits
 from rsm_bridge.limits import TOPIC_GONE_SECONDS
 from rsm_bridge.metrics.progress.facts import (
+    DelayedDelete,
     Facts,
     Gap,
-    HeldDelete,
-    HeldRows,
     LostTopic,
     NotAdded,
     NotBack,
@@ -24,6 +23,7 @@ from rsm_bridge.metrics.progress.facts import (
     StoredTopic,
     UnfinishedTransaction,
     Unread,
+    WaitingRows,
 )
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
@@ -110,19 +110,19 @@ def projected(**changes: object) -> Facts:
     return facts(stored(projections=(replace(projection, **changes),)))  # type: ignore[arg-type]
 
 
-def held(left_ms: int) -> HeldRows:
-    return HeldRows(1234, 5, 100, NOW + left_ms)
+def held(left_ms: int) -> WaitingRows:
+    return WaitingRows(1234, 5, 100, NOW + left_ms)
 
 
 C = CauseCode
 CASES: dict[CauseCode, Case] = {
     C.COPY_LOSES_ROWS: Case(
-        projected(held=held(2 * DAY + 3 * HOUR)),
+        projected(waiting=held(2 * DAY + 3 * HOUR)),
         Level.PERSON,
         "kafka.projection: rows will be lost to this projection in 2 d 3 h unless it runs; 1,234 rows in 5 files stay",
     ),
     C.COPY_HOLDS_ROWS: Case(
-        projected(held=held(6 * DAY)), Level.WAITS, "lost to this projection in 6 d unless it runs"
+        projected(waiting=held(6 * DAY)), Level.WAITS, "lost to this projection in 6 d unless it runs"
     ),
     C.COPY_LOST_ROWS: Case(
         projected(
@@ -260,7 +260,9 @@ CASES: dict[CauseCode, Case] = {
         "lakehouse.orders, uuid 6f1c, and 1 more",
     ),
     C.MASS_DELETE: Case(
-        facts(stored(held=(HeldDelete(segments=3, rows=900, last_ms=NOW - HOUR, due_ms=NOW + 23 * HOUR),))),
+        facts(
+            stored(delayed_deletes=(DelayedDelete(segments=3, rows=900, last_ms=NOW - HOUR, due_ms=NOW + 23 * HOUR),))
+        ),
         Level.PERSON,
         "900 rows in 3 segments, over half of the table's, were deleted up to 21:13:20 UTC, kept 23 h more",
     ),
@@ -515,7 +517,9 @@ def test_what_an_undelete_brought_back_is_not_left_behind() -> None:
 def test_a_mass_delete_whose_time_is_over_calls_nobody() -> None:
     def said(due_ms: int) -> tuple[Level, str]:
         (finding,) = found(
-            assess(facts(stored(held=(HeldDelete(segments=1, rows=900, last_ms=NOW - HOUR, due_ms=due_ms),)))),
+            assess(
+                facts(stored(delayed_deletes=(DelayedDelete(segments=1, rows=900, last_ms=NOW - HOUR, due_ms=due_ms),)))
+            ),
             CauseCode.MASS_DELETE,
         )
         return finding.level, finding.said

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from rsm_bridge.limits import RETENTION_LATE_SECONDS
-from rsm_bridge.metrics.progress.facts import HeldDelete, HeldPart, HeldSegment, KafkaPartition, KafkaTopic
+from rsm_bridge.metrics.progress.facts import DelayedDelete, DelayedPart, DelayedSegment, KafkaPartition, KafkaTopic
 from rsm_bridge.status.causes import Level
-from rsm_bridge.status.deletes import held_delete
+from rsm_bridge.status.deletes import delayed_delete
 
 SECOND = 1000
 MINUTE = 60 * SECOND
@@ -45,12 +45,12 @@ class Gone:
     def level(self) -> Level:
         tiered = self.tiered or [age or HOUR for age in self.ages]
         went = tuple(
-            HeldSegment(self.size, age, since, old=since >= 10 * MINUTE)
+            DelayedSegment(self.size, age, since, old=since >= 10 * MINUTE)
             for age, since in zip(self.ages, tiered, strict=True)
         )
         per_offset = self.size / 100
         parts = tuple(
-            HeldPart(
+            DelayedPart(
                 partition=n,
                 segments=went,
                 left_bytes=self.live,
@@ -61,7 +61,7 @@ class Gone:
             )
             for n in range(self.partitions)
         )
-        held = HeldDelete(segments=len(went), rows=900, last_ms=NOW - HOUR, due_ms=NOW + 23 * HOUR, parts=parts)
+        held = DelayedDelete(segments=len(went), rows=900, last_ms=NOW - HOUR, due_ms=NOW + 23 * HOUR, parts=parts)
         asked = self.config is not None
         settings = {name.replace("_", "."): str(value) for name, value in (self.config or {}).items()}
         end = 2000 + int(self.untiered / per_offset)
@@ -71,7 +71,7 @@ class Gone:
         }
         topic = KafkaTopic(topic="t", topic_id="ab" * 16, internal=False, config=settings, partitions=there)
         kafka = topic if asked and not self.deleted else None
-        return held_delete(held, kafka, "t", NOW, asked=asked).level
+        return delayed_delete(held, kafka, "t", NOW, asked=asked).level
 
 
 #: What a year brings.

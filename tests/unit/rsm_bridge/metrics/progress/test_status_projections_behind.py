@@ -17,14 +17,15 @@ from tests.unit.rsm_bridge.metrics.progress.test_status_causes import C, found, 
     ("left_ms", "code"), [(7 * DAY // 2, C.COPY_LOSES_ROWS), (7 * DAY // 2 + 1, C.COPY_HOLDS_ROWS)]
 )
 def test_half_of_the_hold_is_when_somebody_is_told(left_ms: int, code: CauseCode) -> None:
-    assert [item.code for item in assess(projected(held=held(left_ms))).all_findings() if "copy" in item.code] == [code]
+    found = assess(projected(waiting=held(left_ms))).all_findings()
+    assert [item.code for item in found if "copy" in item.code] == [code]
 
 
 def test_a_projection_that_has_everything_is_no_finding() -> None:
     report = assess(projected(lag_offsets=0))
     assert not [item for item in report.all_findings() if "copy" in item.code]
     (projection,) = report.topics[0].projections
-    assert (projection.lag_s, projection.snapshot_id, projection.table_snapshot_id, projection.held_s) == (
+    assert (projection.lag_s, projection.snapshot_id, projection.table_snapshot_id, projection.waiting_s) == (
         0.0,
         7,
         8,
@@ -80,6 +81,6 @@ def test_what_was_read_lately_is_behind_since_then() -> None:
 
 
 def test_rows_that_are_held_do_not_hide_that_a_projection_is_long_behind() -> None:
-    report = assess(projected(progress=OLD, held=held(6 * DAY)))
+    report = assess(projected(progress=OLD, waiting=held(6 * DAY)))
     assert [item.level for item in found(report, C.COPY_HOLDS_ROWS)] == [Level.WAITS]
     assert [item.level for item in found(report, C.COPY_BEHIND)] == [Level.PERSON]

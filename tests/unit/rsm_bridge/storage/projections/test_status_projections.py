@@ -81,12 +81,12 @@ def test_how_far_a_projection_is(tmp_path: Path) -> None:
     published(world)
     found = asked(world, tmp_path)
     assert (found.table, found.catalog, found.hold_s) == ("kafka.orders_by_day", "tierberg", 2 * DAY)
-    assert (found.progress, found.damage, found.lag_offsets, found.lag_rows, found.held) == (None, None, 9, 9, None)
+    assert (found.progress, found.damage, found.lag_offsets, found.lag_rows, found.waiting) == (None, None, 9, 9, None)
     for read, lag in ((0, 9), (4, 5), (9, 0), (12, 0)):
         said = progress(world, read)
         write_progress(world.store, said)
         found = asked(world, tmp_path)
-        assert (found.progress, found.lag_offsets, found.lag_rows, found.held) == (said, lag, lag, None)
+        assert (found.progress, found.lag_offsets, found.lag_rows, found.waiting) == (said, lag, lag, None)
 
 
 def test_rows_behind_are_those_of_files_and_not_more_than_offsets(tmp_path: Path) -> None:
@@ -124,17 +124,17 @@ def test_since_when_the_oldest_unread_segment_is_there(tmp_path: Path) -> None:
 
 def test_what_stays_for_it_and_when_that_ends(tmp_path: Path) -> None:
     world = held(tmp_path, DAY)
-    found = asked(world, tmp_path).held
+    found = asked(world, tmp_path).waiting
     assert found is not None
     assert (found.rows, found.files) == (6, 2)
     assert found.bytes > 0
     assert abs(found.ends_ms - int(time.time() * 1000) - DAY * 1000) < 60_000
     write_progress(world.store, progress(world, 3))
-    found = asked(world, tmp_path).held
+    found = asked(world, tmp_path).waiting
     assert found is not None
     assert (found.rows, found.files) == (3, 1)
     write_progress(world.store, progress(world, 6))
-    assert asked(world, tmp_path).held is None
+    assert asked(world, tmp_path).waiting is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_stays_for_it_and_when_that_ends(tmp_path: Path) -> None:
 def test_nothing_stays_for_a_projection_without_hold_or_whose_time_is_over_or_in_an_archive(
     tmp_path: Path, given: dict[str, Any]
 ) -> None:
-    assert asked(held(tmp_path, DAY), tmp_path, given).held is None
+    assert asked(held(tmp_path, DAY), tmp_path, given).waiting is None
 
 
 def test_damaged_progress_is_said_to_be_damaged(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_damaged_progress_is_said_to_be_damaged(tmp_path: Path) -> None:
     found = asked(world, tmp_path)
     assert found.damage is not None
     assert (found.progress, found.damage.kind, found.lag_offsets) == (None, "corrupt_object", 9)
-    assert found.held is not None
+    assert found.waiting is not None
 
 
 @pytest.mark.parametrize(("age_s", "code"), [(DAY // 2, 0), (DAY + 3600, 1)])

@@ -16,7 +16,7 @@ from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
 from rsm_bridge.storage.segments.known import KnownSegment, KnownTombstone
-from rsm_bridge.tables.reclaim.mass_delete import HeldDeletes, mass_deletes
+from rsm_bridge.tables.reclaim.mass_delete import DelayedDeletes, mass_deletes
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.worlds.maintain_support import DAY, World, make_world, published
 from tests.worlds.plan_support import plain, seg
@@ -166,7 +166,7 @@ def test_every_window_over_half_is_held_and_nothing_else(gone: list[tuple[int, i
 
 def test_the_gauges_add_up_over_topics() -> None:
     metrics = Metrics()
-    held = HeldDeletes(metrics)
+    held = DelayedDeletes(metrics)
     held.note(b"a", mass_deletes([known(n, 10, START) for n in range(3)], DAY))
     held.note(b"b", mass_deletes([known(9, 7, START)], DAY))
     assert metrics.registry.get_sample_value("tierberg_mass_delete_segments") == 4

@@ -13,14 +13,14 @@ from statistics import median
 
 from iceberg_catalog.plan.types import FileRef, PartState, SegmentState
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, MASS_DELETE_WINDOW_SECONDS
-from rsm_bridge.metrics.progress.facts import HeldDelete, HeldPart, HeldSegment
+from rsm_bridge.metrics.progress.facts import DelayedDelete, DelayedPart, DelayedSegment
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
 from rsm_bridge.storage.segments.known import KnownSegment, segments_by_partition
 from rsm_bridge.tables.reclaim.mass_delete import MassDelete, mass_deletes
 
 
-def held_deletes(
+def delayed_deletes(
     segments: Sequence[KnownSegment],
     states: Mapping[int, PartState],
     grace: float,
@@ -28,7 +28,7 @@ def held_deletes(
     restored: AbstractSet[str] = frozenset(),
     stays_ms: int = 0,
     unread: Sequence[IndexKey] = (),
-) -> tuple[HeldDelete, ...]:
+) -> tuple[DelayedDelete, ...]:
     """The mass deletes whose objects are still there, oldest first.
 
     Args:
@@ -44,9 +44,9 @@ def held_deletes(
     living = _as_live(segments, unread)
     sure = {key for mass in _masses([*segments, *living], grace, restored, stays_ms) for key in mass.keys}
     groups = segments_by_partition([item for item in segments if item.listed.key not in restored])
-    made: list[HeldDelete] = []
+    made: list[DelayedDelete] = []
     for mass in _masses(segments, grace, restored, stays_ms):
-        parts: list[HeldPart] = []
+        parts: list[DelayedPart] = []
         for number, group in groups.items():
             gone = [item for item in group if item.listed.key in mass.keys]
             if gone:
@@ -55,7 +55,7 @@ def held_deletes(
                 known_end = max([known_end, *(key.last + 1 for key in unread if key.partition == number)])
                 parts.append(_part(number, gone, left, mass, known_end))
         again = len(mass.keys & restored)
-        held = HeldDelete(
+        delete = DelayedDelete(
             segments=len(mass.keys),
             rows=mass.rows,
             last_ms=mass.last_ms,
@@ -63,17 +63,17 @@ def held_deletes(
             parts=tuple(parts),
             restored=again,
         )
-        made.append(replace(held, unsure=not mass.keys & sure))
+        made.append(replace(delete, unsure=not mass.keys & sure))
     return tuple(sorted([*made, *_forgotten(segments, grace, stays_ms)], key=lambda item: item.last_ms))
 
 
-def _forgotten(segments: Sequence[KnownSegment], grace: float, stays_ms: int) -> Iterator[HeldDelete]:
+def _forgotten(segments: Sequence[KnownSegment], grace: float, stays_ms: int) -> Iterator[DelayedDelete]:
     """What `tierberg topic forget` took of each mass delete."""
     rows = [replace(item, deletion=None) if _stays(item, stays_ms) else item for item in segments]
     for mass in mass_deletes(rows, grace):
         taken = [item for item in rows if item.listed.key in mass.keys and item.forgotten]
         if taken:
-            yield HeldDelete(
+            yield DelayedDelete(
                 segments=len(taken),
                 rows=sum(item.rows for item in taken),
                 last_ms=mass.last_ms,
@@ -119,7 +119,7 @@ def _deleted_after(item: KnownSegment, at_ms: int) -> bool:
 
 def _part(
     number: int, gone: Sequence[KnownSegment], left: Sequence[KnownSegment], mass: MassDelete, known_end: int
-) -> HeldPart:
+) -> DelayedPart:
     """`left`: what is live now, or was deleted later and is there still. `known_end`: of all that was published."""
     told = [(item, item.counts) for item in (*gone, *left) if item.counts is not None]
     sizes = [counts.source_bytes for _, counts in told]
@@ -128,15 +128,15 @@ def _part(
     # What was produced later was not there. Producers' clocks may be ahead: records are then newer than their copies.
     ahead_ms = max(0, int(median(counts.record_ms - counts.copied_ms for _, counts in told))) if told else 0
     until_ms = mass.last_ms + int(1000 * CLOCK_SKEW_SECONDS_MAX) + ahead_ms
-    held = [item.counts for item in left if item.counts is not None]
+    known = [item.counts for item in left if item.counts is not None]
     there = sum(
-        counts.source_bytes for counts in held if counts.record_ms <= until_ms or counts.copied_ms <= mass.last_ms
+        counts.source_bytes for counts in known if counts.record_ms <= until_ms or counts.copied_ms <= mass.last_ms
     )
     start = max(item.key.last for item in gone) + 1
     offsets = sum(item.key.last - max(item.key.base, start) + 1 for item in left if item.key.last >= start)
     reclaimed = max(0, tiered_end - start - offsets) * per_offset
     copied = sorted(counts.copied_ms for _, counts in told if counts.copied_ms <= mass.first_ms)
-    return HeldPart(
+    return DelayedPart(
         partition=number,
         segments=_went(gone, mass),
         left_bytes=there + int(reclaimed),
@@ -147,10 +147,10 @@ def _part(
     )
 
 
-def _went(gone: Sequence[KnownSegment], mass: MassDelete) -> tuple[HeldSegment, ...]:
+def _went(gone: Sequence[KnownSegment], mass: MassDelete) -> tuple[DelayedSegment, ...]:
     """Each with the age of the newest record up to it: Kafka deletes from the lowest offset on."""
     before_ms = mass.first_ms - int(MASS_DELETE_WINDOW_SECONDS * 1000)
-    went: list[HeldSegment] = []
+    went: list[DelayedSegment] = []
     newest_ms: int | None = 0
     for item in sorted(gone, key=lambda item: item.key.base):
         if item.deletion is not None and item.counts is not None:
@@ -158,6 +158,6 @@ def _went(gone: Sequence[KnownSegment], mass: MassDelete) -> tuple[HeldSegment, 
             newest_ms = None if newest_ms is None or counts.record_ms < 0 else max(newest_ms, counts.record_ms)
             age_ms = None if newest_ms is None else at - newest_ms
             went.append(
-                HeldSegment(counts.source_bytes, age_ms, at - counts.copied_ms, old=counts.copied_ms <= before_ms)
+                DelayedSegment(counts.source_bytes, age_ms, at - counts.copied_ms, old=counts.copied_ms <= before_ms)
             )
     return tuple(went)

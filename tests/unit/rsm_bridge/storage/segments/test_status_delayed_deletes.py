@@ -10,8 +10,8 @@ from iceberg_catalog.plan.types import FileRef, PartState, SegmentState
 from iceberg_catalog.tables.names import Owner
 from rsm_bridge.metrics.progress.facts import KafkaPartition, KafkaTopic
 from rsm_bridge.status.causes import Level
-from rsm_bridge.status.deletes import held_delete
-from rsm_bridge.status.held import held_deletes
+from rsm_bridge.status.delayed_deletes import delayed_deletes
+from rsm_bridge.status.deletes import delayed_delete
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
 from rsm_bridge.storage.segments.known import KnownSegment, KnownTombstone, SegmentCounts
@@ -98,8 +98,8 @@ class Life:
         end = max(100 * self.tiered, self.log_start) + self.untiered
         there = {0: KafkaPartition(has_leader=True, log_start=self.log_start, end=end)}
         topic = KafkaTopic(topic="t", topic_id=TOPIC.hex(), internal=False, config=config, partitions=there)
-        found = held_deletes(self.segments, states, 86_400, restored=self.restored, stays_ms=self.stays_ms)
-        levels = {held_delete(held, topic, "t", self.now_ms, asked=True).level for held in found}
+        found = delayed_deletes(self.segments, states, 86_400, restored=self.restored, stays_ms=self.stays_ms)
+        levels = {delayed_delete(held, topic, "t", self.now_ms, asked=True).level for held in found}
         return Level.PERSON if Level.PERSON in levels else Level.NOTE if levels else None
 
 
