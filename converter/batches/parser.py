@@ -46,6 +46,7 @@ from converter.batches.records import (
     fill,
     measure,
 )
+from converter.batches.row_arrays import writable_arrays
 from converter.batches.rows import StepRows
 from converter.batches.transactions import MarkerCheck, Transactions
 from converter.kernels.kernel import readonly
@@ -288,23 +289,8 @@ class SegmentParser:
         exact = (batches["flags"] & BatchFlag.EXACT_TIMESTAMPS) != 0
         deltas = np.empty(int(batches["row_count"][exact].sum()), dtype=np.int64)
         rows = StepRows.allocate(int(batches["row_count"].sum()), sums.sum(axis=0))
-        buffers = rows.buffers
-        fill(
-            raw,
-            plain,
-            readonly(batches, BATCH_DTYPE),
-            extents,
-            buffers.offsets,
-            buffers.timestamps_us,
-            buffers.timestamps_valid,
-            rows.timestamp_types,
-            (buffers.keys.offsets, buffers.keys.data, buffers.keys.valid),
-            (buffers.values.offsets, buffers.values.data, buffers.values.valid),
-            buffers.header_offsets,
-            (buffers.header_keys.offsets, buffers.header_keys.data, buffers.header_keys.valid),
-            (buffers.header_values.offsets, buffers.header_values.data, buffers.header_values.valid),
-            deltas,
-        )
+        table, arrays = readonly(batches, BATCH_DTYPE), writable_arrays(rows.buffers)
+        fill(raw, plain, table, extents, arrays, rows.timestamp_types, deltas)
         rows.replace_bad_header_names()
         return rows, deltas
 

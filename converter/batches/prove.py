@@ -10,8 +10,9 @@ import numpy as np
 
 from converter.batches.codecs import NONE
 from converter.batches.framing import CODEC_MASK, HEADER_BYTES
-from converter.batches.rebuild import SERVED_ATTRIBUTES, Column, put_header, put_records, row_arrays
+from converter.batches.rebuild import SERVED_ATTRIBUTES, put_header, put_records
 from converter.batches.records import Extents
+from converter.batches.row_arrays import RowArrays, row_arrays
 from converter.kernels.kernel import kernel, readonly
 from converter.kernels.memory import same
 from converter.types import BATCH_DTYPE, BatchTable, BoolArray, Int64Array, RowBuffers, UInt8Array
@@ -27,14 +28,7 @@ def _prove(
     extents: Extents,
     wanted: BoolArray,
     equal: BoolArray,
-    offsets: Int64Array,
-    timestamps: Int64Array,
-    timestamps_valid: BoolArray,
-    keys: Column,
-    values: Column,
-    header_offsets: Int64Array,
-    header_keys: Column,
-    header_values: Column,
+    rows: RowArrays,
     deltas: Int64Array,
     row_base: int,
     delta_base: int,
@@ -51,10 +45,7 @@ def _prove(
         size = extents[i].end - start
         end = p + HEADER_BYTES + size
         put_header(out, p, batch, HEADER_BYTES + size, batch.attributes & SERVED_ATTRIBUTES)
-        ok = put_records(
-            out, p + HEADER_BYTES, end, batch, row, offsets, timestamps, timestamps_valid, keys, values,
-            header_offsets, header_keys, header_values, deltas, delta_at,
-        )  # fmt: skip
+        ok = put_records(out, p + HEADER_BYTES, end, batch, row, rows, deltas, delta_at)
         ok = ok and same(out, p + HEADER_BYTES, data, start, size)
         if ok and (batch.attributes & CODEC_MASK) == NONE:
             # The CRC field, bytes 17 to 20, was compared with the bytes it covers already.
@@ -93,7 +84,7 @@ def prove(
         extents,
         wanted,
         equal,
-        *row_arrays(rows),
+        row_arrays(rows),
         readonly(deltas, np.int64),
         row_base,
         delta_base,

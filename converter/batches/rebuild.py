@@ -15,21 +15,17 @@ import numpy as np
 
 from converter import limits
 from converter.batches.framing import CODEC_MASK, CRC_START, HEADER_BYTES, LENGTH_PREFIX_BYTES
+from converter.batches.row_arrays import ByteStrings, RowArrays, checked_arrays
 from converter.errors import SegmentError
 from converter.kernels.checksum import checksums
 from converter.kernels.kernel import Row, i64, kernel, readonly, u8
 from converter.kernels.memory import copy
 from converter.kernels.varint import size_of, write
-from converter.types import BATCH_DTYPE, BatchFlag, BatchTable, BoolArray, Int64Array, RowBuffers, UInt8Array, VarBytes
+from converter.types import BATCH_DTYPE, BatchFlag, BatchTable, Int64Array, RowBuffers, UInt8Array
 
 _KEPT = int(BatchFlag.KEPT)
 _EXACT = int(BatchFlag.EXACT_TIMESTAMPS)
 SERVED_ATTRIBUTES = ~CODEC_MASK
-
-#: A column of byte strings: offsets, data, valid.
-Column = tuple[Int64Array, UInt8Array, BoolArray]
-#: RowBuffers as kernels take them, in the same order.
-RowArrays = tuple[Int64Array, Int64Array, BoolArray, Column, Column, Int64Array, Column, Column]
 
 
 @kernel
@@ -57,21 +53,21 @@ def put_header(out: UInt8Array, p: int, batch: Row, size: int, attributes: int) 
 
 
 @kernel
-def _bytes_size(offsets: Int64Array, valid: BoolArray, i: int) -> int:
-    if not valid[i]:
+def _bytes_size(column: ByteStrings, i: int) -> int:
+    if not column.valid[i]:
         return 1
-    size = i64(offsets[i + 1] - offsets[i])
+    size = i64(column.offsets[i + 1] - column.offsets[i])
     return size_of(size) + size
 
 
 @kernel
-def _put_bytes(out: UInt8Array, p: int, offsets: Int64Array, data: UInt8Array, valid: BoolArray, i: int) -> int:
-    if not valid[i]:
+def _put_bytes(out: UInt8Array, p: int, column: ByteStrings, i: int) -> int:
+    if not column.valid[i]:
         return write(out, p, -1)
-    start = i64(offsets[i])
-    size = i64(offsets[i + 1]) - start
+    start = i64(column.offsets[i])
+    size = i64(column.offsets[i + 1]) - start
     p = write(out, p, size)
-    copy(out, p, data, start, size)
+    copy(out, p, column.data, start, size)
     return p + size
 
 
@@ -82,29 +78,22 @@ def put_records(
     end: int,
     batch: Row,
     row: int,
-    offsets: Int64Array,
-    timestamps: Int64Array,
-    timestamps_valid: BoolArray,
-    keys: Column,
-    values: Column,
-    header_offsets: Int64Array,
-    header_keys: Column,
-    header_values: Column,
+    rows: RowArrays,
     deltas: Int64Array,
     delta_at: int,
 ) -> bool:
     """The records of a batch into [p, end), exactly; False where they do not fit or cannot be had.
 
-    Caller's promise: rows [row, row + count) exist, columns are consistent (see _checked_arrays), [p, end) lies in out,
-    and deltas [delta_at, delta_at + count) exist for a batch flagged EXACT_TIMESTAMPS.
+    Caller's promise: rows [row, row + count) exist, columns are consistent (row_arrays.checked_arrays), [p, end) lies
+    in out, and deltas [delta_at, delta_at + count) exist for a batch flagged EXACT_TIMESTAMPS.
     """
     # Fields are read once, keys and values written in place: see records._fill_batch.
     exact = (batch.flags & _EXACT) != 0
     base_offset, base_timestamp, count = batch.base_offset, batch.base_timestamp, i64(batch.count)
-    key_offsets, key_data, key_valid = keys
-    value_offsets, value_data, value_valid = values
-    name_offsets, name_data, name_valid = header_keys
-    text_offsets, text_data, text_valid = header_values
+    offsets, timestamps, timestamps_valid = rows.offsets, rows.timestamps_us, rows.timestamps_valid
+    key_offsets, key_data, key_valid = rows.keys
+    value_offsets, value_data, value_valid = rows.values
+    header_offsets, names, texts = rows.header_offsets, rows.header_keys, rows.header_values
     for k in range(count):
         i = row + k
         if exact:
@@ -121,7 +110,7 @@ def put_records(
         size = 1 + size_of(delta) + size_of(offset) + size_of(key_size) + size_of(value_size) + size_of(last - first)
         size += max(key_size, i64(0)) + max(value_size, i64(0))
         for h in range(first, last):
-            size += _bytes_size(name_offsets, name_valid, h) + _bytes_size(text_offsets, text_valid, h)
+            size += _bytes_size(names, h) + _bytes_size(texts, h)
         if size_of(size) + size > end - p:
             return False
         p = write(out, p, size)
@@ -138,8 +127,8 @@ def put_records(
             p += value_size
         p = write(out, p, last - first)
         for h in range(first, last):
-            p = _put_bytes(out, p, name_offsets, name_data, name_valid, h)
-            p = _put_bytes(out, p, text_offsets, text_data, text_valid, h)
+            p = _put_bytes(out, p, names, h)
+            p = _put_bytes(out, p, texts, h)
     return p == end
 
 
@@ -147,14 +136,7 @@ def put_records(
 def _rebuild(
     out: UInt8Array,
     batches: BatchTable,
-    offsets: Int64Array,
-    timestamps: Int64Array,
-    timestamps_valid: BoolArray,
-    keys: Column,
-    values: Column,
-    header_offsets: Int64Array,
-    header_keys: Column,
-    header_values: Column,
+    rows: RowArrays,
     deltas: Int64Array,
     kept: UInt8Array,
     bases: Int64Array,
@@ -176,7 +158,7 @@ def _rebuild(
         delta_at = i64(0)
         if batch.magic != 2 or size < HEADER_BYTES or count != batch.row_count:
             return i
-        if row < 0 or count < 0 or row > len(offsets) or count > len(offsets) - row:
+        if row < 0 or count < 0 or row > len(rows.offsets) or count > len(rows.offsets) - row:
             return i
         if (batch.flags & _EXACT) != 0:
             delta_at = batch.timestamps_start - bases[2]
@@ -184,10 +166,7 @@ def _rebuild(
                 return i
         put_header(out, p, batch, size, batch.attributes & SERVED_ATTRIBUTES)
         _put(out, p + 17, i64(batch.served_crc), 4)
-        if not put_records(
-            out, p + HEADER_BYTES, p + size, batch, row, offsets, timestamps, timestamps_valid, keys, values,
-            header_offsets, header_keys, header_values, deltas, delta_at,
-        ):  # fmt: skip
+        if not put_records(out, p + HEADER_BYTES, p + size, batch, row, rows, deltas, delta_at):
             return i
         p += size
     return -1
@@ -209,52 +188,6 @@ def _find_foreign_prefix(out: UInt8Array, batches: BatchTable, starts: Int64Arra
             if prefix[k] != out[starts[i] + k]:
                 return i
     return -1
-
-
-def row_arrays(rows: RowBuffers) -> RowArrays:
-    """The arrays of rows as kernels take them, read-only. Nothing is checked: for rows that this process made."""
-
-    def column(values: VarBytes) -> Column:
-        return readonly(values.offsets, np.int64), readonly(values.data, np.uint8), readonly(values.valid, np.bool_)
-
-    return (
-        readonly(rows.offsets, np.int64),
-        readonly(rows.timestamps_us, np.int64),
-        readonly(rows.timestamps_valid, np.bool_),
-        column(rows.keys),
-        column(rows.values),
-        readonly(rows.header_offsets, np.int64),
-        column(rows.header_keys),
-        column(rows.header_values),
-    )
-
-
-def _check_column(column: Column, name: str) -> None:
-    """Raises SegmentError unless every value lies inside the data."""
-    offsets, data, valid = column
-    if len(offsets) != len(valid) + 1 or offsets[0] < 0 or offsets[-1] > len(data) or (np.diff(offsets) < 0).any():
-        raise SegmentError("corrupt_object", f"{name} lie outside their data")
-
-
-def _checked_arrays(rows: RowBuffers) -> RowArrays:
-    """The arrays of rows that came from a store, found to be consistent with each other.
-
-    Raises:
-        SegmentError: corrupt_object, lengths or offsets of the arrays disagree.
-    """
-    arrays = row_arrays(rows)
-    offsets, timestamps, timestamps_valid, keys, values, header_offsets, header_keys, header_values = arrays
-    _check_column(keys, "keys")
-    _check_column(values, "values")
-    _check_column(header_keys, "header keys")
-    _check_column(header_values, "header values")
-    n = len(offsets)
-    lengths = {len(timestamps), len(timestamps_valid), len(header_offsets) - 1, len(keys[2]), len(values[2])}
-    if lengths != {n} or len(header_keys[2]) != len(header_values[2]):
-        raise SegmentError("corrupt_object", "columns have different numbers of rows")
-    if header_offsets[0] < 0 or header_offsets[-1] > len(header_keys[2]) or (np.diff(header_offsets) < 0).any():
-        raise SegmentError("corrupt_object", "headers lie outside their columns")
-    return arrays
 
 
 def _bases(batches: BatchTable) -> Int64Array:
@@ -291,7 +224,7 @@ def rebuild(batches: BatchTable, rows: RowBuffers, deltas: Int64Array, kept: UIn
     failed = _rebuild(
         out,
         table,
-        *_checked_arrays(rows),
+        checked_arrays(rows),
         readonly(deltas, np.int64),
         readonly(kept, np.uint8),
         _bases(table),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from converter.batches.row_arrays import ByteStrings, RowArrays
 from converter.kernels.kernel import Row, i32, i64, kernel
 from converter.kernels.memory import copy
 from converter.kernels.varint import BAD, read_int, read_long
@@ -32,9 +33,6 @@ _ROWS = int(BatchFlag.ROWS)
 #: Where one batch's uncompressed records are: [start, end) of the buffer `source` (0: the segment, 1: decompressed).
 EXTENT_DTYPE = np.dtype([("source", "i1"), ("start", "<i8"), ("end", "<i8")])
 Extents = npt.NDArray[np.void]
-
-#: A column of byte strings being filled: offsets, data, valid.
-Column = tuple[Int64Array, UInt8Array, BoolArray]
 
 
 @kernel
@@ -146,17 +144,15 @@ def _control_type(data: UInt8Array, p: int, end: int, count: int) -> int:
 
 
 @kernel
-def _fill_bytes(
-    data: UInt8Array, p: int, size: int, i: int, offsets: Int64Array, out: UInt8Array, valid: BoolArray
-) -> int:
+def _fill_bytes(data: UInt8Array, p: int, size: int, i: int, column: ByteStrings) -> int:
     """Append the byte string of `size` bytes at p (negative: null) as value i of a column; returns the end."""
-    to = offsets[i]
-    valid[i] = size >= 0
+    to = column.offsets[i]
+    column.valid[i] = size >= 0
     if size > 0:
-        copy(out, to, data, p, size)
+        copy(column.data, to, data, p, size)
         p += size
         to += size
-    offsets[i + 1] = to
+    column.offsets[i + 1] = to
     return p
 
 
@@ -168,15 +164,8 @@ def _fill_batch(
     row: int,
     header: int,
     delta_at: int,
-    offsets: Int64Array,
-    timestamps: Int64Array,
-    timestamps_valid: BoolArray,
+    rows: RowArrays,
     timestamp_types: npt.NDArray[np.int32],
-    keys: Column,
-    values: Column,
-    header_offsets: Int64Array,
-    header_keys: Column,
-    header_values: Column,
     deltas: Int64Array,
 ) -> tuple[int, int]:
     """Fill the rows of one batch from `row` on; returns the numbers of the next header and the next delta."""
@@ -185,8 +174,10 @@ def _fill_batch(
     exact = batch.timestamps_start >= 0
     log_append_time = (batch.attributes & _LOG_APPEND_TIME) != 0
     timestamp_type = i32(1) if log_append_time else i32(0)
-    key_offsets, key_data, key_valid = keys
-    value_offsets, value_data, value_valid = values
+    offsets, timestamps, timestamps_valid = rows.offsets, rows.timestamps_us, rows.timestamps_valid
+    key_offsets, key_data, key_valid = rows.keys
+    value_offsets, value_data, value_valid = rows.values
+    header_offsets = rows.header_offsets
     base_offset, base_timestamp, max_timestamp = batch.base_offset, batch.base_timestamp, batch.max_timestamp
     for _ in range(batch.count):
         _, p = read_int(data, p, end)
@@ -221,9 +212,9 @@ def _fill_batch(
         count, p = read_int(data, p, end)
         for _ in range(count):
             size, p = read_int(data, p, end)
-            p = _fill_bytes(data, p, size, header, header_keys[0], header_keys[1], header_keys[2])
+            p = _fill_bytes(data, p, size, header, rows.header_keys)
             size, p = read_int(data, p, end)
-            p = _fill_bytes(data, p, size, header, header_values[0], header_values[1], header_values[2])
+            p = _fill_bytes(data, p, size, header, rows.header_values)
             header += 1
         row += 1
         header_offsets[row] = header
@@ -236,15 +227,8 @@ def fill(
     plain: UInt8Array,
     batches: BatchTable,
     extents: Extents,
-    offsets: Int64Array,
-    timestamps: Int64Array,
-    timestamps_valid: BoolArray,
+    rows: RowArrays,
     timestamp_types: npt.NDArray[np.int32],
-    keys: Column,
-    values: Column,
-    header_offsets: Int64Array,
-    header_keys: Column,
-    header_values: Column,
     deltas: Int64Array,
 ) -> None:
     """Fill the columns from every batch flagged ROWS. Caller's promise: measure() passed, arrays have its sizes.
@@ -260,7 +244,6 @@ def fill(
             continue
         data = plain if extents[i].source == 1 else raw
         header, delta_at = _fill_batch(
-            data, extents[i].start, batches[i], row, header, delta_at, offsets, timestamps, timestamps_valid,
-            timestamp_types, keys, values, header_offsets, header_keys, header_values, deltas,
-        )  # fmt: skip
+            data, extents[i].start, batches[i], row, header, delta_at, rows, timestamp_types, deltas
+        )
         row += batches[i].count

@@ -21,7 +21,6 @@ from converter.values.avro.program import (
     NEXT,
     OPTION,
     UNION,
-    Int32Array,
 )
 
 STACK_COLUMNS = 4
@@ -44,26 +43,18 @@ def _option(code: Int64Array, pc: int, given: bool, out: UInt8Array, p: int, end
 
 @borrowing
 def _union(
-    code: Int64Array,
-    branches: Int64Array,
-    pc: int,
-    given: int,
-    index: int,
-    inputs: Int64Array,
-    flags: UInt8Array,
-    out: UInt8Array,
-    p: int,
-    end: int,
+    program: Writing, pc: int, given: int, index: int, flat: Flat, out: UInt8Array, p: int, end: int
 ) -> tuple[int, int]:
     """UNION: (position, where to go on).
 
     NO unless either the struct is null, and null a branch, or exactly one of its fields is not null.
     """
+    code, branches = program.code, program.branches
     first, chosen, found = code[pc, 2], i64(0), i64(0)
     for k in range(code[pc, 3]):
         number = branches[first + k, 0]
         wanted = MISSING if number < 0 else GIVEN
-        if given == wanted and (number < 0 or state(inputs, flags, number, index) != MISSING):
+        if given == wanted and (number < 0 or state(flat, number, index) != MISSING):
             chosen = k
             found += 1
     if found != 1:
@@ -76,8 +67,7 @@ def _begin(
     code: Int64Array,
     pc: int,
     index: int,
-    inputs: Int64Array,
-    ints: Int32Array,
+    flat: Flat,
     stack: Int64Array,
     sp: int,
     out: UInt8Array,
@@ -85,6 +75,7 @@ def _begin(
     p: int,
 ) -> Place:
     """LIST, of a value that is given: one block of all items, then none."""
+    inputs, ints = flat.inputs, flat.ints
     start, end = row
     number = code[pc, 1]
     at = inputs[number, DATA] + index
@@ -118,52 +109,27 @@ def _next(stack: Int64Array, sp: int, pc: int, out: UInt8Array, p: int, end: int
 
 
 @borrowing
-def _leaf(
-    code: Int64Array,
-    limits: UInt8Array,
-    pc: int,
-    given: int,
-    index: int,
-    flags: UInt8Array,
-    ints: Int32Array,
-    longs: Int64Array,
-    texts: UInt8Array,
-    inputs: Int64Array,
-    out: UInt8Array,
-    p: int,
-    end: int,
-) -> int:
+def _leaf(program: Writing, pc: int, given: int, index: int, flat: Flat, out: UInt8Array, p: int, end: int) -> int:
     """BOOL to DURATION, MARK, RECORD, NOTHING: the position after it, or NO."""
+    code = program.code
     op = code[pc, 0]
     if op == NOTHING:
         return p if given == MISSING else NO
     if given != GIVEN:
         return NO
     if op <= ENUM:
-        return put_number(code, pc, index, inputs, flags, ints, longs, out, p, end)
+        return put_number(code, pc, index, flat, out, p, end)
     if op <= DURATION:
-        return put_sized(code, limits, pc, index, inputs, flags, ints, longs, texts, out, p, end)
+        return put_sized(program, pc, index, flat, out, p, end)
     if op == MARK:
-        return p if flags[inputs[code[pc, 1], DATA] + index] == 1 else NO
+        return p if flat.flags[flat.inputs[code[pc, 1], DATA] + index] == 1 else NO
     return p  # RECORD: it is given, and its fields follow
 
 
 @borrowing
-def _row(
-    code: Int64Array,
-    branches: Int64Array,
-    limits: UInt8Array,
-    flags: UInt8Array,
-    ints: Int32Array,
-    longs: Int64Array,
-    texts: UInt8Array,
-    inputs: Int64Array,
-    stack: Int64Array,
-    out: UInt8Array,
-    index: int,
-    row: tuple[int, int],
-) -> bool:
+def _row(program: Writing, flat: Flat, stack: Int64Array, out: UInt8Array, index: int, row: tuple[int, int]) -> bool:
     """Whether one row could be written and fills its room."""
+    code = program.code
     p, end = row
     pc = i64(0)
     sp = i64(0)
@@ -181,17 +147,17 @@ def _row(
         elif op == END:
             return bool(p == end)
         else:
-            given = state(inputs, flags, code[at, 1], index)
+            given = state(flat, code[at, 1], index)
             if op == OPTION:
                 p, pc = _option(code, at, given != MISSING, out, p, end)
             elif op == UNION:
-                p, pc = _union(code, branches, at, given, index, inputs, flags, out, p, end)
+                p, pc = _union(program, at, given, index, flat, out, p, end)
             elif op != LIST:
-                p = _leaf(code, limits, at, given, index, flags, ints, longs, texts, inputs, out, p, end)
+                p = _leaf(program, at, given, index, flat, out, p, end)
             elif given != GIVEN:
                 return False
             else:
-                p, pc, sp, index = _begin(code, at, index, inputs, ints, stack, sp, out, row, p)
+                p, pc, sp, index = _begin(code, at, index, flat, stack, sp, out, row, p)
     return False
 
 
@@ -206,9 +172,7 @@ def run(
     valid: BoolArray,
 ) -> None:
     """Writes row i of those wanted into out[offsets[i]:offsets[i + 1]]; `valid`: whether it fills it."""
-    code, branches, limits = program.code, program.branches, program.limits
-    flags, ints, longs, texts, inputs = given.flags, given.ints, given.longs, given.texts, given.inputs
     for i in range(len(wanted)):
         if wanted[i]:
             row = (offsets[i], offsets[i + 1])
-            valid[i] = _row(code, branches, limits, flags, ints, longs, texts, inputs, stack, out, i, row)
+            valid[i] = _row(program, given, stack, out, i, row)

@@ -10,7 +10,7 @@ from converter.kernels import memory
 from converter.kernels.kernel import borrowing, i64, u8, u64
 from converter.types import Int64Array, UInt8Array
 from converter.values.avro import decimal
-from converter.values.avro.encode_ops import ALWAYS, DATA, GIVEN, SHIFT, STATE
+from converter.values.avro.encode_ops import ALWAYS, DATA, GIVEN, SHIFT, STATE, Flat, Writing
 from converter.values.avro.program import (
     BOOL,
     DECIMAL,
@@ -23,7 +23,6 @@ from converter.values.avro.program import (
     SCALED_INT,
     SCALED_LONG,
     UUID,
-    Int32Array,
 )
 
 NO = -1
@@ -36,10 +35,10 @@ within = borrowing(decimal.within)
 
 
 @borrowing
-def state(inputs: Int64Array, flags: UInt8Array, number: int, index: int) -> int:
+def state(flat: Flat, number: int, index: int) -> int:
     """MISSING, GIVEN or BAD."""
-    base = inputs[number, STATE]
-    return GIVEN if base == ALWAYS else i64(flags[base + index])
+    base = flat.inputs[number, STATE]
+    return GIVEN if base == ALWAYS else i64(flat.flags[base + index])
 
 
 @borrowing
@@ -79,32 +78,21 @@ def _put_scaled(out: UInt8Array, p: int, end: int, value: int, factor: int, narr
 
 
 @borrowing
-def put_number(
-    code: Int64Array,
-    pc: int,
-    index: int,
-    inputs: Int64Array,
-    flags: UInt8Array,
-    ints: Int32Array,
-    longs: Int64Array,
-    out: UInt8Array,
-    p: int,
-    end: int,
-) -> int:
+def put_number(code: Int64Array, pc: int, index: int, flat: Flat, out: UInt8Array, p: int, end: int) -> int:
     """BOOL to ENUM, of a value that is given."""
     op, number = code[pc, 0], code[pc, 1]
-    at = inputs[number, DATA] + index
+    at = flat.inputs[number, DATA] + index
     if op == LONG:
-        return put_long(out, p, end, longs[at])
+        return put_long(out, p, end, flat.longs[at])
     if op == DOUBLE:
-        return _put_low(out, p, end, longs[at], 8)
+        return _put_low(out, p, end, flat.longs[at], 8)
     if op == FLOAT:
-        return _put_low(out, p, end, i64(ints[at]), 4)
+        return _put_low(out, p, end, i64(flat.ints[at]), 4)
     if op == BOOL:
-        return _put_low(out, p, end, i64(flags[at]), 1)
+        return _put_low(out, p, end, i64(flat.flags[at]), 1)
     if op in (SCALED_LONG, SCALED_INT):
-        return _put_scaled(out, p, end, longs[at], code[pc, 2], op == SCALED_INT)
-    return put_long(out, p, end, i64(ints[at]))
+        return _put_scaled(out, p, end, flat.longs[at], code[pc, 2], op == SCALED_INT)
+    return put_long(out, p, end, i64(flat.ints[at]))
 
 
 @borrowing
@@ -198,14 +186,12 @@ def _put_text(op: int, fixed: int, texts: UInt8Array, start: int, size: int, out
 
 
 @borrowing
-def _put_duration(
-    number: int, index: int, inputs: Int64Array, flags: UInt8Array, longs: Int64Array, out: UInt8Array, p: int, end: int
-) -> int:
+def _put_duration(number: int, index: int, flat: Flat, out: UInt8Array, p: int, end: int) -> int:
     """Three numbers of the struct that is input `number`."""
     for k in range(1, 4):
-        if state(inputs, flags, number + k, index) != GIVEN:
+        if state(flat, number + k, index) != GIVEN:
             return NO
-        value = longs[inputs[number + k, DATA] + index]
+        value = flat.longs[flat.inputs[number + k, DATA] + index]
         if value < 0 or value > _UINT_MAX:
             return NO
         p = _put_low(out, p, end, value, 4)
@@ -215,25 +201,13 @@ def _put_duration(
 
 
 @borrowing
-def put_sized(
-    code: Int64Array,
-    limits: UInt8Array,
-    pc: int,
-    index: int,
-    inputs: Int64Array,
-    flags: UInt8Array,
-    ints: Int32Array,
-    longs: Int64Array,
-    texts: UInt8Array,
-    out: UInt8Array,
-    p: int,
-    end: int,
-) -> int:
+def put_sized(program: Writing, pc: int, index: int, flat: Flat, out: UInt8Array, p: int, end: int) -> int:
     """BYTES to DURATION, of a value that is given."""
+    code, ints, longs = program.code, flat.ints, flat.longs
     op, number, fixed = code[pc, 0], code[pc, 1], code[pc, 2]
     if op == DURATION:
-        return _put_duration(number, index, inputs, flags, longs, out, p, end)
-    data = inputs[number, DATA]
+        return _put_duration(number, index, flat, out, p, end)
+    data = flat.inputs[number, DATA]
     if op == DECIMAL:
         low, high = longs[data + 2 * index], longs[data + 2 * index + 1]
         after = _put_decimal(low, high, fixed, out, p, end)
@@ -241,10 +215,10 @@ def put_sized(
     else:
         start, stop = i64(ints[data + index]), i64(ints[data + index + 1])
         size = stop - start
-        after = _put_text(op, fixed, texts, start + inputs[number, SHIFT], size, out, p, end)
+        after = _put_text(op, fixed, flat.texts, start + flat.inputs[number, SHIFT], size, out, p, end)
         size = fixed if op == DECIMAL_BYTES and fixed >= 0 else size
     if after < 0:
         return NO
-    if op >= DECIMAL and not within(out, after - size, size, limits, code[pc, 3], code[pc, 4]):
+    if op >= DECIMAL and not within(out, after - size, size, program.limits, code[pc, 3], code[pc, 4]):
         return NO
     return after

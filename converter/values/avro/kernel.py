@@ -71,39 +71,29 @@ _CELLS: Final = 2  # in the first row, which is no list's: cells of the value's 
 
 @borrowing
 def _branch(
-    code: Int64Array,
-    targets: Int64Array,
-    pc: int,
-    index: int,
-    slots: Int64Array,
-    flags: UInt8Array,
-    data: UInt8Array,
-    p: int,
-    end: int,
-    fill: bool,
+    program: Program, pc: int, index: int, out: Filled, data: UInt8Array, p: int, end: int, fill: bool
 ) -> tuple[int, int]:
     """OPTION, UNION at p: (position after the branch's number or minus the damage, where to go on)."""
+    code = program.code
     branch, p = read_long(data, p, end)
     if p < 0:
         return BAD_VARINT, pc
     if code[pc, 0] == UNION:
         if branch < 0 or branch >= code[pc, 3]:
             return BAD_BRANCH, pc
-        return p, targets[code[pc, 2] + branch]
+        return p, program.targets[code[pc, 2] + branch]
     if branch < 0 or branch > 1:
         return BAD_BRANCH, pc
     if branch == code[pc, 2]:
         return p, code[pc, 3]
-    mark(code[pc, 1], index, slots, flags, fill)
+    mark(code[pc, 1], index, out, fill)
     return p, pc + 1
 
 
 @borrowing
 def _next_item(
     code: Int64Array,
-    slots: Int64Array,
-    ints: Int32Array,
-    counts: Int64Array,
+    out: Filled,
     stack: Int64Array,
     sp: int,
     data: UInt8Array,
@@ -123,9 +113,9 @@ def _next_item(
             index = stack[sp, _INDEX]
             if s >= 0:
                 if fill:
-                    ints[slots[s, BASE] + index] = stack[sp, _SO_FAR]
+                    out.ints[out.slots[s, BASE] + index] = stack[sp, _SO_FAR]
                 else:
-                    slots[s, SEEN] = 1
+                    out.slots[s, SEEN] = 1
             return p, code[pc, 3], sp - 1, index
         if code[pc, 4] == 1:
             stack[0, _LEFT] += count
@@ -141,8 +131,8 @@ def _next_item(
     stack[sp, _SO_FAR] += 1
     index = i64(0)
     if group >= 0:
-        index = counts[group]
-        counts[group] += 1
+        index = out.counts[group]
+        out.counts[group] += 1
     return p, pc + 1, sp, index
 
 
@@ -167,31 +157,18 @@ def _enter(code: Int64Array, pc: int, stack: Int64Array, sp: int, p: int, index:
 
 
 @borrowing
-def _leave(
-    code: Int64Array,
-    slots: Int64Array,
-    ints: Int32Array,
-    texts: UInt8Array,
-    stack: Int64Array,
-    sp: int,
-    data: UInt8Array,
-    p: int,
-    fill: bool,
-) -> None:
+def _leave(code: Int64Array, out: Filled, stack: Int64Array, sp: int, data: UInt8Array, p: int, fill: bool) -> None:
     """RETURN: keeps the bytes of the value that ends at p."""
     s, began = code[stack[sp, _PC] - 1, 1], stack[sp, _SO_FAR]
     if s >= 0:
-        keep(s, stack[sp, _INDEX], slots, ints, texts, data, began, p - began, fill)
+        keep(s, stack[sp, _INDEX], out, data, began, p - began, fill)
 
 
 @borrowing
 def _nest(
     code: Int64Array,
     at: Place,
-    slots: Int64Array,
-    ints: Int32Array,
-    texts: UInt8Array,
-    counts: Int64Array,
+    out: Filled,
     stack: Int64Array,
     data: UInt8Array,
     row: tuple[int, int],
@@ -201,7 +178,7 @@ def _nest(
     p, pc, sp, index = at
     op = code[pc, 0]
     if op == RETURN:
-        _leave(code, slots, ints, texts, stack, sp, data, p, fill)
+        _leave(code, out, stack, sp, data, p, fill)
         return p, stack[sp, _PC], sp - 1, stack[sp, _INDEX]
     if op != NEXT:
         sp = _enter(code, pc, stack, sp, p, index)
@@ -209,20 +186,13 @@ def _nest(
             return sp, pc, 0, index
         if op == CALL:
             return p, code[pc, 2], sp, index
-    return _next_item(code, slots, ints, counts, stack, sp, data, p, row, fill)
+    return _next_item(code, out, stack, sp, data, p, row, fill)
 
 
 @borrowing
 def _row(
-    code: Int64Array,
-    targets: Int64Array,
-    limits: UInt8Array,
-    slots: Int64Array,
-    flags: UInt8Array,
-    ints: Int32Array,
-    longs: Int64Array,
-    texts: UInt8Array,
-    counts: Int64Array,
+    program: Program,
+    out: Filled,
     stack: Int64Array,
     data: UInt8Array,
     index: int,
@@ -230,6 +200,7 @@ def _row(
     fill: bool,
 ) -> tuple[int, int]:
     """Reads one row: (0 or the damage, the instruction it was seen at)."""
+    code = program.code
     p, end = row
     pc = i64(0)
     sp = i64(0)
@@ -241,19 +212,19 @@ def _row(
         at = pc
         pc += 1  # where most go on
         if op <= ENUM:
-            p = number(code, at, index, slots, flags, ints, longs, data, p, end, fill)
+            p = number(code, at, index, out, data, p, end, fill)
         elif op <= DURATION:
-            p = sized(code, limits, at, index, slots, ints, longs, texts, data, p, end, fill)
+            p = sized(program, at, index, out, data, p, end, fill)
         elif op in (OPTION, UNION):
-            p, pc = _branch(code, targets, at, index, slots, flags, data, p, end, fill)
+            p, pc = _branch(program, at, index, out, data, p, end, fill)
         elif op == MARK:
-            mark(code[at, 1], index, slots, flags, fill)
+            mark(code[at, 1], index, out, fill)
         elif op == JUMP:
             pc = code[at, 2]
         elif op == END:
             return (0, at) if p == end else (-BAD_TRAILING, at)
         else:
-            p, pc, sp, index = _nest(code, (p, at, sp, index), slots, ints, texts, counts, stack, data, row, fill)
+            p, pc, sp, index = _nest(code, (p, at, sp, index), out, stack, data, row, fill)
         if p < 0:
             return -p, at
 
@@ -275,12 +246,10 @@ def run(
     TEXT_SIZE of the slots, and the groups' counts but the first, begin as zeros. `taken` gets the cells that the items
     of each of these rows take, of rows that fail, too: what was counted of these is counted until they are skipped.
     """
-    code, targets, limits = program.code, program.targets, program.limits
-    flags, ints, longs, texts, slots, counts = out.flags, out.ints, out.longs, out.texts, out.slots, out.counts
     for i in range(len(damage)):
         if damage[i] == 0:
             row = (i64(offsets[i]), i64(offsets[i + 1]))
-            found, pc = _row(code, targets, limits, slots, flags, ints, longs, texts, counts, stack, data, i, row, fill)
+            found, pc = _row(program, out, stack, data, i, row, fill)
             taken[i] = stack[0, _CELLS]
             if not fill:
                 damage[i] = found

@@ -32,7 +32,8 @@ from converter.values.avro.program import (
     TEXT_BASE,
     TEXT_SIZE,
     UUID,
-    Int32Array,
+    Filled,
+    Program,
 )
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
@@ -69,9 +70,7 @@ def _four(data: UInt8Array, p: int) -> int:
 def _raw_number(
     op: int,
     at: int,
-    flags: UInt8Array,
-    ints: Int32Array,
-    longs: Int64Array,
+    out: Filled,
     data: UInt8Array,
     p: int,
     end: int,
@@ -85,25 +84,25 @@ def _raw_number(
         if data[p] > 1:
             return BAD_BOOL
         if fill:
-            flags[at] = data[p]
+            out.flags[at] = data[p]
     elif fill and op == FLOAT:
-        ints[at] = _four(data, p)
+        out.ints[at] = _four(data, p)
     elif fill:
-        longs[at] = _four(data, p) | _four(data, p + 4) << 32
+        out.longs[at] = _four(data, p) | _four(data, p + 4) << 32
     return p + size
 
 
 @borrowing
-def _narrow(op: int, at: int, a: int, value: int, ints: Int32Array, longs: Int64Array, fill: bool) -> int:
+def _narrow(op: int, at: int, a: int, value: int, out: Filled, fill: bool) -> int:
     """INT, SCALED_INT, ENUM: 0, or minus the damage."""
     if value < INT_MIN or value > INT_MAX:
         return BAD_INT_RANGE
     if op == ENUM and (value < 0 or value >= a):
         return BAD_ENUM
     if fill and op == SCALED_INT:
-        longs[at] = value * a
+        out.longs[at] = value * a
     elif fill:
-        ints[at] = value
+        out.ints[at] = value
     return 0
 
 
@@ -112,10 +111,7 @@ def number(
     code: Int64Array,
     pc: int,
     index: int,
-    slots: Int64Array,
-    flags: UInt8Array,
-    ints: Int32Array,
-    longs: Int64Array,
+    out: Filled,
     data: UInt8Array,
     p: int,
     end: int,
@@ -126,56 +122,46 @@ def number(
     fill = fill and s >= 0
     at = i64(0)
     if fill:
-        at = slots[s, BASE] + index
+        at = out.slots[s, BASE] + index
     elif s >= 0:
-        slots[s, SEEN] = 1
+        out.slots[s, SEEN] = 1
     if op in (BOOL, FLOAT, DOUBLE):
-        return _raw_number(op, at, flags, ints, longs, data, p, end, fill)
+        return _raw_number(op, at, out, data, p, end, fill)
     value, p = read_long(data, p, end)
     if p < 0:
         return BAD_VARINT
     if op == LONG:
         if fill:
-            longs[at] = value
+            out.longs[at] = value
         return p
     if op == SCALED_LONG:
         if value > code[pc, 3] or value < -code[pc, 3]:
             return BAD_TIMESTAMP
         if fill:
-            longs[at] = value * code[pc, 2]
+            out.longs[at] = value * code[pc, 2]
         return p
-    bad = _narrow(op, at, code[pc, 2], value, ints, longs, fill)
+    bad = _narrow(op, at, code[pc, 2], value, out, fill)
     return bad if bad < 0 else p
 
 
 @borrowing
-def keep(
-    s: int,
-    index: int,
-    slots: Int64Array,
-    ints: Int32Array,
-    texts: UInt8Array,
-    data: UInt8Array,
-    p: int,
-    size: int,
-    fill: bool,
-) -> None:
+def keep(s: int, index: int, out: Filled, data: UInt8Array, p: int, size: int, fill: bool) -> None:
     """Takes `size` bytes into slot s."""
+    slots = out.slots
     if fill:
-        ints[slots[s, BASE] + index] = size
+        out.ints[slots[s, BASE] + index] = size
         at = slots[s, TEXT_BASE] + slots[s, TEXT_SIZE]
-        copy(texts, at, data, p, size)
+        copy(out.texts, at, data, p, size)
     else:
         slots[s, SEEN] = 1
     slots[s, TEXT_SIZE] += size
 
 
 @borrowing
-def _keep_uuid(
-    s: int, index: int, slots: Int64Array, ints: Int32Array, texts: UInt8Array, data: UInt8Array, p: int, fill: bool
-) -> None:
+def _keep_uuid(s: int, index: int, out: Filled, data: UInt8Array, p: int, fill: bool) -> None:
+    slots, texts = out.slots, out.texts
     if fill:
-        ints[slots[s, BASE] + index] = 36
+        out.ints[slots[s, BASE] + index] = 36
         at = slots[s, TEXT_BASE] + slots[s, TEXT_SIZE]
         for k in range(16):
             if k == 4 or k == 6 or k == 8 or k == 10:
@@ -191,10 +177,9 @@ def _keep_uuid(
 
 
 @borrowing
-def _keep_words(
-    op: int, s: int, index: int, slots: Int64Array, longs: Int64Array, data: UInt8Array, p: int, size: int, fill: bool
-) -> None:
+def _keep_words(op: int, s: int, index: int, out: Filled, data: UInt8Array, p: int, size: int, fill: bool) -> None:
     """DURATION: three numbers; DECIMAL: 128 bits, low half first, from big-endian bytes of any number."""
+    slots, longs = out.slots, out.longs
     if not fill:
         slots[s, SEEN] = 1
         if op == DURATION:
@@ -216,20 +201,17 @@ def _keep_words(
 
 @borrowing
 def sized(
-    code: Int64Array,
-    limits: UInt8Array,
+    program: Program,
     pc: int,
     index: int,
-    slots: Int64Array,
-    ints: Int32Array,
-    longs: Int64Array,
-    texts: UInt8Array,
+    out: Filled,
     data: UInt8Array,
     p: int,
     end: int,
     fill: bool,
 ) -> int:
     """BYTES to DURATION at p; returns the position after it, or minus the damage."""
+    code = program.code
     op, s = code[pc, 0], code[pc, 1]
     size = i64(code[pc, 2])
     if op <= TEXT or (op < DURATION and size < 0):
@@ -244,23 +226,23 @@ def sized(
         return BAD_UTF8
     if op in (DECIMAL, DECIMAL_BYTES) and not fill:
         start, width = code[pc, 3], code[pc, 4]
-        if not within(data, p, size, limits, start, width):
+        if not within(data, p, size, program.limits, start, width):
             return BAD_DECIMAL
     if s >= 0:
         if op == UUID:
-            _keep_uuid(s, index, slots, ints, texts, data, p, fill)
+            _keep_uuid(s, index, out, data, p, fill)
         elif op in (DURATION, DECIMAL):
-            _keep_words(op, s, index, slots, longs, data, p, size, fill)
+            _keep_words(op, s, index, out, data, p, size, fill)
         else:
-            keep(s, index, slots, ints, texts, data, p, size, fill)
+            keep(s, index, out, data, p, size, fill)
     return p + size
 
 
 @borrowing
-def mark(s: int, index: int, slots: Int64Array, flags: UInt8Array, fill: bool) -> None:
+def mark(s: int, index: int, out: Filled, fill: bool) -> None:
     """Sets a flag."""
     if s >= 0:
         if fill:
-            flags[slots[s, BASE] + index] = 1
+            out.flags[out.slots[s, BASE] + index] = 1
         else:
-            slots[s, SEEN] = 1
+            out.slots[s, SEEN] = 1

@@ -23,7 +23,7 @@ _CELLS_PER_STEP: Final = 64
 _STRUCT, _MAP, _LIST, _DEPTH_MAX = nodes.STRUCT, nodes.MAP, nodes.LIST, nodes.DEPTH_MAX
 
 
-def most(data: UInt8Array, offsets: np.ndarray, rows: Int64Array, plan: NodeArrays) -> tuple[Int64Array, Int64Array]:
+def most(data: UInt8Array, offsets: np.ndarray, rows: Int64Array, arrays: NodeArrays) -> tuple[Int64Array, Int64Array]:
     """Cells that each of some rows takes at most, and steps: values that Python reads, and what else takes as long.
 
     Caller's promise: offsets rise within [0, len(data)].
@@ -32,7 +32,7 @@ def most(data: UInt8Array, offsets: np.ndarray, rows: Int64Array, plan: NodeArra
     longest = int(np.max(offsets[rows + 1] - offsets[rows], initial=0))
     scratch = np.empty(longest, dtype=np.uint8)
     stack = np.empty((nodes.DEPTH_MAX, 2), dtype=np.int64)
-    _most(data, offsets, rows, plan.nodes, plan.members, plan.names, scratch, stack, cells, steps)
+    _most(data, offsets, rows, arrays, scratch, stack, cells, steps)
     return cells, steps
 
 
@@ -41,9 +41,7 @@ def _most(
     data: UInt8Array,
     offsets: Any,
     rows: Int64Array,
-    plan: Any,
-    members: Any,
-    names: UInt8Array,
+    arrays: NodeArrays,
     scratch: UInt8Array,
     stack: Int64Array,
     cells: Int64Array,
@@ -51,7 +49,7 @@ def _most(
 ) -> None:
     for k in range(len(rows)):
         first, behind = i64(offsets[rows[k]]), i64(offsets[rows[k] + 1])
-        texts, values, items = _tokens(data, first, behind, plan, members, names, scratch, stack)
+        texts, values, items = _tokens(data, first, behind, arrays, scratch, stack)
         cells[k] = texts * TOKEN_CELLS + items + (behind - first) // BYTES_PER_CELL
         steps[k] = values + cells[k] // _CELLS_PER_STEP
 
@@ -61,13 +59,12 @@ def _tokens(  # noqa: C901  (one loop over one grammar)
     data: UInt8Array,
     p: int,
     end: int,
-    plan: Any,
-    members: Any,
-    names: UInt8Array,
+    arrays: NodeArrays,
     scratch: UInt8Array,
     stack: Int64Array,
 ) -> tuple[int, int, int]:
     """(values and names, values, cells of elements and entries) of the JSON text data[p:end]."""
+    plan = arrays.nodes
     named, values, items, depth = 0, 0, 0, 0
     node = 0  # of the value that comes; -1: it is none of the schema's
     is_named = False
@@ -93,7 +90,7 @@ def _tokens(  # noqa: C901  (one loop over one grammar)
                 break
             named += 1
             is_named = True
-            node = _member(data, start, p - 1, escaped, outer, plan, members, names, scratch)
+            node = _member(data, start, p - 1, escaped, outer, arrays, scratch)
             items += plan[outer]["cells"] if outer >= 0 else 0
             continue
         if depth > 0 and stack[depth - 1, 1] == 0x5B:
@@ -128,18 +125,17 @@ def _member(
     end: int,
     escaped: bool,
     outer: int,
-    plan: Any,
-    members: Any,
-    names: UInt8Array,
+    arrays: NodeArrays,
     scratch: UInt8Array,
 ) -> int:
     """Node of the value whose name is the string's bytes [p, end), in a container of the node `outer`; -1: none."""
+    plan = arrays.nodes
     if outer < 0:
         return -1
     if plan[outer]["kind"] == _MAP:
         return i64(plan[outer]["value"])
     if escaped:
-        found = find_member(plan[outer], members, names, -1, scratch, 0, unescape(data, p, end, scratch, 0))
+        found = find_member(plan[outer], arrays, -1, scratch, 0, unescape(data, p, end, scratch, 0))
     else:
-        found = find_member(plan[outer], members, names, -1, data, p, end - p)
-    return i64(members[plan[outer]["first"] + found]["node"]) if found >= 0 else -1
+        found = find_member(plan[outer], arrays, -1, data, p, end - p)
+    return i64(arrays.members[plan[outer]["first"] + found]["node"]) if found >= 0 else -1

@@ -23,7 +23,7 @@ from converter.values.json.encoder import KIND, SCHEMA, STYLE, VERSION, piece_bo
 from converter.values.json.exact_reader import BadValue
 from converter.values.json.exact_rows import decode_row
 from converter.values.json.gather import arrow_array, gather
-from converter.values.json.nodes import Node, NodeArrays, make_plan
+from converter.values.json.nodes import Node, NodePlan, make_plan
 from converter.values.json.proof import proved
 from converter.values.json.schema import parse_schema
 from converter.values.json.split import split
@@ -63,7 +63,7 @@ class _JsonDecoder:
     def __init__(self, root: Node, schema: str) -> None:
         self._root = root
         self._schema = schema
-        self._plan: NodeArrays = make_plan(root)
+        self._plan: NodePlan = make_plan(root)
         self._cells = root.cells
         self._bare = root.kind != nodes.STRUCT
         bare = pa.struct([pa.field(BARE_VALUE, root.type, metadata=root.field().metadata)])
@@ -101,19 +101,19 @@ class _JsonDecoder:
         sizes = offsets[1:].astype(np.int64) - offsets[:-1]
         wanted = (sizes <= nodes.VALUE_BYTES_MAX) & _utf8(data, offsets)
         plan = self._plan
-        tape, slots, good, taken = split(data, offsets, wanted, plan.nodes, plan.members, plan.names)
+        tape, slots, good, taken = split(data, offsets, wanted, plan.arrays)
         over = taken > VALUE_CELLS_MAX
         refused = refused_by(allowance, np.where(good, taken, 0), sizes)
         cells = int(taken[good & ~refused].sum())
         if cells > cells_max:
             raise CellsExceededError(cells)
         if refused.any():
-            tape, slots, good, _ = split(data, offsets, wanted & ~refused, plan.nodes, plan.members, plan.names)
+            tape, slots, good, _ = split(data, offsets, wanted & ~refused, plan.arrays)
         column = gather(data, tape, slots, plan, self._root, rows)
         good = proved(data, offsets, good, column)
         said = dict.fromkeys(np.flatnonzero(over).tolist(), too_many_cells())
         slow = np.flatnonzero(wanted & ~good & ~over & ~refused)
-        taken[slow], steps = most(data, offsets, slow, plan)
+        taken[slow], steps = most(data, offsets, slow, plan.arrays)
         fits = taken[slow] <= VALUE_CELLS_MAX
         said |= dict.fromkeys(slow[~fits].tolist(), too_many_cells(slow=True))
         slow = slow[fits]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,7 @@ _TEXTS: Final = frozenset({nodes.STRING, nodes.TEXT, nodes.EXTRA})
 _WHOLE: Final = {nodes.INTEGER: np.int64, nodes.DATETIME: np.int64, nodes.DATE: np.int32}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cells:
+class Cells(NamedTuple):
     """Rows of one tree.
 
     Attributes:

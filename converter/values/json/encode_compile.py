@@ -6,15 +6,14 @@ those of its members; CLOSE ends an object, NEXT goes on to a list's or map's ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from converter.kernels.kernel import readonly
 from converter.types import UInt8Array
 from converter.values.json import nodes
+from converter.values.json.encode_text import escape_table, write_string
 from converter.values.json.nodes import Node
 from converter.values.json.style import NUMBER_FORMS, Style, TimeForm, zone_minutes
 
@@ -63,48 +62,47 @@ GROUPS: Final = -2
 SHORTEST: Final = -3
 _FRACTIONS: Final = {"micros": MICROS, "groups": GROUPS, "shortest": SHORTEST}
 _MINUTE_US: Final = 60_000_000
+#: Bytes a character of a name takes at most, escaped as two units of UTF-16.
+_ESCAPED_MAX: Final = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonEncodeProgram:
+class JsonEncodeProgram(NamedTuple):
     """What the kernel runs.
 
     Attributes:
-        steps: STEP_DTYPE. literals: bytes of keys and zones. numbers, times: the forms.
-        depth: lists and maps within each other.
+        steps: STEP_DTYPE. literals: bytes of keys and zones. table: what becomes of each byte of a text (escape_table).
+        numbers, times: the forms. depth: lists and maps within each other.
     """
 
     steps: np.ndarray
     literals: UInt8Array
+    table: UInt8Array
     numbers: np.ndarray
     times: np.ndarray
     depth: int
 
 
-def make_program(
-    root: Node, numbers: dict[int, int], style: Style, quoted: Callable[[str], bytes]
-) -> JsonEncodeProgram:
+def make_program(root: Node, numbers: dict[int, int], style: Style) -> JsonEncodeProgram:
     """The program of the tree under `root`.
 
     Args:
         root: of the tree.
         numbers: of nodes, by id().
         style: how it is written.
-        quoted: a name as it is written, with its quotes.
 
     Raises:
         ValueError: the style is of another tree.
     """
-    maker = _Maker(numbers, style, quoted)
+    maker = _Maker(numbers, style)
     maker.value(root, b"", 0, skip=False)
     return maker.program()
 
 
 class _Maker:
-    def __init__(self, numbers: dict[int, int], style: Style, quoted: Callable[[str], bytes]) -> None:
+    def __init__(self, numbers: dict[int, int], style: Style) -> None:
         self._numbers = numbers
         self._style = style
-        self._quoted = quoted
+        self._table = readonly(escape_table(style), np.uint8)
         self._comma = style.comma.encode()
         self._colon = style.colon.encode()
         self._steps: list[dict[str, int]] = []
@@ -153,10 +151,18 @@ class _Maker:
         return JsonEncodeProgram(
             steps=readonly(steps, STEP_DTYPE),
             literals=readonly(np.frombuffer(bytes(self._literals), dtype=np.uint8), np.uint8),
+            table=self._table,
             numbers=readonly(np.array(numbers, dtype=NUMBER_DTYPE), NUMBER_DTYPE),
             times=readonly(np.array(times, dtype=TIME_DTYPE), TIME_DTYPE),
             depth=self._depth,
         )
+
+    def _quoted(self, name: str) -> bytes:
+        """A name as it is written, with its quotes."""
+        text = np.frombuffer(name.encode(), dtype=np.uint8)
+        out = np.empty(len(text) * _ESCAPED_MAX + 2, dtype=np.uint8)
+        end = write_string(out, 0, len(out), text, 0, len(text), self._table)
+        return out[:end].tobytes()
 
     def _ordered(self, node: Node) -> list[Node]:
         order = self._style.orders.get(self._numbers[id(node)], tuple(range(len(node.children))))

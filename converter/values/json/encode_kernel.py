@@ -7,7 +7,8 @@ from typing import Any, Final
 from converter.kernels.kernel import borrowing, i64, u8
 from converter.types import BoolArray, Int64Array, UInt8Array
 from converter.values.json import nodes
-from converter.values.json.encode_compile import CLOSE, END, KEY, NEXT
+from converter.values.json.encode_cells import Cells
+from converter.values.json.encode_compile import CLOSE, END, KEY, NEXT, JsonEncodeProgram
 from converter.values.json.encode_scalars import write_date, write_datetime, write_double, write_whole
 from converter.values.json.encode_text import write_bytes, write_members, write_string
 from converter.values.json.scan import BAD
@@ -50,16 +51,12 @@ def _leaf(
     end: int,
     step: Any,
     at: int,
-    content: Int64Array,
-    texts: UInt8Array,
-    literals: UInt8Array,
-    table: UInt8Array,
-    numbers: Any,
-    times: Any,
+    program: JsonEncodeProgram,
+    cells: Cells,
     digits: UInt8Array,
 ) -> int:
     """The value of cell `at`, which is valid and no container."""
-    op = step["op"]
+    op, content, texts, literals = step["op"], cells.content, cells.texts, program.literals
     if op == _INTEGER:
         return write_whole(out, q, end, content[at])
     if op == _BOOLEAN:
@@ -67,16 +64,16 @@ def _leaf(
     if op == _DATE:
         return write_date(out, q, end, content[at])
     if op == _DATETIME:
-        return write_datetime(out, q, end, content[at], times[step["form"]], literals)
+        return write_datetime(out, q, end, content[at], program.times[step["form"]], literals)
     if op == _FLAG:
         return _word(out, q, end, _EMPTY, 2) if content[at] != 0 else BAD
     p, stop = content[at], content[at + 1]
     if p < 0 or stop < p or stop > len(texts):
         return BAD
     if op in (_STRING, KEY):
-        return write_string(out, q, end, texts, p, stop, table)
+        return write_string(out, q, end, texts, p, stop, program.table)
     if op == _NUMBER:
-        return write_double(out, q, end, texts, p, stop, digits, numbers[step["form"]])
+        return write_double(out, q, end, texts, p, stop, digits, program.numbers[step["form"]])
     if op == _EXTRA:
         return write_members(out, q, end, texts, p, stop, literals, i64(step["key"]), i64(step["size"]))
     return write_bytes(out, q, end, texts, p, stop)
@@ -98,20 +95,14 @@ def _row(
     q: int,
     end: int,
     row: int,
-    steps: Any,
-    literals: UInt8Array,
-    table: UInt8Array,
-    numbers: Any,
-    times: Any,
-    bases: Int64Array,
-    counts: Int64Array,
-    content: Int64Array,
-    valid: BoolArray,
-    texts: UInt8Array,
+    program: JsonEncodeProgram,
+    cells: Cells,
     frames: Any,
     digits: UInt8Array,
 ) -> int:
     """One row into out[q:end]; the place behind it, or BAD."""
+    steps, literals = program.steps, program.literals
+    bases, counts, content, valid = cells.bases, cells.counts, cells.content, cells.valid
     slot, depth, pc = row, 0, 0
     first = True  # nothing is in the innermost open container yet
     while q >= 0:
@@ -159,7 +150,7 @@ def _row(
             slot = begin if begin < behind else begin - 1
             pc = pc + 1 if begin < behind else i64(step["jump"]) - 1
         else:
-            q = _leaf(out, q, end, step, at, content, texts, literals, table, numbers, times, digits)
+            q = _leaf(out, q, end, step, at, program, cells, digits)
             pc += 1
     return BAD
 
@@ -169,29 +160,18 @@ def write_rows(
     out: UInt8Array,
     offsets: Int64Array,
     good: BoolArray,
-    steps: Any,
-    literals: UInt8Array,
-    table: UInt8Array,
-    numbers: Any,
-    times: Any,
-    bases: Int64Array,
-    counts: Int64Array,
-    content: Int64Array,
-    valid: BoolArray,
-    texts: UInt8Array,
+    program: JsonEncodeProgram,
+    cells: Cells,
     frames: Any,
     digits: UInt8Array,
 ) -> None:
     """Each good row r into out[offsets[r]:offsets[r + 1]]; good no more where it does not end there.
 
-    Caller's promise: the offsets rise and lie within `out`; steps, literals and forms belong together; each node has
-    its counts' slots in `content` and `valid`, the root and its structs one for each row.
+    Caller's promise: the offsets rise and lie within `out`; program and cells are of one tree; each node has as many
+    slots in `content` and `valid` as `counts` says, the root and its structs one for each row; `frames` has a row for
+    each level of lists and maps, and FRAME_COLUMNS; `digits` has DIGITS_MAX places.
     """
     for row in range(len(good)):
         if good[row]:
             end = offsets[row + 1]
-            behind = _row(
-                out, offsets[row], end, row, steps, literals, table, numbers, times, bases, counts,
-                content, valid, texts, frames, digits,
-            )  # fmt: skip
-            good[row] = behind == end
+            good[row] = _row(out, offsets[row], end, row, program, cells, frames, digits) == end

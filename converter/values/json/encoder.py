@@ -20,10 +20,9 @@ from converter.kernels.kernel import readonly
 from converter.types import BoolArray, Int64Array, UInt8Array, VarBytes
 from converter.values.json import nodes
 from converter.values.json.encode_cells import flat_cells
-from converter.values.json.encode_compile import JsonEncodeProgram, make_program
+from converter.values.json.encode_compile import make_program
 from converter.values.json.encode_kernel import FRAME_COLUMNS, write_rows
 from converter.values.json.encode_scalars import DIGITS_MAX
-from converter.values.json.encode_text import escape_table, write_string
 from converter.values.json.nodes import Node, make_plan
 from converter.values.json.schema import parse_schema
 from converter.values.json.style import Style, parse_style
@@ -36,8 +35,6 @@ SCHEMA: Final = "schema"
 STYLE: Final = "style"
 #: Rows are worked on in pieces of about this size.
 _PIECE_BYTES: Final = 4 * 1024 * 1024
-#: Bytes a character of a name takes at most, escaped as two units of UTF-16.
-_ESCAPED_MAX: Final = 12
 
 
 def json_encoder(parameters: Mapping[str, str]) -> Encoder:
@@ -57,8 +54,7 @@ class _JsonEncoder:
         self._bare = root.kind != nodes.STRUCT
         bare = pa.struct([pa.field(BARE_VALUE, root.type, metadata=root.field().metadata)])
         self._type: pa.StructType = bare if self._bare else root.type
-        self._table = readonly(escape_table(style), np.uint8)
-        self._program: JsonEncodeProgram = make_program(root, make_plan(root).numbers, style, self._quoted)
+        self._program = make_program(root, make_plan(root).numbers, style)
 
     @property
     def type(self) -> pa.StructType:
@@ -79,30 +75,15 @@ class _JsonEncoder:
 
     def _piece(self, columns: pa.StructArray, out: UInt8Array, offsets: Int64Array, good: BoolArray) -> None:
         cells = flat_cells(self._root, columns.field(0) if self._bare else columns)
-        program = self._program
         write_rows(
             out,
             readonly(offsets, np.int64),
             good,
-            program.steps,
-            program.literals,
-            self._table,
-            program.numbers,
-            program.times,
-            cells.bases,
-            cells.counts,
-            cells.content,
-            cells.valid,
-            cells.texts,
-            np.empty((program.depth, FRAME_COLUMNS), dtype=np.int64),
+            self._program,
+            cells,
+            np.empty((self._program.depth, FRAME_COLUMNS), dtype=np.int64),
             np.empty(DIGITS_MAX, dtype=np.uint8),
         )
-
-    def _quoted(self, name: str) -> bytes:
-        text = np.frombuffer(name.encode(), dtype=np.uint8)
-        out = np.empty(len(text) * _ESCAPED_MAX + 2, dtype=np.uint8)
-        end = write_string(out, 0, len(out), text, 0, len(text), self._table)
-        return out[:end].tobytes()
 
 
 _ROWS_MAX: Final = 65_536

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from converter.kernels.kernel import borrowing, i64, u8
 from converter.types import BoolArray, Int64Array, UInt8Array
 from converter.values.json import nodes
-from converter.values.json.nodes import Node, NodeArrays
+from converter.values.json.nodes import Node, NodePlan
 from converter.values.json.scan import unescape
 
 _EXTRA = nodes.EXTRA
@@ -100,19 +100,19 @@ def _gather(
         present[at] = True
 
 
-def gather(data: UInt8Array, tape: Any, slots: Any, plan: NodeArrays, root: Node, rows: int) -> TextColumn:
+def gather(data: UInt8Array, tape: Any, slots: Any, plan: NodePlan, root: Node, rows: int) -> TextColumn:
     """The columns of a tape that split() made from `data` for this many values."""
     counts = _slot_counts(root, plan, slots, rows)
     bases = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=bases[1:])
     room = np.zeros(len(counts), dtype=np.int64)
-    _count(tape, plan.nodes, room)
+    _count(tape, plan.arrays.nodes, room)
     starts = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(room, out=starts[1:])
     present = np.zeros(int(bases[-1]), dtype=np.bool_)
     sizes = np.zeros(int(bases[-1]), dtype=np.int32)
     texts = np.empty(int(starts[-1]), dtype=np.uint8)
-    _gather(data, tape, plan.nodes, bases, present, sizes, starts[:-1].copy(), texts)
+    _gather(data, tape, plan.arrays.nodes, bases, present, sizes, starts[:-1].copy(), texts)
 
     def column(node: Node) -> TextColumn:
         number = plan.number(node)
@@ -133,9 +133,9 @@ def gather(data: UInt8Array, tape: Any, slots: Any, plan: NodeArrays, root: Node
     return column(root)
 
 
-def _slot_counts(root: Node, plan: NodeArrays, slots: Any, rows: int) -> Int64Array:
+def _slot_counts(root: Node, plan: NodePlan, slots: Any, rows: int) -> Int64Array:
     """Slots of each node: those of its struct; for elements, keys and values their number."""
-    counts = np.zeros(len(plan.nodes), dtype=np.int64)
+    counts = np.zeros(len(plan.arrays.nodes), dtype=np.int64)
 
     def visit(node: Node, count: int) -> None:
         number = plan.number(node)

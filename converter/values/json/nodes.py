@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -173,20 +173,25 @@ NODE_DTYPE: Final = np.dtype(
 MEMBER_DTYPE: Final = np.dtype([("node", "<i4"), ("start", "<i4"), ("size", "<i4")], align=True)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeArrays:
-    """One schema's arrays.
+class NodeArrays(NamedTuple):
+    """A tree as kernels take it.
 
     Attributes:
         nodes: NODE_DTYPE.
         members: MEMBER_DTYPE; those of one STRUCT lie together.
         names: bytes of the names.
-        numbers: number of each node.
     """
 
     nodes: np.ndarray
     members: np.ndarray
     names: UInt8Array
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """A tree's arrays, and the number in them of each node, by its id()."""
+
+    arrays: NodeArrays
     numbers: dict[int, int]
 
     def number(self, node: Node) -> int:
@@ -194,7 +199,7 @@ class NodeArrays:
         return self.numbers[id(node)]
 
 
-def make_plan(root: Node) -> NodeArrays:
+def make_plan(root: Node) -> NodePlan:
     """The arrays of the tree under `root`, which must live as long as the plan."""
     walk = list(root.walk())
     numbers = {id(node): i for i, node in enumerate(walk)}
@@ -216,9 +221,9 @@ def make_plan(root: Node) -> NodeArrays:
             row["element"] = numbers[id(node.children[0])]
             row["value"] = numbers[id(node.children[-1])]
             row["cells"] = node.item_cells
-    return NodeArrays(
+    arrays = NodeArrays(
         readonly(table, NODE_DTYPE),
         readonly(np.array(members, dtype=MEMBER_DTYPE), MEMBER_DTYPE),
         readonly(np.frombuffer(bytes(names), dtype=np.uint8), np.uint8),
-        numbers,
     )
+    return NodePlan(arrays, numbers)

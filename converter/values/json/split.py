@@ -13,7 +13,7 @@ had them last; names it does not know are looked up in a small table of hashes, 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from converter.limits import VALUE_CELLS_MAX
 from converter.types import BoolArray, Int64Array, UInt8Array
 from converter.values.json import nodes
 from converter.values.json.hashing import hash_bytes, mix
+from converter.values.json.nodes import NodeArrays
 from converter.values.json.scan import (
     BAD,
     QUOTE,
@@ -74,6 +75,26 @@ _RAW_OBJECT, _RAW_ARRAY, _RAW = 20, 21, 22
 _ENTRIES, _SERIAL, _KEYS, _GENERATION, _CELLS, _MASK = 0, 1, 2, 3, 4, 5
 
 
+class _Work(NamedTuple):
+    """What a call works on.
+
+    Attributes:
+        tape: TAPE_DTYPE; what is found. stack: _FRAME_DTYPE; open containers. state: the numbers above.
+        slots: of each LIST and MAP, elements so far. seen: of each node, the object that had it last.
+        table, generations: hashes of names that the schema does not have, and the row that each place is of.
+        scratch: for one name without its escapes.
+    """
+
+    tape: Any
+    stack: Any
+    state: Int64Array
+    slots: Any
+    seen: Int64Array
+    table: Any
+    generations: Any
+    scratch: UInt8Array
+
+
 @borrowing
 def _emit(tape: Any, state: Int64Array, node: int, slot: int, start: int, size: int, escaped: bool) -> None:
     """One more entry. The tape has room: split() looks before each token, and a token makes three at most."""
@@ -120,7 +141,7 @@ def _same(a: UInt8Array, p: int, b: UInt8Array, q: int, size: int) -> bool:
 
 
 @borrowing
-def find_member(plan: Any, members: Any, names: UInt8Array, after: int, data: UInt8Array, p: int, size: int) -> int:
+def find_member(plan: Any, arrays: NodeArrays, after: int, data: UInt8Array, p: int, size: int) -> int:
     """Which member of the STRUCT row `plan` is called data[p:p + size], BAD for none; looks behind `after` first."""
     count = plan["count"]
     first = plan["first"]
@@ -128,20 +149,18 @@ def find_member(plan: Any, members: Any, names: UInt8Array, after: int, data: UI
     for _ in range(count):
         if at >= count:
             at = 0
-        member = members[first + at]
-        if member["size"] == size and _same(names, member["start"], data, p, size):
+        member = arrays.members[first + at]
+        if member["size"] == size and _same(arrays.names, member["start"], data, p, size):
             return at
         at += 1
     return BAD
 
 
 @borrowing
-def _look_up(
-    frame: Any, plan: Any, members: Any, names: UInt8Array, data: UInt8Array, p: int, size: int
-) -> tuple[int, int]:
+def _look_up(frame: Any, arrays: NodeArrays, data: UInt8Array, p: int, size: int) -> tuple[int, int]:
     """Which member of the open STRUCT is called data[p:p + size], or BAD and the name's hash."""
     if frame["kind"] == _STRUCT:
-        found = find_member(plan[frame["node"]], members, names, i64(frame["member"]), data, p, size)
+        found = find_member(arrays.nodes[frame["node"]], arrays, i64(frame["member"]), data, p, size)
         if found >= 0:
             return found, u64(0)
     return BAD, hash_bytes(data, p, p + size)
@@ -168,18 +187,11 @@ def _key(
     p: int,
     end: int,
     frame: Any,
-    plan: Any,
-    members: Any,
-    names: UInt8Array,
-    tape: Any,
-    state: Int64Array,
-    slots: Any,
-    seen: Int64Array,
-    table: Any,
-    generations: Any,
-    scratch: UInt8Array,
+    arrays: NodeArrays,
+    work: _Work,
 ) -> tuple[int, int, int]:
     """Reads a name at p and its colon: the place behind, node (-1: none) and slot of its value; or BAD."""
+    plan, state, slots, seen, scratch = arrays.nodes, work.state, work.slots, work.seen, work.scratch
     p = skip_space(data, p, end)
     if p >= end or data[p] != QUOTE:
         return BAD, 0, 0
@@ -193,12 +205,12 @@ def _key(
     first, size = start + 1, p - start - 2
     if escaped:
         length = unescape(data, first, first + size, scratch, 0)
-        found, hashed = _look_up(frame, plan, members, names, scratch, 0, length)
+        found, hashed = _look_up(frame, arrays, scratch, 0, length)
     else:
-        found, hashed = _look_up(frame, plan, members, names, data, first, size)
+        found, hashed = _look_up(frame, arrays, data, first, size)
     if found >= 0:
         frame["member"] = found
-        node = i64(members[plan[frame["node"]]["first"] + found]["node"])
+        node = i64(arrays.members[plan[frame["node"]]["first"] + found]["node"])
         if seen[node] == frame["serial"]:
             return BAD, 0, 0
         seen[node] = frame["serial"]
@@ -207,7 +219,7 @@ def _key(
         if plan[frame["node"]]["extra"] < 0:
             return BAD, 0, 0
         frame["extra"] = start
-    if not _is_new(state, table, generations, frame["serial"], hashed):
+    if not _is_new(state, work.table, work.generations, frame["serial"], hashed):
         return BAD, 0, 0
     if frame["kind"] == _MAP:
         parent = plan[frame["node"]]
@@ -215,7 +227,7 @@ def _key(
         slots[frame["node"]] += 1
         frame["count"] += 1
         state[_CELLS] += parent["cells"]
-        _emit(tape, state, parent["element"], slot, first, size, escaped)
+        _emit(work.tape, state, parent["element"], slot, first, size, escaped)
         return behind + 1, i64(parent["value"]), slot
     return behind + 1, -1, 0
 
@@ -326,19 +338,11 @@ def _value(
     p: int,
     end: int,
     row: int,
-    plan: Any,
-    members: Any,
-    names: UInt8Array,
-    tape: Any,
-    state: Int64Array,
-    slots: Any,
-    seen: Int64Array,
-    table: Any,
-    generations: Any,
-    scratch: UInt8Array,
-    stack: Any,
+    arrays: NodeArrays,
+    work: _Work,
 ) -> bool:
     """One value, [p, end). False: it is odd, and what it left on the tape is void."""
+    plan, tape, state, slots, stack = arrays.nodes, work.tape, work.state, work.slots, work.stack
     node, slot, depth = 0, row, 0
     room = len(tape) - 4
     p = skip_space(data, p, end)
@@ -373,9 +377,7 @@ def _value(
         elif frame["kind"] == _RAW_ARRAY:
             node = -1
         else:
-            p, node, slot = _key(
-                data, p, end, frame, plan, members, names, tape, state, slots, seen, table, generations, scratch
-            )
+            p, node, slot = _key(data, p, end, frame, arrays, work)
             if p < 0:
                 return False
 
@@ -385,21 +387,13 @@ def _split(
     data: UInt8Array,
     offsets: Any,
     wanted: BoolArray,
-    plan: Any,
-    members: Any,
-    names: UInt8Array,
-    tape: Any,
-    slots: Any,
-    good: BoolArray,
-    state: Int64Array,
+    arrays: NodeArrays,
+    work: _Work,
     before: Any,
-    seen: Int64Array,
-    table: Any,
-    generations: Any,
-    scratch: UInt8Array,
-    stack: Any,
+    good: BoolArray,
     cells: Int64Array,
 ) -> int:
+    state, slots, table = work.state, work.slots, work.table
     for row in range(len(good)):
         good[row] = False
         cells[row] = 0
@@ -415,9 +409,7 @@ def _split(
         for k in range(len(slots)):
             before[k] = slots[k]
         p, end = i64(offsets[row]), i64(offsets[row + 1])
-        if _value(
-            data, p, end, row, plan, members, names, tape, state, slots, seen, table, generations, scratch, stack
-        ):
+        if _value(data, p, end, row, arrays, work):
             good[row] = True
         else:
             state[_ENTRIES] = entries
@@ -428,12 +420,7 @@ def _split(
 
 
 def split(
-    data: UInt8Array,
-    offsets: Any,
-    wanted: BoolArray,
-    plan: Any,
-    members: Any,
-    names: UInt8Array,
+    data: UInt8Array, offsets: Any, wanted: BoolArray, arrays: NodeArrays
 ) -> tuple[Any, Any, BoolArray, Int64Array]:
     """Splits the values offsets[i]:offsets[i + 1] of data, for each i that is wanted.
 
@@ -443,32 +430,23 @@ def split(
         A value that takes more than VALUE_CELLS_MAX is not good, and its count is beyond that.
 
     Caller's promise: offsets rise within [0, len(data)], len(data) < 2**31; wanted values are UTF-8 and no larger than
-    VALUE_BYTES_MAX; plan, members and names are those of one Plan.
+    VALUE_BYTES_MAX.
     """
     size = int(offsets[-1]) - int(offsets[0])
     longest = int(np.max(np.where(wanted, np.diff(offsets), 0), initial=0))
     places = min(max(_TABLE_MIN, 1 << longest.bit_length()), 4 * KEYS_MAX)
-    tape = np.empty(size // 2 + 4 * nodes.DEPTH_MAX, dtype=TAPE_DTYPE)
-    slots = np.zeros(len(plan), dtype=np.int32)
+    count = len(arrays.nodes)
+    work = _Work(
+        tape=np.empty(size // 2 + 4 * nodes.DEPTH_MAX, dtype=TAPE_DTYPE),
+        stack=np.zeros(nodes.DEPTH_MAX, dtype=_FRAME_DTYPE),
+        state=np.zeros(6, dtype=np.int64),
+        slots=np.zeros(count, dtype=np.int32),
+        seen=np.zeros(count, dtype=np.int64),
+        table=np.zeros(places, dtype=np.uint64),
+        generations=np.zeros(places, dtype=np.int32),
+        scratch=np.empty(KEY_BYTES_MAX, dtype=np.uint8),
+    )
     good = np.zeros(len(wanted), dtype=np.bool_)
     cells = np.zeros(len(wanted), dtype=np.int64)
-    entries: int = _split(
-        data,
-        offsets,
-        wanted,
-        plan,
-        members,
-        names,
-        tape,
-        slots,
-        good,
-        np.zeros(6, dtype=np.int64),
-        np.zeros(len(plan), dtype=np.int32),
-        np.zeros(len(plan), dtype=np.int64),
-        np.zeros(places, dtype=np.uint64),
-        np.zeros(places, dtype=np.int32),
-        np.empty(KEY_BYTES_MAX, dtype=np.uint8),
-        np.zeros(nodes.DEPTH_MAX, dtype=_FRAME_DTYPE),
-        cells,
-    )
-    return tape[:entries], slots, good, cells
+    entries: int = _split(data, offsets, wanted, arrays, work, np.zeros(count, dtype=np.int32), good, cells)
+    return work.tape[:entries], work.slots, good, cells

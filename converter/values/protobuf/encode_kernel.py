@@ -120,18 +120,10 @@ def _put_scalar(
 
 @borrowing
 def _put_packed(
-    code: Int64Array,
-    pc: int,
-    first: int,
-    behind: int,
-    slots: Int64Array,
-    flags: UInt8Array,
-    cells: Int64Array,
-    out: UInt8Array,
-    floor: int,
-    p: int,
+    code: Int64Array, pc: int, first: int, behind: int, inputs: Inputs, out: UInt8Array, floor: int, p: int
 ) -> int:
     """Elements [first, behind), at least one; returns where the field begins, or BAD."""
+    slots, flags, cells = inputs.slots, inputs.flags, inputs.cells
     end = p
     wire = code[pc, WIRE]
     element = code[pc, ELEMENT]
@@ -156,18 +148,10 @@ _FIRST, _SECOND = 0, 1
 
 @borrowing
 def _row(  # noqa: C901  (one loop over one program)
-    code: Int64Array,
-    slots: Int64Array,
-    flags: UInt8Array,
-    cells: Int64Array,
-    texts: UInt8Array,
-    index: int,
-    out: UInt8Array,
-    floor: int,
-    p: int,
-    stack: Int64Array,
+    code: Int64Array, inputs: Inputs, index: int, out: UInt8Array, floor: int, p: int, stack: Int64Array
 ) -> int:
     """Writes one row into out[floor:p]; returns where it begins, or BAD."""
+    slots, flags, cells, texts = inputs.slots, inputs.flags, inputs.cells, inputs.texts
     pc = i64(0)
     sp = i64(0)
     while p >= 0:
@@ -193,7 +177,7 @@ def _row(  # noqa: C901  (one loop over one program)
                 pc = code[pc, JUMP]
                 continue
             if op == PACKED:
-                p = _put_packed(code, pc, first, behind, slots, flags, cells, out, floor, p)
+                p = _put_packed(code, pc, first, behind, inputs, out, floor, p)
             else:
                 stack[sp, _FIRST], stack[sp, _SECOND] = index, first
                 sp += 1
@@ -225,8 +209,7 @@ def write(
     code: Int64Array, inputs: Inputs, starts: Int64Array, out: UInt8Array, stack: Int64Array, good: BoolArray
 ) -> None:
     """Writes each row that is `good` into out[starts[i]:starts[i + 1]]; good stays it if it fills that exactly."""
-    slots, flags, cells, texts = inputs.slots, inputs.flags, inputs.cells, inputs.texts
     for i in range(len(good)):
         if good[i]:
             floor = starts[i]
-            good[i] = _row(code, slots, flags, cells, texts, i, out, floor, starts[i + 1], stack) == floor
+            good[i] = _row(code, inputs, i, out, floor, starts[i + 1], stack) == floor

@@ -261,7 +261,7 @@ def test_the_proof_finds_every_changed_byte() -> None:
     data, offsets = np.frombuffer(value, dtype=np.uint8), np.array([0, len(value)], dtype=np.int32)
     data.setflags(write=False)
     offsets.setflags(write=False)
-    tape, slots, good, _ = split(data, offsets, np.ones(1, dtype=np.bool_), plan.nodes, plan.members, plan.names)
+    tape, slots, good, _ = split(data, offsets, np.ones(1, dtype=np.bool_), plan.arrays)
     column = gather(data, tape, slots, plan, root, 1)
     assert proof.proved(data, offsets, good, column).tolist() == [True]
     leaves = [column.children[0], column.children[1], *column.children[2].children, column.children[3].children[0]]

@@ -173,7 +173,7 @@ def test_no_value_takes_more_than_is_counted(number: int) -> None:
     texts = [text for text in world.values(spec, 60) if text]
     offsets = np.cumsum([0, *map(len, texts)]).astype(np.int32)
     data = np.frombuffer(b"".join(texts), np.uint8)
-    cells, steps = most(data, offsets, np.arange(len(texts)), make_plan(root))
+    cells, steps = most(data, offsets, np.arange(len(texts)), make_plan(root).arrays)
     for text, counted, step in zip(texts, cells.tolist(), steps.tolist(), strict=True):
         try:
             values, items = takes(root, parse(text))
