@@ -31,8 +31,8 @@ RETENTION_EVERY_MS: Final = 3_600_000
 #: What is read in one run, up to which changes are sent to the table's rows instead of both being sorted by key.
 FEW_OFFSETS_MAX: Final = 500_000
 FEW_BYTES_MAX: Final = 64 << 20
-#: Spark's own estimate of the same, which is by the sizes of columns and files.
-FEW_ESTIMATED_BYTES_MAX: Final = 512 << 20
+#: Bytes of the same once they are worked out, in Spark's memory: driver and executors have them twice while they send.
+FEW_WORKED_OUT_BYTES_MAX: Final = 64 << 20
 #: A file of queries for `tierberg advise`; how many it may have, how long each may be, and each one's name.
 QUERIES_FILE_BYTES_MAX: Final = 1 << 20
 QUERIES_MAX: Final = 50

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from repartition.run.by_name import as_type
-from repartition.run.changes import DELETED, STEP
+from repartition.run.envelope import DELETED, STEP
 
 
 def conformed(session: Any, rows: Any, table: str) -> Any:

@@ -13,10 +13,12 @@ from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.types import PartState
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError, as_ours, first_line
-from repartition.run.changes import DELETED, STEP, Changes, changes
+from repartition.run.changes import Changes, changes
 from repartition.run.conform import conformed
 from repartition.run.drift import Drift, drift
+from repartition.run.envelope import DELETED, STEP
 from repartition.run.frontier import Frontier, Position
+from repartition.run.layout_check import require_layout
 from repartition.run.read_plan import Reading, first_live, plan_reading, position_at
 from repartition.run.reporting import now_ms, report_failure, report_run
 from repartition.run.sort import AS_GIVEN, laid_out
@@ -202,6 +204,7 @@ class ProjectionJob:
 
     def _bring_to_rule(self, owner: Owner, made: Changes) -> None:
         frame = made.rows.drop(DELETED, STEP)
+        require_layout(frame.schema, self.rule)
         table = self._table(owner)
         if table is not None:
             evolve_table(self.session, self.target.spark_name, self.name, table, frame, self.rule)

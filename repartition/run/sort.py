@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from repartition.run.layout_check import is_floating
 from repartition.run.target import quoted
 from repartition.spark.session import configured
 from rsm_bridge.config.layout_terms import SortTerm, partition_term, quoted_path, sort_term
@@ -43,6 +44,9 @@ def laid_out(session: Any, rows: Any, catalog: str, rule: ProjectionRule) -> Ite
         placed = placed.withColumn(name, functions.expr(term.call(quoted(catalog))))
     placed = placed.hint("rebalance", *names)
     order = [functions.expr(f"`{name}`").asc() for name in names]
+    # −0.0 and 0.0 are equal in a sort, and two partitions: by their texts each comes in one run.
+    floating = [name for name, term in zip(names, terms, strict=True) if is_floating(rows.schema, term)]
+    order = [*order, *(functions.expr(f"CAST(`{name}` AS STRING)").asc() for name in floating)]
     order += [_ordered(sort_term(text)) for text in rule.sort_by]
     if order:
         placed = placed.sortWithinPartitions(*order)

@@ -13,14 +13,16 @@ from typing import Any, Final
 from pyiceberg.table import Table
 
 from repartition.errors import RepartitionError, lost_race
+from repartition.run.layout_check import is_floating
 from repartition.run.target import quoted
+from repartition.spark.internals import nullable_schema, union_columns
 from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, sort_term
 from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.limits import MIB
 
 
-def table_properties(rule: ProjectionRule) -> dict[str, str]:
-    """Of the projection's table, beside its owner stamp."""
+def table_properties(rule: ProjectionRule, schema: Any) -> dict[str, str]:
+    """Of the projection's table, beside its owner stamp. `schema`: Spark's, of its rows."""
     common = {
         "format-version": str(rule.format_version),
         "write.target-file-size-bytes": str(rule.target_file_mib * MIB),
@@ -29,6 +31,8 @@ def table_properties(rule: ProjectionRule) -> dict[str, str]:
         "write.metadata.previous-versions-max": "50",
         "write.parquet.compression-codec": "zstd",
     }
+    if any(is_floating(schema, partition_term(text)) for text in rule.partition_by):
+        common["write.spark.fanout.enabled"] = "true"  # rows of −0.0 and 0.0 come mixed, as equal to Spark
     return common | {f"write.{verb}.mode": rule.row_writes for verb in ("merge", "update", "delete")}
 
 
@@ -37,11 +41,12 @@ def create_table(
 ) -> None:
     """Makes the table for the columns of `frame`; somebody else who does the same is fine."""
     # Java's side quotes the names of nested fields, Python's does not.
-    columns = ", ".join(f"{quoted(field.name())} {field.dataType().sql()}" for field in _nullable(frame).fields())
+    fields = nullable_schema(frame).fields()
+    columns = ", ".join(f"{quoted(field.name())} {field.dataType().sql()}" for field in fields)
     terms = ", ".join(partition_term(text).ddl() for text in rule.partition_by)
     for depth in range(1, len(name)):
         session.sql(f"CREATE NAMESPACE IF NOT EXISTS {quoted(catalog, *name[:depth])}")
-    properties = _listed({**table_properties(rule), **stamp})
+    properties = _listed({**table_properties(rule, frame.schema), **stamp})
     session.sql(
         f"CREATE TABLE IF NOT EXISTS {quoted(catalog, *name)} ({columns}) USING iceberg"
         f"{f' PARTITIONED BY ({terms})' if terms else ''} TBLPROPERTIES ({properties})"
@@ -64,7 +69,7 @@ def evolve_table(
         session.sql(f"ALTER TABLE {full} {statement}")
     if sort_terms(table) != [sort_term(text) for text in rule.sort_by]:
         session.sql(f"ALTER TABLE {full} {_order(rule)}")
-    stale = {key: value for key, value in table_properties(rule).items() if _stale(table, key, value)}
+    stale = {key: value for key, value in table_properties(rule, frame.schema).items() if _stale(table, key, value)}
     if stale:
         session.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ({_listed(stale)})")
 
@@ -98,12 +103,9 @@ def sort_terms(table: Table) -> list[SortTerm]:
 
 
 def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: Any) -> None:
-    """By Iceberg's own union of schemas: new columns come, int becomes long, float double, decimals wider."""
-    jvm = session._jvm
-    table = jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, quoted(catalog, *name))
-    wanted = jvm.org.apache.iceberg.spark.SparkSchemaUtil.convert(_nullable(frame))
+    """By Iceberg's own union of schemas."""
     try:
-        table.updateSchema().unionByNameWith(wanted).commit()
+        union_columns(session, quoted(catalog, *name), frame)
     except Exception as error:
         if lost_race(error):
             raise
@@ -112,11 +114,6 @@ def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: An
             f"table {'.'.join(name)} cannot take what its rule gives now: {error}. Give the column another name in "
             "`select`, or choose another `table`",
         ) from error
-
-
-def _nullable(frame: Any) -> Any:
-    """Java's schema of the frame. A field that is never null today may be one that nobody gives tomorrow."""
-    return frame._jdf.schema().asNullable()
 
 
 def _order(rule: ProjectionRule) -> str:

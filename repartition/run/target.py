@@ -1,12 +1,12 @@
 """The table of a projection: who it belongs to, how far it has read, and how one run's commits become visible at once.
 
-A run writes to a branch of its own, begun at the table's head, and then moves `main` there by `fast_forward`. The
-catalog refuses that when `main` has moved meanwhile, so of two jobs at once one wins and the other starts over, and
-what a killed job left on its branch was never visible.
+A run writes to a branch of its own, begun at the table's head, and then moves `main` there. The catalog refuses that
+when `main` has moved meanwhile, so of two jobs at once one wins and the other starts over, and what a killed job left
+on its branch was never visible.
 
-The frontier is a property of the snapshots that a run writes. Compaction and others' commits come in the
-snapshots after; it is that of the newest ancestor of `main` that has one. Where expiry has cut the ancestry, it is that
-of the tag :data:`TAG`, which is put on the run's own snapshot and keeps it from expiring.
+The frontier is a property of the snapshots that a run writes. Compaction and others' commits come in the snapshots
+after; it is that of the newest ancestor of `main` that has one. Where expiry has cut the ancestry, it is that of the
+tag :data:`TAG`, which keeps the run's own snapshot from expiring, and is moved by the same commit as `main`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from converter.parquet import columns
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError, first_line
 from repartition.run.frontier import FRONTIER, Frontier, decode_frontier
+from repartition.spark.internals import branch_to_main
 
 TAG: Final = "tierberg_frontier"
 BRANCH: Final = "tierberg_run_"
@@ -170,7 +171,7 @@ def staged(
 
     def publish() -> None:
         try:
-            session.sql(f"CALL {quoted(catalog)}.system.fast_forward('{table}', 'main', '{ref}')")
+            branch_to_main(session, table, ref, TAG, FRONTIER)
         except Exception as error:
             if main() == head:
                 raise  # the catalog is away, or does not let us: nobody was faster

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from converter.parquet import columns
-from repartition.errors import RepartitionError
-from repartition.limits import FEW_ESTIMATED_BYTES_MAX
-from repartition.run.changes import DELETED, IDENTITY, STEP
+from repartition.errors import RepartitionError, java_causes
+from repartition.limits import FEW_WORKED_OUT_BYTES_MAX
+from repartition.run.changes import IDENTITY
+from repartition.run.envelope import DELETED, STEP
 from repartition.run.frontier import FRONTIER, Frontier
+from repartition.spark.internals import worked_out_bytes
 from repartition.spark.session import configured
 from rsm_bridge.config.projections import KeyOrder, ProjectionRule
 
@@ -18,6 +20,8 @@ _PROPERTY: Final = f"spark.sql.iceberg.snapshot-property.{FRONTIER}"
 _BROADCAST: Final = "spark.sql.autoBroadcastJoinThreshold"
 _CHANGES: Final = "tierberg_changes"
 _RANK: Final = "__tierberg_rank"
+#: In Spark's error where the memory of driver or executors is too small for what is sent.
+_TOO_LARGE: Final = "Not enough memory to build and broadcast"
 
 
 def append(rows: Any, branch: str, after: Frontier, options: Mapping[str, str] | None = None) -> None:
@@ -35,17 +39,37 @@ def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: Projecti
         branch: of the projection's table.
         after: the frontier then.
         rule: the projection's.
-        few: the changes fit into the memory of each executor, so that the table's rows need not be sorted by key to
-            find those that change. In up to two commits.
+        few: the changes may fit into the memory of each executor, so that the table's rows need not be sorted by key to
+            find those that change. They are worked out once and measured then. In up to two commits.
 
     Raises:
         RepartitionError: `key_moved`.
     """
     latest = _latest(rows, rule)
     with configured(session, _PROPERTY, after.encode()), _moved_keys():
-        if few:
+        if not few:
+            _merge(session, latest, branch, rule, few=False)
+            return
+        latest = latest.persist()
+        try:
+            _merge_few(session, latest, branch, after, rule)
+        finally:
+            latest.unpersist()
+
+
+def _merge_few(session: Any, latest: Any, branch: str, after: Frontier, rule: ProjectionRule) -> None:
+    """By sending the changes to the table's rows, where they are as small as they looked: text packs well."""
+    if worked_out_bytes(latest) <= FEW_WORKED_OUT_BYTES_MAX:
+        try:
             _insert_missing(session, latest, branch, after, rule)
-        _merge(session, latest, branch, rule, few=few)
+            _merge(session, latest, branch, rule, few=True)
+        except Exception as error:
+            if not any(_TOO_LARGE in text for _, text in java_causes(error)):
+                raise
+        else:
+            return
+    # What came by the first try stays as it is: every clause asks for a later record.
+    _merge(session, latest, branch, rule, few=False)
 
 
 def _insert_missing(session: Any, latest: Any, branch: str, after: Frontier, rule: ProjectionRule) -> None:
@@ -69,7 +93,7 @@ def _merge(session: Any, latest: Any, branch: str, rule: ProjectionRule, *, few:
     names = [name for name in latest.columns if name != DELETED]
     latest.createOrReplaceTempView(_CHANGES)
     # A hint that the small side goes to the other's tasks gets lost on the way to a MERGE.
-    sent = configured(session, _BROADCAST, str(FEW_ESTIMATED_BYTES_MAX)) if few else contextlib.nullcontext()
+    sent = configured(session, _BROADCAST, str(FEW_WORKED_OUT_BYTES_MAX)) if few else contextlib.nullcontext()
     try:
         with sent:
             session.sql(merge_statement(branch, _CHANGES, rule.key, names, rule.key_order, insert=not few))

@@ -6,6 +6,7 @@ Iceberg spec, "Partition transforms" and "Sort orders". A column is a path of na
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,7 @@ _PARTITION: Final = re.compile(
     rf"|(?P<sized>bucket|truncate)\(\s*(?P<size>[0-9]{{1,9}})\s*,\s*(?P<cut>{_PATH})\s*\)"
     rf"|(?P<plain>{_PATH}))"
 )
+_TIMES: Final = frozenset({"year", "month", "day", "hour"})
 _SORT: Final = re.compile(
     rf"(?P<column>{_PATH})(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
 )
@@ -40,6 +42,11 @@ class PartitionTerm:
         if name == "identity":
             return self.column
         return f"{name}({size}, {self.column})" if size else f"{name}({self.column})"
+
+    @property
+    def kind(self) -> str:
+        """The transform without its size."""
+        return self._parts()[0]
 
     def _parts(self) -> tuple[str, str]:
         """The transform's name, and its size where it has one."""
@@ -90,6 +97,20 @@ def partition_term(text: str) -> PartitionTerm:
             raise ValueError(f"{text!r}: the size is 0")
         return PartitionTerm(found["cut"], f"{found['sized']}[{int(found['size'])}]")
     return PartitionTerm(found["plain"], "identity")
+
+
+def require_apart(terms: Sequence[PartitionTerm]) -> None:
+    """Refuses what Iceberg refuses of the fields of one spec.
+
+    Raises:
+        ValueError: two are of one column, and are times, or would have one name.
+    """
+    seen: dict[tuple[str, str], PartitionTerm] = {}
+    for term in terms:
+        kind = term.kind
+        before = seen.setdefault((term.column, "time" if kind in _TIMES else kind), term)
+        if before is not term:
+            raise ValueError(f"{before.rule()} and {term.rule()}: Iceberg takes one of the two; leave one out")
 
 
 def sort_term(text: str) -> SortTerm:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, field_validator, model_validator
 
 from rsm_bridge.config.durations import Seconds
-from rsm_bridge.config.layout_terms import partition_term, sort_term
+from rsm_bridge.config.layout_terms import partition_term, require_apart, sort_term
 from rsm_bridge.config.section import CatalogProperties, Section, texts
 
 ProjectionMode = Literal["append", "upsert"]
@@ -54,7 +54,8 @@ class ProjectionRule(Section):
     envelope: Envelope = Field(
         default="none",
         description="`debezium`: values are change events with `before`, `after` and `op`; a row is `after`, and `op` "
-        "`d` deletes. With `upsert` only.",
+        "`d` deletes, by `before` or Kafka's key. `select` may name the struct `_event` with `op`, `ts_ms` and "
+        "`source`. With `upsert` only.",
     )
     key_order: KeyOrder = Field(
         default="partition",
@@ -109,8 +110,11 @@ class ProjectionRule(Section):
     @field_validator("partition_by", "sort_by")
     @classmethod
     def _terms_parse(cls, value: tuple[str, ...], info: Any) -> tuple[str, ...]:
-        for text in value:
-            (partition_term if info.field_name == "partition_by" else sort_term)(text)
+        if info.field_name == "partition_by":
+            require_apart([partition_term(text) for text in value])
+        else:
+            for text in value:
+                sort_term(text)
         return value
 
     @model_validator(mode="after")

@@ -133,3 +133,34 @@ def test_backfill_in_portions(spark: Any, tmp_path: Path) -> None:
             if ran.complete:
                 break
         assert reads == [5, 10, 15, 20]
+
+
+def test_both_zeros_and_no_number_are_partitions_of_their_own(spark: Any, tmp_path: Path) -> None:
+    """Spark takes the two zeros for equal where it sorts, and Iceberg does not where it begins a file."""
+    select = ["id", "cast(share AS double) AS share", "id % 3 AS third"]
+    shares = ["-0.0", "0.0", "NaN", "1.5"]
+    with projection_world(spark, tmp_path, {"select": select, "partition_by": ["share", "third"]}) as world:
+        for first in (0, 60):
+            world.send([sent(n, {"id": n, "share": shares[n % 4]}) for n in range(first, first + 60)])
+            world.run()
+        assert [row["id"] for row in world.rows()] == list(range(120))
+        files = world.catalog.load_table(PROJECTION).inspect.files()
+        assert len(files) == 2 * 4 * 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"partition_by": ["bucket(4, half)"], "select": ["id / 2.0D AS half"]}, "bucket.*type double"),
+        ({"partition_by": ["day(missing)"]}, "no column missing"),
+        ({"select": ["id", "id AS _kafka_offset"]}, "_kafka_offset another meaning"),
+        ({"select": ["id", "_kafka_offset AS _kafka_partition"]}, "_kafka_partition another meaning"),
+    ],
+)
+def test_a_rule_that_can_never_work_says_why(spark: Any, tmp_path: Path, rule: dict[str, Any], said: str) -> None:
+    with projection_world(spark, tmp_path, rule) as world:
+        world.send([sent(1, {"id": 1})])
+        with pytest.raises(RepartitionError, match=said) as raised:
+            world.run()
+        assert raised.value.kind == "bad_rule"
+        assert not world.catalog.table_exists(PROJECTION)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from repartition.errors import RepartitionError
+from repartition.run import write
 from tests.projections.projection_support import LETTERS, projection_world, sent
 
 RULE = {"mode": "upsert", "key": ["k"], "select": ["cast(_kafka_key AS string) AS k", "id", "who"]}
@@ -124,3 +125,69 @@ def test_a_row_that_leaves_the_condition_leaves_the_projection(spark: Any, tmp_p
         world.send([sent("a", {"id": 1, "who": "gone"}), sent("b", {"id": 2, "who": "back"})])
         world.run()
         assert set(state(world.rows())) == {'"b"'}
+
+
+@pytest.mark.parametrize("writes", ["merge-on-read", "copy-on-write"])
+def test_keys_move_between_the_partitions_of_both_zeros(spark: Any, tmp_path: Path, writes: str) -> None:
+    shares = ["-0.0", "0.0", "NaN"]
+    select = ["cast(_kafka_key AS string) AS k", "id", "cast(share AS double) AS share"]
+    rule = {"mode": "upsert", "key": ["k"], "select": select, "partition_by": ["share"], "row_writes": writes}
+    with projection_world(spark, tmp_path, rule) as world:
+        for turn in range(3):
+            world.send([sent(n % 20, {"id": turn, "share": shares[(n + turn) % 3]}) for n in range(20)])
+            world.run()
+        found = {row["k"]: (row["id"], str(row["share"]).replace("nan", "NaN")) for row in world.rows()}
+        assert found == {str(n): (2, shares[(n + 2) % 3]) for n in range(20)}
+
+
+class _Thrown:
+    """An exception of Java's."""
+
+    def getClass(self) -> _Thrown:  # noqa: N802  (Java's name)
+        return self
+
+    def getName(self) -> str:  # noqa: N802
+        return "org.apache.spark.SparkException"
+
+    def getMessage(self) -> str:  # noqa: N802
+        return "Not enough memory to build and broadcast the table to all worker nodes."
+
+    def getCause(self) -> None:  # noqa: N802
+        return None
+
+
+class _TooLargeError(Exception):
+    java_exception = _Thrown()
+
+
+@pytest.mark.parametrize("where", ["measured", "first sent", "later sent"])
+def test_changes_that_are_larger_than_they_looked_are_sorted_by_key(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """Text packs well: a few MiB of files may be more than memory has."""
+    insert, merge, asked = write._insert_missing, write._merge, []
+
+    def _insert(*given: Any) -> None:
+        if where == "first sent":
+            raise _TooLargeError
+        insert(*given)
+
+    def _merged(*given: Any, few: bool) -> None:
+        asked.append(few)
+        if few and where == "later sent":
+            raise _TooLargeError
+        merge(*given, few=few)
+
+    with projection_world(spark, tmp_path, RULE) as world:
+        world.send([sent(n, {"id": n, "who": "first"}) for n in range(10)])
+        world.run()
+        if where == "measured":
+            monkeypatch.setattr(write, "FEW_WORKED_OUT_BYTES_MAX", 0)
+        monkeypatch.setattr(write, "_insert_missing", _insert)
+        monkeypatch.setattr(write, "_merge", _merged)
+        world.send([sent(n, None if n == 5 else {"id": n, "who": "second"}) for n in range(5, 15)])
+        world.run()
+        assert asked[-1] is False
+        assert state(world.rows()) == {
+            str(n): (n, "first" if n < 5 else "second", n if n < 5 else n + 5) for n in range(15) if n != 5
+        }

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from pyspark.sql.types import StructType
 
 from iceberg_catalog.connect.open import open_catalog
 from repartition.run.table import table_properties
@@ -298,7 +299,7 @@ def test_beyond_loopback_is_listened_only_where_that_is_accepted(accepted: bool,
 def test_the_table_of_a_projection_is_made_as_its_rule_says() -> None:
     """What engines that write to it go by."""
     rule = {"table": "t", "mode": "upsert", "key": ["id"], "target_file_mib": 7, "format_version": 3}
-    found = table_properties(ProjectionRule.model_validate({**rule, "row_writes": "copy-on-write"}))
+    found = table_properties(ProjectionRule.model_validate({**rule, "row_writes": "copy-on-write"}), StructType())
     assert found["write.target-file-size-bytes"] == str(7 * 1024 * 1024)
     assert found["format-version"] == "3"
     assert found["write.merge.mode"] == "copy-on-write"

@@ -100,7 +100,6 @@ UNTESTED: dict[str, dict[str, set[str]]] = {
             "ADVISE_ROUNDS",
             "ERROR_CHARS_MAX",
             "FEW_BYTES_MAX",
-            "FEW_ESTIMATED_BYTES_MAX",
         },
     },
 }

@@ -68,6 +68,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"table": "t", "envelope": "debezium"}, "takes no envelope"),
     ({"table": "t", "partition_by": ["md5(x)"]}, "no partition transform"),
     ({"table": "t", "sort_by": ["x up"]}, "no sort field"),
+    ({"table": "t", "partition_by": ["day(ts)", "hour(ts)"]}, r"day\(ts\) and hour\(ts\): Iceberg takes one"),
+    ({"table": "t", "partition_by": ["bucket(4, id)", "bucket(8, id)"]}, "takes one of the two"),
+    ({"table": "t", "partition_by": ["region", "region"]}, "region and region: Iceberg takes one of the two"),
     ({"table": "t", "format_version": 1}, "2"),
     ({"table": "t", "unknown": 1}, "not permitted"),
 ]

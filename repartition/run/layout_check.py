@@ -1,0 +1,73 @@
+"""Whether columns can carry the layout that a rule asks for (Iceberg spec, "Partition transforms", "Sorting"). Pure.
+
+Iceberg refuses the rest too, when the table is made or written to: by then in words that name no rule.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from repartition.errors import RepartitionError
+from rsm_bridge.config.layout_terms import PartitionTerm, partition_term, sort_term
+from rsm_bridge.config.projections import ProjectionRule
+
+_WHOLE: Final = frozenset({"byte", "short", "integer", "long"})
+_TIMESTAMPS: Final = frozenset({"timestamp", "timestamp_ntz"})
+_SIZED: Final = _WHOLE | {"decimal", "string", "binary"}
+#: Spark's types that each transform takes; of decimals and the like without their size.
+_TAKES: Final = {
+    "bucket": _SIZED | _TIMESTAMPS | {"date"},
+    "truncate": _SIZED,
+    "year": _TIMESTAMPS | {"date"},
+    "month": _TIMESTAMPS | {"date"},
+    "day": _TIMESTAMPS | {"date"},
+    "hour": _TIMESTAMPS,
+}
+_NESTED: Final = frozenset({"struct", "array", "map", "variant"})
+#: What Iceberg calls the field of a transform, behind the column's name.
+_SUFFIX: Final = {"truncate": "trunc"}
+
+
+def require_layout(schema: Any, rule: ProjectionRule) -> None:
+    """Refuses a layout that no table with these columns can have.
+
+    Args:
+        schema: Spark's, of the projection's rows.
+        rule: with `partition_by` and `sort_by`.
+
+    Raises:
+        RepartitionError: `bad_rule`: names the term and the column's type.
+    """
+    for text in rule.partition_by:
+        term = partition_term(text)
+        kind = _type_of(schema, term.column, text)
+        takes = _TAKES.get(term.kind)
+        if kind in _NESTED if takes is None else kind not in takes:
+            raise RepartitionError("bad_rule", f"partition_by: {text} cannot be made of a column of type {kind}")
+        if takes is not None and _field_name(term) in schema.names:
+            said = f"partition_by: {text} would be called {_field_name(term)}, as a column is; name that one otherwise"
+            raise RepartitionError("bad_rule", said)
+    for text in rule.sort_by:
+        kind = _type_of(schema, sort_term(text).column, text)
+        if kind in _NESTED:
+            raise RepartitionError("bad_rule", f"sort_by: {text} is a column of type {kind}, which has no order")
+
+
+def is_floating(schema: Any, term: PartitionTerm) -> bool:
+    """Whether a term is a floating-point column as it is: −0.0 and 0.0 are equal to Spark, and two partitions."""
+    return term.transform == "identity" and _type_of(schema, term.column, term.column) in {"float", "double"}
+
+
+def _type_of(schema: Any, path: str, text: str) -> str:
+    """Spark's name of a column's type, without its size."""
+    kind = schema
+    for name in path.split("."):
+        fields = {field.name: field.dataType for field in getattr(kind, "fields", ())}
+        if name not in fields:
+            raise RepartitionError("bad_rule", f"partition_by or sort_by: {text}: the projection has no column {path}")
+        kind = fields[name]
+    return str(kind.typeName())
+
+
+def _field_name(term: PartitionTerm) -> str:
+    return f"{term.column}_{_SUFFIX.get(term.kind, term.kind)}"
