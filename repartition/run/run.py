@@ -18,7 +18,6 @@ from repartition.run.conform import conformed
 from repartition.run.drift import Drift, drift
 from repartition.run.envelope import DELETED, STEP
 from repartition.run.frontier import Frontier, Position
-from repartition.run.layout_check import require_layout
 from repartition.run.read_plan import Reading, first_live, plan_reading, position_at
 from repartition.run.reporting import now_ms, report_failure, report_run
 from repartition.run.sort import AS_GIVEN, laid_out
@@ -204,7 +203,6 @@ class ProjectionJob:
 
     def _bring_to_rule(self, owner: Owner, made: Changes) -> None:
         frame = made.rows.drop(DELETED, STEP)
-        require_layout(frame.schema, self.rule)
         table = self._table(owner)
         if table is not None:
             evolve_table(self.session, self.target.spark_name, self.name, table, frame, self.rule)

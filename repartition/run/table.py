@@ -13,7 +13,7 @@ from typing import Any, Final
 from pyiceberg.table import Table
 
 from repartition.errors import RepartitionError, lost_race
-from repartition.run.layout_check import is_floating
+from repartition.run.layout_check import is_floating, require_layout
 from repartition.run.target import quoted
 from repartition.spark.internals import nullable_schema, union_columns
 from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, sort_term
@@ -39,8 +39,13 @@ def table_properties(rule: ProjectionRule, schema: Any) -> dict[str, str]:
 def create_table(
     session: Any, catalog: str, name: tuple[str, ...], frame: Any, rule: ProjectionRule, stamp: dict[str, str]
 ) -> None:
-    """Makes the table for the columns of `frame`; somebody else who does the same is fine."""
+    """Makes the table for the columns of `frame`; somebody else who does the same is fine.
+
+    Raises:
+        RepartitionError: `bad_rule` if no table with these columns can have the rule's layout.
+    """
     # Java's side quotes the names of nested fields, Python's does not.
+    require_layout(frame.schema, rule)
     fields = nullable_schema(frame).fields()
     columns = ", ".join(f"{quoted(field.name())} {field.dataType().sql()}" for field in fields)
     terms = ", ".join(partition_term(text).ddl() for text in rule.partition_by)
@@ -61,15 +66,17 @@ def evolve_table(
     """Brings columns, partition fields, sort order and properties to what they should be.
 
     Raises:
-        RepartitionError: `bad_rule` if a column's type cannot become what the rule gives now.
+        RepartitionError: `bad_rule` if a column's type cannot become what the rule gives now, or carry its layout.
     """
     _evolve_columns(session, catalog, name, frame)
     full = quoted(catalog, *name)
+    schema = session.table(full).schema  # has columns that the rule gives no more, and may be laid out by them still
+    require_layout(schema, rule)
     for statement in partition_changes(partition_terms(table), [partition_term(text) for text in rule.partition_by]):
         session.sql(f"ALTER TABLE {full} {statement}")
     if sort_terms(table) != [sort_term(text) for text in rule.sort_by]:
         session.sql(f"ALTER TABLE {full} {_order(rule)}")
-    stale = {key: value for key, value in table_properties(rule, frame.schema).items() if _stale(table, key, value)}
+    stale = {key: value for key, value in table_properties(rule, schema).items() if _stale(table, key, value)}
     if stale:
         session.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ({_listed(stale)})")
 
