@@ -46,7 +46,7 @@ from converter.batches.records import (
     fill,
     measure,
 )
-from converter.batches.row_arrays import writable_arrays
+from converter.batches.row_arrays import row_arrays
 from converter.batches.rows import StepRows
 from converter.batches.transactions import MarkerCheck, Transactions
 from converter.kernels.kernel import readonly
@@ -289,7 +289,7 @@ class SegmentParser:
         exact = (batches["flags"] & BatchFlag.EXACT_TIMESTAMPS) != 0
         deltas = np.empty(int(batches["row_count"][exact].sum()), dtype=np.int64)
         rows = StepRows.allocate(int(batches["row_count"].sum()), sums.sum(axis=0))
-        table, arrays = readonly(batches, BATCH_DTYPE), writable_arrays(rows.buffers)
+        table, arrays = readonly(batches, BATCH_DTYPE), row_arrays(rows.buffers, fill=True)
         fill(raw, plain, table, extents, arrays, rows.timestamp_types, deltas)
         rows.replace_bad_header_names()
         return rows, deltas

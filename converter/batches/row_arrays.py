@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from converter.errors import SegmentError
 from converter.kernels.kernel import readonly
@@ -32,39 +33,25 @@ class RowArrays(NamedTuple):
     header_values: ByteStrings
 
 
-def row_arrays(rows: RowBuffers) -> RowArrays:
-    """The arrays of rows, read-only. Nothing is checked: for rows that this process made."""
+def row_arrays(rows: RowBuffers, *, fill: bool = False) -> RowArrays:
+    """The arrays of rows: read-only, or those of the rows themselves, to be filled.
+
+    Nothing is checked: for rows that this process makes.
+    """
+
+    def array(given: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        return given if fill else readonly(given, dtype)
 
     def column(values: VarBytes) -> ByteStrings:
-        return ByteStrings(
-            readonly(values.offsets, np.int64), readonly(values.data, np.uint8), readonly(values.valid, np.bool_)
-        )
+        return ByteStrings(array(values.offsets, np.int64), array(values.data, np.uint8), array(values.valid, np.bool_))
 
     return RowArrays(
-        offsets=readonly(rows.offsets, np.int64),
-        timestamps_us=readonly(rows.timestamps_us, np.int64),
-        timestamps_valid=readonly(rows.timestamps_valid, np.bool_),
+        offsets=array(rows.offsets, np.int64),
+        timestamps_us=array(rows.timestamps_us, np.int64),
+        timestamps_valid=array(rows.timestamps_valid, np.bool_),
         keys=column(rows.keys),
         values=column(rows.values),
-        header_offsets=readonly(rows.header_offsets, np.int64),
-        header_keys=column(rows.header_keys),
-        header_values=column(rows.header_values),
-    )
-
-
-def writable_arrays(rows: RowBuffers) -> RowArrays:
-    """The arrays themselves, to be filled."""
-
-    def column(values: VarBytes) -> ByteStrings:
-        return ByteStrings(values.offsets, values.data, values.valid)
-
-    return RowArrays(
-        offsets=rows.offsets,
-        timestamps_us=rows.timestamps_us,
-        timestamps_valid=rows.timestamps_valid,
-        keys=column(rows.keys),
-        values=column(rows.values),
-        header_offsets=rows.header_offsets,
+        header_offsets=array(rows.header_offsets, np.int64),
         header_keys=column(rows.header_keys),
         header_values=column(rows.header_values),
     )

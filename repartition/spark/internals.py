@@ -1,6 +1,7 @@
-"""What the jobs use of Spark and Iceberg beneath their public Python and SQL. Nothing else of this room may.
+"""What runs use of Spark and Iceberg beneath their public Python and SQL.
 
-Tried with Spark 4.1 and Iceberg 1.12. Each entry says what there is no public way for.
+Beside it session.py starts and watches Java, and advise/spark_plan.py reads plans. Tried with Spark 4.1 and Iceberg
+1.12. Each entry says what there is no public way for.
 
 | used | for |
 |---|---|
