@@ -88,6 +88,10 @@ fuzz: setup $(GATEWAY) ## bytes of producers, peers, stores and operators, bent:
 histories: $(ENVIRONMENT) ## random histories of Kafka, stores and bridges against the publish plan: STEPS= in each of six worlds, SEED=
 	$(RUN) -m tests.histories --steps $(or $(STEPS),1000000) --seed $(or $(SEED),0)
 
+.PHONY: cdc
+cdc: setup ## projections of change streams: every form, replica identity and way of writing, by random lives of a table; SEED=
+	TIERBERG_CDC=all $(if $(SEED),TIERBERG_CDC_SEED=$(SEED)) $(RUN) -m pytest -q -p no:randomly tests/projections/test_projections_cdc.py tests/projections/test_projections_cdc_histories.py
+
 .PHONY: sabotage
 sabotage: setup $(GATEWAY) ## plant known bugs, and ignore each setting, one after another; each must turn a named test red
 	$(RUN) -m tests.sabotage

@@ -33,6 +33,7 @@ def directory_to_json(directory: Directory) -> dict[str, Any]:
     for name in ("topic_id", "segment_id", "custom_metadata"):
         metadata[name] = metadata[name].hex()
     metadata["leader_epochs"] = _epochs_to_json(directory.metadata.leader_epochs)
+    later = {} if directory.first_written_ms is None else {"first_written_ms": directory.first_written_ms}
     return {
         "metadata": metadata,
         "options": asdict(directory.options),
@@ -48,6 +49,7 @@ def directory_to_json(directory: Directory) -> dict[str, Any]:
         "summary": _summary_to_json(directory.summary),
         "proven": base64.b64encode(directory.proven).decode("ascii"),
         "left_out": {kind.name: size for kind, size in directory.left_out.items()},
+        **later,
     }
 
 
@@ -85,6 +87,7 @@ def directory_from_json(
         proven=base64.b64decode(text_of(document["proven"]), validate=True),
         checksum=checksum,
         left_out={IndexType[name]: whole(size, 0) for name, size in fields(document["left_out"]).items()},
+        first_written_ms=whole(document["first_written_ms"], 0) if "first_written_ms" in document else None,
     )
 
 

@@ -153,6 +153,9 @@ class Directory:
 
     `left_out`: the producer snapshot, when it was too large to be stored, and how many bytes it had.
 
+    `first_written_ms`: when the segment's first index was written, by the store's clock in milliseconds since the
+    epoch, where this one is a later one; None: it is the first.
+
     A segment whose data files were merged with others' names the merged file, and has no footer: that file's is not its
     own.
     """
@@ -175,6 +178,7 @@ class Directory:
     proven: bytes = b""
     checksum: int = 0
     left_out: Mapping[IndexType, int] = field(default_factory=dict)
+    first_written_ms: int | None = None
 
     @property
     def data_files(self) -> tuple[StoredObject, ...]:

@@ -24,6 +24,8 @@ HEADERS = "_kafka_headers"
 RAW_VALUE = "_kafka_value"
 VALUE_SIZE = "_kafka_value_size"
 ERROR = "_kafka_error"
+#: Those that no row lacks.
+NEVER_NULL: Final = frozenset({PARTITION, OFFSET})
 #: The column of a typed key.
 KEY_COLUMN: Final = "_key"
 
@@ -110,8 +112,8 @@ def row_schema(value_format: ValueFormat, field_ids: Mapping[str, int] | None = 
         ]
     )
     fields = [
-        field(PARTITION, pa.int32(), nullable=False),
-        field(OFFSET, pa.int64(), nullable=False),
+        field(PARTITION, pa.int32(), nullable=PARTITION not in NEVER_NULL),
+        field(OFFSET, pa.int64(), nullable=OFFSET not in NEVER_NULL),
         field(TIMESTAMP, pa.timestamp("us", tz="UTC")),
         field(TIMESTAMP_TYPE, pa.int32()),
         field(KEY, pa.binary()),

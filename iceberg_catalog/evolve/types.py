@@ -27,7 +27,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from converter.parquet.columns import zone
+from converter.parquet.columns import NEVER_NULL, zone
 
 _ID: Final = b"PARQUET:field_id"
 _PRIMITIVES: Final[tuple[tuple[pa.DataType, PrimitiveType], ...]] = (
@@ -102,8 +102,12 @@ def key_columns(schema: Schema) -> pa.StructType:
 
 
 def typed_row_schema(schema: Schema) -> pa.Schema:
-    """The Arrow schema of a data file of the table: every column in the table's order, with Parquet field ids."""
-    return pa.schema([_field(column) for column in schema.fields])
+    """The Arrow schema of a data file of the table: every column in the table's order, with Parquet field ids.
+
+    Kafka's columns that are never null say so, whatever an engine has made of the table's: pages are read by that.
+    """
+    fields = (_field(column) for column in schema.fields)
+    return pa.schema([field.with_nullable(field.nullable and field.name not in NEVER_NULL) for field in fields])
 
 
 def arrow_struct(columns: Iterable[NestedField]) -> pa.StructType:

@@ -96,10 +96,9 @@ def table_schema(value_format: ValueFormat) -> Schema:
         columns.VALUE_SIZE: IntegerType(),
         columns.ERROR: StringType(),
     }
-    required = (columns.PARTITION, columns.OFFSET)
     return Schema(
         *(
-            NestedField(ids[name], name, types[name], required=name in required, doc=_DOCS[name])
+            NestedField(ids[name], name, types[name], required=name in columns.NEVER_NULL, doc=_DOCS[name])
             for name in _names(value_format)
         )
     )

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from converter.parquet import columns
 from repartition.errors import RepartitionError
-from repartition.run.envelope import DELETED, KAFKA, SEEN, STEP, unwrapped
-from repartition.spark.internals import tried
+from repartition.run.envelope import DELETED, KAFKA, LEFT_OUT, SEEN, STEP, Unwrapped, unwrapped
+from repartition.spark.internals import columns_read, tried
 from rsm_bridge.config.projections import ProjectionRule
 
 REASON: Final = "error"
+#: Of a projection with `soft_deletes`: whether the row is deleted.
+MARK: Final = "__deleted"
+#: Columns of the projection that a change does not say, as an array, perhaps empty: they stay as they are.
+KEPT: Final = "__tierberg_kept"
 _ROW: Final = "__tierberg_row"
 _KEEP: Final = "__tierberg_keep"
 #: Kafka's columns that every row of a projection has.
@@ -39,12 +43,15 @@ class Changes:
     """Lazy frames over the same records.
 
     Attributes:
-        rows: the columns of the projection; under `upsert` DELETED (bool) and STEP (order within one record) too.
+        rows: the columns of the projection; under `upsert` DELETED (the row goes), STEP (order within one record) and
+            KEPT too.
         dead: of each record that has no row, what it was and REASON; once per record.
+        may_keep: all columns that KEPT may have.
     """
 
     rows: Any
     dead: Any
+    may_keep: tuple[str, ...] = ()
 
 
 def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
@@ -52,48 +59,121 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     from pyspark.sql import functions
 
     found = unwrapped(records, rule)
-    every = [f"`{name}`" for name in found.names]
-    selected = [text for item in rule.select for text in (every if item == "*" else [item])]
-    names = _names(found.frame, selected)
-    added = [name for name in IDENTITY if name not in names]
-    selected, names = [*selected, *added], [*names, *added]
-    _refuse_names(names, rule)
-    # A column as it is cannot fail, and files are skipped by what is asked of it; only the rest is tried.
-    plain = {
-        name for name, text in zip(names, selected, strict=True) if name in found.names and text in (name, f"`{name}`")
-    }
-    replaced = [name for name in IDENTITY if name not in plain]
-    if replaced:
-        said = f"`select` gives {' and '.join(replaced)} another meaning: by them a row is known; choose another name"
-        raise RepartitionError("bad_rule", said)
-    risky = [text for name, text in zip(names, selected, strict=True) if name not in plain]
+    chosen = _chosen(found, rule)
+    _refuse_names(chosen, rule)
+    risky = [text for text, _ in chosen.texts if text not in chosen.plain]
     within = iter(_names(found.frame, risky) if risky else ())
-    flat = found.frame.select(KAFKA, DELETED, STEP, f"{SEEN}.*")
+    flat = found.frame.select(KAFKA, DELETED, STEP, LEFT_OUT, f"{SEEN}.*")
     judged = flat.select(
         KAFKA,
         DELETED,
         STEP,
-        *(functions.col(f"`{name}`") for name in sorted(plain)),
+        LEFT_OUT,
+        *(functions.col(f"`{name}`") for name in sorted(chosen.plain.values())),
         *([tried(session, f"struct({', '.join(risky)})").alias(_ROW)] if risky else []),
         *([tried(session, f"struct(coalesce(({rule.where}), false) AS keep)").alias(_KEEP)] if rule.where else []),
     )
-    told = {name: functions.col(f"`{name}`" if name in plain else f"{_ROW}.`{next(within)}`") for name in names}
+    told = {
+        name: functions.col(f"`{name}`" if text in chosen.plain else f"{_ROW}.`{next(within)}`")
+        for text, names in chosen.texts
+        for name in names
+    }
     faults = _faults(records.columns, [told[name] for name in rule.key], risky=bool(risky), where=bool(rule.where))
+    faults += _unsaid(found, rule)
     bad = functools.reduce(operator.or_, (condition for condition, _ in faults), functions.lit(False))
-    rows = judged.where(~bad)
-    kept = functions.col(f"{_KEEP}.keep") if rule.where else functions.lit(True)
-    given = [column.alias(name) for name, column in told.items()]
-    if rule.mode == "append":
-        rows = rows.where(kept).select(*given)
-    else:  # a row that has left the condition has left the projection
-        rows = rows.select(*given, (functions.col(DELETED) | ~kept).alias(DELETED), STEP)
     letter = [functions.col(f"{KAFKA}.`{name}`") for name in _LETTER if name in records.columns]
     reason = functions.coalesce(*(functions.when(condition, text) for condition, text in faults), functions.lit(""))
     dead = judged.where(bad).select(*letter, reason.alias(REASON)).dropDuplicates(list(IDENTITY))
-    return Changes(rows, dead)
+    kept = functions.col(f"{_KEEP}.keep") if rule.where else functions.lit(True)
+    given = [column.alias(name) for name, column in told.items()]
+    if rule.mode == "append":
+        return Changes(judged.where(~bad).where(kept).select(*given), dead)
+    keeping = _keeping(found, chosen, rule)
+    return Changes(judged.where(~bad).select(*given, *_verdict(rule, kept, keeping)), dead, tuple(keeping))
 
 
-def _refuse_names(names: Sequence[str], rule: ProjectionRule) -> None:
+def _verdict(rule: ProjectionRule, kept: Any, keeping: Mapping[str, frozenset[str]]) -> list[Any]:
+    """What a row of `upsert` has beside its columns. A row that has left the condition has left the projection."""
+    from pyspark.sql import functions
+
+    deleted = functions.col(DELETED)
+    gone = ~deleted & ~kept if rule.soft_deletes else deleted | ~kept
+    mark = [deleted.alias(MARK)] if rule.soft_deletes else []
+    unsaid = [functions.when(_lacks(names), functions.lit(name)) for name, names in keeping.items()]
+    stay = functions.array_compact(functions.array(*unsaid))
+    return [*mark, gone.alias(DELETED), STEP, stay.cast("array<string>").alias(KEPT)]
+
+
+def _lacks(names: Iterable[str]) -> Any:
+    """Whether a change leaves out one of these columns of what `select` sees; never null."""
+    from pyspark.sql import functions
+
+    listed = functions.array(*(functions.lit(name) for name in sorted(names)))
+    return functions.coalesce(functions.arrays_overlap(functions.col(LEFT_OUT), listed), functions.lit(False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What `select` gives.
+
+    Attributes:
+        texts: its expressions, each with the names of what it gives.
+        plain: those that are a column as it is, which cannot fail, and by which files are skipped; with its name. Only
+            the rest is tried.
+    """
+
+    texts: Sequence[tuple[str, Sequence[str]]]
+    plain: Mapping[str, str]
+
+    @property
+    def names(self) -> list[str]:
+        """Of all columns."""
+        return [name for _, names in self.texts for name in names]
+
+
+def _chosen(found: Unwrapped, rule: ProjectionRule) -> _Chosen:
+    every = [f"`{name}`" for name in found.names]
+    selected = [text for item in rule.select for text in (every if item == "*" else [item])]
+    names = _names(found.frame, selected)
+    selected += [name for name in IDENTITY if name not in names]
+    plain = {text: name for name in found.names for text in (name, f"`{name}`") if text in selected}
+    texts = [(text, [plain[text]] if text in plain else _names(found.frame, [text])) for text in selected]
+    return _Chosen(texts, plain)
+
+
+def _keeping(found: Unwrapped, chosen: _Chosen, rule: ProjectionRule) -> dict[str, frozenset[str]]:
+    """Columns that may stay as they are, with what they read of that changes may leave out."""
+    reads: dict[str, frozenset[str]] = {}
+    for text, names in chosen.texts if found.may_lack else ():
+        lacking = _reads(found, text, plain=chosen.plain) & found.may_lack
+        reads |= {name: lacking for name in names if lacking and name not in rule.key}
+    return reads
+
+
+def _reads(found: Unwrapped, text: str, plain: Mapping[str, str]) -> frozenset[str]:
+    return frozenset([plain[text]]) if text in plain else columns_read(found.frame.select(f"{SEEN}.*"), text)
+
+
+def _unsaid(found: Unwrapped, rule: ProjectionRule) -> list[tuple[Any, str]]:
+    """Rows of which nobody knows whether they are in the projection."""
+    from pyspark.sql import functions
+
+    if not rule.where or not found.may_lack:
+        return []
+    needed = columns_read(found.frame.select(f"{SEEN}.*"), rule.where) & found.may_lack
+    if not needed:
+        return []
+    return [(~functions.col(DELETED) & _lacks(needed), f"`where` reads {', '.join(sorted(needed))}, left out here")]
+
+
+def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
+    names = chosen.names
+    replaced = [name for name in IDENTITY if name not in chosen.plain.values()]
+    if replaced:
+        said = f"`select` gives {' and '.join(replaced)} another meaning: by them a row is known; choose another name"
+        raise RepartitionError("bad_rule", said)
+    if rule.soft_deletes and MARK in names:
+        raise RepartitionError("bad_rule", f"`soft_deletes` gives the column {MARK}; name that of `select` otherwise")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RepartitionError("bad_rule", f"`select` gives {', '.join(twice)} twice; name one of them with AS")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from repartition.run.by_name import as_type
+from repartition.run.changes import KEPT
 from repartition.run.envelope import DELETED, STEP
 
 
@@ -15,7 +16,7 @@ def conformed(session: Any, rows: Any, table: str) -> Any:
 
     Args:
         session: Spark's.
-        rows: a frame; DELETED and STEP stay.
+        rows: a frame; DELETED, STEP and KEPT stay.
         table: or a branch of it, quoted, already brought to the rows' columns.
     """
     from pyspark.sql import functions
@@ -26,4 +27,4 @@ def conformed(session: Any, rows: Any, table: str) -> Any:
         column = functions.col(f"`{field.name}`")
         made = as_type(column, given.get(field.name), field.dataType, lossy=False)
         told.append(column if made is column else made.alias(field.name))
-    return rows.select(*told, *(functions.col(name) for name in (DELETED, STEP) if name in given))
+    return rows.select(*told, *(functions.col(name) for name in (DELETED, STEP, KEPT) if name in given))

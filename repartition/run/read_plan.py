@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from converter.parquet import columns
 from iceberg_catalog.commit.head import by_partition
 from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.lineage import Lineage
@@ -26,12 +27,29 @@ class Range:
         return f"(_kafka_partition = {self.partition} AND _kafka_offset >= {self.start} AND _kafka_offset < {self.end})"
 
 
+def any_of(ranges: Sequence[Range]) -> str:
+    """A SQL condition that holds in every range; `false` for none.
+
+    A tree over partitions, so that a row is compared with the range of its own partition alone; by one OR for each, a
+    thousand partitions would cost each row a thousand comparisons. Iceberg prunes files by it as by any other.
+
+    Args:
+        ranges: at most one of each partition, by partition.
+    """
+    if len(ranges) < 2:
+        return ranges[0].sql() if ranges else "false"
+    middle = len(ranges) // 2
+    below, above = any_of(ranges[:middle]), any_of(ranges[middle:])
+    pivot = ranges[middle].partition
+    return f"({columns.PARTITION} < {pivot} AND {below} OR {columns.PARTITION} >= {pivot} AND {above})"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One run's input.
 
     Attributes:
-        ranges: what to read; none where offsets have no rows.
+        ranges: what to read, by partition, one of each; none where offsets have no rows.
         before: the frontier of the projection.
         after: the frontier once that is in the projection; as before when there is nothing new.
         size_bytes: of the data files it lies in; one that is read in part counts whole.
@@ -60,7 +78,7 @@ class Reading:
 
     def condition(self) -> str:
         """The ranges as one SQL condition."""
-        return "(" + " OR ".join(item.sql() for item in self.ranges) + ")" if self.ranges else "false"
+        return any_of(self.ranges)
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,7 +27,8 @@ from rsm_bridge.storage.projections.progress import (
 
 _ADVICE: Final = {
     "rewound": "run `tierberg repartition TOPIC --repair`",
-    "no_frontier": "drop the projection's table, and let it be filled again",
+    "no_frontier": "where mode is append run `tierberg repartition TOPIC --repair`, which goes by the rows; otherwise "
+    "drop the projection's table, and let it be filled again",
     "not_ours": "choose another `table` for the projection",
     "key_moved": "take a key that stays in its partition, or set key_order: timestamp",
     "bad_rule": "correct the projection's rule",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyiceberg.table import Table
@@ -13,18 +13,28 @@ from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.types import PartState
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError, as_ours, first_line
-from repartition.run.changes import Changes, changes
+from repartition.run.changes import KEPT, Changes, changes
 from repartition.run.conform import conformed
 from repartition.run.drift import Drift, drift
 from repartition.run.envelope import DELETED, STEP
 from repartition.run.frontier import Frontier, Position
-from repartition.run.read_plan import Reading, first_live, plan_reading, position_at
+from repartition.run.read_plan import Range, Reading, any_of, first_live, plan_reading, position_at
 from repartition.run.reporting import now_ms, report_failure, report_run
 from repartition.run.sort import AS_GIVEN, laid_out
 from repartition.run.source import Pinned, Source
 from repartition.run.table import create_table, evolve_table, refuse_other_rule, rule_stamp
-from repartition.run.target import Recorded, keep_frontier, load_projection, owner_stamp, quoted, recorded, staged
-from repartition.run.write import append, cut, upsert
+from repartition.run.target import (
+    Recorded,
+    frontier_of_rows,
+    keep_frontier,
+    load_projection,
+    owner_stamp,
+    quoted,
+    recorded,
+    staged,
+)
+from repartition.run.truncation import truncated_before
+from repartition.run.write import append, cut, made_from, upsert
 from repartition.spark.session import unconstrained
 from repartition.spark.targets import Target
 from rsm_bridge.config.projections import ProjectionRule
@@ -70,7 +80,8 @@ class ProjectionJob:
         projection: what it is to be.
         target: its catalog.
         max_bytes: how much one run reads; None: all there is.
-        repair: read again what the topic's table took back, instead of stopping.
+        repair: read again what the topic's table took back, and go by the rows where nothing says how far they go,
+            instead of stopping.
         planned: told what a run is about to read; not when there is nothing new.
         step: told what comes next: `read`, `write`, `dead letters`, `publish`, `record`, and chores of maintenance.
     """
@@ -143,13 +154,19 @@ class ProjectionJob:
             return Ran(Reading(ranges=(), before=before.frontier, after=before.frontier), 0, pinned.snapshot_id)
         self.planned(reading)
         self.step("read")
-        made = changes(self.session, self._records(pinned, reading.condition()), self.rule)
+        records = self._records(pinned, reading.condition())
+        before_truncation = truncated_before(records, self.rule, len(pinned.states))
+        made = changes(self.session, records, self.rule)
+        if before_truncation:
+            made = replace(made, rows=made.rows.where(f"NOT ({before_truncation})"))
         self._bring_to_rule(pinned.owner, made)
         begun = staged(self.session, self.target.spark_name, self.name, before.snapshot_id)
         with unconstrained(self.session), begun as (branch, publish):
             # Rows of an append could come twice, and of rows that were taken back nothing else is known.
             if again and (found.rewound or self.rule.mode == "append"):
-                cut(self.session, branch, again)
+                cut(self.session, branch, made_from(again))
+            if before_truncation:
+                cut(self.session, branch, before_truncation)
             self.step("write")
             self._write(branch, made, reading)
             self.step("dead letters")
@@ -167,7 +184,12 @@ class ProjectionJob:
             return Recorded(None, None, Frontier(owner.topic_id))
         if kind != LETTERS:
             refuse_other_rule(table, self.rule)
-        found = recorded(table, owner)
+        try:
+            found = recorded(table, owner)
+        except RepartitionError as error:
+            if error.kind != "no_frontier" or not self.repair or kind == "upsert":
+                raise
+            return frontier_of_rows(self.session, self.target.spark_name, table, owner)
         if found.told_by is not None:
             keep_frontier(self.session, self.target.spark_name, table, found.told_by)
         return found
@@ -202,7 +224,7 @@ class ProjectionJob:
         return self.session.sql(f"SELECT * FROM {name} VERSION AS OF {pinned.snapshot_id} WHERE {condition}")
 
     def _bring_to_rule(self, owner: Owner, made: Changes) -> None:
-        frame = made.rows.drop(DELETED, STEP)
+        frame = made.rows.drop(DELETED, STEP, KEPT)
         table = self._table(owner)
         if table is not None:
             evolve_table(self.session, self.target.spark_name, self.name, table, frame, self.rule)
@@ -224,7 +246,8 @@ class ProjectionJob:
             with laid_out(self.session, rows, self.target.spark_name, self.rule) as placed:
                 append(placed, branch, reading.after, AS_GIVEN)
         else:
-            upsert(self.session, rows, branch, reading.after, self.rule, few=reading.few)
+            given = replace(made, rows=rows)
+            upsert(self.session, given, branch, reading.after, self.rule, few=reading.few)
 
     def _bury(self, pinned: Pinned, made: Changes, reading: Reading, again: Mapping[int, int]) -> int:
         """Dead letters, once: their table has a frontier of its own, and comes first.
@@ -242,12 +265,10 @@ class ProjectionJob:
             stamp = owner_stamp(owner, LETTERS)
             create_table(self.session, self.target.spark_name, name, made.dead, plain, stamp)
         known = {n: min(position.next, anew.get(n, NEVER)) for n, position in there.frontier.positions.items()}
-        fresh = made.dead
-        for number, end in known.items():
-            fresh = fresh.where(f"NOT (_kafka_partition = {number} AND _kafka_offset < {end})")
+        fresh = made.dead.where(f"NOT {any_of([Range(n, 0, end) for n, end in sorted(known.items())])}")
         with staged(self.session, self.target.spark_name, name, there.snapshot_id) as (branch, publish):
             if anew:
-                cut(self.session, branch, anew)
+                cut(self.session, branch, made_from(anew))
             append(conformed(self.session, fresh, branch), branch, _ahead(reading.after, known, pinned.states))
             publish()
         return count

@@ -27,7 +27,7 @@ from pyiceberg.table.snapshots import Snapshot
 from converter.parquet import columns
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError, first_line
-from repartition.run.frontier import FRONTIER, Frontier, decode_frontier
+from repartition.run.frontier import FRONTIER, Frontier, Position, decode_frontier
 from repartition.spark.internals import branch_to_main
 
 TAG: Final = "tierberg_frontier"
@@ -103,6 +103,8 @@ def _tagged(table: Table) -> Frontier:
     snapshot = None if tagged is None else table.metadata.snapshot_by_id(tagged.snapshot_id)
     text = None if snapshot is None else _property(snapshot)
     lost = "drop the table and let it be filled again: nothing in it says how far it has read"
+    if table.properties.get(PROJECTION_KIND) != "upsert":
+        lost = "`tierberg repartition TOPIC --repair` works it out from its rows"
     if text is None:
         raise RepartitionError(
             "no_frontier", f"table {name} has rows, but no snapshot says how far it has read; {lost}"
@@ -124,6 +126,20 @@ def _beyond(frontier: Frontier) -> str:
         for number, position in frontier.positions.items()
     )
     return " OR ".join([f"{columns.PARTITION} NOT IN ({known})", *further])
+
+
+def frontier_of_rows(session: Any, catalog: str, table: Table, owner: Owner) -> Recorded:
+    """How far a table has read that has a row for each record, as its rows tell: in each partition behind the last one.
+
+    What was read behind that has no rows, and is read again. Everything that the topic's table has taken back or added
+    since it began counts as unseen.
+    """
+    head = table.metadata.current_snapshot_id
+    name, partition = quoted(catalog, *table.name()), columns.PARTITION
+    rows = session.sql(
+        f"SELECT {partition}, max({columns.OFFSET}) + 1 AS next FROM {name} VERSION AS OF {head} GROUP BY {partition}"
+    ).collect()
+    return Recorded(head, None, Frontier(owner.topic_id, {row[0]: Position(next=row[1]) for row in rows}))
 
 
 def keep_frontier(session: Any, catalog: str, table: Table, told_by: int) -> None:

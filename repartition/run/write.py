@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from converter.parquet import columns
 from repartition.errors import RepartitionError, java_causes
 from repartition.limits import FEW_WORKED_OUT_BYTES_MAX
-from repartition.run.changes import IDENTITY
-from repartition.run.envelope import DELETED, STEP
+from repartition.run.changes import KEPT, Changes
+from repartition.run.envelope import DELETED
 from repartition.run.frontier import FRONTIER, Frontier
+from repartition.run.latest import KEY_MOVED, MARKS, latest_changes
 from repartition.spark.internals import worked_out_bytes
 from repartition.spark.session import configured
-from rsm_bridge.config.projections import KeyOrder, ProjectionRule
+from rsm_bridge.config.projections import ProjectionRule
 
 _PROPERTY: Final = f"spark.sql.iceberg.snapshot-property.{FRONTIER}"
 _BROADCAST: Final = "spark.sql.autoBroadcastJoinThreshold"
 _CHANGES: Final = "tierberg_changes"
-_RANK: Final = "__tierberg_rank"
+#: Of a change, beside the columns of the table.
+_BESIDE: Final = (DELETED, KEPT, MARKS)
 #: In Spark's error where the memory of driver or executors is too small for what is sent.
 _TOO_LARGE: Final = "Not enough memory to build and broadcast"
 
@@ -30,12 +33,12 @@ def append(rows: Any, branch: str, after: Frontier, options: Mapping[str, str] |
     rows.writeTo(branch).options(**said).append()
 
 
-def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: ProjectionRule, *, few: bool) -> None:
+def upsert(session: Any, made: Changes, branch: str, after: Frontier, rule: ProjectionRule, *, few: bool) -> None:
     """Applies the latest change of each key.
 
     Args:
         session: Spark's.
-        rows: of the changes; all columns of the table, DELETED and STEP.
+        made: the changes; rows with all columns of the table.
         branch: of the projection's table.
         after: the frontier then.
         rule: the projection's.
@@ -45,88 +48,98 @@ def upsert(session: Any, rows: Any, branch: str, after: Frontier, rule: Projecti
     Raises:
         RepartitionError: `key_moved`.
     """
-    latest = _latest(rows, rule)
+    latest = latest_changes(made.rows, rule, made.may_keep)
+    merge = _Merge(session, branch, rule, made.may_keep)
     with configured(session, _PROPERTY, after.encode()), _moved_keys():
         if not few:
-            _merge(session, latest, branch, rule, few=False)
+            merge.run(latest, few=False)
             return
         latest = latest.persist()
         try:
-            _merge_few(session, latest, branch, after, rule)
+            _merge_few(merge, latest, after)
         finally:
             latest.unpersist()
 
 
-def _merge_few(session: Any, latest: Any, branch: str, after: Frontier, rule: ProjectionRule) -> None:
-    """By sending the changes to the table's rows, where they are as small as they looked: text packs well."""
-    if worked_out_bytes(latest) <= FEW_WORKED_OUT_BYTES_MAX:
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """Spark's session, the branch, the rule, and columns that changes may keep."""
+
+    session: Any
+    branch: str
+    rule: ProjectionRule
+    may_keep: Sequence[str]
+
+    def run(self, latest: Any, *, few: bool) -> None:
+        session, names = self.session, [name for name in latest.columns if name not in _BESIDE]
+        latest.createOrReplaceTempView(_CHANGES)
+        # A hint that the small side goes to the other's tasks gets lost on the way to a MERGE.
+        sent = configured(session, _BROADCAST, str(FEW_WORKED_OUT_BYTES_MAX)) if few else contextlib.nullcontext()
         try:
-            _insert_missing(session, latest, branch, after, rule)
-            _merge(session, latest, branch, rule, few=True)
+            with sent:
+                session.sql(
+                    merge_statement(self.branch, _CHANGES, self.rule, names, insert=not few, may_keep=self.may_keep)
+                )
+        finally:
+            session.catalog.dropTempView(_CHANGES)
+
+
+def _merge_few(merge: _Merge, latest: Any, after: Frontier) -> None:
+    """By sending the changes to the table's rows, where they are as small as they looked: text packs well."""
+    from pyspark.sql import functions
+
+    size = worked_out_bytes(latest)
+    if merge.may_keep and latest.where(functions.size(KEPT) > 0).isEmpty():
+        merge = replace(merge, may_keep=())  # so that no other columns of the table's rows have to be read
+    if size <= FEW_WORKED_OUT_BYTES_MAX:
+        try:
+            _insert_missing(merge, latest, after)
+            merge.run(latest, few=True)
         except Exception as error:
             if not any(_TOO_LARGE in text for _, text in java_causes(error)):
                 raise
         else:
             return
     # What came by the first try stays as it is: every clause asks for a later record.
-    _merge(session, latest, branch, rule, few=False)
+    merge.run(latest, few=False)
 
 
-def _insert_missing(session: Any, latest: Any, branch: str, after: Frontier, rule: ProjectionRule) -> None:
+def _insert_missing(merge: _Merge, latest: Any, after: Frontier) -> None:
     """Adds rows of keys that the table has not. What it has is left to the MERGE, which is an inner join then."""
     from pyspark.sql import functions
 
-    key = list(rule.key)
+    session, key = merge.session, list(merge.rule.key)
     quoted_key = [f"`{name}`" for name in key]
-    known = session.table(branch).select(*quoted_key).join(functions.broadcast(latest.select(*quoted_key)), key, "semi")
-    fresh = latest.where(~functions.col(DELETED)).join(functions.broadcast(known), key, "anti").drop(DELETED)
+    there = session.table(merge.branch).select(*quoted_key)
+    known = there.join(functions.broadcast(latest.select(*quoted_key)), key, "semi")
+    rows = latest.where(_makes_a_row(merge.rule)).drop(*_BESIDE)
+    fresh = rows.join(functions.broadcast(known), key, "anti")
     # Asked twice; few rows in the many partitions of a shuffle would cost more than what is in them.
     fresh = fresh.coalesce(session.sparkContext.defaultParallelism).persist()
     try:
         if not fresh.isEmpty():
-            append(fresh, branch, after)
+            append(fresh, merge.branch, after)
     finally:
         fresh.unpersist()
 
 
-def _merge(session: Any, latest: Any, branch: str, rule: ProjectionRule, *, few: bool) -> None:
-    names = [name for name in latest.columns if name != DELETED]
-    latest.createOrReplaceTempView(_CHANGES)
-    # A hint that the small side goes to the other's tasks gets lost on the way to a MERGE.
-    sent = configured(session, _BROADCAST, str(FEW_WORKED_OUT_BYTES_MAX)) if few else contextlib.nullcontext()
-    try:
-        with sent:
-            session.sql(merge_statement(branch, _CHANGES, rule.key, names, rule.key_order, insert=not few))
-    finally:
-        session.catalog.dropTempView(_CHANGES)
+def _makes_a_row(rule: ProjectionRule, source: str = "") -> str:
+    """The condition for a change whose key the table has not to become a row of it."""
+    marks = f" AND NOT {source}`{MARKS}`" if rule.soft_deletes else ""
+    return f"NOT {source}`{DELETED}`{marks}"
 
 
-def cut(session: Any, branch: str, first_offsets: Mapping[int, int]) -> None:
-    """Deletes what was made of records from these offsets on, by Kafka partition."""
-    conditions = [
+def made_from(first_offsets: Mapping[int, int]) -> str:
+    """The condition for what was made of records from these offsets on, by Kafka partition."""
+    return " OR ".join(
         f"({columns.PARTITION} = {partition} AND {columns.OFFSET} >= {offset})"
         for partition, offset in sorted(first_offsets.items())
-    ]
-    session.sql(f"DELETE FROM {branch} WHERE {' OR '.join(conditions)}")
+    )
 
 
-def _latest(rows: Any, rule: ProjectionRule) -> Any:
-    """The last change of each key."""
-    from pyspark.sql import Window, functions
-
-    by_key = Window.partitionBy(*(functions.col(f"`{name}`") for name in rule.key))
-    partition, offset = IDENTITY
-    order = [functions.col(name) for name in (partition, offset, STEP)]
-    if rule.key_order == "timestamp":
-        order.insert(0, functions.col(columns.TIMESTAMP))
-    numbered = rows.withColumn(_RANK, functions.row_number().over(by_key.orderBy(*(item.desc() for item in order))))
-    if rule.key_order == "partition":
-        several = functions.min(partition).over(by_key) != functions.max(partition).over(by_key)
-        named = functions.to_json(functions.struct(*(functions.col(f"`{name}`") for name in rule.key)))
-        text = functions.concat(functions.lit(f"{KEY_MOVED}: "), named)
-        checked = functions.when(several, functions.raise_error(text).cast("long")).otherwise(functions.col(offset))
-        numbered = numbered.withColumn(offset, checked)
-    return numbered.where(f"{_RANK} = 1").drop(_RANK, STEP)
+def cut(session: Any, branch: str, condition: str) -> None:
+    """Deletes the rows for which a condition holds."""
+    session.sql(f"DELETE FROM {branch} WHERE {condition}")
 
 
 @contextlib.contextmanager
@@ -143,8 +156,6 @@ def _moved_keys() -> Iterator[None]:
         ) from error
 
 
-#: How the error for a key that is met in another partition begins.
-KEY_MOVED: Final = "key_order is partition, and this key is in several partitions"
 _LATER: Final = {
     "partition": f"s.{columns.OFFSET} > t.{columns.OFFSET}",
     "timestamp": (
@@ -155,7 +166,7 @@ _LATER: Final = {
 
 
 def merge_statement(
-    target: str, source: str, key: Sequence[str], names: Sequence[str], order: KeyOrder, *, insert: bool
+    target: str, source: str, rule: ProjectionRule, names: Sequence[str], *, insert: bool, may_keep: Sequence[str] = ()
 ) -> str:
     """Applies the latest change of each key.
 
@@ -163,27 +174,34 @@ def merge_statement(
 
     Args:
         target: the table, or a branch of it, quoted.
-        source: a view with the table's columns and DELETED, at most one row per key, no key null.
-        key: columns of the key.
+        source: a view with the table's columns and DELETED, at most one row per key, no key null; with KEPT if
+            `may_keep` has any, with MARKS under `soft_deletes`.
+        rule: the projection's.
         names: all columns of the table: one that is not assigned would keep what an older record said.
-        order: which of two records is later.
         insert: keys that the table has not get a row; False: nothing happens to them.
+        may_keep: columns that stay as they are where KEPT names them.
     """
-    on = " AND ".join(f"t.`{name}` = s.`{name}`" for name in key)
+    on, later = " AND ".join(f"t.`{name}` = s.`{name}`" for name in rule.key), _LATER[rule.key_order]
     given = {name: f"s.`{name}`" for name in names}
+    for name in may_keep:
+        given[name] = f"CASE WHEN array_contains(s.`{KEPT}`, {_literal(name)}) THEN t.`{name}` ELSE s.`{name}` END"
     clauses = [
-        f"WHEN MATCHED AND {_LATER[order]} AND s.`{DELETED}` THEN DELETE",
-        f"WHEN MATCHED AND {_LATER[order]} THEN UPDATE SET {_assigned(given)}",
+        f"WHEN MATCHED AND {later} AND s.`{DELETED}` THEN DELETE",
+        f"WHEN MATCHED AND {later} THEN UPDATE SET {_assigned(given)}",
     ]
     if insert:
         fresh = f"INSERT ({_listed(names)}) VALUES ({_listed(names, 's.')})"
-        clauses.append(f"WHEN NOT MATCHED AND NOT s.`{DELETED}` THEN {fresh}")
-    if order == "partition":
-        refused = f"CAST(raise_error(concat('{KEY_MOVED}: ', to_json(struct({_listed(key, 's.')})))) AS BIGINT)"
+        clauses.append(f"WHEN NOT MATCHED AND {_makes_a_row(rule, 's.')} THEN {fresh}")
+    if rule.key_order == "partition":
+        refused = f"CAST(raise_error(concat('{KEY_MOVED}: ', to_json(struct({_listed(rule.key, 's.')})))) AS BIGINT)"
         met = f"WHEN MATCHED AND t.{columns.PARTITION} <> s.{columns.PARTITION}"
         # Every column is assigned, so that of the table's rows no other column has to be read.
         clauses.insert(0, f"{met} THEN UPDATE SET {_assigned({**given, columns.OFFSET: refused})}")
     return f"MERGE INTO {target} t USING {source} s ON {on}\n" + "\n".join(clauses)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _assigned(values: Mapping[str, str]) -> str:

@@ -8,6 +8,7 @@ Beside it session.py starts and watches Java, and advise/spark_plan.py reads pla
 | `TryEval`, `ExpressionUtils.column`, the session's parser | null where any expression raises; SQL has `try_add` … |
 | `Spark3Util.loadIcebergTable` | Iceberg's own table of a name |
 | `Table.updateSchema().unionByNameWith` | columns that come or get wider, nested ones too, in one commit |
+| `QueryExecution.analyzed().references()` | which columns an expression reads |
 | `Table.manageSnapshots()` | a branch becomes `main`, and its tag moves, in one commit; SQL makes one for each |
 | `QueryExecution.optimizedPlan().stats()` | how large a persisted frame is |
 | `SparkSchemaUtil.convert`, `StructType.asNullable` | Iceberg's schema of a frame, without fields that must be given |
@@ -42,6 +43,15 @@ def tried(session: Any, text: str) -> Any:
     parsed = session._jsparkSession.sessionState().sqlParser().parseExpression(text)
     made = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
     return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(made))
+
+
+def columns_read(frame: Any, text: str) -> frozenset[str]:
+    """Names of the columns of the frame, at its top, that a SQL expression reads."""
+    found = frame.selectExpr(f"struct({text})")._jdf.queryExecution().analyzed().references().iterator()
+    names = set()
+    while found.hasNext():
+        names.add(str(found.next().name()))
+    return frozenset(names)
 
 
 def worked_out_bytes(frame: Any) -> int:

@@ -20,6 +20,7 @@ RowWrites = Literal["copy-on-write", "merge-on-read"]
 KeyOrder = Literal["partition", "timestamp"]
 
 _TOPIC: Final = "{topic}"
+_OF_UPSERT: Final = frozenset({"envelope", "unavailable_value", "soft_deletes", "key_order", "row_writes"})
 
 
 class ProjectionCatalog(Section):
@@ -56,6 +57,17 @@ class ProjectionRule(Section):
         description="`debezium`: values are change events with `before`, `after` and `op`; a row is `after`, and `op` "
         "`d` deletes, by `before` or Kafka's key. `select` may name the struct `_event` with `op`, `ts_ms` and "
         "`source`. With `upsert` only.",
+    )
+    unavailable_value: str = Field(
+        default="__debezium_unavailable_value",
+        description="With `envelope: debezium`: what the connector writes for a value that did not change and that it "
+        "does not know (its `unavailable.value.placeholder`); the column keeps what the row had. Empty: it is a value "
+        "like any other.",
+    )
+    soft_deletes: bool = Field(
+        default=False,
+        description="With `upsert`: a row that is deleted stays as it was, with `__deleted` true. What leaves by "
+        "`where`, by `retention` or by a truncation goes all the same.",
     )
     key_order: KeyOrder = Field(
         default="partition",
@@ -124,7 +136,7 @@ class ProjectionRule(Section):
         if len(set(self.key)) != len(self.key):
             raise ValueError("key names a column twice")
         if self.mode == "append":
-            given = {"envelope", "key_order", "row_writes"} & self.model_fields_set
+            given = _OF_UPSERT & self.model_fields_set
             if given:
                 raise ValueError(f"mode: append takes no {' and no '.join(sorted(given))}")
         return self

@@ -74,8 +74,7 @@ def _servers(facts: Facts) -> list[Finding]:
     found.extend(full)
     if facts.store_refusal is not None and facts.store_problem is None and not full:
         found.append(_server(CauseCode.STORE_REFUSES, f"its answer to the last copy: {facts.store_refusal}"))
-    if facts.tables_unread is not None:
-        found.append(_server(CauseCode.PARTLY_READ, facts.tables_unread))
+    found.extend(_server(CauseCode.PARTLY_READ, said) for said in (facts.store_unread, facts.tables_unread) if said)
     local = why_nothing(facts.kafka.broker_config) if facts.kafka is not None else None
     if local is not None:
         found.append(_server(CauseCode(local[0]), local[1]))
@@ -289,6 +288,8 @@ def _lost_tables(stored: StoredTopic, *, of_deleted: bool) -> Iterator[Finding]:
 
 def _catalog_lost(facts: Facts) -> bool:
     """Whether it has no table at all, and lacks that of a topic which lives: then nobody dropped a table."""
+    if facts.topics_unread:
+        return False
     in_kafka = None if facts.kafka is None else {topic.topic_id for topic in facts.kafka.topics.values()}
     live = [
         stored
@@ -412,7 +413,7 @@ def _partitions(
                 stored=in_store.get(number),
                 published_end=None if frontiers is None else frontiers.get(number, -1),
                 gone=kafka is None and stored is not None and _tells(facts, kafka, stored),
-                store_read=facts.store_problem is None,
+                store_read=facts.store_problem is None and (kafka is None or kafka.topic_id not in facts.topics_unread),
                 unindexed=None if stored is None else stored.unindexed.get(number),
                 withdrawn=None if stored is None else stored.withdrawn.get(number),
                 damaged=damaged.get(number, ()),

@@ -34,7 +34,7 @@ from rsm_bridge.storage.backend import catalog_properties
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.opening import open_store, store_missing
 from rsm_bridge.storage.segments.known import KnownSegment
-from rsm_bridge.storage.segments.topic_segments import stored_clusters, topic_ids
+from rsm_bridge.storage.segments.topic_segments import indexed_topic_ids, stored_clusters, topic_ids
 from rsm_bridge.storage.writes import HEALTH_SERVICE, WHY_TRAILER
 
 T = TypeVar("T")
@@ -128,24 +128,33 @@ def _store(
     settings: Settings, find: FindHead | None, wanted: Wanted, facts: Facts
 ) -> tuple[Facts, dict[str, StoredTopic]]:
     ends_at = time.monotonic() + wanted.deadline
+    ids: list[bytes] = []
+    free: list[int | None] = []
+    found: dict[str, StoredTopic] = {}
 
-    def read() -> tuple[dict[str, StoredTopic], int | None]:
+    def read() -> None:
         """Every topic with its table, and what the store still takes."""
         store = _existing_store(settings)
-        free = store.free_bytes()
-        found: dict[str, StoredTopic] = {}
-        for topic in read_topics(store, wanted.topic, ends_at):
+        free.append(store.free_bytes())
+        ids.extend(indexed_topic_ids(store))
+        for topic in read_topics(store, wanted.topic, ends_at, tuple(ids)):
             stored = stored_topic(topic, find, store, settings)
             lost = lost_objects(store, topic.topic_id, topic.segments) if topic.complete else ()
             found[topic.topic_id.hex()] = replace(stored, lost=lost)
-        return found, free
 
     try:
         # Twice: what is under way when time runs out still ends, and tables are read after their segments.
-        topics, free = within(2 * wanted.deadline, "store", read)
-        return replace(facts, store_free_bytes=free), topics
+        within(2 * wanted.deadline, "store", read)
+    except TimeoutError as error:
+        there, topics = {topic_id.hex() for topic_id in ids}, dict(found)
+        if not topics:
+            return replace(facts, store_problem=problem_of(error)), {}
+        unread = frozenset() if wanted.topic is not None else frozenset(there - topics.keys())
+        said = f"{len(topics):,} of {len(there):,} topics were read, with their tables, in {2 * wanted.deadline:g} s"
+        return replace(facts, store_free_bytes=free[0], topics_unread=unread, store_unread=said), topics
     except Exception as error:  # noqa: BLE001 - whatever a store's client raises
         return replace(facts, store_problem=problem_of(error)), {}
+    return replace(facts, store_free_bytes=free[0]), found
 
 
 def _no_table(_: KnownSegment) -> Head | None:

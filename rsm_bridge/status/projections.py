@@ -94,7 +94,7 @@ def _lag(
         ahead = [file for file in of_partition[number] if start <= file.last and file.first < state.frontier]
         rows += sum(min(file.rows, file.last + 1 - max(file.first, start)) for file in ahead)
         tiered_ms += [
-            known.listed.modified_ms
+            known.listed.modified_ms if known.requeued else known.written_ms  # late rows are as old as their repair
             for known in groups[number]
             if known.live and start <= known.key.last and known.key.base < state.frontier
         ]

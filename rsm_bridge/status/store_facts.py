@@ -112,14 +112,22 @@ class ReadTopic:
             self.denied.append(item.key)
 
 
-def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Iterator[ReadTopic]:
+def read_topics(
+    store: ObjectStore, wanted: str | None, ends_at: float, ids: Iterable[bytes] | None = None
+) -> Iterator[ReadTopic]:
     """Every topic of the store, or the one named, until `ends_at` (monotonic seconds).
+
+    Args:
+        store: to read.
+        wanted: name of a topic; None: all.
+        ends_at: behind it one index of each topic is read.
+        ids: topics with anything in the store; None: it is asked.
 
     Raises:
         StoreError: the store does not answer.
     """
     with ThreadPoolExecutor(STATUS_READERS, thread_name_prefix="status") as pool:
-        for topic_id in indexed_topic_ids(store):
+        for topic_id in indexed_topic_ids(store) if ids is None else ids:
             found = _read_topic(store, topic_id, wanted, ends_at, pool)
             if found is not None:
                 yield found

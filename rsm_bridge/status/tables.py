@@ -63,7 +63,8 @@ def look_at_tables(
     """
     found, levels = FoundTables(), tuple(settings.catalog.namespace.split("."))
     kafka = {} if facts.kafka is None else {topic.topic_id: topic.topic for topic in facts.kafka.topics.values()}
-    likely = [(*levels, settings.table_of(name)) for topic_id, name in kafka.items() if topic_id not in facts.stored]
+    there = facts.stored.keys() | facts.topics_unread
+    likely = [(*levels, settings.table_of(name)) for topic_id, name in kafka.items() if topic_id not in there]
     try:
         listed = {tuple(item) for item in catalog.list_tables(levels)}
     except NoSuchNamespaceError:
@@ -109,7 +110,7 @@ def _judge(
     store: ObjectStore, table: Table, owner: Owner, kafka: Mapping[str, str], facts: Facts, found: FoundTables
 ) -> None:
     topic_id, name = owner.topic_id.hex(), ".".join(table.name())
-    if topic_id in facts.stored:
+    if topic_id in facts.stored or topic_id in facts.topics_unread:
         found.names[topic_id] = owner.topic
         return
     if topic_id not in kafka and stored_key(store, table.properties.get("write.data.path", "")) is None:

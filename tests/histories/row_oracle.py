@@ -117,11 +117,12 @@ class RowOracle:
         the two apart.
         """
         kept = set(broker.log)
+        copied = set().union(*(upload.batches for upload in self.uploads.values()))  # below its log start too
         for upload in self.uploads.values():
             for batch in upload.batches - kept:
                 if batch.kind is TXN and batch.base < self.told_from:
                     ends = (item for item in broker.log if item.kind in MARKERS and item.pid == batch.pid)
-                    end = next((item for item in ends if item.base >= self.told_from), None)
+                    end = next((item for item in ends if item.base >= self.told_from or item in copied), None)
                     if end is not None and end.kind is not ABORT:
                         self.mistaken.add(batch)
 

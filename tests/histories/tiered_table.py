@@ -8,7 +8,7 @@ swap. A head is never changed, only followed by another (`Topic.swap`, the compa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -42,7 +42,7 @@ from tests.histories.kafka_model import Batch
 from tests.histories.model_store import PAGE_KEYS, DataFile, ModelStore
 from tests.histories.row_oracle import JUDGED
 
-SNAPSHOTS_KEPT = 4
+SNAPSHOTS_KEPT = 6
 INDEX_READS = 6
 #: How many epochs a state may have in most histories. The product's limit is 1,000.
 EPOCHS_RECORDED = 24
@@ -225,11 +225,18 @@ class Topic:
         self.versions += 1
         return TableHead(self.versions, head.version, made_ms, dict(head.files), dict(head.live), dict(head.states))
 
+    def list_midst(self, heads: Iterable[TableHead | None]) -> list[TableHead | None]:
+        """Lists the snapshots within the commit that landed last, in their order."""
+        found = list(heads)
+        self.retained[-1:-1] = [head for head in found if head is not None]
+        return [*found, None, None]
+
     def swap(self, made: TableHead) -> bool:
         """Whether it lands: only while the head is the one it was made from."""
         if made.parent != self.head.version:
             return False
-        assert not made.broken, "a plan that names reclaimed files must not land"
+        broken = made.broken or any(file.key not in self.store.files for file in made.files.values())
+        assert not broken, "a plan that names reclaimed files must not land"
         self.head = made
         self.retained = [*self.retained, made][-SNAPSHOTS_KEPT:]
         return True

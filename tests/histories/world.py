@@ -41,7 +41,8 @@ class World(KafkaSteps):
     """What a history happens to: what Kafka does, and below what bridges do, time, and endings."""
 
     late: TableHead | None = None
-    landed: tuple[Run, TableHead] | None = None
+    landed: TableHead | None = None
+    within: list[TableHead | None] = field(default_factory=list)
     horizon_ms: int | None = None
     during: list[Step] = field(default_factory=list)
     place: str = ""
@@ -152,7 +153,8 @@ class World(KafkaSteps):
             self.topic.touch(now_ms)
         self._happens(PLACES[3])
         landed = self._land(made)
-        self.landed = (run, made) if landed else None
+        self.landed = made if landed else None
+        self.within = self.topic.list_midst(run.midst(made, deleted=deleted) for deleted in (False, True) if landed)
         if fault != COMMITS[4] and landed:
             bridge.noticed -= notices.keys
             self._reclaim(run, made, reclaim, now_ms)
@@ -207,11 +209,9 @@ class World(KafkaSteps):
 
     def do_roll_back(self, deleted: int) -> tuple[str, ...] | None:
         """Somebody rolls the table back to a snapshot within the commit that landed last."""
-        if self.landed is None or self.topic.head is not self.landed[1]:
-            return None
-        run, made = self.landed
-        head = run.midst(made, deleted=bool(deleted % 2))
-        if head is None:
+        head = self.within[deleted % 2] if self.landed is not None and self.topic.head is self.landed else None
+        # One that the reclaimer has expired is no longer listed.
+        if head is None or not any(item is head for item in self.topic.retained):
             return None
         assert self.topic.swap(head)
         return ("to before what retention removes", "to after what retention removes")[deleted % 2 :][:1]

@@ -125,15 +125,130 @@ def test_events_with_their_schema_in_them(spark: Any, tmp_path: Path) -> None:
         assert not {"schema", "payload"} & set(world.rows()[0])
 
 
-def test_messages_of_the_log_have_no_row_and_truncations_are_named(spark: Any, tmp_path: Path) -> None:
+def test_messages_of_the_log_have_no_row(spark: Any, tmp_path: Path) -> None:
     with projection_world(spark, tmp_path, RULE) as world:
         snapshot(world, 2)
         message = {"message": {"prefix": "audit", "content": "aGVsbG8="}}
         world.send([sent({"prefix": "audit"}, {**event("m", None, None), **message})])
-        world.send([(None, json.dumps(event("t", None, None)).encode())])
         world.run()
         assert sorted(names(world)) == [0, 1]
-        assert [(row["_kafka_offset"], row["error"]) for row in world.rows(LETTERS)] == [(3, "the key is null")]
+        assert not world.catalog.table_exists(LETTERS)
+
+
+def truncation() -> Sent:
+    """It has no key."""
+    return None, json.dumps(event("t", None, None)).encode()
+
+
+def test_a_truncation_takes_all_rows_from_before(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, RULE) as world:
+        snapshot(world, 2)
+        world.send([of(7, "c", None, customer(7, "too early")), truncation(), of(1, "c", None, customer(1, "again"))])
+        world.run()
+        assert names(world) == {1: "again"}
+        world.send([truncation()])
+        world.run()
+        assert names(world) == {}
+        assert not world.catalog.table_exists(LETTERS)
+
+
+def test_a_truncation_of_several_partitions_goes_by_time(spark: Any, tmp_path: Path) -> None:
+    """Of which partition a truncation is says nothing."""
+    with projection_world(spark, tmp_path, RULE) as world:
+        world.send([of(n, "r", None, customer(n, f"c{n}")) for n in range(2)], times=[1_000, 1_001])
+        world.send([of(5, "r", None, customer(5, "c5"))], 1, times=[1_002])
+        world.run()
+        world.send([truncation()], 1, times=[2_000])
+        world.send(
+            [of(1, "c", None, customer(1, "early")), of(2, "c", None, customer(2, "late"))], times=[1_999, 2_001]
+        )
+        with pytest.raises(
+            RepartitionError, match=r"partition 1, offset 1: a truncation .* key_order: timestamp"
+        ) as raised:
+            world.run()
+        assert raised.value.kind == "key_moved"
+        assert sorted(names(world)) == [0, 1, 5]
+        world.change({**RULE, "key_order": "timestamp"})
+        world.run()
+        assert names(world) == {2: "late"}
+
+
+UNKNOWN = "__debezium_unavailable_value"
+
+
+def test_values_that_an_event_leaves_out_stay(spark: Any, tmp_path: Path) -> None:
+    """PostgreSQL's TOAST: of this run, of the one before, of nobody; and what is derived of them."""
+    rule = {**RULE, "select": ["*", "upper(city) AS loud", "concat(name, '!') AS said"]}
+    with projection_world(spark, tmp_path, rule) as world:
+        world.send([of(n, "r", None, customer(n, f"c{n}", city=f"city {n}")) for n in range(3)])
+        world.run()
+        world.send([of(1, "u", None, customer(1, "new", city=UNKNOWN)), of(2, "u", None, customer(2, "x", city=None))])
+        world.send([of(2, "u", None, customer(2, "y", city=UNKNOWN)), of(3, "c", None, customer(3, "c3", city="Ulm"))])
+        world.send(
+            [of(3, "u", None, customer(3, "z", city=UNKNOWN)), of(4, "u", None, customer(4, "never", city=UNKNOWN))]
+        )
+        world.run()
+        found = {row["id"]: (row["name"], row["city"], row["loud"], row["said"]) for row in world.rows()}
+        assert found == {
+            0: ("c0", "city 0", "CITY 0", "c0!"),
+            1: ("new", "city 1", "CITY 1", "new!"),
+            2: ("y", None, None, "y!"),
+            3: ("z", "Ulm", "ULM", "z!"),
+            4: ("never", None, None, "never!"),
+        }
+
+
+def test_a_condition_on_a_value_that_is_left_out_is_a_dead_letter(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {**RULE, "where": "city <> 'Ulm'"}) as world:
+        world.send([of(n, "r", None, customer(n, f"c{n}", city="Bonn")) for n in range(2)])
+        world.send([of(1, "u", None, customer(1, "new", city=UNKNOWN)), of(0, "d", None, None)])
+        world.run()
+        assert names(world) == {1: "c1"}
+        assert [row["error"] for row in world.rows(LETTERS)] == ["`where` reads city, left out here"]
+
+
+def test_another_placeholder_and_none(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {**RULE, "unavailable_value": "?"}) as world:
+        world.send([of(1, "r", None, customer(1, "c1", city="Bonn")), of(1, "u", None, customer(1, "c2", city="?"))])
+        world.run()
+        assert world.rows()[0]["city"] == "Bonn"
+        world.change({**RULE, "unavailable_value": ""})
+        world.send([of(1, "u", None, customer(1, "c3", city="?")), of(2, "c", None, customer(2, "", city=UNKNOWN))])
+        world.run()
+        assert [row["city"] for row in world.rows()] == ["?", UNKNOWN]
+
+
+def test_deleted_rows_stay_with_a_mark(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {**RULE, "soft_deletes": True, "where": "name <> 'hidden'"}) as world:
+        snapshot(world, 4)
+        world.send([of(1, "d", {"id": 1}, None), sent({"id": 1}, None), of(9, "d", {"id": 9}, None)])
+        world.send([of(5, "c", None, customer(5, "short")), of(5, "d", None, None)])
+        world.send(
+            [of(6, "c", None, customer(6, "hidden")), of(6, "d", None, None), of(2, "u", None, customer(2, "hidden"))]
+        )
+        world.run()
+        found = {row["id"]: (row["name"], row["__deleted"]) for row in world.rows()}
+        assert found == {0: ("c0", False), 1: ("c1", True), 3: ("c3", False), 5: ("short", True)}
+        world.send([of(1, "c", None, customer(1, "again")), of(2, "d", None, None)])
+        world.run()
+        found = {row["id"]: (row["name"], row["__deleted"]) for row in world.rows()}
+        assert found == {0: ("c0", False), 1: ("again", False), 3: ("c3", False), 5: ("short", True)}
+
+
+def test_tombstones_mark_as_well(spark: Any, tmp_path: Path) -> None:
+    select = ["cast(_kafka_key AS string) AS k", "name"]
+    rule = {"mode": "upsert", "key": ["k"], "select": select, "soft_deletes": True}
+    with projection_world(spark, tmp_path, rule) as world:
+        world.send([sent(n, {"name": f"c{n}"}) for n in range(3)])
+        world.run()
+        world.send([sent(1, None), sent(7, None), sent(8, {"name": "short"}), sent(8, None)])
+        world.run()
+        found = {row["k"]: (row["name"], row["__deleted"], row["_kafka_offset"]) for row in world.rows()}
+        assert found == {"0": ("c0", False, 0), "1": ("c1", True, 3), "2": ("c2", False, 2), "8": ("short", True, 6)}
+        world.change({**rule, "select": [*select, "true AS __deleted"]})
+        world.send([sent(1, {"name": "x"})])
+        with pytest.raises(RepartitionError, match="gives the column __deleted"):
+            world.run()
 
 
 def test_what_the_event_says_beside_its_row_can_be_selected(spark: Any, tmp_path: Path) -> None:

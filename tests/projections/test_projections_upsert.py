@@ -165,7 +165,7 @@ def test_changes_that_are_larger_than_they_looked_are_sorted_by_key(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """Text packs well: a few MiB of files may be more than memory has."""
-    insert, merge, asked = write._insert_missing, write._merge, []
+    insert, merge, asked = write._insert_missing, write._Merge.run, []
 
     def _insert(*given: Any) -> None:
         if where == "first sent":
@@ -184,7 +184,7 @@ def test_changes_that_are_larger_than_they_looked_are_sorted_by_key(
         if where == "measured":
             monkeypatch.setattr(write, "FEW_WORKED_OUT_BYTES_MAX", 0)
         monkeypatch.setattr(write, "_insert_missing", _insert)
-        monkeypatch.setattr(write, "_merge", _merged)
+        monkeypatch.setattr(write._Merge, "run", _merged)
         world.send([sent(n, None if n == 5 else {"id": n, "who": "second"}) for n in range(5, 15)])
         world.run()
         assert asked[-1] is False

@@ -51,7 +51,7 @@ class StoredPartition:
         segments: live indexes.
         start: lowest offset of them.
         tiered_end: the end of what is tiered.
-        tiered_ms: when the newest index was put.
+        tiered_ms: when the newest segment was tiered, by the store's clock.
         record_ms: the newest record timestamp that is tiered.
         source_bytes: log bytes of the live segments as brokers had them, which `tiered_end - start` offsets took.
         publishable_end: what the publish plan reaches with what is stored now; None without the table's state.
@@ -391,6 +391,8 @@ class Facts:
         values: by topic, what its rule would have a new table made for.
         store_problem, catalog_problem, kafka_problem, bridge_problem: the source did not answer. A Kafka problem of
             kind `kafka_client_missing` means that nobody could ask.
+        topics_unread: ids of topics that the store has something of, and for which time did not suffice.
+        store_unread: how many were read then; None: all.
         store_free_bytes: what the store's disk still takes; None: it does not say.
         store_refusal: why the store, which answers, takes no copies of the bridge; None: it does, or nobody says.
         kafka: None when it was not asked or did not answer.
@@ -410,6 +412,8 @@ class Facts:
     catalog_problem: Problem | None = None
     kafka_problem: Problem | None = None
     bridge_problem: Problem | None = None
+    topics_unread: frozenset[str] = frozenset()
+    store_unread: str | None = None
     store_free_bytes: int | None = None
     store_refusal: str | None = None
     kafka: KafkaFacts | None = None

@@ -203,11 +203,11 @@ def _partition(
         segments=len(live),
         start=min(known.key.base for known in live),
         tiered_end=tiered_end,
-        tiered_ms=max(known.listed.modified_ms for known in live),
+        tiered_ms=max(known.written_ms for known in live),
         record_ms=max((count.record_ms for count in counts), default=-1),
         source_bytes=sum(count.source_bytes for count in counts),
         publishable_end=reached,
-        unpublished_ms=min((known.listed.modified_ms for known in ahead), default=None),
+        unpublished_ms=min((known.written_ms for known in ahead), default=None),
         open=waiting,
         conflict=conflict,
         gaps=gaps,
@@ -232,7 +232,7 @@ def _below_floor(live: Sequence[KnownSegment], files: Iterable[LiveFile], floor:
             # Not every offset has a row. The first does, but where a merged file tells the segment's own first offset.
             begins = first == file.first and (last == file.last or not file.shared)
             if first <= last and (begins or file.rows == file.last - file.first + 1):
-                yield first, last, known.listed.modified_ms
+                yield first, last, known.written_ms
 
 
 def _cut_start(live: Sequence[KnownSegment]) -> int | None:
@@ -280,7 +280,7 @@ def open_transaction(tail: Sequence[KnownSegment], end: int) -> UnfinishedTransa
         return None
     first = waits[np.argmin(base[waits])]
     offset = int(base[first])
-    since = min(known.listed.modified_ms for known, _ in inputs if known.key.base <= offset <= known.key.last)
+    since = min(known.written_ms for known, _ in inputs if known.key.base <= offset <= known.key.last)
     return UnfinishedTransaction(offset, int(producer[first]), since)
 
 

@@ -86,6 +86,7 @@ class KnownSegment:
     requeued: it has done so, or has added rows of it that came late.
     pending: why its rows were stored without typed columns; they come into the table by a derived file that has them.
     proven: some of its values are columns alone.
+    first_written_ms: see `written_ms`; None: the listed index is the first.
     """
 
     key: IndexKey
@@ -102,6 +103,12 @@ class KnownSegment:
     requeued: bool = False
     pending: str | None = None
     proven: bool = False
+    first_written_ms: int | None = None
+
+    @property
+    def written_ms(self) -> int:
+        """When its first index was written, by the store's clock: merges and repairs write later ones."""
+        return self.listed.modified_ms if self.first_written_ms is None else self.first_written_ms
 
     @property
     def live(self) -> bool:
@@ -329,6 +336,7 @@ def _from_index(key: IndexKey, listed: ListedObject, read: ReadRange, load: Read
         requeued=has_added_rows(directory),
         pending=None if directory.merged else summary.pending,
         proven=bool(directory.proven),
+        first_written_ms=directory.first_written_ms,
     )
 
 

@@ -35,6 +35,7 @@ from converter.index.codec import decode_index
 from converter.index.model import StoredObject
 from converter.segment.repoint import repoint
 from converter.types import Int64Array
+from converter.values.proof.proven import can_move
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.commit import Change, commit, recorded_as_of
 from iceberg_catalog.commit.foreign_files import foreign_files, rows_deleted
@@ -71,9 +72,9 @@ class _Merged:
 
 @dataclass(frozen=True, slots=True)
 class _Pointer:
-    """An index that shall name the merged file: its key, the version that was proven, its first row there."""
+    """An index that shall name the merged file: its segment, the version that was proven, its first row there."""
 
-    key: str
+    known: KnownSegment
     version: str
     first_row: int
 
@@ -195,7 +196,7 @@ class Merger:
         pointers = list(self._proven(reader, merged, _whole(mine, merge, state)))
         for pointer in pointers:
             in_time(deadline)
-            failpoints.hit("merge-pointer", pointer.key)
+            failpoints.hit("merge-pointer", pointer.known.listed.key)
             self._point(merged, pointer)
         failpoints.hit("merge-pointed", merged.stored.key)
         return self._commit(live, head, partition, merge, merged, deadline, tally)
@@ -235,9 +236,10 @@ class Merger:
             if known.rows == 0 or end - first != known.rows:
                 continue  # some of its rows are not in the table: aborted, or below the floor
             current = self._index(known.listed.key)
-            if current is not None:
+            # Of values that are columns alone, the table may have lost some: their segment keeps its own file.
+            if current is not None and can_move(directory_under(known.listed.key, current.data).proven, merged.schema):
                 prove(reader, repoint(current.data, merged.stored, merged.rows.pages, merged.schema, first))
-                yield _Pointer(known.listed.key, current.version, first)
+                yield _Pointer(known, current.version, first)
 
     def _index(self, key: str) -> VersionedBytes | None:
         """A live index; None when it was deleted meanwhile."""
@@ -252,10 +254,12 @@ class Merger:
 
     def _point(self, merged: _Merged, pointer: _Pointer) -> None:
         """Swaps one pointer, unless the index was deleted, or written by another merge, since it was proven."""
-        current = self._index(pointer.key)
+        key, written_ms = pointer.known.listed.key, pointer.known.written_ms
+        current = self._index(key)
         if current is not None and current.version == pointer.version:
-            index = repoint(current.data, merged.stored, merged.rows.pages, merged.schema, pointer.first_row)
-            self.store.replace(pointer.key, index, current.version)
+            pages, schema = merged.rows.pages, merged.schema
+            index = repoint(current.data, merged.stored, pages, schema, pointer.first_row, written_ms)
+            self.store.replace(key, index, current.version)
 
     def _commit(
         self,

@@ -115,7 +115,8 @@ def _convert_one(
     schema = row_schema(options.value_format, expected_field_ids(options.value_format))
     with store.open_upload(stored_as) as upload:
         pieces = _pieces(store, known.kept.key, known.kept.size)
-        index = add_rows(current.data, pieces, options, schema, cast(BinaryIO, upload), stored_as, pending)
+        out = cast(BinaryIO, upload)
+        index = add_rows(current.data, pieces, options, schema, out, stored_as, pending, known.written_ms)
         if upload.size:
             upload.commit()
     prove(reader, index)
@@ -207,9 +208,8 @@ class RepairRun(TableRun):
             if known.listed.key not in sources or known.requeued:
                 continue
             current = self.store.read(known.listed.key)
-            if is_tombstone(current.data) or not self.store.replace(
-                known.listed.key, marked_as_late(current.data), current.version
-            ):
+            marked = None if is_tombstone(current.data) else marked_as_late(current.data, known.written_ms)
+            if marked is None or not self.store.replace(known.listed.key, marked, current.version):
                 raise RetryRunError(f"{known.listed.key} has changed meanwhile")
 
 

@@ -6,8 +6,8 @@ the store alone, so every bridge comes to the same one and a restart changes not
 
 * For each deletion in turn, look at the ten minutes that begin with it. If the rows deleted in them are more than half
   of the rows the table had at their beginning, all deletions in them belong to one mass delete.
-* The rows at the beginning are those of segments deleted in or after the window, and of live ones whose index was
-  written before it ended. What arrives later does not dilute a verdict.
+* The rows at the beginning are those of segments deleted in or after the window, and of live ones whose first index was
+  written before it ended. What arrives later does not dilute a verdict, and what is merged later is no new row.
 * All of one mass delete become due together, `mass_delete_grace` after its last deletion.
 
 A withdrawal (the delete of a failed copy) is no deletion here: Kafka uploads those records again.
@@ -54,7 +54,7 @@ def mass_deletes(segments: Sequence[KnownSegment], grace: float, *, by_kafka: bo
     deleted = sorted(
         (known for known in segments if _is_deletion(known)), key=lambda known: (_time(known), known.listed.key)
     )
-    live = _Live(sorted((known.listed.modified_ms, _rows(known)) for known in segments if known.live))
+    live = _Live(sorted((known.written_ms, _rows(known)) for known in segments if known.live))
     times = [_time(known) for known in deleted]
     gone = [0, *accumulate(_rows(known) for known in deleted)]
     spared = frozenset(known.listed.key for known in deleted if by_kafka and known.forgotten)
@@ -75,7 +75,7 @@ def mass_deletes(segments: Sequence[KnownSegment], grace: float, *, by_kafka: bo
 
 
 class _Live:
-    """Rows of live segments by the time their index was written."""
+    """Rows of live segments by the time their first index was written."""
 
     def __init__(self, written: Sequence[tuple[int, int]]) -> None:
         self._times = [time for time, _ in written]

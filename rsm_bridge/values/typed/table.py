@@ -190,11 +190,16 @@ class TypedTable:
         return Given({part: schemas.parted(rows.column(_NAMES[part])) for part, schemas in wanted.items()})
 
     def saw(self, table: Table) -> None:
-        """Tells what the topic's table is now: once it was made anew, or an older one restored, nothing of it holds."""
-        known, metadata = self._columns, table.metadata
-        if known is not None and (
-            known.uuid != str(metadata.table_uuid).encode() or known.schema.highest_field_id > metadata.last_column_id
-        ):
+        """Tells what the topic's table is now.
+
+        Once it was made anew, an older one restored, or a column dropped by an engine, nothing of it holds: the next
+        rows ask for what they need.
+        """
+        known = self._columns
+        if known is None:
+            return
+        uuid = str(table.metadata.table_uuid).encode()
+        if known.uuid != uuid or set(known.schema.field_ids) - set(table.schema().field_ids):
             self._columns = None
             self._refused.clear()
 

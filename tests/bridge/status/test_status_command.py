@@ -24,6 +24,7 @@ from rsm_bridge.config.settings import load_settings
 from rsm_bridge.serving.service import Running
 from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.gather import beyond_tiered, bridge_address, within
+from rsm_bridge.status.store_facts import stored_topic
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -396,6 +397,31 @@ def test_time_that_runs_out_is_said_and_counts_stay_honest(tmp_path: Path, monke
     found = report(tmp_path)
     assert "partly_read" in codes(found)
     assert found["topics"][0]["partitions"][0]["tiered_end"] == 200  # the newest are read first
+
+
+def test_topics_for_which_time_does_not_suffice_are_not_called_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow catalog, or a thousand topics: what was read was thrown away, and the store was said to be away."""
+    with bridge_thread(test_settings(tmp_path)) as running:
+        topics = [bytes([number]) * 16 for number in (1, 2, 3)]
+        copy(running, *(segment_of(LogBuilder().fill(batches=1), topic=f"t{id_[0]}", topic_id=id_) for id_ in topics))
+        until(tmp_path, "published")
+    release = threading.Event()
+
+    def slow(read: Any, *given: Any) -> Any:
+        if read.topic_id == topics[2]:
+            release.wait(60)
+        return stored_topic(read, *given)
+
+    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", slow)
+    found = report(tmp_path, deadline=2.0)
+    release.set()
+    assert {"published", "partly_read"} <= codes(found)
+    assert "store_away" not in codes(found)
+    assert [topic["topic"] for topic in found["topics"]] == ["t1", "t2"]
+    (said,) = [item["said"] for item in found["findings"] if item["code"] == "partly_read"]
+    assert said.startswith("2 of 3 topics were read")
 
 
 class _Later:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ import pytest
 
 from converter.types import IndexType
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.status.verify.store import verify_store
+from rsm_bridge.storage.backend import open_backend
+from rsm_bridge.tables.maintain.by_name import maintain
 from tests.oracle.transactions import producer_snapshot, transaction_index
 from tests.support.answering_server import answering
 from tests.support.bridge_life import life_of
@@ -22,7 +26,7 @@ from tests.support.eventually import eventually
 from tests.support.evolution_scenarios import avro, record
 from tests.support.kafka_log import LogBuilder, encode_batch
 from tests.support.registry_answers import Schemas
-from tests.support.shim_client import ShimClient, segment_of
+from tests.support.shim_client import Segment, ShimClient, segment_of
 
 ORDER = avro(record(id="int"), {"id": 1})
 NAMED = avro(record(id="long", who="string"), {"id": 2**40, "who": "a"})
@@ -90,6 +94,50 @@ def test_what_is_published_in_parts_has_the_columns_of_what_is_published_whole(t
     aborted = {IndexType.TRANSACTION: transaction_index([(5, 1, log.next_offset)])}
     rows = life({"value_format": "avro"}, rest, aborted, 3)
     assert [(row["_kafka_offset"], row["id"]) for row in rows] == [(0, None), (3, 1), (5, 1)]
+
+
+@pytest.mark.parametrize("rule", [{}, {"value_bytes": "proven"}], ids=["always", "proven"])
+def test_a_column_that_an_engine_drops_comes_back_while_the_bridge_runs(
+    tmp_path: Path, registry: str, rule: dict[str, Any]
+) -> None:
+    """Rows of the time before have it no more. The bridge remembered it, and published nothing until a restart."""
+    topic_id = uuid.uuid5(uuid.NAMESPACE_DNS, "turn").bytes
+    topics = [{"pattern": "turn", "value_format": "avro", **rule}]
+    settings = test_settings(tmp_path, topics=topics, schema_registry={"url": registry})
+    segments: list[Segment] = []
+    with bridge_thread(settings) as bridge, ShimClient(bridge.address) as shim, ExitStack() as stack:
+        catalog = stack.enter_context(closing(open_catalog(embedded_settings(tmp_path))))
+
+        def tiered(number: int) -> list[dict[str, Any]]:
+            later = LogBuilder(next_offset=number)
+            later.batch([NAMED.framed(2)])
+            segments.append(shim.copied(segment_of(later, topic="turn", topic_id=topic_id)))
+            assert shim.fetch(segments[-1]) == later.data
+            rows: list[dict[str, Any]] = []
+
+            def there() -> bool:
+                known = catalog.table_exists("kafka.turn")
+                rows[:] = catalog.load_table("kafka.turn").scan().to_arrow().to_pylist() if known else []
+                return len(rows) == number + 1
+
+            eventually(there)
+            return sorted(rows, key=lambda row: int(row["_kafka_offset"]))
+
+        tiered(0)
+        with catalog.load_table("kafka.turn").update_schema(allow_incompatible_changes=True) as change:
+            change.delete_column("who")
+        tiered(1)
+        assert [row.get("who") for row in tiered(2)] == [None, "a", "a"]
+    config = tmp_path / "tierberg.yaml"
+    merge = {"small_mib": 16, "files_min": 3, "age": "0s"}
+    config.write_text(json.dumps({"topics": topics, "schema_registry": {"url": registry}, "merge": merge}))
+    said: list[str] = []
+    maintain(open_backend(config, tmp_path), None, dry_run=False, say=said.append)
+    assert any("merged" in line for line in said), said
+    with bridge_thread(settings) as bridge, ShimClient(bridge.address) as shim:
+        # What is columns alone, one of which the table has lost, is served from its own file still.
+        assert [shim.fetch(segment) for segment in segments] == [segment.data for segment in segments]
+    assert verify_store(None, tmp_path, None).damages == []
 
 
 def test_bytes_become_typed_and_bytes_again(tmp_path: Path, registry: str) -> None:

@@ -12,7 +12,7 @@ from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.types import LiveFile, PartState, remembered
 from repartition.run.drift import drift
 from repartition.run.frontier import Frontier, Position
-from repartition.run.read_plan import Range, first_live, plan_reading, position_at
+from repartition.run.read_plan import Range, any_of, first_live, plan_reading, position_at
 
 TOPIC_ID = b"\7" * 16
 NOTHING = Frontier(TOPIC_ID)
@@ -117,10 +117,30 @@ def test_offsets_without_rows_are_passed() -> None:
 def test_a_condition_that_statistics_can_prune_by() -> None:
     made = plan_reading(NOTHING, {0: state(5), 3: state(7)}, [], None)
     assert made.condition() == (
-        "((_kafka_partition = 0 AND _kafka_offset >= 0 AND _kafka_offset < 5)"
-        " OR (_kafka_partition = 3 AND _kafka_offset >= 0 AND _kafka_offset < 7))"
+        "(_kafka_partition < 3 AND (_kafka_partition = 0 AND _kafka_offset >= 0 AND _kafka_offset < 5)"
+        " OR _kafka_partition >= 3 AND (_kafka_partition = 3 AND _kafka_offset >= 0 AND _kafka_offset < 7))"
     )
     assert plan_reading(NOTHING, {}, [], None).condition() == "false"
+
+
+@given(st.dictionaries(st.integers(0, 40), st.tuples(st.integers(0, 9), st.integers(0, 9))))
+def test_the_condition_holds_in_the_ranges_and_nowhere_else(ends: dict[int, tuple[int, int]]) -> None:
+    ranges = [Range(partition, *bounds) for partition, bounds in sorted(ends.items())]
+    text = any_of(ranges).replace(" = ", " == ").replace("AND", "and").replace("OR", "or").replace("false", "False")
+    for partition in (*ends, 41):
+        for offset in range(10):
+            start, end = ends.get(partition, (0, 0))
+            found = eval(text, {"_kafka_partition": partition, "_kafka_offset": offset})
+            assert found == (start <= offset < end)
+
+
+def test_a_condition_on_a_thousand_partitions_is_ten_comparisons_deep() -> None:
+    text = any_of([Range(n, 0, 5) for n in range(1000)])
+    depth = deepest = 0
+    for letter in text:
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        deepest = max(deepest, depth)
+    assert deepest == 11
 
 
 def test_the_position_names_the_epoch_of_the_last_offset_read() -> None:

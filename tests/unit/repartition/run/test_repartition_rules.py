@@ -177,17 +177,25 @@ def test_a_catalog_that_spark_must_be_told_of_by_hand() -> None:
 # The statement
 
 
+def _merge_of(names: list[str], *, insert: bool = True, may_keep: tuple[str, ...] = (), **rule: Any) -> list[str]:
+    made = ProjectionRule.model_validate({"table": "x", "mode": "upsert", **rule})
+    return merge_statement("t", "c", made, names, insert=insert, may_keep=may_keep).splitlines()
+
+
 def test_each_clause_of_the_merge_asks_for_a_later_record() -> None:
-    lines = merge_statement("t", "c", ["a", "b"], ["a", "b", "n"], "partition", insert=True).splitlines()
+    lines = _merge_of(["a", "b", "n"], key=["a", "b"])
     assert lines[0] == "MERGE INTO t t USING c s ON t.`a` = s.`a` AND t.`b` = s.`b`"
     assert "raise_error" in lines[1]
     assert all("s._kafka_offset > t._kafka_offset" in line for line in lines[2:4])
     assert lines[4].startswith("WHEN NOT MATCHED AND NOT s.`__tierberg_deleted` THEN INSERT")
-    moving = merge_statement("t", "c", ["a"], ["a", "n"], "timestamp", insert=True)
-    assert "raise_error" not in moving
-    inner = merge_statement("t", "c", ["a"], ["a", "n"], "partition", insert=False)
-    assert "NOT MATCHED" not in inner
-    assert "t.`n` = s.`n`" in inner.splitlines()[1], "every column is assigned, so none of the table's is read"
+    moving = _merge_of(["a", "n"], key=["a"], key_order="timestamp")
+    assert not any("raise_error" in line for line in moving)
+    inner = _merge_of(["a", "n"], key=["a"], insert=False)
+    assert not any("NOT MATCHED" in line for line in inner)
+    assert "t.`n` = s.`n`" in inner[1], "every column is assigned, so none of the table's is read"
+    kept = _merge_of(["a", "n", "it's"], key=["a"], may_keep=("it's",), soft_deletes=True)
+    assert "t.`it's` = CASE WHEN array_contains(s.`__tierberg_kept`, 'it\\'s') THEN t.`it's`" in kept[3]
+    assert "AND NOT s.`__tierberg_marks` THEN INSERT" in kept[4]
 
 
 @given(st.text(max_size=20))

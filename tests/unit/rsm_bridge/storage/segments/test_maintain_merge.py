@@ -65,6 +65,19 @@ def test_small_files_become_one_and_nothing_else_changes(world: World) -> None:
     assert merged(world) == 0
 
 
+def test_segments_stay_as_old_as_they_are(world: World) -> None:
+    """Status took a merge for a copy, and a delete of before it for one of half the table."""
+    published(world)
+    before = {known.listed.key: known.written_ms for known in segments(world)}
+    assert merged(world) == 3
+    after = {known.listed.key: known.written_ms for known in segments(world)}
+    assert after == before
+    assert all(known.listed.modified_ms > known.written_ms for known in segments(world))
+    world.copy(1)
+    world.publish()
+    assert merged(world) == 0
+
+
 def test_young_files_and_dry_runs_change_nothing(world: World) -> None:
     published(world)
     assert world.maintain().merged == 0
@@ -173,7 +186,7 @@ def test_a_segment_deleted_while_it_is_merged_stays_deleted(world: World, monkey
     point = merging.Merger._point
 
     def deleting(merger: Any, made: Any, pointer: Any) -> None:
-        if second.segment_id.hex() in pointer.key:
+        if second.segment_id.hex() in pointer.known.listed.key:
             world.delete(second)
         point(merger, made, pointer)
 

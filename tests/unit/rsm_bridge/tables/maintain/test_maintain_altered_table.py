@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.plan.merge import MergeLimits
 from iceberg_catalog.tables.tables import load_existing
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
@@ -97,6 +98,22 @@ def test_status_has_a_cause_for_it(world: World, tmp_path: Path, alter: Callable
     problems = {topic.topic: topic.table_problem and topic.table_problem.kind for topic in topics}
     assert problems == {"orders": "schema_mismatch", "other": None}
     assert {topic.table_problem.table for topic in topics if topic.table_problem} == {"kafka.orders"}
+
+
+@pytest.mark.parametrize("column", ["_kafka_partition", "_kafka_offset"])
+def test_a_column_that_an_engine_lets_be_null_stays_as_it_is_in_files(tmp_path: Path, column: str) -> None:
+    """Pages of merged files were read as if it could not be: no pass ever merged anything, and nothing said so."""
+    limits = MergeLimits(
+        small_bytes=2**20, target_bytes=2**24, files_min=3, files_max=100, age_ms=60_000, span_ms=24 * 3_600_000
+    )
+    world = make_world(tmp_path / "data", merging=limits)
+    published(world)
+    with world.loaded().update_schema(allow_incompatible_changes=True) as change:
+        change.update_column(column, required=False)
+    world.later(61)
+    assert world.maintain().merged == 3
+    world.check()
+    assert run(tmp_path, "verify").exit_code == 0
 
 
 @altered

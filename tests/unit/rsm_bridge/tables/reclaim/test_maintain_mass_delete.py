@@ -22,6 +22,7 @@ from tests.worlds.maintain_support import DAY, World, make_world, published
 from tests.worlds.plan_support import plain, seg
 
 WINDOW_MS = int(MASS_DELETE_WINDOW_SECONDS * 1000)
+DAY_MS = DAY * 1000
 START = 1_700_000_000_000
 TOPIC = b"t" * 16
 
@@ -126,6 +127,14 @@ def test_what_arrives_later_does_not_dilute_the_verdict() -> None:
     earlier = [known(9, 1000, None, written_ms=START - 1)]
     assert numbers(gone + later) == [[0, 1, 2]]
     assert numbers(gone + later + earlier) == []
+
+
+def test_what_is_merged_later_was_there_before() -> None:
+    """A merge writes the indexes of live rows anew: a delete became half of a table that was never so small."""
+    merged = [
+        dataclasses.replace(known(n, 10, None, written_ms=START + DAY_MS), first_written_ms=START) for n in range(9)
+    ]
+    assert numbers([known(9, 10, START + 1), *merged]) == []
 
 
 def test_withdrawals_are_no_deletes() -> None:

@@ -1,0 +1,74 @@
+"""Random lives of a database table, as a connector tells them, against the table itself.
+
+`make cdc` runs more of them, and says how many.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from repartition.run import write
+from tests.projections.cdc_source import ENVELOPE, CdcSource, Form, Identity, Row
+from tests.projections.projection_support import LETTERS, projection_world
+
+RULE = {"mode": "upsert", "key": ["id"], "envelope": "debezium"}
+COLUMNS = ("id", "name", "body", "tags")
+FORMS: tuple[Form, ...] = ("json", "json with schemas", "avro")
+IDENTITIES: tuple[Identity, ...] = ("default", "index", "full")
+#: Format version, row writes, soft deletes, small runs.
+WAYS = (
+    (2, "merge-on-read", False),
+    (3, "copy-on-write", True),
+    (2, "copy-on-write", False),
+    (3, "merge-on-read", True),
+)
+EVERY = list(itertools.product(FORMS, IDENTITIES, WAYS))
+
+
+def fair(cases: list[Any]) -> list[Any]:
+    """All of them where it is asked for, or each form, identity and way once at least."""
+    return cases if os.environ.get("TIERBERG_CDC") == "all" else cases[:: len(cases) // 5]
+
+
+@pytest.mark.parametrize(("form", "identity", "way"), fair(EVERY))
+@pytest.mark.parametrize("few", [True, False])
+def test_a_projection_is_the_database_table(
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    form: Form,
+    identity: Identity,
+    way: tuple[int, str, bool],
+    few: bool,
+) -> None:
+    version, writes, soft = way
+    seed = int(os.environ.get("TIERBERG_CDC_SEED", "7")) * 1000 + EVERY.index((form, identity, way))
+    print(f"seed {seed}")
+    source = CdcSource(Random(seed), form, identity)
+    if not few:  # as if nothing that is worked out were small
+        monkeypatch.setattr(write, "FEW_WORKED_OUT_BYTES_MAX", -1)
+    rule = {**RULE, "format_version": version, "row_writes": writes, "soft_deletes": soft}
+    schemas = [ENVELOPE] if form == "avro" else []
+    with projection_world(spark, tmp_path, rule, schemas=schemas) as world:
+        world.send(source.snapshot(6))
+        for _ in range(4):
+            for _ in range(source.random.randrange(1, 3)):
+                world.send([event for _ in range(source.random.randrange(3, 14)) for event in source.step()])
+            world.run()
+            found = world.rows()
+            alive = {row["id"]: _columns(row) for row in found if not row.get("__deleted")}
+            assert alive == source.rows
+            assert len(found) == len({row["id"] for row in found})
+            if soft:
+                assert {row["id"]: _columns(row) for row in found if row["__deleted"]} == source.gone
+        assert not world.catalog.table_exists(LETTERS)
+
+
+def _columns(row: Row) -> Row:
+    return {name: row[name] for name in COLUMNS}
