@@ -10,7 +10,7 @@ then publishes again what came after. So that this stays possible:
 * our snapshots repeat `tierberg.foreign-since` for as long as the tag is there, for the foreign ones expire.
 
 The first commit after the table was put back removes the tag. So does who drops it by hand: the table is then accepted
-as it is.
+as it is. Who puts the table forward again, to a snapshot that says so, has not accepted it: the next commit tags anew.
 """
 
 from __future__ import annotations
@@ -41,22 +41,37 @@ class ForeignCommits:
 
 def foreign_commits(table: Table) -> ForeignCommits | None:
     """What of others is in the table's head; None: nothing, as far as kept snapshots say. No requests."""
-    tag = table.metadata.refs.get(TAG)
     since: int | None = None
     operations: list[str] = []
     current = table.current_snapshot()
     while current is not None:
         said = _properties(current)
         if named_state(current) is not None:
-            if tag is None or FOREIGN_SINCE not in said:
+            named = None if FOREIGN_SINCE not in said else _way_back(table, current.snapshot_id, said[FOREIGN_SINCE])
+            if named is None:
                 since = current.snapshot_id if since is None and operations else since
                 break
-            since = tag.snapshot_id  # not the one in the summary, which is gone if somebody has moved the tag
+            since = named
         elif any(said.get(name, "0") != "0" for name in _CHANGES):
             operations.append(said.get("operation", "unknown"))
         parent = current.parent_snapshot_id
         current = table.metadata.snapshot_by_id(parent) if parent is not None else None
     return None if since is None else ForeignCommits(since, tuple(operations))
+
+
+def _way_back(table: Table, snapshot_id: int, said: str) -> int | None:
+    """The last snapshot with nothing foreign, of one of ours that says it; None: the table was accepted as it is.
+
+    The tag's, where there is one: somebody may have moved it. Else the one said, if it is kept and the table went back
+    from this snapshot and came forward to it again.
+    """
+    tag = table.metadata.refs.get(TAG)
+    if tag is not None:
+        return tag.snapshot_id
+    heads = [entry.snapshot_id for entry in table.metadata.snapshot_log]
+    came_again = heads.count(snapshot_id) > 1
+    kept = said.isdecimal() and table.metadata.snapshot_by_id(int(said)) is not None
+    return int(said) if came_again and kept else None
 
 
 def tag_updates(table: Table, found: ForeignCommits | None) -> tuple[TableUpdate, ...]:

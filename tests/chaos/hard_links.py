@@ -1,17 +1,21 @@
 """Hard links of the brokers' own segment files, taken before the brokers delete them.
 
 A link is the same file: what a broker still appends is in it, what it truncates is gone from it. They lie in
-`folder/topic id/partition/broker-base-inode.log`.
+`folder/topic id/partition/broker-base-inode.log`, transaction indexes beside them (`.txnindex`).
 """
 
 from __future__ import annotations
 
 import os
+import struct
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.chaos.limits import LINK_POLL_S
+
+#: Of a transaction index: version, producer id, first offset, last offset (the marker's), last stable offset.
+_ENTRY = struct.Struct(">hqqqq")
 
 
 class HardLinks:
@@ -37,6 +41,13 @@ class HardLinks:
         """All that was ever seen of a partition."""
         return sorted((self._folder / topic_id / str(partition)).glob("*.log"))
 
+    def aborts(self, log: Path) -> set[tuple[int, int]]:
+        """Producer id and marker offset of what the transaction index of a linked segment has (KIP-98)."""
+        broker, base = log.stem.split("-")[:2] if "-" in log.stem else (log.stem, "")
+        indexes = log.parent.glob(f"{broker}-{base}-*.txnindex")
+        entries = (entry for index in indexes for entry in _ENTRY.iter_unpack(_whole(index.read_bytes())))
+        return {(producer, last) for _, producer, _, last, _ in entries}
+
     def look(self) -> None:
         """Links every segment file that is new."""
         for broker, folders in self._log_folders.items():
@@ -55,12 +66,12 @@ class HardLinks:
                 return
             partition = folder.name.partition(".")[0].rpartition("-")[2]
             for entry in os.scandir(folder):
-                if not entry.name.endswith((".log", ".log.deleted")) or (entry.inode(), topic_id) in self._seen:
+                base, _, kind = entry.name.removesuffix(".deleted").partition(".")
+                if kind not in ("log", "txnindex") or (entry.inode(), topic_id) in self._seen:
                     continue
                 target = self._folder / topic_id / partition
                 target.mkdir(parents=True, exist_ok=True)
-                base = entry.name.partition(".")[0]
-                os.link(entry.path, target / f"{broker}-{base}-{entry.inode()}.log")
+                os.link(entry.path, target / f"{broker}-{base}-{entry.inode()}.{kind}")
                 self._seen.add((entry.inode(), topic_id))
         except FileNotFoundError:
             return  # renamed or deleted while we looked
@@ -71,6 +82,11 @@ class HardLinks:
         lines = (folder / "partition.metadata").read_text().splitlines()
         found = [line.partition(":")[2].strip() for line in lines if line.startswith("topic_id")]
         return found[0] if found else None
+
+
+def _whole(index: bytes) -> bytes:
+    """Without an entry that is being written."""
+    return index[: len(index) // _ENTRY.size * _ENTRY.size]
 
 
 def _folders(log_folder: Path) -> list[Path]:

@@ -57,7 +57,7 @@ class Judge:
     def _log(self, topic_id: str, partition: int) -> TrueLog:
         key = (topic_id, partition)
         if key not in self._logs:
-            self._logs[key] = TrueLog.read(self.links.files(topic_id, partition))
+            self._logs[key] = TrueLog.read(self.links.files(topic_id, partition), self.links.aborts)
         return self._logs[key]
 
     def _partition(self, topic: Topic, partition: int) -> None:
@@ -112,7 +112,8 @@ class Judge:
                     failed.add("stopped", error)
                     self.found.append(failed)
                     continue
-                self.found.append(verdicts.consumed(check, where, got, expected))
+                forgotten = log.forgotten if committed else ()
+                self.found.append(verdicts.consumed(check, where, got, expected, forgotten))
 
     def _ledger(self, topic: Topic, partition: int, start: int, log: TrueLog) -> None:
         where = f"{topic.name}-{partition}"

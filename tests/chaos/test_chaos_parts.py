@@ -20,6 +20,7 @@ from tests.chaos.served_bytes import served_bytes
 from tests.chaos.servers import Servers
 from tests.chaos.topics import Gate
 from tests.chaos.true_log import True_, TrueLog
+from tests.oracle.transactions import transaction_index
 from tests.support.kafka_log import LogBuilder, Record, control_batch, encode_batch
 from tierberg.stack.errors import StackError
 from tierberg.stack.servers.bridge import Bridge
@@ -117,7 +118,7 @@ def test_a_log_that_begins_too_late_and_a_torn_transaction_are_found() -> None:
 def linked(folder: Path, **files: bytes) -> TrueLog:
     for name, data in files.items():
         (folder / f"{name}.log").write_bytes(data)
-    return TrueLog.read(sorted(folder.glob("*.log")))
+    return TrueLog.read(sorted(folder.glob("*.log")), HardLinks(folder, {}).aborts)
 
 
 def test_batches_are_taken_apart_as_they_were_put_together(tmp_path: Path) -> None:
@@ -139,6 +140,25 @@ def test_transactions_end_by_the_next_marker_of_their_producer(tmp_path: Path) -
     states = [record.state for record in linked(tmp_path, one=log.data).records.values()]
     thrice = [("committed", "plain", "control"), ("aborted", "plain", "control"), ("aborted", "plain", "control")]
     assert states == [*itertools.chain(*thrice), "open"]
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_an_abort_that_a_broker_has_no_entry_for_is_kafkas_matter(tmp_path: Path, knows: bool) -> None:
+    """It rebuilt its log from the tier while the transaction was open. One that has the entry must not be excused."""
+    log = LogBuilder()
+    log.batch([b"x"], producer_id=1, producer_epoch=0, base_sequence=0, attributes=0x10)
+    log.control(1, commit=False)
+    for broker in (1, 2):
+        name = f"{broker}-{0:020}-{broker}"
+        (tmp_path / f"{name}.log").write_bytes(log.data)
+        if knows or broker == 2:
+            (tmp_path / f"{name}.txnindex").write_bytes(transaction_index([(1, 0, 1)]) + b"half an entry")
+    true = linked(tmp_path)
+    assert true.forgotten == (set() if knows else {0})
+    got = [(0, true.records[0].timestamp_ms, true.records[0].digest)]
+    expected = true.visible(0, 2, committed=True)
+    verdict = verdicts.consumed("c", "t", got, expected, true.forgotten)
+    assert (kinds(verdict), sum(verdict.told.values())) == (({"extra"}, 0) if knows else (set(), 1))
 
 
 def test_a_dead_leaders_tail_is_not_the_log(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -35,6 +35,10 @@ class TrueLog:
         differing: batches that two brokers have with different bytes.
         valid: in order of offsets; set by :meth:`follow`.
         records: offset → record; control records too. Set by :meth:`follow`.
+        forgotten: offsets of aborted records that consumers may get: a broker that rebuilt its log from the tier
+            forgets which transactions are open (stock Kafka deletes the producer snapshot it has just fetched), and has
+            no entry for their abort in its transaction index. Set by :meth:`follow`.
+        unindexed: base offset and epoch of the abort markers that are missing in some broker's index.
         holes: first and last offset of stretches that no linked file has.
     """
 
@@ -43,12 +47,18 @@ class TrueLog:
     valid: list[Batch] = field(default_factory=list)
     records: dict[int, True_] = field(default_factory=dict)
     holes: list[tuple[int, int]] = field(default_factory=list)
+    forgotten: set[int] = field(default_factory=set)
+    unindexed: set[tuple[int, int]] = field(default_factory=set)
 
     @classmethod
-    def read(cls, files: Iterable[Path]) -> TrueLog:
+    def read(cls, files: Iterable[Path], aborts: Callable[[Path], set[tuple[int, int]]]) -> TrueLog:
+        """`aborts`: producer id and marker of what a file's transaction index has."""
         log = cls()
         for path in files:
+            indexed = aborts(path)
             for batch in batches(_mapped(path)):
+                if batch.control and not batch.commits() and (batch.producer_id, batch.base) not in indexed:
+                    log.unindexed.add((batch.base, batch.epoch))
                 key = (batch.base, batch.epoch)
                 known = log.by_identity.setdefault(key, batch)
                 if known.raw != batch.raw:
@@ -70,15 +80,16 @@ class TrueLog:
     def follow(self, chosen: list[Batch]) -> None:
         """Takes these batches for the log."""
         self.valid = chosen
-        self.records, self.holes = {}, []
-        states = _states(chosen)
+        self.records, self.holes, self.forgotten = {}, [], set()
         next_offset = chosen[0].base if chosen else 0
-        for batch, state in zip(chosen, states, strict=True):
+        for batch, (state, marker) in zip(chosen, _states(chosen), strict=True):
             if batch.base > next_offset:
                 self.holes.append((next_offset, batch.base - 1))
             next_offset = batch.last + 1
             for record in batch.records():
                 self.records[record.offset] = True_(record.timestamp_ms, record.digest, state)
+                if state == "aborted" and marker is not None and (marker.base, marker.epoch) in self.unindexed:
+                    self.forgotten.add(record.offset)
 
     def visible(self, start: int, end: int, *, committed: bool) -> dict[int, tuple[int, bytes]]:
         """What a consumer sees of [start, end)."""
@@ -90,21 +101,21 @@ class TrueLog:
         }
 
 
-def _states(chosen: list[Batch]) -> Iterator[State]:
-    """How the transaction of each batch ended: by the next marker of its producer."""
+def _states(chosen: list[Batch]) -> Iterator[tuple[State, Batch | None]]:
+    """How the transaction of each batch ended, and by which marker: the next one of its producer."""
     waiting: dict[int, list[int]] = defaultdict(list)
-    found: list[State] = []
+    found: list[tuple[State, Batch | None]] = []
     for number, batch in enumerate(chosen):
         if batch.control:
             end: State = "committed" if batch.commits() else "aborted"
             for earlier in waiting.pop(batch.producer_id, ()):
-                found[earlier] = end
-            found.append("control")
+                found[earlier] = end, batch
+            found.append(("control", None))
         elif batch.transactional:
             waiting[batch.producer_id].append(number)
-            found.append("open")
+            found.append(("open", None))
         else:
-            found.append("plain")
+            found.append(("plain", None))
     return iter(found)
 
 

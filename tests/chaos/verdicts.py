@@ -53,13 +53,22 @@ class Verdict:
         return f"{self.where}: {self.check}: {self.looked_at} looked at, {kinds or 'right'}"
 
 
-def consumed(check: str, where: str, got: Sequence[tuple[int, int, bytes]], expected: Mapping[int, Row]) -> Verdict:
-    """What a consumer got, in its order, against what the log holds for it."""
+def consumed(
+    check: str,
+    where: str,
+    got: Sequence[tuple[int, int, bytes]],
+    expected: Mapping[int, Row],
+    forgotten: Collection[int] = (),
+) -> Verdict:
+    """What a consumer got, in its order, against what the log holds for it. `forgotten`: TrueLog's, which may come."""
     verdict = Verdict(check, where, len(got))
     for (before, *_), (after, *_) in pairwise(got):
         if after <= before:
             verdict.add("doubled or out of order", f"{after} after {before}")
-    _compare(verdict, {offset: (when, held) for offset, when, held in got}, expected)
+    excused = {offset for offset, *_ in got if offset not in expected and offset in forgotten}
+    if excused:
+        verdict.told["aborted, and unknown to a broker's own index"] += len(excused)
+    _compare(verdict, {offset: (when, held) for offset, when, held in got if offset not in excused}, expected)
     return verdict
 
 

@@ -125,6 +125,24 @@ def test_who_drops_the_tag_takes_the_table_as_it_is(place: Place) -> None:
     assert FOREIGN_SINCE not in snapshot.summary.additional_properties
 
 
+def test_who_puts_the_table_forward_again_finds_the_way_back_again(place: Place) -> None:
+    """Our commit in between took the tag away, and status named a way back that nothing showed."""
+    ours = publish(place, (0, 9)).snapshot_id
+    insert(place.load())
+    spoiled = publish(place, (10, 12)).snapshot_id
+    assert ours is not None
+    assert spoiled is not None
+    roll_back(place, ours)
+    publish(place, (10, 12))
+    assert tagged(place) is None
+    roll_back(place, spoiled)
+    assert found(place) == ForeignCommits(ours, ("append",))
+    publish(place, (13, 15))
+    assert (found(place), tagged(place)) == (ForeignCommits(ours, ("append",)), ours)
+    drop_tag(place, TAG)
+    assert found(place) is None
+
+
 def test_a_table_that_nobody_wrote_has_none(place: Place) -> None:
     assert found(place) is None
 
