@@ -14,8 +14,13 @@ CAUSES_MAX: Final = 20
 COMPACTION_FILES_MIN: Final = 20
 #: Delete files that runs have added since then, before they are merged into the data files.
 COMPACTION_DELETE_FILES_MIN: Final = 5
-#: Files of one partition that are worth to be made one.
-COMPACTION_INPUT_FILES_MIN: Final = 5
+#: Files of one partition and tier that are worth to be made one. A tier holds files of up to so many times the size of
+#: the one below, so that each row is written anew once per tier; the lowest begins near so many bytes.
+COMPACTION_INPUT_FILES_MIN: Final = 8
+COMPACTION_TIERS_APART: Final = 8
+COMPACTION_LOWEST_TIER_BYTES: Final = 1 << 20
+#: The share of a data file's rows that are deleted, from which on it is written anew.
+COMPACTION_DELETED_SHARE_MIN: Final = 0.1
 #: Manifests of a table before they are folded.
 MANIFESTS_MAX: Final = 50
 #: Snapshots stay so long, for queries that run on them, and so many in any case.

@@ -8,7 +8,7 @@ stay for SNAPSHOT_AGE_MS, so no reader meets a file that is gone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,15 @@ from typing import Any
 
 from converter.parquet import columns
 from repartition.errors import RepartitionError, as_ours, first_line, lost_maintenance
-from repartition.limits import COMPACTION_INPUT_FILES_MIN, ORPHAN_AGE_MS, SNAPSHOT_AGE_MS, SNAPSHOTS_KEPT
+from repartition.limits import (
+    COMPACTION_DELETED_SHARE_MIN,
+    COMPACTION_INPUT_FILES_MIN,
+    COMPACTION_LOWEST_TIER_BYTES,
+    COMPACTION_TIERS_APART,
+    ORPHAN_AGE_MS,
+    SNAPSHOT_AGE_MS,
+    SNAPSHOTS_KEPT,
+)
 from repartition.maintain.due import (
     LAST_COMPACTION,
     LAST_EXPIRY,
@@ -32,6 +40,7 @@ from repartition.run.run import LETTERS, ProjectionJob
 from repartition.run.target import load_projection, quoted, run_branches, staged
 from repartition.run.write import append
 from rsm_bridge.config.layout_terms import sort_term
+from rsm_bridge.limits import MIB
 from rsm_bridge.storage.lease import Lease, holder_name, kept, lease_key
 
 
@@ -119,18 +128,41 @@ def _retention(table: KeptTable, at_ms: int) -> str:
 
 
 def _compaction(table: KeptTable, at_ms: int) -> str:
+    """Small files of a partition become one, and files with many deleted rows new ones.
+
+    From the lowest tier up: a file that was made of others is not written anew before there are as many of its size.
+    Delete files need no folding: of each data file there is one, which every run writes anew.
+    """
     order = ", ".join(sort_term(text).sql() for text in table.sort_by)
     how = f"strategy => 'sort', sort_order => '{order}', " if order else ""
-    found = table.call(
-        "rewrite_data_files",
-        f"{how}options => map('min-input-files', '{COMPACTION_INPUT_FILES_MIN}', 'delete-file-threshold', '1', "
-        "'remove-dangling-deletes', 'true')",
-    )
-    if found["rewritten_data_files_count"]:
+    options = {
+        "min-input-files": COMPACTION_INPUT_FILES_MIN,
+        "delete-ratio-threshold": COMPACTION_DELETED_SHARE_MIN,
+        "remove-dangling-deletes": "true",
+        "rewrite-job-order": "files-desc",
+    }
+    were, are = 0, 0
+    for bytes_max in tiers(table.job.rule.target_file_mib * MIB):
+        given = _options({**options, "min-file-size-bytes": bytes_max})
+        found = table.call("rewrite_data_files", f"{how}options => {given}")
+        were, are = were + found["rewritten_data_files_count"], are + found["added_data_files_count"]
+    if were:
         table.record_again()
     # Where no partition has enough small files, nothing tells that it was looked.
     _note(table, LAST_COMPACTION, at_ms)
-    return f"{found['rewritten_data_files_count']} files became {found['added_data_files_count']}"
+    return f"{were} files became {are}"
+
+
+def tiers(target_bytes: int) -> list[int]:
+    """Below how many bytes a file is small, tier by tier; in the last one it is small for a file of `target_bytes`."""
+    found = [target_bytes * 3 // 4]
+    while found[0] > COMPACTION_LOWEST_TIER_BYTES * COMPACTION_TIERS_APART:
+        found.insert(0, found[0] // COMPACTION_TIERS_APART)
+    return found
+
+
+def _options(given: Mapping[str, object]) -> str:
+    return "map(" + ", ".join(f"'{key}', '{value}'" for key, value in given.items()) + ")"
 
 
 def _manifests(table: KeptTable, _at_ms: int) -> str:

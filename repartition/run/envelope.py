@@ -95,9 +95,7 @@ def unwrapped(records: Any, rule: ProjectionRule) -> Unwrapped:
     wanted = EVENT not in row.names and any(EVENT in text for text in (*rule.select, rule.where or ""))
     event = tuple(name for name in _OF_EVENT if wanted and name in events.columns)
     within = _Event(events=events, row=row, kafka=kafka, event=event, rule=rule)
-    # As columns of their own: each is read many times over, and worked out once.
-    sided = events.withColumns(within.rows())
-    told = sided.select(record, functions.explode(within.changes()).alias(_CHANGE))
+    told = within.with_rows().select(record, functions.explode(within.changes()).alias(_CHANGE))
     frame = told.select(
         KAFKA,
         functions.col(f"{_CHANGE}.seen").alias(SEEN),
@@ -159,20 +157,33 @@ class _Event:
             return frozenset(self.row.names)
         return frozenset(name for name, _ in self._lacking(self._side("after")))
 
-    def rows(self) -> dict[str, Any]:
-        """The rows that it tells of, as columns: of both sides and of Kafka's key; null where there is none."""
-        return {_BEFORE: self._side("before"), _AFTER: self._side("after"), _OF_KEY: self._key()}
+    def with_rows(self) -> Any:
+        """The events with the rows they tell of: those of both sides, and of Kafka's key where a delete needs it.
 
-    def changes(self) -> Any:
-        """An array of what it changes, from the columns of `rows`; never empty."""
+        As columns of their own, for each is read many times over; null where there is none.
+        """
         from pyspark.sql import functions
 
-        gone = functions.coalesce(functions.col("op") == "d", functions.lit(False))
+        sided = self.events.withColumns({_BEFORE: self._side("before"), _AFTER: self._side("after")})
+        needed = self._deletes() & functions.col(_BEFORE).isNull()
+        return sided.withColumn(_OF_KEY, functions.when(needed, self._key()))
+
+    @staticmethod
+    def _deletes() -> Any:
+        from pyspark.sql import functions
+
+        return functions.coalesce(functions.col("op") == "d", functions.lit(False))
+
+    def changes(self) -> Any:
+        """An array of what it changes, from the columns of `with_rows`; never empty."""
+        from pyspark.sql import functions
+
+        gone = self._deletes()
         before, after, key = (functions.col(name) for name in (_BEFORE, _AFTER, _OF_KEY))
         sides = [
             functions.when(before.isNotNull() & ~gone, self._gone(before, MOVED)),
             functions.when(before.isNotNull() & gone, self._gone(before, _MAIN)),
-            functions.when(before.isNull() & gone & key.isNotNull(), self._gone(key, _MAIN)),
+            functions.when(key.isNotNull(), self._gone(key, _MAIN)),
             functions.when(after.isNotNull() & ~gone, self._new(after, before)),
         ]
         found = functions.array_compact(functions.array(*sides))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 from unittest.mock import Mock
 
@@ -78,6 +80,40 @@ def test_delete_files_of_an_upsert_are_merged_in(spark: Any, tmp_path: Path) -> 
             after[name] for name in ("total-records", "total-data-files", "total-files-size")
         ]
         assert [(row["id"], row["n"]) for row in world.rows()] == [(0, 5), (1, 5), (2, 5)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_few_changes_write_no_data_file_anew(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """40 changes had the whole table rewritten. Of each data file there is one delete file, or one vector."""
+    monkeypatch.setattr(maintain, "tiers", lambda _target: [30_000])
+    rule = {"mode": "upsert", "key": ["id"], "format_version": version}
+    with projection_world(spark, tmp_path, rule) as world:
+        noise = Random(5)
+        world.send([sent(m, {"id": m, "n": 0, "text": noise.randbytes(100).hex()}) for m in range(1000)])
+        world.run()
+        large = {task.file.file_path for task in world.catalog.load_table(PROJECTION).scan().plan_files()}
+        for n in range(1, 7):
+            world.send([sent(m, {"id": m, "n": n}) for m in range(n * 5, n * 5 + 5)])
+            world.run()
+        (done,) = [item for item in maintain.maintain(world.job(), rich()) if item.chore == "compaction"]
+        assert done.said == "6 files became 1"
+        assert 5 / 500 < limits.COMPACTION_DELETED_SHARE_MIN
+        files = {task.file.file_path for task in world.catalog.load_table(PROJECTION).scan().plan_files()}
+        assert large < files
+        assert len(files) == len(large) + 1
+        assert int(totals(world)["total-delete-files"]) <= len(large)
+        assert {row["id"]: row["n"] for row in world.rows()} == {m: m // 5 if 5 <= m < 35 else 0 for m in range(1000)}
+
+
+@pytest.mark.parametrize(("mib", "found"), [(1, 1), (8, 1), (16, 2), (128, 3), (1024, 4)])
+def test_tiers_end_below_the_size_that_files_are_made_for(mib: int, found: int) -> None:
+    made = maintain.tiers(mib << 20)
+    assert len(made) == found
+    assert made[0] <= limits.COMPACTION_LOWEST_TIER_BYTES * limits.COMPACTION_TIERS_APART
+    assert made[-1] == mib * 3 << 18
+    assert all(low * limits.COMPACTION_TIERS_APART <= high for low, high in pairwise(made))
 
 
 def test_rows_older_than_the_rule_s_retention_leave(spark: Any, tmp_path: Path) -> None:
