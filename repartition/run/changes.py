@@ -15,7 +15,7 @@ from typing import Any, Final
 from converter.parquet import columns
 from repartition.errors import RepartitionError
 from repartition.run.envelope import DELETED, KAFKA, LEFT_OUT, SEEN, STEP, Unwrapped, unwrapped
-from repartition.spark.internals import columns_read, tried
+from repartition.spark.internals import columns_read, observed, tried
 from rsm_bridge.config.projections import ProjectionRule
 
 REASON: Final = "error"
@@ -25,6 +25,7 @@ MARK: Final = "__deleted"
 KEPT: Final = "__tierberg_kept"
 _ROW: Final = "__tierberg_row"
 _KEEP: Final = "__tierberg_keep"
+_BAD: Final = "__tierberg_bad_row"
 #: Kafka's columns that every row of a projection has.
 IDENTITY: Final = (columns.PARTITION, columns.OFFSET)
 #: What a dead letter has of its record, where the topic's table has it.
@@ -46,17 +47,23 @@ class Changes:
         rows: the columns of the projection; under `upsert` DELETED (the row goes), STEP (order within one record) and
             KEPT too.
         dead: of each record that has no row, what it was and REASON; once per record.
+        refused: told how many changes have no row by what works `rows` out.
         may_keep: all columns that KEPT may have.
     """
 
     rows: Any
     dead: Any
+    refused: Any
     may_keep: tuple[str, ...] = ()
+
+    def count_dead(self) -> int:
+        """How many dead letters there are. Once `rows` were worked out, nothing is read again where there are none."""
+        return 0 if observed(self.refused) == 0 else int(self.dead.count())
 
 
 def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     """What `records`, a frame over the topic's table, become under `rule`."""
-    from pyspark.sql import functions
+    from pyspark.sql import Observation, functions
 
     found = unwrapped(records, rule)
     chosen = _chosen(found, rule)
@@ -86,10 +93,14 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     dead = judged.where(bad).select(*letter, reason.alias(REASON)).dropDuplicates(list(IDENTITY))
     kept = functions.col(f"{_KEEP}.keep") if rule.where else functions.lit(True)
     given = [column.alias(name) for name, column in told.items()]
+    refused = Observation()
+    # Without the record: of what is observed every column is read.
+    marked = judged.withColumn(_BAD, bad).drop(KAFKA)
+    rows = marked.observe(refused, functions.count_if(functions.col(_BAD))).where(~functions.col(_BAD))
     if rule.mode == "append":
-        return Changes(judged.where(~bad).where(kept).select(*given), dead)
+        return Changes(rows.where(kept).select(*given), dead, refused)
     keeping = _keeping(found, chosen, rule)
-    return Changes(judged.where(~bad).select(*given, *_verdict(rule, kept, keeping)), dead, tuple(keeping))
+    return Changes(rows.select(*given, *_verdict(rule, kept, keeping)), dead, refused, tuple(keeping))
 
 
 def _verdict(rule: ProjectionRule, kept: Any, keeping: Mapping[str, frozenset[str]]) -> list[Any]:

@@ -255,7 +255,7 @@ class ProjectionJob:
         That is ahead of the projection's where a run died in between. Letters of records that the topic's table took
         back, or that come late, are taken out and made anew: some may be rows now, or may be gone.
         """
-        owner, name, count = pinned.owner, self.letters_name, int(made.dead.count())
+        owner, name, count = pinned.owner, self.letters_name, made.count_dead()
         there = self.recorded(owner, name, LETTERS)
         anew = _letters_anew(pinned, there.frontier, reading, again)
         if not count and not anew:

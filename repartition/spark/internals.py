@@ -9,6 +9,7 @@ Beside it session.py starts and watches Java, and advise/spark_plan.py reads pla
 | `Spark3Util.loadIcebergTable` | Iceberg's own table of a name |
 | `Table.updateSchema().unionByNameWith` | columns that come or get wider, nested ones too, in one commit |
 | `QueryExecution.analyzed().references()` | which columns an expression reads |
+| `Observation.future` | whether a figure of a write was told: Python waits for one that never comes |
 | `Table.manageSnapshots()` | a branch becomes `main`, and its tag moves, in one commit; SQL makes one for each |
 | `QueryExecution.optimizedPlan().stats()` | how large a persisted frame is |
 | `SparkSchemaUtil.convert`, `StructType.asNullable` | Iceberg's schema of a frame, without fields that must be given |
@@ -16,7 +17,10 @@ Beside it session.py starts and watches Java, and advise/spark_plan.py reads pla
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, Final
+
+_TOLD_WITHIN_S: Final = 1.0
 
 
 def iceberg_table(session: Any, table: str) -> Any:
@@ -52,6 +56,16 @@ def columns_read(frame: Any, text: str) -> frozenset[str]:
     while found.hasNext():
         names.add(str(found.next().name()))
     return frozenset(names)
+
+
+def observed(observation: Any) -> int | None:
+    """The one figure of an observation; None if no action tells it: Python's own way would wait for ever then."""
+    deadline = time.monotonic() + _TOLD_WITHIN_S  # by the bus of events, behind the action
+    while not observation._jo.future().isCompleted():
+        if time.monotonic() > deadline:
+            return None
+        time.sleep(0.01)
+    return int(observation.get.popitem()[1])
 
 
 def worked_out_bytes(frame: Any) -> int:
