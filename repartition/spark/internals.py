@@ -9,7 +9,7 @@ Beside it session.py starts and watches Java, and advise/spark_plan.py reads pla
 | `Spark3Util.loadIcebergTable` | Iceberg's own table of a name |
 | `Table.updateSchema().unionByNameWith` | columns that come or get wider, nested ones too, in one commit |
 | `QueryExecution.analyzed().references()` | which columns an expression reads |
-| `Observation.future` | whether a figure of a write was told: Python waits for one that never comes |
+| `Observation.future`, `.getRow` | a figure of a write, if it was told: Python waits for one that never comes |
 | `Table.manageSnapshots()` | a branch becomes `main`, and its tag moves, in one commit; SQL makes one for each |
 | `QueryExecution.optimizedPlan().stats()` | how large a persisted frame is |
 | `SparkSchemaUtil.convert`, `StructType.asNullable` | Iceberg's schema of a frame, without fields that must be given |
@@ -65,7 +65,8 @@ def observed(observation: Any) -> int | None:
         if time.monotonic() > deadline:
             return None
         time.sleep(0.01)
-    return int(observation.get.popitem()[1])
+    row = observation._jo.getRow()
+    return int(row.getLong(0)) if row.length() else None  # of a plan that was found to be empty nothing is observed
 
 
 def worked_out_bytes(frame: Any) -> int:
