@@ -101,9 +101,9 @@ def row_schema(value_format: ValueFormat, field_ids: Mapping[str, int] | None = 
         KeyError: `field_ids` lacks a name.
     """
 
-    def field(path: str, kind: pa.DataType, nullable: bool = True) -> pa.Field:
+    def field(path: str, kind: pa.DataType) -> pa.Field:
         metadata = None if field_ids is None else {b"PARQUET:field_id": str(field_ids[path]).encode()}
-        return pa.field(path.rpartition(".")[2], kind, nullable=nullable, metadata=metadata)
+        return pa.field(path.rpartition(".")[2], kind, nullable=path not in NEVER_NULL, metadata=metadata)
 
     header = pa.struct(
         [
@@ -112,8 +112,8 @@ def row_schema(value_format: ValueFormat, field_ids: Mapping[str, int] | None = 
         ]
     )
     fields = [
-        field(PARTITION, pa.int32(), nullable=PARTITION not in NEVER_NULL),
-        field(OFFSET, pa.int64(), nullable=OFFSET not in NEVER_NULL),
+        field(PARTITION, pa.int32()),
+        field(OFFSET, pa.int64()),
         field(TIMESTAMP, pa.timestamp("us", tz="UTC")),
         field(TIMESTAMP_TYPE, pa.int32()),
         field(KEY, pa.binary()),

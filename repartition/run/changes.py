@@ -69,7 +69,6 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     chosen = _chosen(found, rule)
     _refuse_names(chosen, rule)
     risky = [text for text, _ in chosen.texts if text not in chosen.plain]
-    within = iter(_names(found.frame, risky) if risky else ())
     flat = found.frame.select(KAFKA, DELETED, STEP, LEFT_OUT, f"{SEEN}.*")
     judged = flat.select(
         KAFKA,
@@ -81,7 +80,7 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
         *([tried(session, f"struct(coalesce(({rule.where}), false) AS keep)").alias(_KEEP)] if rule.where else []),
     )
     told = {
-        name: functions.col(f"`{name}`" if text in chosen.plain else f"{_ROW}.`{next(within)}`")
+        name: functions.col(f"`{name}`" if text in chosen.plain else f"{_ROW}.`{name}`")
         for text, names in chosen.texts
         for name in names
     }
@@ -145,11 +144,11 @@ class _Chosen:
 def _chosen(found: Unwrapped, rule: ProjectionRule) -> _Chosen:
     every = [f"`{name}`" for name in found.names]
     selected = [text for item in rule.select for text in (every if item == "*" else [item])]
-    names = _names(found.frame, selected)
-    selected += [name for name in IDENTITY if name not in names]
     plain = {text: name for name in found.names for text in (name, f"`{name}`") if text in selected}
-    texts = [(text, [plain[text]] if text in plain else _names(found.frame, [text])) for text in selected]
-    return _Chosen(texts, plain)
+    texts = [(text, [plain[text]] if text in plain else _names(found.frame, text)) for text in selected]
+    given = {name for _, names in texts for name in names}
+    added = {name: name for name in IDENTITY if name not in given}
+    return _Chosen([*texts, *((name, [name]) for name in added)], plain | added)
 
 
 def _keeping(found: Unwrapped, chosen: _Chosen, rule: ProjectionRule) -> dict[str, frozenset[str]]:
@@ -199,9 +198,9 @@ def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
             raise RepartitionError("bad_rule", f"`{why}` needs {', '.join(missing)}, which `select` does not give")
 
 
-def _names(frame: Any, selected: Sequence[str]) -> list[str]:
-    """Names of the columns that `select` gives."""
-    plain = frame.select(f"{SEEN}.*").selectExpr(f"struct({', '.join(selected)}) AS row")
+def _names(frame: Any, text: str) -> list[str]:
+    """Names of the columns that an expression of `select` gives."""
+    plain = frame.select(f"{SEEN}.*").selectExpr(f"struct({text}) AS row")
     names: list[str] = plain.schema["row"].dataType.names
     return names
 

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from repartition.errors import RepartitionError, lost_race
 from repartition.run.layout_check import is_floating, require_layout
-from repartition.run.target import quoted
+from repartition.run.target import literal, quoted
 from repartition.spark.internals import nullable_schema, union_columns
 from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, sort_term
 from rsm_bridge.config.projections import ProjectionRule
@@ -137,11 +137,7 @@ def _stale(table: Table, key: str, value: str) -> bool:
 
 def _listed(properties: Mapping[str, str]) -> str:
     """As `TBLPROPERTIES` takes them."""
-    return ", ".join(f"'{key}' = '{_text(value)}'" for key, value in properties.items())
-
-
-def _text(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("'", "\\'")
+    return ", ".join(f"'{key}' = {literal(value)}" for key, value in properties.items())
 
 
 PROJECTION_KEY: Final = "tierberg.copy.key"  # of upsert: the columns' names, sorted, as a JSON list

@@ -164,6 +164,11 @@ def quoted(*names: str) -> str:
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)
 
 
+def literal(text: str) -> str:
+    """A text for Spark's SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 @contextmanager
 def staged(
     session: Any, catalog: str, name: tuple[str, ...], head: int | None

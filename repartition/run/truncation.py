@@ -29,8 +29,10 @@ def truncated_before(records: Any, rule: ProjectionRule, partitions: int) -> str
     """
     from pyspark.sql import functions
 
+    if rule.envelope != "debezium":
+        return None
     events = lifted(records)
-    if rule.envelope != "debezium" or "op" not in events.columns:
+    if "op" not in events.columns:
         return None
     order = [functions.col(name) for name in IDENTITY]
     if rule.key_order == "timestamp":

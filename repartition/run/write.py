@@ -14,6 +14,7 @@ from repartition.run.changes import KEPT, Changes
 from repartition.run.envelope import DELETED
 from repartition.run.frontier import FRONTIER, Frontier
 from repartition.run.latest import KEY_MOVED, MARKS, latest_changes
+from repartition.run.target import literal
 from repartition.spark.internals import worked_out_bytes
 from repartition.spark.session import configured
 from rsm_bridge.config.projections import ProjectionRule
@@ -184,7 +185,7 @@ def merge_statement(
     on, later = " AND ".join(f"t.`{name}` = s.`{name}`" for name in rule.key), _LATER[rule.key_order]
     given = {name: f"s.`{name}`" for name in names}
     for name in may_keep:
-        given[name] = f"CASE WHEN array_contains(s.`{KEPT}`, {_literal(name)}) THEN t.`{name}` ELSE s.`{name}` END"
+        given[name] = f"CASE WHEN array_contains(s.`{KEPT}`, {literal(name)}) THEN t.`{name}` ELSE s.`{name}` END"
     clauses = [
         f"WHEN MATCHED AND {later} AND s.`{DELETED}` THEN DELETE",
         f"WHEN MATCHED AND {later} THEN UPDATE SET {_assigned(given)}",
@@ -198,10 +199,6 @@ def merge_statement(
         # Every column is assigned, so that of the table's rows no other column has to be read.
         clauses.insert(0, f"{met} THEN UPDATE SET {_assigned({**given, columns.OFFSET: refused})}")
     return f"MERGE INTO {target} t USING {source} s ON {on}\n" + "\n".join(clauses)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _assigned(values: Mapping[str, str]) -> str:

@@ -43,8 +43,7 @@ class HardLinks:
 
     def aborts(self, log: Path) -> set[tuple[int, int]]:
         """Producer id and marker offset of what the transaction index of a linked segment has (KIP-98)."""
-        broker, base = log.stem.split("-")[:2] if "-" in log.stem else (log.stem, "")
-        indexes = log.parent.glob(f"{broker}-{base}-*.txnindex")
+        indexes = log.parent.glob(f"{log.stem.rpartition('-')[0]}-*.txnindex")
         entries = (entry for index in indexes for entry in _ENTRY.iter_unpack(_whole(index.read_bytes())))
         return {(producer, last) for _, producer, _, last, _ in entries}
 

@@ -229,7 +229,7 @@ class Topic:
         """Lists the snapshots within the commit that landed last, in their order."""
         found = list(heads)
         self.retained[-1:-1] = [head for head in found if head is not None]
-        return [*found, None, None]
+        return found
 
     def swap(self, made: TableHead) -> bool:
         """Whether it lands: only while the head is the one it was made from."""

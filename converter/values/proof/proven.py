@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -107,30 +107,6 @@ def moved(packed: bytes, rows: pa.Schema) -> bytes:
         SegmentError: as unpack_proven().
     """
     return pack_proven(rows, unpack_proven(packed).encodings)
-
-
-def can_move(packed: bytes, rows: pa.Schema) -> bool:
-    """Whether a data file with the columns `rows` has all that values are given back from: a table may have lost some.
-
-    Args:
-        packed: of an index; empty: no value is columns alone.
-        rows: the schema of the data file.
-
-    Raises:
-        SegmentError: as unpack_proven().
-    """
-    encodings = unpack_proven(packed).encodings if packed else ()
-    needed = {number for item in encodings for number in _field_ids(item.columns)}
-    return needed <= {number for field in rows for number in _field_ids(pa.struct([field]))}
-
-
-def _field_ids(kind: pa.DataType) -> Iterator[bytes]:
-    """Of all fields below a type, as far as they have any."""
-    for place in range(kind.num_fields):
-        field = kind.field(place)
-        if field.metadata is not None and FIELD_ID in field.metadata:
-            yield field.metadata[FIELD_ID]
-        yield from _field_ids(field.type)
 
 
 def columns_taken(kind: pa.StructType, bound: Sequence[Bound], table: pa.StructType) -> pa.StructType | None:

@@ -35,7 +35,7 @@ from converter.index.codec import decode_index
 from converter.index.model import StoredObject
 from converter.segment.repoint import repoint
 from converter.types import Int64Array
-from converter.values.proof.proven import can_move
+from converter.values.proof.proven import unpack_proven
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.commit import Change, commit, recorded_as_of
 from iceberg_catalog.commit.foreign_files import foreign_files, rows_deleted
@@ -44,7 +44,7 @@ from iceberg_catalog.plan.gaps import open_gaps
 from iceberg_catalog.plan.lineage import Lineage, valid_end
 from iceberg_catalog.plan.merge import Merge, MergeLimits, SmallFile, plan_merge
 from iceberg_catalog.plan.types import LiveFile, PartState, Policy
-from iceberg_catalog.tables.data_file import data_file
+from iceberg_catalog.tables.data_file import data_file, leaf_ids
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
 from rsm_bridge.limits import MERGE_COMMITS_MAX, MERGE_SECONDS_MAX
 from rsm_bridge.metrics.tally import Tally
@@ -237,7 +237,7 @@ class Merger:
                 continue  # some of its rows are not in the table: aborted, or below the floor
             current = self._index(known.listed.key)
             # Of values that are columns alone, the table may have lost some: their segment keeps its own file.
-            if current is not None and can_move(directory_under(known.listed.key, current.data).proven, merged.schema):
+            if current is not None and _has_all(merged, directory_under(known.listed.key, current.data).proven):
                 prove(reader, repoint(current.data, merged.stored, merged.rows.pages, merged.schema, first))
                 yield _Pointer(known, current.version, first)
 
@@ -300,6 +300,13 @@ class Merger:
                 return live.read(outcome.table)
             head = live.read(self.catalog.load_table(head.table.name()))
         return head
+
+
+def _has_all(merged: _Merged, packed: bytes) -> bool:
+    """Whether it has every column that values are given back from. `packed`: an index's `proven`, empty without any."""
+    encodings = unpack_proven(packed).encodings if packed else ()
+    needed = {number for item in encodings for number in leaf_ids(item.columns)}
+    return needed <= set(leaf_ids(merged.schema))
 
 
 def _whole(segments: Iterable[KnownSegment], merge: Merge, state: PartState) -> list[KnownSegment]:
