@@ -59,7 +59,7 @@ def table_first(
         patched.setattr(failpoints, "hit", lambda *_: None)
         head = MERGE(self, live, head, partition, planned, segments, helpers, tally)
     for merged, pointer in pointers:
-        failpoints.hit("merge-pointer", pointer.key)
+        failpoints.hit("merge-pointer", pointer.known.listed.key)
         self._point(merged, pointer)
     return head
 
