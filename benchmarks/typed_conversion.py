@@ -29,7 +29,8 @@ from iceberg_catalog.evolve.names import Sources
 from iceberg_catalog.evolve.types import key_columns, typed_row_schema, value_columns
 from iceberg_catalog.tables.schema import table_schema
 from rsm_bridge.values.registry.protobuf_compiler import protobuf_schema
-from rsm_bridge.values.typed.table import Given, Part, Routes, TableColumns
+from rsm_bridge.values.typed.inferred import Part
+from rsm_bridge.values.typed.table import Given, Routes, TableColumns
 
 _SCHEMA_ID = 7
 _PROTOBUF_PATH = (0,)

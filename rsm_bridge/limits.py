@@ -152,6 +152,11 @@ SCHEMA_REFERENCE_DEPTH_MAX = 32
 # Typed values.
 INFERRED_VALUES_MAX = 2000  # values that a JSON schema is inferred from
 DECODERS_BYTES_MAX = 64 * MIB  # of decoders of all topics that are kept, as estimated
+TIMELESS_MAX = 1000  # schemas of one topic whose values have their times as text where they do not fit
+VERSIONS_MAX = 16  # of an inferred schema; then values that fit none are dead letters
+MISFITS_READ_MAX = 200  # values of some thousand that do not fit, from which a wider schema is made
+MISFIT_BYTES_READ_MAX = 1 << 20  # of those together; no schema is made wider for a larger one
+MISFIT_CELLS_MAX = 1 << 18  # that one of those may take; the same
 WRITERS_COLUMNS_MAX = 10_000  # of the decoders that some thousand rows are given to; rows of rarer schemas have none
 COMPILER_TRIES_MAX = 3  # of a Protobuf schema with which the compiler dies or does not end; then it is unusable
 REFUSED_MAX = 10_000  # writers of one topic of which is known that its table cannot take them

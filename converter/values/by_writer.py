@@ -23,6 +23,7 @@ from converter.values.model import (
     Decoder,
     ValueProblem,
     error_text,
+    misfits,
 )
 from converter.values.project import project
 from converter.values.wire_format import MALFORMED, NOT_FRAMED, message_indexes, unframe
@@ -35,18 +36,21 @@ class Writer:
     Attributes:
         schema_id: the registry's; -1: the one schema that all values of the topic have.
         message: of a Protobuf schema, the message's path in its file; empty for other kinds.
+        version: how its values are read: those that do not fit by one version, by the next.
     """
 
     schema_id: int = -1
     message: tuple[int, ...] = ()
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How the values of one writer become columns."""
+    """How the values of one writer become columns; `otherwise`: those that do not fit its decoder's types."""
 
     decoder: Decoder
     bound: tuple[Bound, ...]
+    otherwise: Route | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,13 +177,30 @@ def columns_of(
 def _decoded(part: Part, route: Route, target: pa.StructType, cells_max: int, allowance: Allowance | None) -> Decoded:
     """An error of ours must neither fail a copy nor hold up the table: it costs these rows their columns."""
     try:
-        made = route.decoder.decode(part.values, cells_max, allowance)
-        return Decoded(project(made.columns, route.bound, target), made.errors, made.cells)
+        return _by_route(part.values, route, target, cells_max, allowance)
     except CellsExceededError:
         raise
     except Exception as error:  # noqa: BLE001
         text = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         return _failed(len(part.rows), error_text(ValueProblem.INTERNAL, text), target)
+
+
+def _by_route(
+    values: pa.BinaryArray, route: Route, target: pa.StructType, cells_max: int, allowance: Allowance | None
+) -> Decoded:
+    made = route.decoder.decode(values, cells_max, allowance)
+    columns, errors, cells = project(made.columns, route.bound, target), made.errors, made.cells
+    rows = misfits(errors)
+    if route.otherwise is None or not len(rows):
+        return Decoded(columns, errors, cells)
+    again = _by_route(values.take(pa.array(rows)), route.otherwise, target, cells_max - cells, allowance)
+    # What fits nowhere has the error of the first way, whose columns are those that people know.
+    fits = np.asarray(again.errors.is_null().to_numpy(zero_copy_only=False))
+    order = np.arange(len(values))
+    order[rows[fits]] = len(values) + np.flatnonzero(fits)
+    indices = pa.array(order)
+    joined = pa.concat_arrays([columns, again.columns]).take(indices)
+    return Decoded(joined, pa.concat_arrays([errors, again.errors]).take(indices), cells + again.cells)
 
 
 def _failed(count: int, text: str, target: pa.StructType) -> Decoded:

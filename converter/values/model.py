@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -184,6 +185,14 @@ def is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def misfits(errors: pa.StringArray) -> Int64Array:
+    """Rows, ascending, whose value is well-formed and does not fit the types of its columns: others might take it."""
+    if errors.null_count == len(errors):
+        return np.empty(0, dtype=np.int64)
+    found = pc.match_substring_regex(errors, f"^({ValueProblem.TYPE_MISMATCH}|{ValueProblem.OUT_OF_RANGE}): ")
+    return np.flatnonzero(np.asarray(pc.fill_null(found, fill_value=False).to_numpy(zero_copy_only=False)))
 
 
 def too_many_cells(*, slow: bool = False) -> str:

@@ -45,7 +45,7 @@ class SchemaSource(Section):
         alias="from",
         description="`registry-id`: each record names its schema by the registry's wire format. `subject`: the latest "
         "version of a subject, for records that are the bare encoding. `inline`: the one given here, for such records "
-        "too. `inferred`: from the first records, then fixed; JSON only.",
+        "too. `inferred`: from the first records; JSON only.",
     )
     subject: str | None = Field(
         default=None,

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from converter.values.avro.decoder import avro_decoder
 from converter.values.json.decoder import json_decoder
-from converter.values.json.infer import infer_schema
+from converter.values.json.schema.infer import infer_schema
 from converter.values.model import Decoder, SchemaTextError
 from converter.values.proof.warmup import warm_values
 from converter.values.protobuf.decoder import protobuf_decoder

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from converter.values.json import decoder as json_decode
 from converter.values.json.decoder import json_decoder
-from converter.values.json.infer import infer_schema
-from converter.values.model import Decoded
+from converter.values.json.schema.infer import infer_schema
+from converter.values.json.schema.widen import wider_places, with_places
+from converter.values.model import Decoded, misfits
 from tests.property import json_world as world
 from tests.support.examples import examples
 
@@ -100,3 +101,29 @@ def test_an_inferred_schema_decodes_its_sample(seed: int, mixed: bool) -> None:
     wanted = objects if json.loads(schema)["properties"] else texts
     errors = json_decoder(schema).decode(array).errors
     assert [error is None for error in errors.to_pylist()] == wanted
+
+
+@examples(150)
+@given(seeds)
+def test_a_wider_schema_decodes_what_the_first_one_does_not(seed: int) -> None:
+    rng = world.World(seed)
+    spec = rng.spec()
+    schema = infer_schema(pa.array([rng.written(rng.fitting(spec)) for _ in range(4)], pa.binary()))
+    if schema is None:
+        return
+    names = json.loads(schema)["properties"]
+    others = [rng.written(rng.anything() if n % 2 else rng.fitting(rng.spec())) for n in range(8)]
+    others += [json.dumps({name: odd}).encode() for name in names for odd in (0.5, 2**70, "x", {"y": 1})]
+    array = pa.array(others, pa.binary())
+    narrow = json_decoder(schema)
+    dead = misfits(narrow.decode(array).errors)
+    found = array.take(pa.array(dead))
+    objects = [isinstance(world.expected(("text",), others[row])[0], world.Pairs) for row in dead]
+    places = wider_places(schema, found)
+    assert (places is not None) == any(objects)
+    if places is not None:
+        wide = json_decoder(with_places(schema, places))
+        assert [error is None for error in wide.decode(found).errors.to_pylist()] == objects
+        changed = {steps[1] for steps, _ in json.loads(places)}
+        kept = [[field for field in kind if field.name not in changed] for kind in (narrow.type, wide.type)]
+        assert kept[0] == kept[1]

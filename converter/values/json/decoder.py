@@ -25,7 +25,7 @@ from converter.values.json.exact_rows import decode_row
 from converter.values.json.gather import arrow_array, gather
 from converter.values.json.nodes import Node, NodePlan, make_plan
 from converter.values.json.proof import proved
-from converter.values.json.schema import parse_schema
+from converter.values.json.schema.parse import parse_schema
 from converter.values.json.split import split
 from converter.values.json.style import style_text
 from converter.values.json.style_sample import sample_style

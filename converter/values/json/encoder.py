@@ -24,7 +24,7 @@ from converter.values.json.encode_compile import make_program
 from converter.values.json.encode_kernel import FRAME_COLUMNS, write_rows
 from converter.values.json.encode_scalars import DIGITS_MAX
 from converter.values.json.nodes import Node, make_plan
-from converter.values.json.schema import parse_schema
+from converter.values.json.schema.parse import parse_schema
 from converter.values.json.style import Style, parse_style
 from converter.values.model import BARE_VALUE, Encoder
 

@@ -28,7 +28,7 @@ from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.tables.publish.planned_files import TableChangedError
 from rsm_bridge.tables.publish.rewritten import ObjectFile, rows_of_group
 from rsm_bridge.values.layout import layout_of, plain_rows
-from rsm_bridge.values.typed.table import TableColumns, TypedTable
+from rsm_bridge.values.typed.table import Given, Routes, TableColumns, TypedTable
 
 _OF_KEY = "key_"
 
@@ -98,14 +98,24 @@ class Revision:
         (whole,) = joined.to_batches()
         return whole
 
+    def _made(
+        self, plain: pa.RecordBatch, given: Given, cells_max: int, allowance: Allowance
+    ) -> tuple[Routes, pa.RecordBatch]:
+        while True:
+            routes = self.typed.routes(given) if self.columns is None else self.typed.routes_into(self.columns, given)
+            if routes is None:
+                raise TableChangedError
+            made = routes.rows(plain, given, cells_max, allowance)
+            if not self.typed.learned(given, made):
+                return routes, made
+            if self.columns is not None:
+                raise TableChangedError
+
     def _again(self, dead: pa.RecordBatch, cells_max: int, allowance: Allowance) -> tuple[pa.RecordBatch, np.ndarray]:
         """Dead letters decoded under the present rules, and for which rows this is better than what they were."""
         plain = as_written_now(dead, plain_rows(layout_of(dead.schema)))
         given = self.typed.given(plain)
-        routes = self.typed.routes(given) if self.columns is None else self.typed.routes_into(self.columns, given)
-        if routes is None:
-            raise TableChangedError
-        made = routes.rows(plain, given, cells_max, allowance)
+        routes, made = self._made(plain, given, cells_max, allowance)
         before = as_written_now(dead, routes.columns.rows)
         names = {part: set(kind.names) for part, kind in routes.columns.types.items()}
         # A part that has no typed columns by the present rule was not decoded again.

@@ -30,7 +30,7 @@ from rsm_bridge.values.typed.table import TableColumns, TypedTable
 
 T = TypeVar("T")
 _OTHER_LAYOUT = "the table was made for other values than the topic's rule now names"
-_NEW_COLUMNS = "a schema appeared in the middle of the segment and needs columns that its data file has not"
+_NEW_COLUMNS = "a schema, or a type, appeared in the middle of the segment and needs columns that its data file has not"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,6 +117,9 @@ class TypedCopy:
             self.pending = _NEW_COLUMNS
             return None
         made = routes.rows(rows, given, cells_max, allowance)
+        if self.table.learned(given, made):
+            self.pending = _NEW_COLUMNS
+            return None
         self.failed += error_codes(made.column(ERROR))
         if self.prover is None or "value" not in given.parts:
             return TypedPiece(made)
@@ -138,4 +141,7 @@ def derived_rows(
     if not given.parts:
         return typed_rows(plain, columns.rows, {}, None)
     routes = table.routes_into(columns, given)
-    return None if routes is None else routes.rows(plain, given, cells_max, allowance)
+    if routes is None:
+        return None
+    made = routes.rows(plain, given, cells_max, allowance)
+    return None if table.learned(given, made) else made

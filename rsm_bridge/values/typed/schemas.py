@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
@@ -20,7 +20,7 @@ from converter.errors import TierbergError
 from converter.values.by_writer import Parted, Writer, parted, parted_by_id
 from converter.values.model import Decoder, NoMessageError, SchemaTextError, ValueProblem, error_text
 from converter.values.text import TextDecoder
-from rsm_bridge.limits import COMPILER_TRIES_MAX, INFERRED_VALUES_MAX, REGISTRY_WORKERS
+from rsm_bridge.limits import COMPILER_TRIES_MAX, INFERRED_VALUES_MAX, REGISTRY_WORKERS, TIMELESS_MAX
 from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
 from rsm_bridge.values.registry.schemas import RegisteredSchema, SchemaKind
 from rsm_bridge.values.typed.decoder_shelf import DecoderShelf, decoder_bytes
@@ -69,6 +69,7 @@ class SchemaRule:
             `inline`: `text`; `inferred`: from the topic's first values, then fixed in the table's properties; `text`:
             none is needed, the bytes are UTF-8.
         message: Protobuf, not `wire`: full name of the message; empty: the first one of the file.
+        learns: whether values that do not fit their columns get others.
     """
 
     kind: SchemaKind | None
@@ -76,6 +77,7 @@ class SchemaRule:
     subject: str = ""
     text: str = ""
     message: str = ""
+    learns: bool = False
 
     @property
     def left_open(self) -> bool:
@@ -91,7 +93,8 @@ class ValueSchemas:
     registry: Registry | None
     shelf: DecoderShelf = field(default_factory=DecoderShelf)
     _owner: object = field(default_factory=object)
-    _fixed: str | None = None
+    _fixed: tuple[str, ...] = ()
+    _timeless: set[Writer] = field(default_factory=set)
     _unfinished: Counter[int] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
 
@@ -103,24 +106,55 @@ class ValueSchemas:
         """
         if self.rule.source == "wire":
             return parted_by_id(values, self._protobuf_of)
-        if self.rule.source == "inferred" and self._fixed is None:
+        if self.to_infer:
             return Parted(len(values), (), ((np.flatnonzero(values.is_valid()), _NOTHING_TO_INFER),))
         return parted(values)
 
     @property
     def to_infer(self) -> bool:
         """Whether the schema is still to be inferred, or read from the table."""
-        return self.rule.source == "inferred" and self._fixed is None
+        return self.rule.source == "inferred" and not self._fixed
+
+    @property
+    def fixed(self) -> tuple[str, ...]:
+        """What was inferred: the first schema, and places of it that are other ones for values that fit none before."""
+        return self._fixed
 
     def infer(self, values: pa.BinaryArray) -> str | None:
-        """A schema for these values; None when there is no JSON object among them."""
-        from converter.values.json.infer import infer_schema
+        """What is to be fixed for these values; None when there is no JSON object among them, or nothing is to be."""
+        from converter.values.json.schema.infer import infer_schema
+        from converter.values.json.schema.widen import wider_places
 
-        return infer_schema(values[:INFERRED_VALUES_MAX])
+        return wider_places(self._fixed[0], values) if self._fixed else infer_schema(values[:INFERRED_VALUES_MAX])
 
-    def fix(self, text: str) -> None:
-        """The schema that was inferred, here or by another bridge."""
-        self._fixed = text
+    def inferred_decoder(self, texts: Sequence[str]) -> Decoder | str:
+        """The decoder of the last of these, as :meth:`fix` takes them; or why there is none."""
+        found = ValueSchemas(rule=self.rule, registry=None)
+        found.fix(texts)
+        return found.decoder(Writer(version=len(texts) - 1))
+
+    def fix(self, texts: Iterable[str]) -> None:
+        """What was inferred, here or by another bridge."""
+        self._fixed = tuple(texts)
+
+    def versions(self, writer: Writer) -> list[Writer]:
+        """The ways in which its values are read, that of most of them first."""
+        if self.rule.source == "inferred":
+            return [replace(writer, version=number) for number in range(max(1, len(self._fixed)))]
+        return [writer, replace(writer, version=1)] if writer in self._timeless else [writer]
+
+    def without_times(self, writer: Writer) -> bool:
+        """From now on values of a declared JSON schema that do not fit have their times as text; False: nothing new.
+
+        Raises:
+            ColumnsWaitError: the registry does not answer.
+        """
+        if self.rule.source == "inferred" or writer in self._timeless or len(self._timeless) >= TIMELESS_MAX:
+            return False
+        if isinstance(self.decoder(replace(writer, version=1)), str):
+            return False
+        self._timeless.add(writer)
+        return True
 
     def decoder(self, writer: Writer) -> Decoder | str:
         """The writer's decoder, or why there is none, as `_kafka_error` says it.
@@ -136,7 +170,7 @@ class ValueSchemas:
             return error_text(ValueProblem.UNKNOWN_SCHEMA, str(error))
         except SchemaUnusableError as error:
             return error_text(ValueProblem.UNUSABLE_SCHEMA, str(error))
-        key = (*_identity(schema), writer.message)
+        key = (*_identity(schema), writer.message, writer.version)
         made: Decoder | str | None = self.shelf.get(self._owner, key)
         if made is None:
             try:
@@ -150,15 +184,30 @@ class ValueSchemas:
         return made
 
     def _schema(self, writer: Writer) -> RegisteredSchema:
+        found = self._declared(writer)
+        if not writer.version or self.rule.source == "inferred":
+            return found
+        from converter.values.json.schema.widen import schema_without_times
+
+        if found.kind != "json" or (text := schema_without_times(found.text)) is None:
+            raise SchemaUnusableError("it has no points in time")
+        return replace(found, text=text)
+
+    def _declared(self, writer: Writer) -> RegisteredSchema:
         rule = self.rule
         if rule.source in {"inline", "inferred"} and rule.kind is not None:
-            return RegisteredSchema(-1, rule.kind, self._fixed or rule.text, {})
+            return RegisteredSchema(-1, rule.kind, self._inferred(writer.version) if self._fixed else rule.text, {})
         if self.registry is None:
             raise ColumnsWaitError("the rule takes schemas from a registry and none is configured: schema_registry.url")
         try:
             return self.registry.latest(rule.subject) if rule.source == "latest" else self._by_id(writer.schema_id)
         except RegistryUnavailableError as error:
             raise ColumnsWaitError(str(error)) from error
+
+    def _inferred(self, version: int) -> str:
+        from converter.values.json.schema.widen import with_places
+
+        return with_places(self._fixed[0], self._fixed[version]) if version else self._fixed[0]
 
     def _by_id(self, schema_id: int) -> RegisteredSchema:
         if self.registry is None:

@@ -13,9 +13,10 @@ from concurrent.futures import Executor, Future
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Final, Literal
+from typing import Final
 from weakref import WeakKeyDictionary
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
@@ -25,19 +26,38 @@ from converter.parquet.columns import ERROR, KEY, RAW_VALUE, VALUE
 from converter.types import LargeWork, ValueFormat
 from converter.values.allowance import Allowance
 from converter.values.by_writer import Parted, Route, Writer, columns_of
-from converter.values.model import CELLS_UNLIMITED, Bound, Decoded, Decoder, Encoding, ValueProblem, error_text
+from converter.values.model import (
+    CELLS_UNLIMITED,
+    Bound,
+    CellsExceededError,
+    Decoded,
+    Decoder,
+    Encoding,
+    ValueProblem,
+    error_text,
+    misfits,
+)
 from converter.values.rows import TABLE, by_name, typed_rows
 from iceberg_catalog.evolve.evolve import bind, bind_key, evolve, key_writer
 from iceberg_catalog.evolve.names import SOURCES, Sources
 from iceberg_catalog.evolve.types import key_columns, typed_row_schema, value_columns
 from iceberg_catalog.tables.names import Owner
 from iceberg_catalog.tables.tables import stamped_format
-from rsm_bridge.limits import CATALOG_AGAIN_SECONDS, EVOLUTION_SECONDS_MAX, REFUSED_MAX, WRITERS_COLUMNS_MAX
+from rsm_bridge.limits import (
+    CATALOG_AGAIN_SECONDS,
+    EVOLUTION_SECONDS_MAX,
+    MISFIT_BYTES_READ_MAX,
+    MISFIT_CELLS_MAX,
+    MISFITS_READ_MAX,
+    REFUSED_MAX,
+    VERSIONS_MAX,
+    WRITERS_COLUMNS_MAX,
+)
 from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.values.typed.decoder_shelf import column_count
+from rsm_bridge.values.typed.inferred import INFERRED, Part, fixed, property_of
 from rsm_bridge.values.typed.schemas import ColumnsWaitError, ValueSchemas
 
-Part = Literal["value", "key"]
 #: A part of the record and the type its decoder gives.
 Wanted = tuple[Part, pa.StructType]
 #: Decoders of writers; a text: why one has none.
@@ -45,7 +65,8 @@ Decoders = Mapping[tuple[Part, Writer], Decoder | str]
 #: Makes the table take these columns and returns it; creates it if need be. What it cannot take, it leaves. The mapping
 #: has properties that come with the columns; nothing is done where the table has others.
 Evolve = Callable[[list[Wanted], Mapping[str, str]], Table]
-INFERRED: Mapping[Part, str] = {"value": "tierberg.value-schema", "key": "tierberg.key-schema"}
+#: What errors of keys begin with in `_kafka_error`.
+OF_KEY: Final = "key_"
 _NAMES: Mapping[Part, str] = {"value": RAW_VALUE, "key": KEY}
 _TOO_WIDE: Final = error_text(
     ValueProblem.UNUSABLE_SCHEMA,
@@ -150,7 +171,7 @@ class Routes:
         # Values that are text have theirs from the conversion.
         said = errors.get("value", plain.column(ERROR) if ERROR in plain.schema.names else None)
         if "key" in errors:
-            of_key = pc.binary_join_element_wise("key_", errors["key"], "")
+            of_key = pc.binary_join_element_wise(OF_KEY, errors["key"], "")
             said = of_key if said is None else pc.coalesce(said, of_key)
         return typed_rows(plain, self.columns.rows, typed, said)
 
@@ -202,6 +223,9 @@ class TypedTable:
         if known.uuid != uuid or set(known.schema.field_ids) - set(table.schema().field_ids):
             self._columns = None
             self._refused.clear()
+        if known.uuid != uuid:
+            for schemas in self.schemas.values():
+                schemas.fix(())  # they are properties of the table
 
     def applying(self, given: Given, columns: TableColumns | None = None) -> Given:
         """The parts that are to have columns: where the rule leaves it open, once a value, or key, has a schema.
@@ -255,10 +279,11 @@ class TypedTable:
         """Of the most frequent writers: a producer must not decide how much memory they take together."""
         found: dict[tuple[Part, Writer], Decoder | str] = {}
         columns = 0
-        for part, writer in given.writers():
-            made = self._decoder(part, writer) if columns <= WRITERS_COLUMNS_MAX else _TOO_WIDE
-            columns += 0 if isinstance(made, str) else column_count(made.type)
-            found[part, writer] = made
+        for part, named in given.writers():
+            for writer in self.schemas[part].versions(named):
+                made = self._decoder(part, writer) if columns <= WRITERS_COLUMNS_MAX else _TOO_WIDE
+                columns += 0 if isinstance(made, str) else column_count(made.type)
+                found[part, writer] = made
         return found
 
     def _decoder(self, part: Part, writer: Writer) -> Decoder | str:
@@ -273,21 +298,58 @@ class TypedTable:
         )
         return [wanted for wanted in without if _digest(wanted) not in self._refused]
 
+    def learned(self, given: Given, rows: pa.RecordBatch) -> bool:
+        """Whether values that did not fit their columns will get others: the table's columns are others now, then.
+
+        Args:
+            given: of the rows.
+            rows: as :meth:`Routes.rows` gave them.
+
+        Raises:
+            ColumnsWaitError: registry or catalog do not answer in time.
+        """
+        found = False
+        for part, parted in given.parts.items():
+            schemas = self.schemas[part]
+            if not schemas.rule.learns:
+                continue
+            errors = rows.column(ERROR)
+            if part == "key":
+                errors = pc.replace_substring_regex(errors, f"^{OF_KEY}", "")
+            dead = misfits(errors)
+            for piece in parted.parts if len(dead) else ():
+                values = _small(piece.values.filter(pa.array(np.isin(piece.rows, dead))))
+                if len(values):
+                    found |= self._learn(part, piece.writer, values)
+        return found
+
+    def _learn(self, part: Part, writer: Writer, values: pa.BinaryArray) -> bool:
+        schemas = self.schemas[part]
+        if schemas.rule.source != "inferred":
+            timeless = self._decoder(part, replace(writer, version=1))
+            return _fits_one(timeless, values) and schemas.without_times(writer)
+        known = len(schemas.fixed)
+        if known < VERSIONS_MAX:
+            self._infer(part, values)
+        return len(schemas.fixed) > known
+
     def _infer(self, part: Part, values: pa.BinaryArray) -> None:
-        """Fixes the part's schema: the table's, else what these values are, for the table and all bridges."""
-        schemas, name = self.schemas[part], INFERRED[part]
+        """Fixes one more of the part's schemas: the table's, else by what these values are, for all bridges.
+
+        They fit none of those before. A schema that fits none of them is not fixed: others may give one.
+        """
+        schemas, first = self.schemas[part], INFERRED[part]
 
         def ask() -> TableColumns:
             table = self.evolve([], {})
-            if name not in table.properties and (text := schemas.infer(values)) is not None:
-                made = ValueSchemas(rule=replace(schemas.rule, source="inline", text=text), registry=None).decoder(
-                    Writer()
-                )
+            known = fixed(first, table.properties)
+            text = schemas.infer(values) if len(known) == len(schemas.fixed) else None
+            if text is not None and text not in known:
+                made = schemas.inferred_decoder([*known, text])
                 # What has no decoder is not fixed: these rows say that there is no schema yet, others may give one.
-                if not isinstance(made, str):
-                    table = self.evolve([(part, made.type)], {name: text})
-            if (text := table.properties.get(name)) is not None:
-                schemas.fix(text)
+                if not isinstance(made, str) and (not known or _fits_one(made, values)):
+                    table = self.evolve([(part, made.type)], {property_of(first, len(known)): text})
+            schemas.fix(fixed(first, table.properties))
             self._columns = TableColumns.of(table)
             return self._columns
 
@@ -329,6 +391,26 @@ class TypedTable:
         return found
 
 
+def _small(values: pa.BinaryArray) -> pa.BinaryArray:
+    """The first ones that begin as JSON objects do: as many as may be looked at one by one."""
+    found = values.filter(pc.starts_with(values, "{"))[:MISFITS_READ_MAX]
+    sizes = np.asarray(pc.binary_length(found).to_numpy(zero_copy_only=False))
+    return found.filter(pa.array(np.cumsum(sizes) <= MISFIT_BYTES_READ_MAX))
+
+
+def _fits_one(decoder: Decoder | str, values: pa.BinaryArray) -> bool:
+    """Whether any of the values decodes."""
+    if isinstance(decoder, str):
+        return False
+    for number in range(len(values)):
+        try:
+            if decoder.decode(values[number : number + 1], MISFIT_CELLS_MAX).errors.null_count:
+                return True
+        except CellsExceededError:
+            continue
+    return False
+
+
 def _digest(wanted: Wanted) -> bytes:
     part, kind = wanted
     return hashlib.blake2b(part.encode() + pa.schema(list(kind)).serialize(), digest_size=16).digest()
@@ -348,7 +430,13 @@ def _routes(columns: TableColumns, decoders: Decoders) -> Routes:
             columns.misfits[decoder] = _misfits(columns, part, decoder.type)
         return found or error_text(ValueProblem.INCOMPATIBLE_SCHEMA, columns.misfits[decoder])
 
-    return Routes(columns, {writer: route(writer[0], decoder) for writer, decoder in decoders.items()})
+    found: dict[tuple[Part, Writer], Route | str] = {}
+    for (part, writer), decoder in reversed([*decoders.items()]):  # the last version first
+        made, after = route(part, decoder), found.get((part, replace(writer, version=writer.version + 1)))
+        if isinstance(made, Route) and isinstance(after, Route):
+            made = replace(made, otherwise=after)
+        found[part, writer] = made
+    return Routes(columns, found)
 
 
 def _misfits(columns: TableColumns, part: Part, kind: pa.StructType) -> str:

@@ -31,8 +31,9 @@ from rsm_bridge.values.typed.column_ids import StoredFieldIds
 from rsm_bridge.values.typed.copy import TypedCopy
 from rsm_bridge.values.typed.cpu_budget import CpuBudget
 from rsm_bridge.values.typed.decoder_shelf import DecoderShelf
+from rsm_bridge.values.typed.inferred import INFERRED, Part
 from rsm_bridge.values.typed.schemas import Registry, SchemaRule, ValueSchemas
-from rsm_bridge.values.typed.table import INFERRED, Part, TypedTable, Wanted
+from rsm_bridge.values.typed.table import TypedTable, Wanted
 
 _PARTS: tuple[Part, ...] = ("value", "key")
 _NOTHING = pa.struct([])
@@ -168,7 +169,7 @@ def _fitting(
     """
     if stamped_format(table) == "string":
         wanted = [item for item in wanted if item[0] == "key"]
-        fixed = {name: text for name, text in fixed.items() if name != INFERRED["value"]}
+        fixed = {name: text for name, text in fixed.items() if not name.startswith(INFERRED["value"])}
     return [*(_writer(*item) for item in wanted), WriterTypes(_NOTHING)], fixed
 
 
@@ -184,10 +185,17 @@ def _schema_rule(rule: TopicRule, part: Part, topic: str) -> SchemaRule | None:
     if source is None or form == "raw" or form == "string":
         return None
     kind = None if form == "auto" else form
+    learns = rule.incompatible == "new-column"
     if source.origin == "inline":
-        return SchemaRule(kind=kind, source="inline", text=source.inline_text(), message=source.message or "")
+        return SchemaRule(
+            kind=kind, source="inline", text=source.inline_text(), message=source.message or "", learns=learns
+        )
     if source.origin == "subject":
         return SchemaRule(
-            kind=kind, source="latest", subject=rule.subject_of(part, topic), message=source.message or ""
+            kind=kind,
+            source="latest",
+            subject=rule.subject_of(part, topic),
+            message=source.message or "",
+            learns=learns,
         )
-    return SchemaRule(kind=kind, source="inferred" if source.origin == "inferred" else "wire")
+    return SchemaRule(kind=kind, source="inferred" if source.origin == "inferred" else "wire", learns=learns)

@@ -51,6 +51,7 @@ GOOD = framed(1, avro(ORDER, {"id": 7, "who": "x"}))
 RULES = [
     {"pattern": "late_rule", "mode": "verbatim"},
     {"pattern": "strict", "value_format": "avro", "incompatible": "dead-letter"},
+    {"pattern": "narrow", "value_format": "json", "incompatible": "dead-letter"},
     {"pattern": "keyed", "value_format": "avro", "key_format": "avro"},
     {"pattern": "proven", "value_format": "avro", "key_format": "avro", "value_bytes": "proven"},
     {"pattern": ".*", "value_format": "avro"},
@@ -270,6 +271,22 @@ def test_rows_that_the_rule_refused(shim: ShimClient, catalog: Catalog, schemas:
     after = rows_of(catalog, "strict")
     only_changed(before, after, {1})
     assert [(row["id"], row["id__v2"]) for row in after] == [(7, None), (None, "x")]
+
+
+def test_values_that_did_not_fit_their_columns(shim: ShimClient, catalog: Catalog, command: Command) -> None:
+    copied(shim, "narrow", [b'{"n": 1, "who": "a"}'])
+    shown(catalog, "narrow", 1)
+    copied(shim, "narrow", [b'{"n": 1.5, "who": "b"}', b"no json", b'{"n": 2}'], first=1)
+    before = shown(catalog, "narrow", 4)
+    assert codes(before) == [None, "type_mismatch", "undecodable", None]
+    assert "0 rows decoded again" in command.run("narrow")[0]
+    lenient = command.backend([{"pattern": "narrow", "value_format": "json"}])
+    assert "1 rows would be decoded" in command.run("narrow", lenient, dry_run=True)[0]
+    assert "tierberg.value-schema__v2" not in catalog.load_table(("kafka", "narrow")).properties
+    assert "1 rows decoded again" in command.run("narrow", lenient)[0]
+    after = rows_of(catalog, "narrow")
+    only_changed(before, after, {1})
+    assert [(row["n"], row["n__v2"], row["who"]) for row in after[:2]] == [(1, None, "a"), (None, 1.5, "b")]
 
 
 def test_dead_keys(shim: ShimClient, catalog: Catalog, schemas: Schemas, command: Command) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from converter.values.by_writer import MESSAGES_MAX, Writer, parted_by_id
 from converter.values.json.decoder import json_decoder
-from converter.values.json.infer import infer_schema
+from converter.values.json.schema.infer import infer_schema
 from converter.values.model import Decoder, SchemaTextError
 from iceberg_catalog.evolve.evolve import evolve
 from iceberg_catalog.evolve.names import Sources

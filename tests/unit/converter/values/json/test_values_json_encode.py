@@ -18,7 +18,7 @@ from converter.errors import SegmentError
 from converter.values.json import encode_kernel, encode_scalars, encode_text
 from converter.values.json.decoder import json_decoder
 from converter.values.json.encoder import json_encoder
-from converter.values.json.infer import infer_schema
+from converter.values.json.schema.infer import infer_schema
 from converter.values.json.style import NUMBER_FORMS, Style, TimeForm, parse_style, style_text
 from converter.values.json.style_sample import member_order
 from converter.values.model import Encoding

@@ -19,7 +19,7 @@ from converter.values.json.decoder import json_decoder
 from converter.values.json.exact_reader import BadValue, Value, parse
 from converter.values.json.exact_rows import decode_row
 from converter.values.json.nodes import LIST, MAP, Node, make_plan
-from converter.values.json.schema import parse_schema
+from converter.values.json.schema.parse import parse_schema
 from converter.values.model import Decoder, no_room_in_file, too_many_cells
 from tests.property import json_world
 

@@ -1,7 +1,7 @@
-"""A JSON Schema from a sample of values: made once, stored, used for ever.
+"""A JSON Schema from a sample of values: made once, stored, used for ever; wider ones for values that do not fit it.
 
 Hence it promises little. A member is a column of a type where every value of the sample has that type; where they
-differ it is JSON text. Strings stay strings, dates too: the first one of another form would be lost as a dead letter.
+differ it is JSON text. Strings stay strings, dates too: the first one of another form would get another column.
 """
 
 from __future__ import annotations
@@ -59,7 +59,36 @@ def infer_schema(values: pa.BinaryArray) -> str | None:
         None when no value is a JSON object.
     """
     root = _Seen()
-    cells, left = 0, [PLACES_MAX]
+    _see_all(root, values, PLACES_MAX)
+    return json.dumps(_of_values(root)) if root.kinds else None
+
+
+def widened(schema: dict[str, Any], values: pa.BinaryArray) -> dict[str, Any]:
+    """A schema from here with wider types where these values do not have those it says; it gets no other names."""
+    root = _seen(schema)
+    _see_all(root, values, 0)
+    return _of_values(root)
+
+
+def _of_values(root: _Seen) -> dict[str, Any]:
+    properties = {name: _schema(seen) for name, seen in list(root.members.items())[:MEMBERS_MAX]}
+    return {"type": "object", "properties": properties}
+
+
+def _seen(schema: dict[str, Any]) -> _Seen:
+    """What a place of a schema from here says was seen; what is JSON text stays so."""
+    kind = schema.get("type", "")
+    if kind == "object" and "properties" in schema:
+        return _Seen(kinds={kind}, members={name: _seen(member) for name, member in schema["properties"].items()})
+    if kind == "array" and "items" in schema:
+        return _Seen(kinds={kind}, elements=_seen(schema["items"]))
+    if kind in ("", "object", "array"):
+        return _Seen(text=True)
+    return _Seen(kinds={kind}, beyond_int64="maximum" in schema)
+
+
+def _see_all(root: _Seen, values: pa.BinaryArray, places: int) -> None:
+    cells, left = 0, [places]
     for value in values:
         if not value.is_valid:
             continue
@@ -75,10 +104,6 @@ def infer_schema(values: pa.BinaryArray) -> str | None:
             continue
         if isinstance(document.content, dict):
             _see(root, document, 0, left)
-    if not root.kinds:
-        return None
-    properties = {name: _schema(seen) for name, seen in list(root.members.items())[:MEMBERS_MAX]}
-    return json.dumps({"type": "object", "properties": properties})
 
 
 def _see(seen: _Seen, value: Value, level: int, left: list[int]) -> None:
@@ -152,4 +177,4 @@ def _schema(seen: _Seen) -> dict[str, Any]:
         return {"type": "object", "properties": {name: _schema(member) for name, member in seen.members.items()}}
     if kind == "array" and seen.elements is not None and seen.elements.kinds:
         return {"type": "array", "items": _schema(seen.elements)}
-    return {"type": kind}
+    return {} if kind in ("object", "array") else {"type": kind}

@@ -1,0 +1,1 @@
+"""JSON Schemas: read, made from values, made wider for values that do not fit."""

@@ -1,0 +1,83 @@
+"""Schemas made wider in some places, for values that do not fit them.
+
+Of one that was inferred, what differs is kept, as JSON: a list of [steps from the schema's root, the schema there].
+That is short, where the schema may have 1,500 places.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from converter.values.json.schema.infer import widened
+
+_Schema = dict[str, Any]
+_Steps = tuple[str, ...]
+
+
+def wider_places(text: str, values: pa.BinaryArray) -> str | None:
+    """Places where values have other types than a schema says, with types that hold both; None where there are none.
+
+    Args:
+        text: as converter.values.json.schema.infer.infer_schema makes it.
+        values: some; those that are no JSON objects, and names that the schema does not say, are left out.
+    """
+    before = json.loads(text)
+    found = [[*item] for item in _differences(before, widened(before, values), ())]
+    return json.dumps(found) if found else None
+
+
+def with_places(text: str, places: str) -> str:
+    """The wider schema: `text` with what :func:`wider_places` found."""
+    schema = json.loads(text)
+    for steps, wider in json.loads(places):
+        parent = schema
+        for step in steps[:-1]:
+            parent = parent[step]
+        parent[steps[-1]] = wider
+    return json.dumps(schema)
+
+
+def _differences(before: _Schema, after: _Schema, steps: _Steps) -> Iterator[tuple[_Steps, _Schema]]:
+    if before == after:
+        return
+    for within in ("properties", "items"):
+        if within in before and within in after:
+            break
+    else:
+        yield steps, after
+        return
+    if within == "items":
+        yield from _differences(before[within], after[within], (*steps, within))
+        return
+    for name, member in before[within].items():
+        yield from _differences(member, after[within][name], (*steps, within, name))
+
+
+def schema_without_times(text: str) -> str | None:
+    """The schema with each `format: date-time` left out, so that such a member is a string; None where there is none.
+
+    RFC 3339 allows any number of digits behind the second, and .NET and Go write seven and nine.
+
+    Args:
+        text: of the schema.
+    """
+    try:
+        document, found = _without(json.loads(text))
+    except (RecursionError, ValueError):  # columns of it end far above; no JSON at all
+        return None
+    return json.dumps(document) if found else None
+
+
+def _without(part: Any) -> tuple[Any, bool]:
+    if isinstance(part, list):
+        made = [_without(item) for item in part]
+        return [item for item, _ in made], any(found for _, found in made)
+    if not isinstance(part, dict):
+        return part, False
+    timed = part.get("format") == "date-time"
+    kept = {name: _without(item) for name, item in part.items() if not (timed and name == "format")}
+    return {name: item for name, (item, _) in kept.items()}, timed or any(found for _, found in kept.values())

@@ -1,0 +1,176 @@
+"""Values that do not fit their columns get others, and rows never go: schemas that were inferred, and declared ones."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.catalog import Catalog
+
+from rsm_bridge.serving import service
+from rsm_bridge.serving.service import Running
+from rsm_bridge.values.typed import inferred
+from rsm_bridge.values.typed import table as typed_table
+from tests.bridge.values.test_bridge_replay_dead_letters import KeyedLog
+from tests.bridge.values.test_bridge_typed import rows_of, shown
+from tests.support.bridge_process import bridge_thread, test_settings
+from tests.support.kafka_log import LogBuilder
+from tests.support.shim_client import ShimClient, segment_of
+
+DECLARED = {
+    "type": "object",
+    "properties": {"id": {"type": "integer"}, "at": {"type": "string", "format": "date-time"}},
+}
+
+
+@pytest.fixture(scope="module", params=["always", "proven"])
+def policy(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def bridge_folder(tmp_path_factory: pytest.TempPathFactory, policy: str) -> Path:
+    return tmp_path_factory.mktemp(policy)
+
+
+def rules(policy: str) -> list[dict[str, Any]]:
+    text = {"from": "inline", "text": json.dumps(DECLARED)}
+    found: list[dict[str, Any]] = [
+        {"pattern": "declared.*", "value_format": "json", "value_schema": text},
+        {"pattern": "keys", "value_format": "json", "key_format": "json"},
+        {"pattern": "strict.*", "value_format": "json", "incompatible": "dead-letter"},
+        {"pattern": ".*", "value_format": "json"},
+    ]
+    return [{**rule, "value_bytes": policy} for rule in found]
+
+
+@pytest.fixture(scope="module")
+def bridge(bridge_folder: Path, policy: str) -> Iterator[Running]:
+    with bridge_thread(test_settings(bridge_folder, topics=rules(policy))) as running:
+        yield running
+
+
+def copied(shim: ShimClient, topic: str, values: Sequence[bytes], first: int = 0) -> None:
+    log = LogBuilder(next_offset=first)
+    log.batch(values)
+    segment = shim.copied(segment_of(log, topic=topic, topic_id=topic.encode().ljust(16, b".")[:16]))
+    assert shim.fetch(segment) == log.data
+
+
+def test_a_number_with_a_fraction_where_they_were_whole(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "fractions", [b'{"price": 1, "who": "a"}'] * 3)
+    shown(catalog, "fractions", 3)
+    copied(shim, "fractions", [b'{"price": 2, "who": "b"}', b'{"price": 2.5, "who": "c"}', b'{"price": 3}'], 3)
+    rows = shown(catalog, "fractions", 6)
+    assert [row["price"] for row in rows] == [1, 1, 1, 2, None, 3]
+    assert [row["price__v2"] for row in rows] == [None, None, None, None, 2.5, None]
+    assert [row["who"] for row in rows] == ["a", "a", "a", "b", "c", None]
+    assert [row["_kafka_error"] for row in rows] == [None] * 6
+    # What comes next fits one or the other, or is the reason for another one; nothing is learned twice.
+    copied(shim, "fractions", [b'{"price": 7.25}', b'{"price": "n/a"}', b'{"price": 8}'], 6)
+    rows = shown(catalog, "fractions", 9)[6:]
+    assert [(row["price"], row["price__v2"], row["price__v3"]) for row in rows] == [
+        (None, 7.25, None),
+        (None, None, '"n/a"'),
+        (8, None, None),
+    ]
+    properties = catalog.load_table(("kafka", "fractions")).properties
+    assert {name for name in properties if name.startswith("tierberg.value-schema")} == {
+        "tierberg.value-schema",
+        "tierberg.value-schema__v2",
+        "tierberg.value-schema__v3",
+    }
+    assert json.loads(properties["tierberg.value-schema__v2"]) == [[["properties", "price"], {"type": "number"}]]
+
+
+def test_places_within(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "within", [b'{"o": {"n": 1}, "l": [{"q": 1}], "k": 1}'] * 2)
+    shown(catalog, "within", 2)
+    copied(shim, "within", [b'{"o": {"n": {"x": 1}}, "l": [{"q": 2}], "k": 2}', b'{"l": [{"q": 1.5}]}', b"no json"], 2)
+    rows = shown(catalog, "within", 5)
+    assert rows[0]["l"][0]["q"] == 1
+    assert (rows[2]["k"], rows[2]["o"]["n"], rows[2]["o"]["n__v2"]) == (2, None, '{"x": 1}')
+    assert (rows[2]["l"][0]["q"], rows[2]["l"][0]["q__v2"]) == (None, 2.0)  # both places are wider for such rows
+    assert rows[3]["l"][0]["q__v2"] == 1.5
+    assert [row["_kafka_error"] and row["_kafka_error"].partition(":")[0] for row in rows] == [
+        *[None] * 4,
+        "undecodable",
+    ]
+
+
+def test_points_in_time_finer_than_microseconds_under_a_declared_schema(shim: ShimClient, catalog: Catalog) -> None:
+    fine, coarse = "2024-03-05T12:00:00.123456789Z", "2024-03-05T12:00:00.123456Z"
+    copied(shim, "declared", [json.dumps({"id": 1, "at": coarse}).encode()])
+    assert "at__v2" not in shown(catalog, "declared", 1)[0]
+    copied(shim, "declared", [json.dumps({"id": n, "at": at}).encode() for n, at in ((2, coarse), (3, fine))], 1)
+    rows = shown(catalog, "declared", 3)
+    assert [row["id"] for row in rows] == [1, 2, 3]
+    assert [row["at"] is None for row in rows] == [False, False, True]
+    assert [row["at__v2"] for row in rows] == [None, None, fine]
+    # Other breaches of a schema that was declared are its writer's.
+    copied(shim, "declared", [b'{"id": "x"}'], 3)
+    assert shown(catalog, "declared", 4)[3]["_kafka_error"].startswith("type_mismatch")
+
+
+def test_keys(shim: ShimClient, catalog: Catalog) -> None:
+    log = KeyedLog(keys=[b'{"id": 1}', b'{"id": 1.5}', b'{"id": 2}', None])
+    log.batch([b'{"v": 1}'] * 4)
+    shim.copied(segment_of(log, topic="keys", topic_id=b"keys".ljust(16, b".")))
+    assert [row["_key"] and row["_key"]["id"] for row in shown(catalog, "keys", 4)] == [1.0, 1.5, 2.0, None]
+    log = KeyedLog(next_offset=4, keys=[b'{"id": "x"}', b"no json"])
+    log.batch([b'{"v": "y"}', b'{"v": 2}'])
+    shim.copied(segment_of(log, topic="keys", topic_id=b"keys".ljust(16, b".")))
+    rows = shown(catalog, "keys", 6)[4:]
+    assert (rows[0]["_key"], rows[0]["v__v2"]) == ({"id": None, "id__v2": '"x"', "_additional": None}, '"y"')
+    assert [row["_kafka_error"] and row["_kafka_error"].partition(":")[0] for row in rows] == [None, "key_undecodable"]
+
+
+def test_a_rule_that_wants_no_other_columns(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "strict", [b'{"n": 1}', b'{"n": 1.5}'])
+    shown(catalog, "strict", 2)
+    copied(shim, "strict", [b'{"n": "x"}', b'{"n": 2}'], 2)
+    rows = shown(catalog, "strict", 4)
+    assert [row["n"] for row in rows] == [1.0, 1.5, None, 2.0]
+    assert rows[2]["_kafka_error"].startswith("type_mismatch")
+    assert "n__v2" not in rows[2]
+
+
+def test_what_one_bridge_learned_the_next_one_knows(
+    shim: ShimClient, catalog: Catalog, bridge_folder: Path, policy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A store in a folder has one bridge; those that share a store do not ask it who they are.
+    monkeypatch.setattr(service, "FolderLock", lambda _: io.BytesIO())
+    copied(shim, "shared", [b'{"n": 1}'])
+    shown(catalog, "shared", 1)
+    with bridge_thread(test_settings(bridge_folder, topics=rules(policy))) as other:
+        second = ShimClient(other.address)
+        copied(second, "shared", [b'{"n": 1.5}'], 1)
+        assert shown(catalog, "shared", 2)[1]["n__v2"] == 1.5
+        copied(shim, "shared", [b'{"n": 2.5}'], 2)
+        copied(second, "shared", [b'{"n": "x"}'], 3)
+        rows = shown(catalog, "shared", 4)
+    assert [(row["n"], row["n__v2"], row["n__v3"]) for row in rows] == [
+        (1, None, None),
+        (None, 1.5, None),
+        (None, 2.5, None),
+        (None, None, '"x"'),
+    ]
+
+
+def test_a_producer_cannot_make_schemas_without_end(
+    shim: ShimClient, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (inferred, typed_table):
+        monkeypatch.setattr(module, "VERSIONS_MAX", 3)
+    names = [f"n{number}" for number in range(5)]
+    copied(shim, "endless", [json.dumps(dict.fromkeys(names, 1)).encode()])
+    shown(catalog, "endless", 1)
+    for number, name in enumerate(names, start=1):
+        copied(shim, "endless", [json.dumps({name: "odd"}).encode()], number)
+        shown(catalog, "endless", number + 1)
+    errors = [row["_kafka_error"] for row in rows_of(catalog, "endless")]
+    assert [error and error.partition(":")[0] for error in errors] == [*[None] * 3, *["type_mismatch"] * 3]

@@ -1,0 +1,90 @@
+"""What a producer can make a bridge read, keep and remember by values that do not fit their columns."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from converter.values.by_writer import Writer
+from rsm_bridge import limits
+from rsm_bridge.values.registry.schemas import RegisteredSchema
+from rsm_bridge.values.typed import table as typed_table
+from rsm_bridge.values.typed.schemas import SchemaRule, ValueSchemas
+from rsm_bridge.values.typed.table import TypedTable
+
+INFERRED = SchemaRule(kind="json", source="inferred", learns=True)
+TIMES = {"properties": {"at": {"type": "string", "format": "date-time"}}}
+
+
+class Registered:
+    """A registry that has any id."""
+
+    def by_id(self, schema_id: int) -> RegisteredSchema:
+        return RegisteredSchema(schema_id, "json", json.dumps({**TIMES, "title": str(schema_id)}), {})
+
+
+def rows_of(values: list[bytes], error: str) -> tuple[pa.BinaryArray, pa.RecordBatch]:
+    texts = pa.array([error] * len(values), pa.string())
+    return pa.array(values, pa.binary()), pa.record_batch({"_kafka_error": texts})
+
+
+def asked_to_infer(
+    values: list[bytes], monkeypatch: pytest.MonkeyPatch, error: str = "type_mismatch: …"
+) -> list[bytes]:
+    """The values that a wider schema would be made from."""
+    schemas = ValueSchemas(rule=INFERRED, registry=None)
+    schemas.fix([json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}})])
+    table = TypedTable(schemas={"value": schemas}, evolve=_no_catalog, executor=ThreadPoolExecutor(1))
+    seen: list[bytes] = []
+    monkeypatch.setattr(TypedTable, "_infer", lambda _, part, given: seen.extend(given.to_pylist()))
+    array, rows = rows_of(values, error)
+    given = table.given(pa.record_batch({"_kafka_value": array}))
+    assert not table.learned(given, rows)
+    return seen
+
+
+def test_only_some_values_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked_to_infer([b"{}"] * 1000, monkeypatch) == [b"{}"] * limits.MISFITS_READ_MAX
+
+
+def test_only_small_values_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    half = b"{" + b" " * (limits.MISFIT_BYTES_READ_MAX // 2)
+    assert asked_to_infer([b"{}", half, half, b"{}"], monkeypatch) == [b"{}", half]
+    assert asked_to_infer([half + half], monkeypatch) == []
+
+
+@pytest.mark.parametrize("error", ["undecodable: …", "invalid_utf8: …", "internal: …"])
+def test_other_errors_teach_nothing(error: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked_to_infer([b"{}"], monkeypatch, error) == []
+
+
+def test_what_is_no_object_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked_to_infer([b"[1]", b"1", b'"x"'], monkeypatch) == []
+
+
+def test_no_schema_is_made_wider_for_a_value_of_many_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    schemas = ValueSchemas(rule=INFERRED, registry=None)
+    schemas.fix(['{"type": "object", "properties": {"l": {"type": "array", "items": {"type": "number"}}}}'])
+    decoder = schemas.decoder(Writer())
+    many = pa.array([b'{"l": [' + b"1," * 1000 + b"1]}"], pa.binary())
+    assert typed_table._fits_one(decoder, many)
+    assert limits.MISFIT_CELLS_MAX > 1000
+    monkeypatch.setattr(typed_table, "MISFIT_CELLS_MAX", 100)
+    assert not typed_table._fits_one(decoder, many)
+
+
+def test_schemas_whose_times_are_text_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert limits.TIMELESS_MAX > 2
+    monkeypatch.setattr("rsm_bridge.values.typed.schemas.TIMELESS_MAX", 2)
+    registry: Any = Registered()
+    schemas = ValueSchemas(rule=SchemaRule(kind="json", source="wire", learns=True), registry=registry)
+    assert [schemas.without_times(Writer(number)) for number in (1, 1, 2, 3)] == [True, False, True, False]
+    assert [len(schemas.versions(Writer(number))) for number in (1, 2, 3)] == [2, 2, 1]
+
+
+def _no_catalog(*_: object) -> Any:
+    raise AssertionError("nobody asked for columns")
