@@ -24,6 +24,7 @@ from rsm_bridge.limits import COMPILER_TRIES_MAX, INFERRED_VALUES_MAX, REGISTRY_
 from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
 from rsm_bridge.values.registry.schemas import RegisteredSchema, SchemaKind
 from rsm_bridge.values.typed.decoder_shelf import DecoderShelf, decoder_bytes
+from rsm_bridge.values.typed.inferred import Inferred
 
 if TYPE_CHECKING:
     from converter.values.protobuf.schema import SchemaFiles
@@ -93,7 +94,8 @@ class ValueSchemas:
     registry: Registry | None
     shelf: DecoderShelf = field(default_factory=DecoderShelf)
     _owner: object = field(default_factory=object)
-    _fixed: tuple[str, ...] = ()
+    _inferred: Inferred | None = None
+    _texts: tuple[str, ...] = ()
     _timeless: set[Writer] = field(default_factory=set)
     _unfinished: Counter[int] = field(default_factory=Counter)
     _lock: Lock = field(default_factory=Lock)
@@ -113,34 +115,34 @@ class ValueSchemas:
     @property
     def to_infer(self) -> bool:
         """Whether the schema is still to be inferred, or read from the table."""
-        return self.rule.source == "inferred" and not self._fixed
+        return self.rule.source == "inferred" and self._inferred is None
 
     @property
-    def fixed(self) -> tuple[str, ...]:
-        """What was inferred: the first schema, and places of it that are other ones for values that fit none before."""
-        return self._fixed
+    def inferred(self) -> Inferred | None:
+        """What was inferred so far."""
+        return self._inferred
 
-    def infer(self, values: pa.BinaryArray) -> str | None:
-        """What is to be fixed for these values; None when there is no JSON object among them, or nothing is to be."""
+    def infer(self, values: pa.BinaryArray) -> Inferred | None:
+        """A schema for these values; None when there is no JSON object among them."""
         from converter.values.json.schema.infer import infer_schema
-        from converter.values.json.schema.widen import wider_places
 
-        return wider_places(self._fixed[0], values) if self._fixed else infer_schema(values[:INFERRED_VALUES_MAX])
+        text = infer_schema(values[:INFERRED_VALUES_MAX], empty=not self.rule.learns)
+        return None if text is None else Inferred(text)
 
-    def inferred_decoder(self, texts: Sequence[str]) -> Decoder | str:
-        """The decoder of the last of these, as :meth:`fix` takes them; or why there is none."""
-        found = ValueSchemas(rule=self.rule, registry=None)
-        found.fix(texts)
-        return found.decoder(Writer(version=len(texts) - 1))
+    def decoders_of(self, found: Inferred) -> list[Decoder | str]:
+        """Decoders of its schemas; a text: why there is none."""
+        apart = ValueSchemas(rule=self.rule, registry=None)
+        apart.fix(found)
+        return [apart.decoder(writer) for writer in apart.versions(Writer())]
 
-    def fix(self, texts: Iterable[str]) -> None:
+    def fix(self, found: Inferred | None) -> None:
         """What was inferred, here or by another bridge."""
-        self._fixed = tuple(texts)
+        self._inferred, self._texts = found, () if found is None else found.texts()
 
     def versions(self, writer: Writer) -> list[Writer]:
         """The ways in which its values are read, that of most of them first."""
         if self.rule.source == "inferred":
-            return [replace(writer, version=number) for number in range(max(1, len(self._fixed)))]
+            return [replace(writer, version=number) for number in range(max(1, len(self._texts)))]
         return [writer, replace(writer, version=1)] if writer in self._timeless else [writer]
 
     def without_times(self, writer: Writer) -> bool:
@@ -196,18 +198,17 @@ class ValueSchemas:
     def _declared(self, writer: Writer) -> RegisteredSchema:
         rule = self.rule
         if rule.source in {"inline", "inferred"} and rule.kind is not None:
-            return RegisteredSchema(-1, rule.kind, self._inferred(writer.version) if self._fixed else rule.text, {})
+            texts = self._texts or (rule.text,)
+            number = writer.version if rule.source == "inferred" else 0
+            if number >= len(texts):  # its table was made anew in this moment
+                raise SchemaUnusableError("the table has no such schema any more")
+            return RegisteredSchema(-1, rule.kind, texts[number], {})
         if self.registry is None:
             raise ColumnsWaitError("the rule takes schemas from a registry and none is configured: schema_registry.url")
         try:
             return self.registry.latest(rule.subject) if rule.source == "latest" else self._by_id(writer.schema_id)
         except RegistryUnavailableError as error:
             raise ColumnsWaitError(str(error)) from error
-
-    def _inferred(self, version: int) -> str:
-        from converter.values.json.schema.widen import with_places
-
-        return with_places(self._fixed[0], self._fixed[version]) if version else self._fixed[0]
 
     def _by_id(self, schema_id: int) -> RegisteredSchema:
         if self.registry is None:

@@ -29,7 +29,6 @@ from converter.values.by_writer import Parted, Route, Writer, columns_of
 from converter.values.model import (
     CELLS_UNLIMITED,
     Bound,
-    CellsExceededError,
     Decoded,
     Decoder,
     Encoding,
@@ -46,16 +45,13 @@ from iceberg_catalog.tables.tables import stamped_format
 from rsm_bridge.limits import (
     CATALOG_AGAIN_SECONDS,
     EVOLUTION_SECONDS_MAX,
-    MISFIT_BYTES_READ_MAX,
-    MISFIT_CELLS_MAX,
-    MISFITS_READ_MAX,
     REFUSED_MAX,
-    VERSIONS_MAX,
     WRITERS_COLUMNS_MAX,
 )
 from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.values.typed.decoder_shelf import column_count
-from rsm_bridge.values.typed.inferred import INFERRED, Part, fixed, property_of
+from rsm_bridge.values.typed.inferred import Inferred, Part, as_properties, inferred_of
+from rsm_bridge.values.typed.learning import Looks, few, fits_one, with_other_names
 from rsm_bridge.values.typed.schemas import ColumnsWaitError, ValueSchemas
 
 #: A part of the record and the type its decoder gives.
@@ -192,6 +188,7 @@ class TypedTable:
     value_format: ValueFormat = "raw"
     _columns: TableColumns | None = None
     _refused: dict[bytes, None] = field(default_factory=dict)
+    _looks: Mapping[Part, Looks] = field(default_factory=lambda: {"value": Looks(), "key": Looks()})
     _running: Future[TableColumns] | None = None
     _not_before: float = 0.0
     _failed: str = ""
@@ -225,7 +222,7 @@ class TypedTable:
             self._refused.clear()
         if known.uuid != uuid:
             for schemas in self.schemas.values():
-                schemas.fix(())  # they are properties of the table
+                schemas.fix(None)  # it is properties of the table
 
     def applying(self, given: Given, columns: TableColumns | None = None) -> Given:
         """The parts that are to have columns: where the rule leaves it open, once a value, or key, has a schema.
@@ -299,7 +296,9 @@ class TypedTable:
         return [wanted for wanted in without if _digest(wanted) not in self._refused]
 
     def learned(self, given: Given, rows: pa.RecordBatch) -> bool:
-        """Whether values that did not fit their columns will get others: the table's columns are others now, then.
+        """Whether what values have will get other columns than it has here: the table's are others now, then.
+
+        That is values that do not fit their columns, and names that the schema inferred for them does not say.
 
         Args:
             given: of the rows.
@@ -308,52 +307,85 @@ class TypedTable:
         Raises:
             ColumnsWaitError: registry or catalog do not answer in time.
         """
-        found = False
-        for part, parted in given.parts.items():
-            schemas = self.schemas[part]
-            if not schemas.rule.learns:
-                continue
-            errors = rows.column(ERROR)
-            if part == "key":
-                errors = pc.replace_substring_regex(errors, f"^{OF_KEY}", "")
-            dead = misfits(errors)
-            for piece in parted.parts if len(dead) else ():
-                values = _small(piece.values.filter(pa.array(np.isin(piece.rows, dead))))
-                if len(values):
-                    found |= self._learn(part, piece.writer, values)
-        return found
+        return any(self._learned(part, parted, rows) for part, parted in given.parts.items())
 
-    def _learn(self, part: Part, writer: Writer, values: pa.BinaryArray) -> bool:
+    def _learned(self, part: Part, parted: Parted, rows: pa.RecordBatch) -> bool:
+        rule = self.schemas[part].rule
+        if not rule.learns:
+            return False
+        errors = rows.column(ERROR)
+        if part == "key":
+            errors = pc.replace_substring_regex(errors, f"^{OF_KEY}", "")
+        dead, found = misfits(errors), False
+        for piece in parted.parts if len(dead) else ():
+            values = few(piece.values.filter(pa.array(np.isin(piece.rows, dead))))
+            if len(values):
+                found |= self._widened(part, piece.writer, values)
+        return found or (rule.source == "inferred" and self._has_new_names(part, parted, rows))
+
+    def _widened(self, part: Part, writer: Writer, values: pa.BinaryArray) -> bool:
+        """Whether values that do not fit what there is fit a schema that there was not."""
         schemas = self.schemas[part]
         if schemas.rule.source != "inferred":
-            timeless = self._decoder(part, replace(writer, version=1))
-            return _fits_one(timeless, values) and schemas.without_times(writer)
-        known = len(schemas.fixed)
-        if known < VERSIONS_MAX:
-            self._infer(part, values)
-        return len(schemas.fixed) > known
+            return fits_one(self._decoder(part, replace(writer, version=1)), values) and schemas.without_times(writer)
+        return self._infer(part, values, lambda known: known.widened(values))
 
-    def _infer(self, part: Part, values: pa.BinaryArray) -> None:
-        """Fixes one more of the part's schemas: the table's, else by what these values are, for all bridges.
+    def _has_new_names(self, part: Part, parted: Parted, rows: pa.RecordBatch) -> bool:
+        columns, looks = self._columns, self._looks[part]
+        if columns is None or not parted.parts or self.schemas[part].inferred is None:
+            return False
+        which = np.zeros(rows.num_rows, dtype=np.bool_)
+        for name in set(columns.types[part].names) & set(rows.schema.names):
+            which |= with_other_names(rows.column(name), name)
+        if not which.any() or not looks.due():
+            return False
+        (piece,) = parted.parts
+        values = few(piece.values.filter(pa.array(which[piece.rows])))
+        found = len(values) > 0 and self._infer(part, values, lambda known: known.more(values))
+        looks.told(found=found)
+        return found
 
-        They fit none of those before. A schema that fits none of them is not fixed: others may give one.
+    def _infer(
+        self, part: Part, values: pa.BinaryArray, wanted: Callable[[Inferred], Inferred | None] | None = None
+    ) -> bool:
+        """Whether more is inferred of the part now than was known: the table's, else by what these values are.
+
+        Args:
+            part: value, or key.
+            values: of which one at least shall fit.
+            wanted: what becomes of what is known; None where the first schema is wanted.
         """
-        schemas, first = self.schemas[part], INFERRED[part]
+        schemas = self.schemas[part]
+        before = schemas.inferred
 
         def ask() -> TableColumns:
             table = self.evolve([], {})
-            known = fixed(first, table.properties)
-            text = schemas.infer(values) if len(known) == len(schemas.fixed) else None
-            if text is not None and text not in known:
-                made = schemas.inferred_decoder([*known, text])
-                # What has no decoder is not fixed: these rows say that there is no schema yet, others may give one.
-                if not isinstance(made, str) and (not known or _fits_one(made, values)):
-                    table = self.evolve([(part, made.type)], {property_of(first, len(known)): text})
-            schemas.fix(fixed(first, table.properties))
+            known = inferred_of(part, table.properties)
+            if known == before:
+                made = schemas.infer(values) if known is None or wanted is None else wanted(known)
+                if made is not None and made != known:
+                    table = self._with_schemas(part, made, values, first=known is None)
+            schemas.fix(inferred_of(part, table.properties))
             self._columns = TableColumns.of(table)
             return self._columns
 
         self._asked(lambda _: ask(), EVOLUTION_SECONDS_MAX)
+        return schemas.inferred != before
+
+    def _with_schemas(self, part: Part, made: Inferred, values: pa.BinaryArray, *, first: bool) -> Table:
+        """The table with what was inferred, and its columns; without it where it would help nobody, or cannot be."""
+        decoders = self.schemas[part].decoders_of(made)
+        usable = [decoder for decoder in decoders if not isinstance(decoder, str)]
+        wanted: list[Wanted] = [(part, decoder.type) for decoder in usable]
+        # What has no decoder is not fixed: these rows say that there is no schema yet, others may give one.
+        if len(usable) < len(decoders) or not (first or any(fits_one(decoder, values) for decoder in usable)):
+            return self.evolve([], {})
+        if first:
+            return self.evolve(wanted, as_properties(part, made))
+        # By a schema that the table refuses, all rows would be dead letters.
+        columns = TableColumns.of(self.evolve(wanted, {}))
+        bound = all(columns.route(part, decoder) is not None for decoder in usable)
+        return self.evolve([], as_properties(part, made) if bound else {})
 
     def _evolved(self, decoders: Decoders, wait_seconds: float) -> TableColumns:
         return self._asked(lambda before: self._ask(decoders, before), wait_seconds)
@@ -389,26 +421,6 @@ class TypedTable:
                 del self._refused[next(iter(self._refused))]
             self._columns = found
         return found
-
-
-def _small(values: pa.BinaryArray) -> pa.BinaryArray:
-    """The first ones that begin as JSON objects do: as many as may be looked at one by one."""
-    found = values.filter(pc.starts_with(values, "{"))[:MISFITS_READ_MAX]
-    sizes = np.asarray(pc.binary_length(found).to_numpy(zero_copy_only=False))
-    return found.filter(pa.array(np.cumsum(sizes) <= MISFIT_BYTES_READ_MAX))
-
-
-def _fits_one(decoder: Decoder | str, values: pa.BinaryArray) -> bool:
-    """Whether any of the values decodes."""
-    if isinstance(decoder, str):
-        return False
-    for number in range(len(values)):
-        try:
-            if decoder.decode(values[number : number + 1], MISFIT_CELLS_MAX).errors.null_count:
-                return True
-        except CellsExceededError:
-            continue
-    return False
 
 
 def _digest(wanted: Wanted) -> bytes:

@@ -1,4 +1,4 @@
-"""Values that do not fit their columns get others, and rows never go: schemas that were inferred, and declared ones."""
+"""Values that do not fit their columns get others, and rows never go; names that come later get columns, too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from pyiceberg.catalog import Catalog
 from rsm_bridge.serving import service
 from rsm_bridge.serving.service import Running
 from rsm_bridge.values.typed import inferred
-from rsm_bridge.values.typed import table as typed_table
 from tests.bridge.values.test_bridge_replay_dead_letters import KeyedLog
 from tests.bridge.values.test_bridge_typed import rows_of, shown
 from tests.support.bridge_process import bridge_thread, test_settings
@@ -94,12 +93,58 @@ def test_places_within(shim: ShimClient, catalog: Catalog) -> None:
     rows = shown(catalog, "within", 5)
     assert rows[0]["l"][0]["q"] == 1
     assert (rows[2]["k"], rows[2]["o"]["n"], rows[2]["o"]["n__v2"]) == (2, None, '{"x": 1}')
-    assert (rows[2]["l"][0]["q"], rows[2]["l"][0]["q__v2"]) == (None, 2.0)  # both places are wider for such rows
+    assert (rows[2]["l"][0]["q"], rows[2]["l"][0]["q__v2"]) == (2, None)  # not odd: as ever
     assert rows[3]["l"][0]["q__v2"] == 1.5
     assert [row["_kafka_error"] and row["_kafka_error"].partition(":")[0] for row in rows] == [
         *[None] * 4,
         "undecodable",
     ]
+
+
+def test_names_that_come_later(shim: ShimClient, catalog: Catalog, policy: str) -> None:
+    copied(shim, "later", [b'{"id": 1, "o": {"x": 1}, "l": [{"q": 1}]}'])
+    shown(catalog, "later", 1)
+    copied(
+        shim,
+        "later",
+        [b'{"id": 2, "o": {"x": 1, "y": "a"}, "l": [{"q": 2}, {"q": 3, "r": true}], "more": {"z": 0.5}}'],
+        1,
+    )
+    rows = shown(catalog, "later", 2)
+    assert rows[1]["more"]["z"] == 0.5
+    assert [row["o"]["y"] for row in rows] == [None, "a"]
+    assert [item["r"] for item in rows[1]["l"]] == [None, True]
+    assert (rows[1]["_additional"], rows[1]["o"]["_additional"]) == (None, None)
+    # A name that is null has no type yet; a value that does not fit its name's type has a column of its own.
+    copied(
+        shim,
+        "later",
+        [b'{"id": 3, "nothing": null}', b'{"id": 4, "more": {"z": "x"}}', b'{"id": "x", "more": {"z": 1.5}}'],
+        2,
+    )
+    rows = shown(catalog, "later", 5)[2:]
+    assert (rows[0]["_additional"], "nothing" in rows[0]) == ('{"nothing": null}', False)
+    assert [(row["id"], row["id__v2"]) for row in rows] == [(3, None), (4, None), (None, '"x"')]
+    assert (rows[1]["more"]["z"], rows[1]["more"]["z__v2"]) == (None, '"x"')
+    properties = catalog.load_table(("kafka", "later")).properties
+    assert {name for name in properties if name.startswith("tierberg.value-schema__")} == {
+        "tierberg.value-schema__names2",
+        "tierberg.value-schema__v2",
+        "tierberg.value-schema__v3",
+    }
+
+
+def test_a_name_that_was_null_at_first_gets_a_type(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "nulls", [b'{"id": 1, "op": {"before": null}, "x": null, "l": []}'] * 2)
+    rows = shown(catalog, "nulls", 2)
+    assert {name for name in rows[0] if not name.startswith("_")} == {"id"}
+    assert json.loads(rows[0]["_additional"]) == {"op": {"before": None}, "x": None, "l": []}
+    copied(shim, "nulls", [b'{"id": 2, "op": {"before": {"n": 1}}, "x": 5, "l": [[2]]}', b'{"id": 3, "x": null}'], 2)
+    rows = shown(catalog, "nulls", 4)
+    assert [row["x"] for row in rows] == [None, None, 5, None]
+    assert rows[2]["l"] == [[2]]
+    assert [row["op"] and row["op"]["before"] and row["op"]["before"]["n"] for row in rows] == [None, None, 1, None]
+    assert [row["_additional"] for row in rows[2:]] == [None, None]
 
 
 def test_points_in_time_finer_than_microseconds_under_a_declared_schema(shim: ShimClient, catalog: Catalog) -> None:
@@ -164,8 +209,7 @@ def test_what_one_bridge_learned_the_next_one_knows(
 def test_a_producer_cannot_make_schemas_without_end(
     shim: ShimClient, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (inferred, typed_table):
-        monkeypatch.setattr(module, "VERSIONS_MAX", 3)
+    monkeypatch.setattr(inferred, "VERSIONS_MAX", 3)
     names = [f"n{number}" for number in range(5)]
     copied(shim, "endless", [json.dumps(dict.fromkeys(names, 1)).encode()])
     shown(catalog, "endless", 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -47,20 +47,25 @@ class _Seen:
     elements: _Seen | None = None
 
 
-def infer_schema(values: pa.BinaryArray) -> str | None:
+def infer_schema(values: pa.BinaryArray, *, empty: bool = True) -> str | None:
     """The text of a JSON Schema that every JSON object of the sample decodes with.
 
     Args:
         values: up to some thousand values; nulls are left out, values that are too large to be parsed
             (VALUE_CELLS_MAX), and after the first object those beyond SAMPLE_CELLS_MAX. The schema depends on them and
             their order only.
+        empty: whether names that are null, or empty, in all of them get columns, of JSON text; they do if there are no
+            others.
 
     Returns:
         None when no value is a JSON object.
     """
     root = _Seen()
     _see_all(root, values, PLACES_MAX)
-    return json.dumps(_of_values(root)) if root.kinds else None
+    if not root.kinds:
+        return None
+    told = root if empty else _without_empty(root)
+    return json.dumps(_of_values(told if told.members else root))
 
 
 def widened(schema: dict[str, Any], values: pa.BinaryArray) -> dict[str, Any]:
@@ -68,6 +73,30 @@ def widened(schema: dict[str, Any], values: pa.BinaryArray) -> dict[str, Any]:
     root = _seen(schema)
     _see_all(root, values, 0)
     return _of_values(root)
+
+
+def with_names(schema: dict[str, Any], values: pa.BinaryArray, places: int) -> dict[str, Any]:
+    """A schema from here with the names, at most so many, that these values have beside; types may be others, too.
+
+    Names that are null, or empty, in all of them are none.
+    """
+    root = _seen(schema)
+    _see_all(root, values, places)
+    return _of_values(_without_empty(root))
+
+
+def _without_empty(seen: _Seen) -> _Seen:
+    members = {name: _without_empty(member) for name, member in seen.members.items()}
+    elements = None if seen.elements is None else _without_empty(seen.elements)
+    typed = {name: member for name, member in members.items() if _has_type(member)}
+    return replace(seen, members=typed, elements=elements)
+
+
+def _has_type(seen: _Seen) -> bool:
+    """Whether anything is known of it: not of what was null, or an empty object or array, each time."""
+    if seen.text or seen.members or seen.kinds - {"object", "array"}:
+        return True
+    return seen.elements is not None and _has_type(seen.elements)
 
 
 def _of_values(root: _Seen) -> dict[str, Any]:

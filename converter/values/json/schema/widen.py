@@ -1,4 +1,4 @@
-"""Schemas made wider in some places, for values that do not fit them.
+"""Schemas made wider in some places, for values that do not fit them, and by names that come later.
 
 Of one that was inferred, what differs is kept, as JSON: a list of [steps from the schema's root, the schema there].
 That is short, where the schema may have 1,500 places.
@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from converter.values.json.schema.infer import widened
+from converter.values.json.schema.infer import widened, with_names
 
 _Schema = dict[str, Any]
 _Steps = tuple[str, ...]
@@ -30,8 +30,26 @@ def wider_places(text: str, values: pa.BinaryArray) -> str | None:
     return json.dumps(found) if found else None
 
 
+def more_places(text: str, values: pa.BinaryArray, most: int) -> str | None:
+    """Names that a schema does not say and that some value gives another value than null; None where there are none.
+
+    Args:
+        text: as converter.values.json.schema.infer.infer_schema makes it.
+        values: some; those that are no JSON objects are left out.
+        most: so many names, those within others counted.
+    """
+    before = json.loads(text)
+    found = [[*item] for item in _names(before, with_names(before, values, most), ())]
+    return json.dumps(found) if found else None
+
+
+def count_places(places: str) -> int:
+    """How many names and elements they are, those within others counted."""
+    return sum(1 + _count(schema) for _, schema in json.loads(places))
+
+
 def with_places(text: str, places: str) -> str:
-    """The wider schema: `text` with what :func:`wider_places` found."""
+    """The schema `text` with places that :func:`wider_places`, or :func:`more_places`, found."""
     schema = json.loads(text)
     for steps, wider in json.loads(places):
         parent = schema
@@ -55,6 +73,23 @@ def _differences(before: _Schema, after: _Schema, steps: _Steps) -> Iterator[tup
         return
     for name, member in before[within].items():
         yield from _differences(member, after[within][name], (*steps, within, name))
+
+
+def _names(before: _Schema, after: _Schema, steps: _Steps) -> Iterator[tuple[_Steps, _Schema]]:
+    if "items" in before and "items" in after:
+        yield from _names(before["items"], after["items"], (*steps, "items"))
+    known = before.get("properties", {})
+    for name, schema in after.get("properties", {}).items() if known else ():
+        within = (*steps, "properties", name)
+        if name in known:
+            yield from _names(known[name], schema, within)
+        else:
+            yield within, schema
+
+
+def _count(schema: _Schema) -> int:
+    within = [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
+    return sum(1 + _count(item) for item in within)
 
 
 def schema_without_times(text: str) -> str | None:

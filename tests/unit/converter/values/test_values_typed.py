@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from converter.values.allowance import Allowance
 from converter.values.by_writer import SCHEMA_IDS_MAX, Route, Writer, columns_of, parted, parted_by_id
@@ -78,6 +79,33 @@ def test_values_without_a_header_have_one_writer() -> None:
     found = columns_of(parted(values), {Writer(): A}, TARGET)
     assert found.columns.flatten()[0].to_pylist() == [1, None, 22, None]
     assert found.errors.to_pylist() == [None, None, None, "undecodable: no digits"]
+
+
+def test_values_that_do_not_fit_are_read_the_next_way() -> None:
+    @dataclass(frozen=True)
+    class Short(_Digits):
+        """Of so many digits at most."""
+
+        most: int
+
+        def decode(
+            self, values: pa.BinaryArray, cells_max: int = CELLS_UNLIMITED, allowance: Allowance | None = None
+        ) -> Decoded:
+            made = super().decode(values, cells_max, allowance)
+            long = pa.array([text.isdigit() and len(text) > self.most for text in values.to_pylist()])
+            said = error_text(ValueProblem.OUT_OF_RANGE, f"over {self.most}")
+            return Decoded(pc.if_else(long, None, made.columns), pc.if_else(long, said, made.errors), 1)
+
+    last = Route(Short("b", 3), (Bound(None), Bound(0)))
+    route = Route(Short("a", 1), A.bound, Route(Short("a", 2), B.bound, last))
+    values = pa.array([b"1", b"4444", b"22", None, b"x", b"333", b"55", b"6"], pa.binary())
+    found = columns_of(parted(values), {Writer(): route}, TARGET)
+    rows = [row and (row["a"], row["b"]) for row in found.columns.to_pylist()]
+    assert rows == [(1, None), None, (None, 22), None, None, (None, 333), (None, 55), (6, None)]
+    errors = found.errors.to_pylist()
+    assert [errors[row] for row in (1, 4)] == ["out_of_range: over 1", "undecodable: no digits"]
+    assert [error is None for error in errors] == [True, False, True, True, False, True, True, True]
+    assert found.cells == 3
 
 
 def test_slices_and_emptiness() -> None:

@@ -12,7 +12,8 @@ import pytest
 from converter.values.by_writer import Writer
 from rsm_bridge import limits
 from rsm_bridge.values.registry.schemas import RegisteredSchema
-from rsm_bridge.values.typed import table as typed_table
+from rsm_bridge.values.typed import inferred, learning
+from rsm_bridge.values.typed.inferred import Inferred
 from rsm_bridge.values.typed.schemas import SchemaRule, ValueSchemas
 from rsm_bridge.values.typed.table import TypedTable
 
@@ -37,10 +38,16 @@ def asked_to_infer(
 ) -> list[bytes]:
     """The values that a wider schema would be made from."""
     schemas = ValueSchemas(rule=INFERRED, registry=None)
-    schemas.fix([json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}})])
+    schemas.fix(Inferred(json.dumps({"type": "object", "properties": {"n": {"type": "integer"}}})))
     table = TypedTable(schemas={"value": schemas}, evolve=_no_catalog, executor=ThreadPoolExecutor(1))
     seen: list[bytes] = []
-    monkeypatch.setattr(TypedTable, "_infer", lambda _, part, given: seen.extend(given.to_pylist()))
+
+    def infer(_: TypedTable, part: str, given: pa.BinaryArray, wanted: object) -> bool:
+        assert (part, wanted is None) == ("value", False)
+        seen.extend(given.to_pylist())
+        return False
+
+    monkeypatch.setattr(TypedTable, "_infer", infer)
     array, rows = rows_of(values, error)
     given = table.given(pa.record_batch({"_kafka_value": array}))
     assert not table.learned(given, rows)
@@ -68,13 +75,13 @@ def test_what_is_no_object_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_no_schema_is_made_wider_for_a_value_of_many_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     schemas = ValueSchemas(rule=INFERRED, registry=None)
-    schemas.fix(['{"type": "object", "properties": {"l": {"type": "array", "items": {"type": "number"}}}}'])
+    schemas.fix(Inferred('{"type": "object", "properties": {"l": {"type": "array", "items": {"type": "number"}}}}'))
     decoder = schemas.decoder(Writer())
     many = pa.array([b'{"l": [' + b"1," * 1000 + b"1]}"], pa.binary())
-    assert typed_table._fits_one(decoder, many)
+    assert learning.fits_one(decoder, many)
     assert limits.MISFIT_CELLS_MAX > 1000
-    monkeypatch.setattr(typed_table, "MISFIT_CELLS_MAX", 100)
-    assert not typed_table._fits_one(decoder, many)
+    monkeypatch.setattr(learning, "MISFIT_CELLS_MAX", 100)
+    assert not learning.fits_one(decoder, many)
 
 
 def test_schemas_whose_times_are_text_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +91,38 @@ def test_schemas_whose_times_are_text_are_so_many_at_most(monkeypatch: pytest.Mo
     schemas = ValueSchemas(rule=SchemaRule(kind="json", source="wire", learns=True), registry=registry)
     assert [schemas.without_times(Writer(number)) for number in (1, 1, 2, 3)] == [True, False, True, False]
     assert [len(schemas.versions(Writer(number))) for number in (1, 2, 3)] == [2, 2, 1]
+
+
+def test_names_that_come_later_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (limits.ADDED_PLACES_MAX, limits.ADDITIONS_MAX) == (500, 100)
+    monkeypatch.setattr(inferred, "ADDED_PLACES_MAX", 5)
+    known = Inferred('{"type": "object", "properties": {"n": {"type": "integer"}}}')
+
+    def told(names: list[str]) -> set[str]:
+        nonlocal known
+        known = known.more(pa.array([json.dumps(dict.fromkeys(names, 1)).encode()], pa.binary()))
+        return set(json.loads(known.texts()[0])["properties"])
+
+    assert told(["n"]) == {"n"}
+    assert told(["a", "b", "c"]) == {"n", "a", "b", "c"}
+    assert told(["d", "e", "f", "g"]) == {"n", "a", "b", "c", "d", "e"}
+    assert told(["f", "g"]) == {"n", "a", "b", "c", "d", "e"}
+    monkeypatch.setattr(inferred, "ADDED_PLACES_MAX", 100)
+    monkeypatch.setattr(inferred, "ADDITIONS_MAX", 2)
+    assert told(["f"]) == {"n", "a", "b", "c", "d", "e"}
+    assert Inferred(known.first) != known == inferred.inferred_of("value", inferred.as_properties("value", known))
+
+
+def test_rows_with_other_names_are_looked_at_ever_more_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert limits.LOOKS_BETWEEN_MAX > 4
+    monkeypatch.setattr(learning, "LOOKS_BETWEEN_MAX", 4)
+    looks = learning.Looks()
+    looked = []
+    for piece in range(24):
+        if looks.due():
+            looked.append(piece)
+            looks.told(found=piece == 15)
+    assert looked == [0, 2, 5, 10, 15, 16, 18, 21]
 
 
 def _no_catalog(*_: object) -> Any:
