@@ -34,8 +34,8 @@ def add_rows(
     schema: pa.Schema,
     data: BinaryIO,
     data_key: str,
-    pending: str | None = None,
-    written_ms: int | None = None,
+    pending: str | None,
+    written_ms: int,
 ) -> bytes:
     """Convert a verbatim segment.
 
@@ -47,7 +47,7 @@ def add_rows(
         data: where the Parquet file goes; nothing is written to it when no batch has rows.
         data_key: what the index shall call that file.
         pending: why these rows lack value columns of the table, if they do.
-        written_ms: when the segment's first index was written; None: as this one has it.
+        written_ms: when the segment's first index was written.
 
     Returns:
         The new index.
@@ -89,17 +89,17 @@ def add_rows(
             pending=None if pages is None else pending,
         ),
         blocks=table,
-        first_written_ms=directory.first_written_ms if written_ms is None else written_ms,
+        first_written_ms=written_ms,
     )
     return encode_index(new, files, None if pages is None else file.footer, parts)[0]
 
 
-def marked_as_late(index: Buffer, written_ms: int | None = None) -> bytes:
+def marked_as_late(index: Buffer, written_ms: int) -> bytes:
     """The index of a segment whose rows came into the table late: `has_added_rows` is true of it from now on.
 
     Args:
         index: the whole index object.
-        written_ms: when the segment's first index was written; None: as this one has it.
+        written_ms: when the segment's first index was written.
 
     Raises:
         SegmentError: `corrupt_object`: the index is damaged.
@@ -114,7 +114,6 @@ def marked_as_late(index: Buffer, written_ms: int | None = None) -> bytes:
     places = [block_section(directory, number) for number in range(len(directory.blocks))]
     blocks = [bytes(view[part.offset :][: part.size]) for part in places]
     kept = (*directory.summary.kept, CauseCount(cause=Cause.VERBATIM, batches=0, records=0, bytes=0))
-    written_ms = directory.first_written_ms if written_ms is None else written_ms
     marked = replace(directory, summary=replace(directory.summary, kept=kept), first_written_ms=written_ms)
     return encode_index(marked, files, footers[0], blocks, tail_footer=footers[1])[0]
 

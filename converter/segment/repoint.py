@@ -30,7 +30,7 @@ def first_row_of(blocks: Sequence[Block]) -> int | None:
 
 
 def repoint(
-    index: Buffer, data: StoredObject, pages: PageTable, rows: pa.Schema, first_row: int, written_ms: int | None = None
+    index: Buffer, data: StoredObject, pages: PageTable, rows: pa.Schema, first_row: int, written_ms: int
 ) -> bytes:
     """The segment's index, naming another data file.
 
@@ -40,7 +40,7 @@ def repoint(
         pages: that file's page table.
         rows: its schema.
         first_row: number of the segment's first row in it.
-        written_ms: when the segment's first index was written; None: as this one has it.
+        written_ms: when the segment's first index was written.
 
     Raises:
         SegmentError: `corrupt_object`: the index is damaged, or names no rows.
@@ -58,6 +58,5 @@ def repoint(
     table, parts = writer.finish(pages)
     files = kafka_files(directory, index)
     proven = moved(directory.proven, rows) if directory.proven else b""
-    written_ms = directory.first_written_ms if written_ms is None else written_ms
     renewed = replace(directory, data=data, tail=None, blocks=table, proven=proven, first_written_ms=written_ms)
     return encode_index(renewed, files, None, parts)[0]

@@ -263,7 +263,6 @@ class KeptTable:
         with staged(job.session, target.spark_name, self.name, found.snapshot_id) as (branch, publish):
             append(job.session.table(branch).where("false"), branch, found.frontier)
             publish()
-        job.recorded(job.source.owner, self.name, self.kind)
 
 
 def kept_tables(job: ProjectionJob) -> tuple[KeptTable, KeptTable]:

@@ -83,7 +83,7 @@ class ProjectionJob:
         repair: read again what the topic's table took back, and go by the rows where nothing says how far they go,
             instead of stopping.
         planned: told what a run is about to read; not when there is nothing new.
-        step: told what comes next: `read`, `write`, `dead letters`, `publish`, `record`, and chores of maintenance.
+        step: told what comes next: `read`, `write`, `dead letters`, `publish`, and chores of maintenance.
     """
 
     session: Any
@@ -173,8 +173,6 @@ class ProjectionJob:
             letters = self._bury(pinned, made, reading, again)
             self.step("publish")
             publish()
-        self.step("record")
-        self.recorded(pinned.owner, self.name, self.rule.mode)
         return Ran(reading, letters, pinned.snapshot_id)
 
     def recorded(self, owner: Owner, name: tuple[str, ...], kind: str) -> Recorded:

@@ -12,8 +12,10 @@ from repartition.errors import RepartitionError
 from repartition.run import run, target
 from repartition.run.run import ProjectionJob
 from repartition.run.target import BRANCH, TAG, quoted
+from repartition.spark.internals import branch_to_main
 from rsm_bridge.tables.maintain.requeue_topics import requeue
 from tests.projections.projection_support import LETTERS, PROJECTION, ProjectionWorld, projection_world, sent, some
+from tests.support.killed import KilledError
 
 MODES: list[dict[str, Any]] = [{}, {"mode": "upsert", "key": ["id"]}]
 BOTH = pytest.mark.parametrize("rule", MODES, ids=["append", "upsert"])
@@ -184,13 +186,22 @@ def test_rows_without_a_frontier_are_an_error_until_they_tell_it(
 
 
 @BOTH
-def test_a_job_that_dies_behind_its_commit_loses_no_frontier(spark: Any, tmp_path: Path, rule: dict[str, Any]) -> None:
+def test_a_job_that_dies_behind_its_commit_loses_no_frontier(
+    spark: Any, tmp_path: Path, rule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever others do with the table before the next run."""
+
+    def published(*arguments: Any) -> None:
+        branch_to_main(*arguments)
+        raise KilledError
+
     with projection_world(spark, tmp_path, rule) as world:
         for first in (0, 10):
             some(world, first, 10, partition=first // 10)
-            with pytest.raises(RepartitionError, match="DiedError"):
-                interrupted(world, "record", die).run()
+            with monkeypatch.context() as patched:
+                patched.setattr("repartition.run.target.branch_to_main", published)
+                with pytest.raises(KilledError):
+                    world.job().run()
             compact(world)
             expire(world)
         some(world, 20, 5)

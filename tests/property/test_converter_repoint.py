@@ -23,6 +23,8 @@ from converter.types import Cause, PageTable, ValueFormat
 from tests.support.examples import examples
 from tests.worlds.index_support import Batch, Record, Stored, simple_batches, write
 
+WRITTEN_MS = 1_700_000_000_000
+
 
 def merged(parts: Sequence[Stored], value_format: ValueFormat = "raw") -> tuple[bytes, StoredObject, PageTable]:
     """One file with the rows of all parts: its bytes, what an index says of it, its page table."""
@@ -39,7 +41,7 @@ def merged(parts: Sequence[Stored], value_format: ValueFormat = "raw") -> tuple[
 
 def pointed(part: Stored, data: bytes, named: StoredObject, pages: PageTable, first_row: int) -> Stored:
     """The segment, read through its new index."""
-    index = repoint(part.written.index, named, pages, row_schema("raw"), first_row)
+    index = repoint(part.written.index, named, pages, row_schema("raw"), first_row, WRITTEN_MS)
     written = replace(part.written, index=index, directory=decode_directory(index))
     return Stored(written, data, part.kept, part.served)
 
@@ -143,4 +145,4 @@ def test_an_index_without_rows_names_no_data_file() -> None:
     bare = write([[Batch(0, [], kept=True, cause=Cause.NO_ROWS)]])
     _, named, pages = merged([write([simple_batches(3)])])
     with pytest.raises(SegmentError, match="without rows"):
-        repoint(bare.written.index, named, pages, row_schema("raw"), 0)
+        repoint(bare.written.index, named, pages, row_schema("raw"), 0, WRITTEN_MS)

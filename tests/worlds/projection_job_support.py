@@ -14,7 +14,7 @@ from repartition.run.run import Ran
 from rsm_bridge.limits import MIB
 
 TABLE = "kafka.orders_now"
-STEPS = ("read", "write", "dead letters", "publish", "record")
+STEPS = ("read", "write", "dead letters", "publish")
 START = Frontier(b"t" * 16)
 NOTHING = Reading(ranges=(), before=START, after=START)
 #: What a run of the fake does: reads so much, or fails so.

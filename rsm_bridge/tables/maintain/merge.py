@@ -238,7 +238,8 @@ class Merger:
             current = self._index(known.listed.key)
             # Of values that are columns alone, the table may have lost some: their segment keeps its own file.
             if current is not None and _has_all(merged, directory_under(known.listed.key, current.data).proven):
-                prove(reader, repoint(current.data, merged.stored, merged.rows.pages, merged.schema, first))
+                pages, schema = merged.rows.pages, merged.schema
+                prove(reader, repoint(current.data, merged.stored, pages, schema, first, known.written_ms))
                 yield _Pointer(known, current.version, first)
 
     def _index(self, key: str) -> VersionedBytes | None:

@@ -116,7 +116,7 @@ def test_a_bar_is_over_the_bytes_that_are_left_to_read() -> None:
         rounds((*watchers, look), portion(0, 4))
 
     text = screen(draw)
-    skipped = (" read", " letters", " publish", " record", " compaction")
+    skipped = (" read", " letters", " publish", " compaction")
     assert [line for line in seen if not line.endswith(skipped)] == [
         "0/4 ", "0/4 write", *["1/4 "] * 2,  # after a run and its chore
         "1/8 ", "1/8 write", *["3/8 "] * 2,
@@ -190,7 +190,7 @@ def test_the_page_has_what_a_job_did() -> None:
         assert found["dead_letters_total",] == 4
         # The clock ticks once when a step begins and once when it ends: of three runs, one ended while it published.
         assert {key[1]: value for key, value in found.items() if key[0] == "step_seconds_total"} == {
-            "read": 3, "write": 3, "dead_letters": 3, "publish": 3, "record": 2,
+            "read": 3, "write": 3, "dead_letters": 3, "publish": 3,
         }  # fmt: skip
         assert found["maintenance_seconds_total", "compaction"] == 3
         assert not rounds((metrics,), portion(1), RepartitionError("spark", ""))
