@@ -12,6 +12,8 @@ CREATE_ATTEMPTS_MAX: Final = 4
 SNAPSHOTS_KEPT_MAX: Final = 20
 #: Previous metadata.json files kept; more than a commit can be behind without losing the swap anyway.
 METADATA_VERSIONS_KEPT_MAX: Final = 50
+#: Manifests of one table that are read at once.
+MANIFEST_READERS: Final = 8
 #: Entries written to one manifest.
 MANIFEST_ENTRIES_MAX: Final = 1000
 #: Manifests with fewer live entries than this are small, and folded once there are MANIFESTS_SMALL_MAX of them.

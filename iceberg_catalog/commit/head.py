@@ -14,6 +14,7 @@ import re
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile
@@ -24,6 +25,7 @@ from converter.parquet.columns import OFFSET, TIMESTAMP
 from iceberg_catalog.commit.sound import entries_of, manifests_of
 from iceberg_catalog.commit.state import StateRef
 from iceberg_catalog.errors import CatalogError
+from iceberg_catalog.limits import MANIFEST_READERS
 from iceberg_catalog.plan.file_epochs import FileEpochs, Look, no_look
 from iceberg_catalog.plan.types import LiveFile
 from iceberg_catalog.tables.tables import kafka_field_id
@@ -111,15 +113,18 @@ class LiveFiles:
     def _listed(self, table: Table, snapshot: Snapshot, written: Iterable[ManifestFiles]) -> Head:
         """What the snapshot's manifest list names, which never changes."""
         ours = {item.manifest.manifest_path: item for item in written}
+        named = manifests_of(table, snapshot)
+        unread = [item for item in named if item.manifest_path not in self._seen and item.manifest_path not in ours]
+        read = dict(zip((item.manifest_path for item in unread), _contents(table, unread), strict=True))
         found: dict[str, ManifestFiles] = {}
-        for manifest in manifests_of(table, snapshot):
+        for manifest in named:
             path = manifest.manifest_path
             if path in self._seen:
                 found[path] = self._seen[path]
             elif path in ours:
                 found[path] = replace(ours[path], manifest=manifest)
             else:
-                found[path] = content_of(table, manifest, [entry.data_file for entry in entries_of(table, manifest)])
+                found[path] = read[path]
         self._seen = found
         files = tuple(item for content in found.values() for item in content.files)
         foreign = tuple(path for content in found.values() for path in content.foreign)
@@ -131,6 +136,18 @@ class LiveFiles:
             manifests=tuple(found.values()),
             look=self._epochs.of,
         )
+
+
+def _contents(table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestFiles]:
+    """What manifests name, several read at once: of a store that answers slowly, each takes two of its answers."""
+
+    def one(manifest: ManifestFile) -> ManifestFiles:
+        return content_of(table, manifest, [entry.data_file for entry in entries_of(table, manifest)])
+
+    if len(manifests) < 2:
+        return [one(manifest) for manifest in manifests]
+    with ThreadPoolExecutor(min(len(manifests), MANIFEST_READERS), thread_name_prefix="manifests") as pool:
+        return list(pool.map(one, manifests))
 
 
 def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:

@@ -148,7 +148,9 @@ def _store(
     except TimeoutError as error:
         there, topics = {topic_id.hex() for topic_id in ids}, dict(found)
         if not topics:
-            return replace(facts, store_problem=problem_of(error)), {}
+            said = f"none of {len(there):,} topics could be read, with its table, in {2 * wanted.deadline:g} s"
+            problem = Problem("unavailable", said) if there else problem_of(error)
+            return replace(facts, store_problem=problem), {}
         unread = frozenset() if wanted.topic is not None else frozenset(there - topics.keys())
         said = f"{len(topics):,} of {len(there):,} topics were read, with their tables, in {2 * wanted.deadline:g} s"
         return replace(facts, store_free_bytes=free[0], topics_unread=unread, store_unread=said), topics

@@ -424,6 +424,20 @@ def test_topics_for_which_time_does_not_suffice_are_not_called_away(
     assert said.startswith("2 of 3 topics were read")
 
 
+def test_of_a_store_that_answers_slowly_nobody_says_that_it_did_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bridge_thread(test_settings(tmp_path)) as running:
+        copy(running, segment_of(LogBuilder().fill(batches=1), topic="slow"))
+        until(tmp_path, "published")
+    release = threading.Event()
+    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", lambda *_: release.wait(60))
+    found = report(tmp_path, deadline=0.5)
+    release.set()
+    (said,) = [item["said"] for item in found["findings"] if item["code"] == "store_away"]
+    assert said.endswith("none of 1 topics could be read, with its table, in 1 s")
+
+
 class _Later:
     """A clock on which every deadline has passed."""
 

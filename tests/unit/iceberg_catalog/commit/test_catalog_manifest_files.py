@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +24,7 @@ from iceberg_catalog.commit.manifest_entries import EncodedEntry, EntryReader
 from iceberg_catalog.commit.manifest_writer import BlockEncoder, BlockManifestWriter, entry_schema
 from iceberg_catalog.commit.sound import entries_of
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.limits import MANIFESTS_SMALL_MAX
+from iceberg_catalog.limits import MANIFEST_READERS, MANIFESTS_SMALL_MAX
 from tests.worlds.catalog_support import STATE, Place, make_place
 
 SNAPSHOT = 2**62 + 5
@@ -198,3 +200,23 @@ def test_folding_keeps_every_entry_as_it_was(place: Place, monkeypatch: pytest.M
     assert statistics == expected
     numbers = sorted((item.sequence_number, item.file_sequence_number) for item in found)
     assert numbers == [(number, number) for number in range(1, MANIFESTS_SMALL_MAX + 4)]
+
+
+def test_manifests_are_read_several_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a store that takes two seconds for an answer, one after the other took half a minute for six of them."""
+    live = LiveFiles()
+    for number in range(MANIFEST_READERS + 2):
+        made = place.write(10 * number, 10 * number + 4, partition=0)
+        commit(place.catalog, live.read(place.load()), Change(append=(made,)), STATE, commit_id="c" * 32, as_of_ms=0)
+    meeting = threading.Barrier(MANIFEST_READERS)
+    calls = itertools.count()
+
+    def slow(*given: Any) -> Any:
+        if next(calls) < MANIFEST_READERS:
+            meeting.wait(60)
+        return entries_of(*given)
+
+    expected = LiveFiles().read(place.load())
+    monkeypatch.setattr("iceberg_catalog.commit.head.entries_of", slow)
+    assert LiveFiles().read(place.load()).files == expected.files
+    assert next(calls) == len(expected.manifests) > MANIFEST_READERS
