@@ -38,6 +38,8 @@ FEW_OFFSETS_MAX: Final = 500_000
 FEW_BYTES_MAX: Final = 64 << 20
 #: Bytes of the same once they are worked out, in Spark's memory: driver and executors have them twice while they send.
 FEW_WORKED_OUT_BYTES_MAX: Final = 64 << 20
+#: A longer key is not compared with the bounds of data files.
+KEY_CHARS_COMPARED_MAX: Final = 200
 #: A file of queries for `tierberg advise`; how many it may have, how long each may be, and each one's name.
 QUERIES_FILE_BYTES_MAX: Final = 1 << 20
 QUERIES_MAX: Final = 50

@@ -245,7 +245,8 @@ class ProjectionJob:
                 append(placed, branch, reading.after, AS_GIVEN)
         else:
             given = replace(made, rows=rows)
-            upsert(self.session, given, branch, reading.after, self.rule, few=reading.few)
+            catalog = quoted(self.target.spark_name)
+            upsert(self.session, given, branch, reading.after, self.rule, catalog=catalog, few=reading.few)
 
     def _bury(self, pinned: Pinned, made: Changes, reading: Reading, again: Mapping[int, int]) -> int:
         """Dead letters, once: their table has a frontier of its own, and comes first.

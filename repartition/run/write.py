@@ -14,6 +14,7 @@ from repartition.run.changes import KEPT, Changes
 from repartition.run.envelope import DELETED
 from repartition.run.frontier import FRONTIER, Frontier
 from repartition.run.latest import KEY_MOVED, MARKS, latest_changes
+from repartition.run.near import near
 from repartition.run.target import literal
 from repartition.spark.internals import worked_out_bytes
 from repartition.spark.session import configured
@@ -34,7 +35,9 @@ def append(rows: Any, branch: str, after: Frontier, options: Mapping[str, str] |
     rows.writeTo(branch).options(**said).append()
 
 
-def upsert(session: Any, made: Changes, branch: str, after: Frontier, rule: ProjectionRule, *, few: bool) -> None:
+def upsert(
+    session: Any, made: Changes, branch: str, after: Frontier, rule: ProjectionRule, *, catalog: str, few: bool
+) -> None:
     """Applies the latest change of each key.
 
     Args:
@@ -43,6 +46,7 @@ def upsert(session: Any, made: Changes, branch: str, after: Frontier, rule: Proj
         branch: of the projection's table.
         after: the frontier then.
         rule: the projection's.
+        catalog: the table's, as Spark calls it, quoted.
         few: the changes may fit into the memory of each executor, so that the table's rows need not be sorted by key to
             find those that change. They are worked out once and measured then. In up to two commits.
 
@@ -57,19 +61,20 @@ def upsert(session: Any, made: Changes, branch: str, after: Frontier, rule: Proj
             return
         latest = latest.persist()
         try:
-            _merge_few(merge, latest, after)
+            _merge_few(merge, latest, after, catalog)
         finally:
             latest.unpersist()
 
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """Spark's session, the branch, the rule, and columns that changes may keep."""
+    """Spark's session, the branch, the rule, columns that changes may keep, and where in the table their keys are."""
 
     session: Any
     branch: str
     rule: ProjectionRule
     may_keep: Sequence[str]
+    near: Sequence[str] = ()
 
     def run(self, latest: Any, *, few: bool) -> None:
         session, names = self.session, [name for name in latest.columns if name not in _BESIDE]
@@ -79,19 +84,28 @@ class _Merge:
         try:
             with sent:
                 session.sql(
-                    merge_statement(self.branch, _CHANGES, self.rule, names, insert=not few, may_keep=self.may_keep)
+                    merge_statement(
+                        self.branch,
+                        _CHANGES,
+                        self.rule,
+                        names,
+                        insert=not few,
+                        may_keep=self.may_keep,
+                        near=self.near,
+                    )
                 )
         finally:
             session.catalog.dropTempView(_CHANGES)
 
 
-def _merge_few(merge: _Merge, latest: Any, after: Frontier) -> None:
+def _merge_few(merge: _Merge, latest: Any, after: Frontier, catalog: str) -> None:
     """By sending the changes to the table's rows, where they are as small as they looked: text packs well."""
     from pyspark.sql import functions
 
     size = worked_out_bytes(latest)
     if merge.may_keep and latest.where(functions.size(KEPT) > 0).isEmpty():
         merge = replace(merge, may_keep=())  # so that no other columns of the table's rows have to be read
+    merge = replace(merge, near=near(latest, merge.rule, catalog))
     if size <= FEW_WORKED_OUT_BYTES_MAX:
         try:
             _insert_missing(merge, latest, after)
@@ -111,7 +125,10 @@ def _insert_missing(merge: _Merge, latest: Any, after: Frontier) -> None:
 
     session, key = merge.session, list(merge.rule.key)
     quoted_key = [f"`{name}`" for name in key]
-    there = session.table(merge.branch).select(*quoted_key)
+    there = session.table(merge.branch).alias("t")
+    for condition in merge.near:
+        there = there.where(condition)
+    there = there.select(*quoted_key)
     known = there.join(functions.broadcast(latest.select(*quoted_key)), key, "semi")
     rows = latest.where(_makes_a_row(merge.rule)).drop(*_BESIDE)
     fresh = rows.join(functions.broadcast(known), key, "anti")
@@ -167,7 +184,14 @@ _LATER: Final = {
 
 
 def merge_statement(
-    target: str, source: str, rule: ProjectionRule, names: Sequence[str], *, insert: bool, may_keep: Sequence[str] = ()
+    target: str,
+    source: str,
+    rule: ProjectionRule,
+    names: Sequence[str],
+    *,
+    insert: bool,
+    may_keep: Sequence[str] = (),
+    near: Sequence[str] = (),
 ) -> str:
     """Applies the latest change of each key.
 
@@ -181,8 +205,10 @@ def merge_statement(
         names: all columns of the table: one that is not assigned would keep what an older record said.
         insert: keys that the table has not get a row; False: nothing happens to them.
         may_keep: columns that stay as they are where KEPT names them.
+        near: conditions that hold for all rows of the table with such keys.
     """
-    on, later = " AND ".join(f"t.`{name}` = s.`{name}`" for name in rule.key), _LATER[rule.key_order]
+    on = " AND ".join([*(f"t.`{name}` = s.`{name}`" for name in rule.key), *near])
+    later = _LATER[rule.key_order]
     given = {name: f"s.`{name}`" for name in names}
     for name in may_keep:
         given[name] = f"CASE WHEN array_contains(s.`{KEPT}`, {literal(name)}) THEN t.`{name}` ELSE s.`{name}` END"

@@ -48,6 +48,11 @@ class PartitionTerm:
         """The transform without its size."""
         return self._parts()[0]
 
+    @property
+    def size(self) -> int:
+        """Of a `bucket` or `truncate`; 0 of others."""
+        return int(self._parts()[1] or 0)
+
     def _parts(self) -> tuple[str, str]:
         """The transform's name, and its size where it has one."""
         name, _, size = self.transform.rstrip("]").partition("[")

@@ -9,7 +9,8 @@ import pytest
 
 from repartition.errors import RepartitionError
 from repartition.run import write
-from tests.projections.projection_support import LETTERS, projection_world, sent
+from repartition.run.target import quoted
+from tests.projections.projection_support import LETTERS, PROJECTION, ProjectionWorld, projection_world, sent
 
 RULE = {"mode": "upsert", "key": ["k"], "select": ["cast(_kafka_key AS string) AS k", "id", "who"]}
 
@@ -191,3 +192,42 @@ def test_changes_that_are_larger_than_they_looked_are_sorted_by_key(
         assert state(world.rows()) == {
             str(n): (n, "first" if n < 5 else "second", n if n < 5 else n + 5) for n in range(15) if n != 5
         }
+
+
+KEYS: dict[str, tuple[dict[str, Any], list[Any], list[Any]]] = {
+    "numbers": ({}, list(range(10)), list(range(100, 110))),
+    "texts": ({}, [f"a{n}" for n in range(10)], ["b'\\ü", *(f"b{n}" for n in range(9))]),
+    "buckets": ({"partition_by": ["bucket(64, id)"]}, [5, 995], [500]),
+}
+
+
+@pytest.mark.parametrize("kind", list(KEYS))
+@pytest.mark.parametrize("writes", ["merge-on-read", "copy-on-write"])
+def test_files_without_the_keys_of_a_run_are_not_read(spark: Any, tmp_path: Path, kind: str, writes: str) -> None:
+    """They are away while it runs."""
+    rule, far, changed = KEYS[kind]
+    with projection_world(spark, tmp_path, {"mode": "upsert", "key": ["id"], "row_writes": writes, **rule}) as world:
+        for keys in (far, changed):
+            world.send([sent(n, {"id": key, "who": "first"}) for n, key in enumerate(keys)])
+            world.run()
+        among = {row["id"]: row["path"] for row in _paths(spark, world)}
+        away = [Path(among[key].removeprefix("file:")) for key in far]
+        assert not {among[key] for key in far} & {among[key] for key in changed}
+        new = {"numbers": 105, "texts": "b00", "buckets": 500}[kind]
+        world.send([sent(n, {"id": key, "who": "second"}) for n, key in enumerate(changed)])
+        world.send([sent(99, {"id": new, "who": "third"})])
+        for path in set(away):
+            path.rename(path.with_suffix(".away"))
+        world.run()
+        for path in set(away):
+            path.with_suffix(".away").rename(path)
+        found = {row["id"]: row["who"] for row in world.rows()}
+        expected = dict.fromkeys(far, "first") | dict.fromkeys(changed, "second")
+        assert found == expected | {new: "third"}
+
+
+def _paths(spark: Any, world: ProjectionWorld) -> list[Any]:
+    """Which file each key is in."""
+    name = quoted(world.settings.catalog.name, *PROJECTION)
+    rows: list[Any] = spark.sql(f"SELECT id, _file AS path FROM {name}").collect()
+    return rows

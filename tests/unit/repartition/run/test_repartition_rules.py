@@ -190,6 +190,9 @@ def test_each_clause_of_the_merge_asks_for_a_later_record() -> None:
     assert lines[4].startswith("WHEN NOT MATCHED AND NOT s.`__tierberg_deleted` THEN INSERT")
     moving = _merge_of(["a", "n"], key=["a"], key_order="timestamp")
     assert not any("raise_error" in line for line in moving)
+    made = ProjectionRule.model_validate({"table": "x", "mode": "upsert", "key": ["a"]})
+    near = merge_statement("t", "c", made, ["a", "n"], insert=True, near=["t.`a` BETWEEN 1 AND 7", "f(t.`a`) IN (3)"])
+    assert near.splitlines()[0].endswith(" ON t.`a` = s.`a` AND t.`a` BETWEEN 1 AND 7 AND f(t.`a`) IN (3)")
     inner = _merge_of(["a", "n"], key=["a"], insert=False)
     assert not any("NOT MATCHED" in line for line in inner)
     assert "t.`n` = s.`n`" in inner[1], "every column is assigned, so none of the table's is read"
