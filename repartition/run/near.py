@@ -36,7 +36,7 @@ def near(changes: Any, rule: ProjectionRule, catalog: str) -> list[str]:
     told = list(changes.select(*(functions.expr(text) for text in asked)).collect()[0])
     found: list[str] = []
     for number, name in enumerate(ordered):
-        least, most = (_literal(value) for value in told[2 * number : 2 * number + 2])
+        least, most = (bound(value) for value in told[2 * number : 2 * number + 2])
         if least is not None and most is not None:
             found.append(f"t.`{name}` BETWEEN {least} AND {most}")
     for term, numbers in zip(bucketed, told[2 * len(ordered) :], strict=True):
@@ -46,8 +46,8 @@ def near(changes: Any, rule: ProjectionRule, catalog: str) -> list[str]:
     return found
 
 
-def _literal(value: Any) -> str | None:
-    """For Spark's SQL; None: it is not compared with."""
+def bound(value: Any) -> str | None:
+    """A least or greatest key, for Spark's SQL; None: it is not compared with."""
     if isinstance(value, int):
         return str(value)
     if isinstance(value, dt.date):

@@ -54,7 +54,7 @@ def upsert(
         RepartitionError: `key_moved`.
     """
     latest = latest_changes(made.rows, rule, made.may_keep)
-    merge = _Merge(session, branch, rule, made.may_keep)
+    merge = _Merge(session=session, branch=branch, rule=rule, may_keep=made.may_keep)
     with configured(session, _PROPERTY, after.encode()), _moved_keys():
         if not few:
             merge.run(latest, few=False)
@@ -66,7 +66,7 @@ def upsert(
             latest.unpersist()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Merge:
     """Spark's session, the branch, the rule, columns that changes may keep, and where in the table their keys are."""
 

@@ -65,8 +65,8 @@ def _servers(facts: Facts) -> list[Finding]:
     ):
         if problem is None:
             continue
-        if problem.kind == CauseCode.KAFKA_CLIENT_MISSING:
-            code = CauseCode.KAFKA_CLIENT_MISSING
+        if problem.kind in (CauseCode.KAFKA_CLIENT_MISSING, CauseCode.STORE_SLOW):
+            code = CauseCode(problem.kind)
         found.append(_server(code, problem.message))
     if facts.kafka is None and facts.kafka_problem is None:
         found.append(_server(CauseCode.KAFKA_NOT_ASKED, "no bootstrap servers are configured"))

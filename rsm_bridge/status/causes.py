@@ -23,6 +23,7 @@ class CauseCode(StrEnum):
     """The stable words; what each means is in `CAUSES`."""
 
     STORE_AWAY = "store_away"
+    STORE_SLOW = "store_slow"
     STORE_FULL = "store_full"
     STORE_REFUSES = "store_refuses"
     CATALOG_AWAY = "catalog_away"
@@ -122,6 +123,12 @@ CAUSES: dict[CauseCode, StatusCause] = {
         _PERSON,
         "the object store does not answer",
         "Mend the store or its credentials; copies, reads of history and publishing resume by themselves.",
+    ),
+    _C.STORE_SLOW: StatusCause(
+        _PERSON,
+        "the object store answers, and in the time of this command not one topic could be read",
+        "Ask again with a longer `--deadline`, or for one topic. If it stays so, store or network are too slow: copies "
+        "and reads of history wait for them, too.",
     ),
     _C.STORE_FULL: StatusCause(
         _PERSON,
@@ -526,7 +533,7 @@ CAUSES: dict[CauseCode, StatusCause] = {
     _C.STORE_NOT_READ: StatusCause(
         _NOTE,
         "the store was not read: how far the partition is tiered is not known",
-        "The finding `store_away` says why.",
+        "The finding `store_away` or `store_slow` says why.",
     ),
     _C.GAP_EXPLAINED: StatusCause(
         _NOTE,

@@ -25,6 +25,7 @@ _MOMENT: Final = 1.0
 #: Seconds after which a cause must still be there. What is not here is read from one object, or from settings.
 WATCH_SECONDS: Final[dict[CauseCode, float]] = {
     _C.STORE_AWAY: STATUS_SERVER_WATCH_SECONDS,
+    _C.STORE_SLOW: STATUS_SERVER_WATCH_SECONDS,
     _C.CATALOG_AWAY: STATUS_SERVER_WATCH_SECONDS,
     _C.BRIDGE_AWAY: STATUS_SERVER_WATCH_SECONDS,
     _C.KAFKA_AWAY: STATUS_SERVER_WATCH_SECONDS,
@@ -57,8 +58,8 @@ WATCH_SECONDS: Final[dict[CauseCode, float]] = {
     _C.OPEN_TRANSACTION: STATUS_COPY_WATCH_SECONDS,
 }
 
-#: What only says that a server did not answer.
-SERVERS: Final = frozenset({_C.STORE_AWAY, _C.CATALOG_AWAY, _C.BRIDGE_AWAY, _C.KAFKA_AWAY})
+#: What only says that a server did not answer, or not in time.
+SERVERS: Final = frozenset({_C.STORE_AWAY, _C.STORE_SLOW, _C.CATALOG_AWAY, _C.BRIDGE_AWAY, _C.KAFKA_AWAY})
 
 
 def watch(report: Report, accepted: Accepted, publish_interval: float) -> tuple[float, list[Finding]]:

@@ -149,7 +149,7 @@ def _store(
         there, topics = {topic_id.hex() for topic_id in ids}, dict(found)
         if not topics:
             said = f"none of {len(there):,} topics could be read, with its table, in {2 * wanted.deadline:g} s"
-            problem = Problem("unavailable", said) if there else problem_of(error)
+            problem = Problem(CauseCode.STORE_SLOW, said) if there else problem_of(error)
             return replace(facts, store_problem=problem), {}
         unread = frozenset() if wanted.topic is not None else frozenset(there - topics.keys())
         said = f"{len(topics):,} of {len(there):,} topics were read, with their tables, in {2 * wanted.deadline:g} s"

@@ -29,7 +29,7 @@ from iceberg_catalog.tables.tables import check_layout, find_table, rows_in
 from rsm_bridge.config.retention import policy_at
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
-from rsm_bridge.limits import STATUS_LOOKS_MAX, STATUS_READERS
+from rsm_bridge.limits import STATUS_BATCHES_KEPT, STATUS_LOOKS_MAX, STATUS_READERS
 from rsm_bridge.metrics.progress.facts import (
     DelayedDelete,
     NotAdded,
@@ -185,20 +185,26 @@ class _Trouble:
         return self.segment is None or other.segment is None or self.segment.listed == other.segment.listed
 
 
-def _named(known: KnownSegment) -> KnownSegment:
-    """The same; when its batches cannot be read, the error says whose."""
+def _named(known: KnownSegment, kept: dict[str, Batches]) -> KnownSegment:
+    """The same; when its batches cannot be read, the error says whose. `kept`: those that were read last."""
     if known.segment is None:
         return known
     load = known.segment.load
 
     def named() -> Batches:
         """Its batches."""
+        if (found := kept.get(known.listed.key)) is not None:
+            return found
         try:
-            return load()
+            found = load()
         except StoreError:
             raise
         except (BridgeError, SegmentError) as error:
             raise UnreadBatchesError(known, problem_of(error)) from error
+        kept[known.listed.key] = found
+        if len(kept) > STATUS_BATCHES_KEPT:
+            del kept[next(iter(kept))]
+        return found
 
     return replace(known, segment=replace(known.segment, load=named))
 
@@ -283,7 +289,8 @@ def _partitions(
     """
     failed: list[UnreadBatchesError] = []
     files, look = ((), no_look) if head is None else (head.files, head.look)
-    named = [_named(known) for known in read.segments]
+    kept: dict[str, Batches] = {}
+    named = [_named(known, kept) for known in read.segments]
 
     def made(states: dict[int, PartState] | None) -> _Made:
         blind = {item.segment.key.partition for item in failed}

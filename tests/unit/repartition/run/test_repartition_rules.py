@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from pydantic import ValidationError
 
 from iceberg_catalog.connect.rest import Timeouts
 from repartition.errors import RepartitionError
+from repartition.limits import KEY_CHARS_COMPARED_MAX
+from repartition.run.near import bound
 from repartition.run.table import partition_changes
 from repartition.run.write import merge_statement
 from repartition.spark.catalog import spark_catalog
@@ -199,6 +202,12 @@ def test_each_clause_of_the_merge_asks_for_a_later_record() -> None:
     kept = _merge_of(["a", "n", "it's"], key=["a"], may_keep=("it's",), soft_deletes=True)
     assert "t.`it's` = CASE WHEN array_contains(s.`__tierberg_kept`, 'it\\'s') THEN t.`it's`" in kept[3]
     assert "AND NOT s.`__tierberg_marks` THEN INSERT" in kept[4]
+
+
+def test_which_keys_are_compared_with_bounds() -> None:
+    longest = "x" * KEY_CHARS_COMPARED_MAX
+    values = (7, "it's", dt.date(2024, 2, 29), longest, longest + "x", 0.5, b"x", None)
+    assert [bound(value) for value in values] == ["7", "'it\\'s'", "DATE'2024-02-29'", f"'{longest}'", *[None] * 4]
 
 
 @given(st.text(max_size=20))
