@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
@@ -52,7 +53,7 @@ from rsm_bridge.storage.segments.topic_segments import clusters_of, indexed_topi
 from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecord
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
 from rsm_bridge.storage.table_records import TableRecord, read_records
-from rsm_bridge.tables.maintain.requeue_away import not_added
+from rsm_bridge.tables.maintain.requeue_away import lacking, not_added
 from rsm_bridge.tables.maintain.undelete_away import leaving, rows_away
 
 _Row = tuple[IndexKey, ListedObject]
@@ -291,6 +292,8 @@ def _partitions(
     files, look = ((), no_look) if head is None else (head.files, head.look)
     kept: dict[str, Batches] = {}
     named = [_named(known, kept) for known in read.segments]
+    if may_requeue and states is not None:
+        _read_ahead(named, set().union(*lacking(named, states, files, policy).values()))
 
     def made(states: dict[int, PartState] | None) -> _Made:
         blind = {item.segment.key.partition for item in failed}
@@ -309,6 +312,15 @@ def _partitions(
             raise
         except Exception as error:  # noqa: BLE001 - a footer that nobody can read is this table's problem
             return made(None), failed, problem_of(error)
+
+
+def _read_ahead(segments: Iterable[KnownSegment], keys: Container[str]) -> None:
+    """Reads the batches of those with these keys, several at once; what cannot be read fails when it is asked for."""
+    wanted = [known.segment for known in segments if known.segment is not None and known.listed.key in keys]
+    with ThreadPoolExecutor(STATUS_READERS, thread_name_prefix="status") as pool:
+        for read in [pool.submit(segment.load) for segment in wanted[:STATUS_BATCHES_KEPT]]:
+            with suppress(UnreadBatchesError):
+                read.result()
 
 
 def _told_all(read: ReadTopic, facts: TableFacts) -> bool:
