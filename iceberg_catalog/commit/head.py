@@ -28,7 +28,7 @@ from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import MANIFEST_READERS
 from iceberg_catalog.plan.file_epochs import FileEpochs, Look, no_look
 from iceberg_catalog.plan.types import LiveFile
-from iceberg_catalog.tables.tables import kafka_field_id
+from iceberg_catalog.tables.tables import data_root, kafka_field_id
 
 STATE_KEY = "tierberg.state"
 STATE_SHA256 = "tierberg.state-sha256"
@@ -84,7 +84,7 @@ class LiveFiles:
         Raises:
             CatalogError: `state_missing` if the table has files but no snapshot that records a state;
                 `table_unreadable` if a manifest, or the list of them, is not there or damaged; `schema_mismatch` if
-                the table does not say what values it was made for.
+                the table does not say what values it was made for, or where our files are.
             What the table's storage raises passes through.
         """
         snapshot = table.current_snapshot()
@@ -191,7 +191,7 @@ def content_of(table: Table, manifest: ManifestFile, entries: Sequence[DataFile]
     paths = frozenset(entry.file_path for entry in entries)
     if manifest.content != ManifestContent.DATA:
         return ManifestFiles(manifest, (), tuple(paths), paths)
-    root = normal_path(table.properties.get("write.data.path", "")).rstrip("/") + "/"
+    root = normal_path(data_root(table)).rstrip("/") + "/"
     ids = kafka_field_id(table, OFFSET), kafka_field_id(table, TIMESTAMP)
     parsed = [(entry.file_path, _live_file(entry, root, *ids)) for entry in entries]
     ours = tuple(item for _, item in parsed if item is not None)

@@ -34,6 +34,7 @@ CLUSTER = "tierberg.cluster"
 TOPIC = "tierberg.topic"
 TOPIC_ID = "tierberg.topic-id"
 VALUE_FORMAT = "tierberg.value-format"
+DATA_PATH = "tierberg.data-path"
 
 _PARTITION_FIELD_ID = 1000
 
@@ -126,6 +127,7 @@ def owner_properties(owner: Owner) -> dict[str, str]:
 def table_properties(owner: Owner, value_format: ValueFormat, data_path: str) -> dict[str, str]:
     """Properties of a new table. `data_path` is the root of its data files, outside the table's own location.
 
+    It is there twice: `write.data.path` is for engines, which may change it, and by DATA_PATH we know our files.
     gc.enabled=false: Kafka owns the files, engines must not delete them. commit.retry.num-retries=0: PyIceberg's own
     retries land the same rows twice. Bounds are kept in full for the numbers, truncated for keys and value columns,
     and not kept for the bytes nobody filters by.
@@ -135,6 +137,7 @@ def table_properties(owner: Owner, value_format: ValueFormat, data_path: str) ->
         "comment": f"Records of Kafka topic {owner.topic} (cluster {owner.cluster}), tiered by Tierberg. Read-only.",
         "gc.enabled": "false",
         "write.data.path": data_path,
+        DATA_PATH: data_path,
         "write.format.default": "parquet",
         "commit.retry.num-retries": "0",
         "write.metadata.delete-after-commit.enabled": "true",

@@ -249,6 +249,18 @@ def stamped_format(table: Table) -> ValueFormat:
     raise CatalogError("schema_mismatch", f"table {name}: property {layout.VALUE_FORMAT} is {stamped!r}", name)
 
 
+def data_root(table: Table) -> str:
+    """Where our data files of the table are, whatever an engine says of its own.
+
+    Raises:
+        CatalogError: `schema_mismatch`: it does not say so.
+    """
+    if (path := table.properties.get(layout.DATA_PATH)) is not None:
+        return path
+    name = ".".join(table.name())
+    raise CatalogError("schema_mismatch", f"table {name}: property {layout.DATA_PATH} is gone", name)
+
+
 def kafka_field_id(table: Table, column: str) -> int:
     """The field id that one of Kafka's columns was made with, whatever an engine has called the column since.
 

@@ -16,6 +16,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.table import Table
 
 from iceberg_catalog.tables.names import Owner, is_name_of
+from iceberg_catalog.tables.schema import DATA_PATH
 from iceberg_catalog.tables.tables import load_existing, rows_in, stamped_owner
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import may_pass
@@ -113,7 +114,7 @@ def _judge(
     if topic_id in facts.stored or topic_id in facts.topics_unread:
         found.names[topic_id] = owner.topic
         return
-    if topic_id not in kafka and stored_key(store, table.properties.get("write.data.path", "")) is None:
+    if topic_id not in kafka and stored_key(store, table.properties.get(DATA_PATH, "")) is None:
         return  # of another store, where its topic may be well
     try:
         rows = lost_rows(store, table, owner)

@@ -21,7 +21,7 @@ from iceberg_catalog.plan.hold import Hold
 from iceberg_catalog.plan.lineage import of_segment
 from iceberg_catalog.plan.plan import plan
 from iceberg_catalog.plan.types import BatchKind, Follow, LiveFile, PartState, Policy, Segment, SegmentState
-from iceberg_catalog.tables.tables import stamped_format
+from iceberg_catalog.tables.tables import data_root, stamped_format
 from rsm_bridge.metrics.progress.facts import Gap, StoredPartition, TableFacts, UnfinishedTransaction, Withdrawn
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
@@ -102,7 +102,7 @@ def table_facts(head: Head, states: Mapping[int, PartState]) -> TableFacts:
     """What the head says of the table as a whole."""
     table = head.table
     snapshot = table.current_snapshot()
-    data = normal_path(table.properties.get("write.data.path", ""))
+    data = normal_path(data_root(table))
     inside = data.startswith(normal_path(table.location()).rstrip("/") + "/")
     return TableFacts(
         name=".".join(table.name()),

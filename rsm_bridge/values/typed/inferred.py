@@ -38,11 +38,13 @@ class Inferred:
     wider: tuple[str, ...] = ()
 
     def texts(self) -> tuple[str, ...]:
-        """The schemas; values are read by the first one that they fit."""
-        from converter.values.json.schema.widen import with_places
+        """The schemas; values are read by the first one that they fit: those with fewest odd places come first."""
+        from converter.values.json.schema.widen import count_places, with_places
 
         base = functools.reduce(with_places, self.names, self.first)
-        return (base, *(with_places(base, places) for places in self.wider))
+        # Of as many places, those of a narrower type: JSON text takes everything.
+        wider = sorted(self.wider, key=lambda places: (count_places(places), places.count("{}")))
+        return (base, *(with_places(base, places) for places in wider))
 
     def more(self, values: pa.BinaryArray) -> Inferred:
         """With names that these values have beside, as long as there is room."""
@@ -56,19 +58,24 @@ class Inferred:
     def widened(self, values: pa.BinaryArray) -> Inferred:
         """With schemas for values that fit none so far, as long as there is room.
 
-        One for each way in which they do not fit, so that a row has nothing in another column but what is odd in it;
-        one for all of them where those would be too many.
+        One for each way in which they do not fit, and for each place alone, so that a row has nothing in another column
+        but what is odd in it. Once half of them are used up, one for all that was ever odd.
         """
-        from converter.values.json.schema.widen import wider_places
+        from converter.values.json.schema.widen import all_places, each_place, wider_places
 
         (base, *_) = self.texts()
         room = VERSIONS_MAX - 1 - len(self.wider)
-        each = [wider_places(base, values[number : number + 1]) for number in range(len(values))] if room else []
-        found = [places for places in dict.fromkeys(each) if places is not None and places not in self.wider]
-        if len(found) > room:
-            found = [places for places in [wider_places(base, values)] if places is not None]
-        # Values are read by the first schema that they fit, and JSON text takes everything.
-        return replace(self, wider=(*self.wider, *sorted(found, key=lambda places: places.count("{}"))))
+        if not room:
+            return self
+        ways = [wider_places(base, values[number : number + 1]) for number in range(len(values))]
+        found = [places for places in dict.fromkeys(ways) if places is not None]
+        alone = [place for places in found for place in each_place(places)]
+        for wanted in (dict.fromkeys([*found, *alone]), dict.fromkeys(found)):
+            new = [places for places in wanted if places not in self.wider]
+            if len(new) <= room - VERSIONS_MAX // 2:
+                return replace(self, wider=(*self.wider, *new))
+        every = all_places([*self.wider, *found])
+        return self if every in self.wider else replace(self, wider=(*self.wider, every))
 
 
 def inferred_of(part: Part, properties: Mapping[str, str]) -> Inferred | None:

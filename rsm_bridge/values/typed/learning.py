@@ -20,8 +20,10 @@ _EMPTY_LEVELS = 3
 
 
 def few(values: pa.BinaryArray) -> pa.BinaryArray:
-    """The first ones that begin as JSON objects do: as many as may be looked at one by one."""
-    found = values.filter(pc.starts_with(values, "{"))[:MISFITS_READ_MAX]
+    """The first ones that begin as JSON objects do: as many as may be looked at one by one, none of them large."""
+    sizes = np.asarray(pc.binary_length(values).to_numpy(zero_copy_only=False))
+    small = values.filter(pa.array(sizes <= MISFIT_BYTES_READ_MAX))
+    found = small.filter(pc.match_substring_regex(small, r"^[ \t\r\n]*\{"))[:MISFITS_READ_MAX]
     sizes = np.asarray(pc.binary_length(found).to_numpy(zero_copy_only=False))
     return found.filter(pa.array(np.cumsum(sizes) <= MISFIT_BYTES_READ_MAX))
 

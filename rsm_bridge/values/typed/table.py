@@ -189,6 +189,7 @@ class TypedTable:
     _columns: TableColumns | None = None
     _refused: dict[bytes, None] = field(default_factory=dict)
     _looks: Mapping[Part, Looks] = field(default_factory=lambda: {"value": Looks(), "key": Looks()})
+    _misfit_looks: Mapping[Part, Looks] = field(default_factory=lambda: {"value": Looks(), "key": Looks()})
     _running: Future[TableColumns] | None = None
     _not_before: float = 0.0
     _failed: str = ""
@@ -328,7 +329,12 @@ class TypedTable:
         schemas = self.schemas[part]
         if schemas.rule.source != "inferred":
             return fits_one(self._decoder(part, replace(writer, version=1)), values) and schemas.without_times(writer)
-        return self._infer(part, values, lambda known: known.widened(values))
+        looks = self._misfit_looks[part]
+        if not looks.due():
+            return False
+        found = self._infer(part, values, lambda known: known.widened(values))
+        looks.told(found=found)
+        return found
 
     def _has_new_names(self, part: Part, parted: Parted, rows: pa.RecordBatch) -> bool:
         columns, looks = self._columns, self._looks[part]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 
+from rsm_bridge.limits import MISFIT_BYTES_READ_MAX
 from rsm_bridge.serving import service
 from rsm_bridge.serving.service import Running
 from rsm_bridge.values.typed import inferred
@@ -172,6 +173,31 @@ def test_keys(shim: ShimClient, catalog: Catalog) -> None:
     rows = shown(catalog, "keys", 6)[4:]
     assert (rows[0]["_key"], rows[0]["v__v2"]) == ({"id": None, "id__v2": '"x"', "_additional": None}, '"y"')
     assert [row["_kafka_error"] and row["_kafka_error"].partition(":")[0] for row in rows] == [None, "key_undecodable"]
+
+
+def test_a_large_value_and_blanks_before_values_hide_nothing(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "blanks", [b'\n{"id": 1, "s": "x"}'] * 2)
+    shown(catalog, "blanks", 2)
+    large = json.dumps({"id": "x", "s": "y" * (MISFIT_BYTES_READ_MAX + 1)}).encode()
+    copied(shim, "blanks", [large, b' {"id": 2.5}', b'\t{"id": 3, "new": 1}'], 2)
+    rows = shown(catalog, "blanks", 5)[2:]
+    assert [(row["id"], row["id__v2"], row["new"]) for row in rows] == [
+        (None, None, None),
+        (None, 2.5, None),
+        (3, None, 1),
+    ]
+    assert [row["_kafka_error"] is None for row in rows] == [False, True, True]
+
+
+def test_one_record_that_is_odd_in_several_places_moves_no_others(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "several", [b'{"a": 1, "b": 2, "c": 3}'])
+    shown(catalog, "several", 1)
+    copied(shim, "several", [b'{"a": "x", "b": "y", "c": 3}'], 1)
+    shown(catalog, "several", 2)
+    copied(shim, "several", [b'{"a": "z", "b": 5, "c": 4}', b'{"a": 6, "b": "w", "c": 5}'], 2)
+    rows = shown(catalog, "several", 4)[1:]
+    assert [(row["a"], row["b"], row["c"]) for row in rows] == [(None, None, 3), (None, 5, 4), (6, None, 5)]
+    assert [(row["a__v2"], row["b__v2"]) for row in rows] == [('"x"', '"y"'), ('"z"', None), (None, '"w"')]
 
 
 def test_a_rule_that_wants_no_other_columns(shim: ShimClient, catalog: Catalog) -> None:

@@ -7,7 +7,7 @@ That is short, where the schema may have 1,500 places.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +41,28 @@ def more_places(text: str, values: pa.BinaryArray, most: int) -> str | None:
     before = json.loads(text)
     found = [[*item] for item in _names(before, with_names(before, values, most), ())]
     return json.dumps(found) if found else None
+
+
+def each_place(places: str) -> list[str]:
+    """Each place alone, of several; none of one."""
+    found = json.loads(places)
+    return [json.dumps([place]) for place in found] if len(found) > 1 else []
+
+
+def all_places(several: Iterable[str]) -> str:
+    """Places of several together; one that has different types in them is JSON text, and takes what lies within it."""
+    found: dict[_Steps, _Schema] = {}
+    for steps, schema in (place for places in several for place in json.loads(places)):
+        known = found.setdefault(tuple(steps), schema)
+        if known != schema:
+            found[tuple(steps)] = {}
+    outer = [steps for steps, schema in found.items() if not schema]
+    kept = [
+        [steps, schema]
+        for steps, schema in sorted(found.items())
+        if not any(len(of) < len(steps) and steps[: len(of)] == of for of in outer)
+    ]
+    return json.dumps(kept)
 
 
 def count_places(places: str) -> int:

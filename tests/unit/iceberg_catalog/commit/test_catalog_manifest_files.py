@@ -25,6 +25,7 @@ from iceberg_catalog.commit.manifest_writer import BlockEncoder, BlockManifestWr
 from iceberg_catalog.commit.sound import entries_of
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import MANIFEST_READERS, MANIFESTS_SMALL_MAX
+from iceberg_catalog.tables.schema import DATA_PATH
 from tests.worlds.catalog_support import STATE, Place, make_place
 
 SNAPSHOT = 2**62 + 5
@@ -220,3 +221,18 @@ def test_manifests_are_read_several_at_once(place: Place, monkeypatch: pytest.Mo
     monkeypatch.setattr("iceberg_catalog.commit.head.entries_of", slow)
     assert LiveFiles().read(place.load()).files == expected.files
     assert next(calls) == len(expected.manifests) > MANIFEST_READERS
+
+
+def test_our_files_are_known_whatever_an_engine_says_of_its_own(place: Place) -> None:
+    """By `write.data.path` a bridge that was started anew took them for others', and published all rows once more."""
+    made = place.write(0, 4, partition=0)
+    commit(place.catalog, LiveFiles().read(place.load()), Change(append=(made,)), STATE, commit_id="c" * 32, as_of_ms=0)
+    with place.load().transaction() as change:
+        change.set_properties({"write.data.path": "file:///elsewhere"})
+    found = LiveFiles().read(place.load())
+    assert ([item.path for item in found.files], found.foreign) == ([made.file_path], ())
+    with place.load().transaction() as change:
+        change.remove_properties("write.data.path", DATA_PATH)
+    with pytest.raises(CatalogError, match=r"tierberg\.data-path is gone") as raised:
+        LiveFiles().read(place.load())
+    assert raised.value.kind == "schema_mismatch"

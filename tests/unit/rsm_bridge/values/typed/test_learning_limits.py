@@ -8,6 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from converter.values.by_writer import Writer
 from rsm_bridge import limits
@@ -91,6 +93,21 @@ def test_schemas_whose_times_are_text_are_so_many_at_most(monkeypatch: pytest.Mo
     schemas = ValueSchemas(rule=SchemaRule(kind="json", source="wire", learns=True), registry=registry)
     assert [schemas.without_times(Writer(number)) for number in (1, 1, 2, 3)] == [True, False, True, False]
     assert [len(schemas.versions(Writer(number))) for number in (1, 2, 3)] == [2, 2, 1]
+
+
+@given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([0.5, "x", True]), min_size=1), max_size=60))
+def test_rows_that_are_odd_in_ever_other_places_never_end_as_dead_letters(odd: list[dict[str, object]]) -> None:
+    """As long as places and types are few, in whatever order and mixture they come."""
+    plain = dict.fromkeys("abcdef", 1)
+    known = Inferred(json.dumps({"type": "object", "properties": {name: {"type": "integer"} for name in plain}}))
+    schemas = ValueSchemas(rule=INFERRED, registry=None)
+    for places in odd:
+        value = pa.array([json.dumps({**plain, **places}).encode()], pa.binary())
+        if not any(learning.fits_one(decoder, value) for decoder in schemas.decoders_of(known)):
+            known = known.widened(value)
+        fitting = next(item for item in schemas.decoders_of(known) if learning.fits_one(item, value))
+        assert not isinstance(fitting, str)
+    assert len(known.wider) < limits.VERSIONS_MAX
 
 
 def test_names_that_come_later_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
