@@ -48,7 +48,8 @@ def assess(facts: Facts) -> Report:
     names = Counter(topic.topic for topic in topics)
     topics = [topic.told_apart() if names[topic.topic] > 1 else topic for topic in topics]
     findings = _servers(facts)
-    if facts.wanted is not None and not topics and facts.store_problem is None and facts.kafka_problem is None:
+    unknown = facts.store_problem or facts.kafka_problem or facts.store_failed
+    if facts.wanted is not None and not topics and not unknown:
         said = f"no topic {facts.wanted} is known"
         findings.append(Finding(code=CauseCode.NO_SUCH_TOPIC, level=Level.PERSON, said=said, topic=facts.wanted))
     ordered = sorted(topics, key=lambda topic: (-topic.level, topic.topic, topic.topic_id))
@@ -74,6 +75,12 @@ def _servers(facts: Facts) -> list[Finding]:
     found.extend(full)
     if facts.store_refusal is not None and facts.store_problem is None and not full:
         found.append(_server(CauseCode.STORE_REFUSES, f"its answer to the last copy: {facts.store_refusal}"))
+    if facts.store_stalled is not None:
+        found.append(_server(CauseCode.STORE_SLOW, facts.store_stalled))
+    if facts.store_failed:
+        topic_id, why = next(iter(facts.store_failed.items()))
+        said = f"{len(facts.store_failed):,} topics could not be read; the first, with id {topic_id}: {why.message}"
+        found.append(_server(CauseCode.TOPIC_UNREAD, said))
     found.extend(_server(CauseCode.PARTLY_READ, said) for said in (facts.store_unread, facts.tables_unread) if said)
     local = why_nothing(facts.kafka.broker_config) if facts.kafka is not None else None
     if local is not None:

@@ -24,6 +24,7 @@ class CauseCode(StrEnum):
 
     STORE_AWAY = "store_away"
     STORE_SLOW = "store_slow"
+    TOPIC_UNREAD = "topic_unread"
     STORE_FULL = "store_full"
     STORE_REFUSES = "store_refuses"
     CATALOG_AWAY = "catalog_away"
@@ -126,9 +127,16 @@ CAUSES: dict[CauseCode, StatusCause] = {
     ),
     _C.STORE_SLOW: StatusCause(
         _PERSON,
-        "the object store answers, and in the time of this command not one topic could be read",
-        "Ask again with a longer `--deadline`, or for one topic. If it stays so, store or network are too slow: copies "
-        "and reads of history wait for them, too.",
+        "the object store, or the catalog, answers slowly or not any more: topics could not be read in the time of "
+        "this command",
+        "Ask again with a longer `--deadline`, or for one topic. If it stays so, store, catalog or network are too "
+        "slow, or hang: copies and reads of history wait for them, too.",
+    ),
+    _C.TOPIC_UNREAD: StatusCause(
+        _PERSON,
+        "the object store answers, and not for what it has of a topic",
+        "The error names the object: mend its permissions, or the store. Nothing is known here of such topics; the "
+        "others are shown.",
     ),
     _C.STORE_FULL: StatusCause(
         _PERSON,

@@ -22,7 +22,13 @@ from iceberg_catalog.commit.head import Head
 from iceberg_catalog.connect.open import embedded_catalog, open_catalog
 from rsm_bridge.config.settings import Settings, parse_listen
 from rsm_bridge.errors import StoreError
-from rsm_bridge.limits import STATUS_BRIDGE_SECONDS, STATUS_CATALOG_SECONDS, STATUS_FETCH_SECONDS, STATUS_KAFKA_SECONDS
+from rsm_bridge.limits import (
+    STATUS_BRIDGE_SECONDS,
+    STATUS_CATALOG_SECONDS,
+    STATUS_FAILURES_MAX,
+    STATUS_FETCH_SECONDS,
+    STATUS_KAFKA_SECONDS,
+)
 from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts, Problem, StoredTopic, Unread
 from rsm_bridge.metrics.progress.kafka import KafkaClientMissingError, KafkaSource, Where
 from rsm_bridge.status.causes import CauseCode
@@ -131,16 +137,28 @@ def _store(
     ids: list[bytes] = []
     free: list[int | None] = []
     found: dict[str, StoredTopic] = {}
+    failed: dict[str, Problem] = {}
+    moved = [time.monotonic()]  # when a topic was done last
 
     def read() -> None:
         """Every topic with its table, and what the store still takes."""
         store = _existing_store(settings)
         free.append(store.free_bytes())
         ids.extend(indexed_topic_ids(store))
-        for topic in read_topics(store, wanted.topic, ends_at, tuple(ids)):
-            stored = stored_topic(topic, find, store, settings)
-            lost = lost_objects(store, topic.topic_id, topic.segments) if topic.complete else ()
-            found[topic.topic_id.hex()] = replace(stored, lost=lost)
+        in_a_row = 0
+        for topic_id in tuple(ids):
+            try:
+                for topic in read_topics(store, wanted.topic, ends_at, (topic_id,)):
+                    stored = stored_topic(topic, find, store, settings)
+                    lost = lost_objects(store, topic.topic_id, topic.segments) if topic.complete else ()
+                    found[topic.topic_id.hex()] = replace(stored, lost=lost)
+            except StoreError as error:
+                failed[topic_id.hex()], in_a_row = problem_of(error), in_a_row + 1
+                if in_a_row >= STATUS_FAILURES_MAX or len(ids) == 1:
+                    raise
+            else:
+                moved.append(time.monotonic())
+                in_a_row = 0
 
     try:
         # Twice: what is under way when time runs out still ends, and tables are read after their segments.
@@ -153,10 +171,17 @@ def _store(
             return replace(facts, store_problem=problem), {}
         unread = frozenset() if wanted.topic is not None else frozenset(there - topics.keys())
         said = f"{len(topics):,} of {len(there):,} topics were read, with their tables, in {2 * wanted.deadline:g} s"
+        quiet = time.monotonic() - moved[-1]
+        stalled = f"{said}, none in the last {quiet:.0f} s" if quiet > wanted.deadline else None
+        facts = replace(facts, store_stalled=stalled, store_failed=dict(failed))
         return replace(facts, store_free_bytes=free[0], topics_unread=unread, store_unread=said), topics
     except Exception as error:  # noqa: BLE001 - whatever a store's client raises
-        return replace(facts, store_problem=problem_of(error)), {}
-    return replace(facts, store_free_bytes=free[0]), found
+        topics = dict(found)
+        unread = frozenset(topic_id.hex() for topic_id in ids) - topics.keys() if topics else frozenset()
+        return replace(facts, store_problem=problem_of(error), topics_unread=unread), topics
+    if wanted.topic is not None and found:
+        failed.clear()
+    return replace(facts, store_free_bytes=free[0], store_failed=failed, topics_unread=frozenset(failed)), found
 
 
 def _no_table(_: KnownSegment) -> Head | None:

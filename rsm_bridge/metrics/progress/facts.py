@@ -393,6 +393,8 @@ class Facts:
             kind `kafka_client_missing` means that nobody could ask.
         topics_unread: ids of topics that the store has something of, and for which time did not suffice.
         store_unread: how many were read then; None: all.
+        store_stalled: the same, where for long none was done any more.
+        store_failed: by id of a topic, why the store did not give what it has of it.
         store_free_bytes: what the store's disk still takes; None: it does not say.
         store_refusal: why the store, which answers, takes no copies of the bridge; None: it does, or nobody says.
         kafka: None when it was not asked or did not answer.
@@ -414,6 +416,8 @@ class Facts:
     bridge_problem: Problem | None = None
     topics_unread: frozenset[str] = frozenset()
     store_unread: str | None = None
+    store_stalled: str | None = None
+    store_failed: Mapping[str, Problem] = field(default_factory=dict)
     store_free_bytes: int | None = None
     store_refusal: str | None = None
     kafka: KafkaFacts | None = None

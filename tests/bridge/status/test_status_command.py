@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,8 @@ from typer.testing import CliRunner, Result
 from converter.types import IndexType
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.config.settings import load_settings
+from rsm_bridge.errors import StoreError
+from rsm_bridge.limits import STATUS_FAILURES_MAX
 from rsm_bridge.serving.service import Running
 from rsm_bridge.status.command import StatusOptions, status
 from rsm_bridge.status.gather import beyond_tiered, bridge_address, within
@@ -422,6 +424,57 @@ def test_topics_for_which_time_does_not_suffice_are_not_called_away(
     assert [topic["topic"] for topic in found["topics"]] == ["t1", "t2"]
     (said,) = [item["said"] for item in found["findings"] if item["code"] == "partly_read"]
     assert said.startswith("2 of 3 topics were read")
+
+
+def test_what_the_store_does_not_give_of_one_topic_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bridge_thread(test_settings(tmp_path)) as running:
+        topics = [bytes([number]) * 16 for number in range(1, 6)]
+        copy(running, *(segment_of(LogBuilder().fill(batches=1), topic=f"t{id_[0]}", topic_id=id_) for id_ in topics))
+        until(tmp_path, "published")
+
+    def denied(which: Sequence[int]) -> Callable[..., Any]:
+        def stored(read: Any, *given: Any) -> Any:
+            if read.topic_id[0] in which:
+                raise StoreError(f"index of {read.topic}: AccessDenied")
+            return stored_topic(read, *given)
+
+        return stored
+
+    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", denied([2]))
+    found = report(tmp_path)
+    assert "store_away" not in codes(found)
+    assert [topic["topic"] for topic in found["topics"]] == ["t1", "t3", "t4", "t5"]
+    (said,) = [item["said"] for item in found["findings"] if item["code"] == "topic_unread"]
+    assert said.startswith(f"1 topics could not be read; the first, with id {'02' * 16}")
+    assert "AccessDenied" in said
+    assert found["needs_person"]
+    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", denied([2, 3, 4]))
+    assert STATUS_FAILURES_MAX == 3
+    found = report(tmp_path)
+    assert "store_away" in codes(found)
+    assert [topic["topic"] for topic in found["topics"]] == ["t1"], "what was read is shown"
+
+
+def test_a_store_that_ends_answering_in_the_middle_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with bridge_thread(test_settings(tmp_path)) as running:
+        topics = [bytes([number]) * 16 for number in (1, 2)]
+        copy(running, *(segment_of(LogBuilder().fill(batches=1), topic=f"t{id_[0]}", topic_id=id_) for id_ in topics))
+        until(tmp_path, "published")
+    release = threading.Event()
+
+    def hanging(read: Any, *given: Any) -> Any:
+        if read.topic_id == topics[1]:
+            release.wait(60)
+        return stored_topic(read, *given)
+
+    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", hanging)
+    found = report(tmp_path, deadline=2.0)
+    release.set()
+    assert found["needs_person"]
+    (said,) = [item["said"] for item in found["findings"] if item["code"] == "store_slow"]
+    assert said.startswith("1 of 2 topics were read, with their tables, in 4 s, none in the last ")
 
 
 def test_of_a_store_that_answers_slowly_nobody_says_that_it_did_not(
