@@ -15,7 +15,7 @@ from rsm_bridge.limits import LOOKS_BETWEEN_MAX, MISFIT_BYTES_READ_MAX, MISFIT_C
 #: How the names of columns begin that have the members which a schema does not name.
 _ADDITIONAL = "_additional"
 #: A member that has nothing, which says nothing about its type; levels of such within each other that are seen through.
-_EMPTY_MEMBER = r'"(?:[^"\\]|\\.)*"\s*:\s*(?:null|[\[{][\s,]*[\]}])'
+_EMPTY_MEMBER = r'"(?:[^"\\]|\\.)*"\s*:\s*(?:null|[\[{](?:[\s,\[\]{}]|null)*?[\]}])'
 _EMPTY_LEVELS = 3
 
 

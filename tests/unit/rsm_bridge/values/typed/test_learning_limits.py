@@ -110,6 +110,13 @@ def test_rows_that_are_odd_in_ever_other_places_never_end_as_dead_letters(odd: l
     assert len(known.wider) < limits.VERSIONS_MAX
 
 
+def test_members_without_a_type_are_no_reason_to_look() -> None:
+    empty = ['{"a":null}', '{"a": [{}], "b":[[ ],null]}', '{"a":{"b":null},"c":[{"d":[]}]}', '{"é\\"":{}}']
+    named = ['{"a":[1]}', '{"a":null,"b":{"c":null,"d":0}}', '{"a":"\\"x\\":null"}', '{"a":[[],[{"b":false}]]}']
+    column = pa.array([None, *empty, *named], pa.string())
+    assert learning.with_other_names(column, "_additional").tolist() == [False] * 5 + [True] * 4
+
+
 def test_names_that_come_later_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (limits.ADDED_PLACES_MAX, limits.ADDITIONS_MAX) == (500, 100)
     monkeypatch.setattr(inferred, "ADDED_PLACES_MAX", 5)
