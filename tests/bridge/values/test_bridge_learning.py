@@ -148,6 +148,17 @@ def test_a_name_that_was_null_at_first_gets_a_type(shim: ShimClient, catalog: Ca
     assert [row["_additional"] for row in rows[2:]] == [None, None]
 
 
+@pytest.mark.parametrize("kind", ["{}", '{"a": null, "b": []}'], ids=["empty", "nulls"])
+def test_a_topic_that_begins_with_nothing(shim: ShimClient, catalog: Catalog, kind: str) -> None:
+    topic = f"nothing{len(kind)}"
+    copied(shim, topic, [kind.encode()] * 2)
+    assert {name for name in shown(catalog, topic, 2)[0] if not name.startswith("_kafka")} == {"_additional"}
+    copied(shim, topic, [b'{"a": 5, "b": ["s"]}', b"{}", b'{"a": 6}'], 2)
+    rows = shown(catalog, topic, 5)[2:]
+    assert [(row["a"], row["b"] or None) for row in rows] == [(5, ["s"]), (None, None), (6, None)]
+    assert [row["_kafka_error"] for row in rows] == [None] * 3
+
+
 def test_points_in_time_finer_than_microseconds_under_a_declared_schema(shim: ShimClient, catalog: Catalog) -> None:
     fine, coarse = "2024-03-05T12:00:00.123456789Z", "2024-03-05T12:00:00.123456Z"
     copied(shim, "declared", [json.dumps({"id": 1, "at": coarse}).encode()])

@@ -17,6 +17,7 @@ import pyarrow as pa
 from converter.limits import VALUE_CELLS_MAX
 from converter.values.json import nodes
 from converter.values.json.exact_reader import BadValue, Number, Value, parse, parsing_cells
+from converter.values.json.schema.parse import NAMES_LATER
 
 #: Names of one object beyond which it is taken for a map of things, and stays JSON text.
 INNER_MEMBERS_MAX: Final = 200
@@ -54,8 +55,7 @@ def infer_schema(values: pa.BinaryArray, *, empty: bool = True) -> str | None:
         values: up to some thousand values; nulls are left out, values that are too large to be parsed
             (VALUE_CELLS_MAX), and after the first object those beyond SAMPLE_CELLS_MAX. The schema depends on them and
             their order only.
-        empty: whether names that are null, or empty, in all of them get columns, of JSON text; they do if there are no
-            others.
+        empty: whether names that are null, or empty, in all of them get columns, of JSON text.
 
     Returns:
         None when no value is a JSON object.
@@ -64,8 +64,10 @@ def infer_schema(values: pa.BinaryArray, *, empty: bool = True) -> str | None:
     _see_all(root, values, PLACES_MAX)
     if not root.kinds:
         return None
-    told = root if empty else _without_empty(root)
-    return json.dumps(_of_values(told if told.members else root))
+    if empty:
+        return json.dumps(_of_values(root))
+    told = _of_values(_without_empty(root))
+    return json.dumps(told if told["properties"] else {**told, NAMES_LATER: True})
 
 
 def widened(schema: dict[str, Any], values: pa.BinaryArray) -> dict[str, Any]:

@@ -27,6 +27,8 @@ _TYPES: Final = frozenset({"null", "boolean", "object", "array", "number", "stri
 
 Schema = dict[str, Any]
 _NO_MEMBERS: Final[Schema] = {}
+#: A keyword of ours: an object that is to have members, of which none is known yet.
+NAMES_LATER: Final = "x-tierberg-names-later"
 
 
 def parse_schema(text: str) -> Node:
@@ -99,7 +101,7 @@ class _Reader:
         additional = schema.get("additionalProperties", True)
         if not isinstance(additional, bool | dict):
             raise SchemaTextError(f"{place}/additionalProperties: neither a schema nor true or false")
-        if properties:
+        if properties or schema.get(NAMES_LATER) is True:
             children = tuple(
                 self.node(part, key, _within(place, "properties", key), parents) for key, part in properties.items()
             )

@@ -101,7 +101,7 @@ def _names(before: _Schema, after: _Schema, steps: _Steps) -> Iterator[tuple[_St
     if "items" in before and "items" in after:
         yield from _names(before["items"], after["items"], (*steps, "items"))
     known = before.get("properties", {})
-    for name, schema in after.get("properties", {}).items() if known else ():
+    for name, schema in after.get("properties", {}).items() if "properties" in before else ():
         within = (*steps, "properties", name)
         if name in known:
             yield from _names(known[name], schema, within)
