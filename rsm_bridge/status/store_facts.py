@@ -24,7 +24,7 @@ from iceberg_catalog.commit.state import decode_state
 from iceberg_catalog.commit.value_counts import values_by_file
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.plan.file_epochs import no_look
-from iceberg_catalog.plan.types import Batches, PartState, Policy, SegmentState
+from iceberg_catalog.plan.types import Batches, LiveFile, PartState, Policy, SegmentState
 from iceberg_catalog.tables.names import Owner, PlainName, table_name
 from iceberg_catalog.tables.tables import check_layout, find_table, rows_in
 from rsm_bridge.config.retention import policy_at
@@ -292,8 +292,8 @@ def _partitions(
     files, look = ((), no_look) if head is None else (head.files, head.look)
     kept: dict[str, Batches] = {}
     named = [_named(known, kept) for known in read.segments]
-    if may_requeue and states is not None:
-        _read_ahead(named, set().union(*lacking(named, states, files, policy).values()))
+    if states is not None:
+        _read_ahead(named, _asked_for(named, states, files, policy, may_requeue=may_requeue))
 
     def made(states: dict[int, PartState] | None) -> _Made:
         blind = {item.segment.key.partition for item in failed}
@@ -312,6 +312,20 @@ def _partitions(
             raise
         except Exception as error:  # noqa: BLE001 - a footer that nobody can read is this table's problem
             return made(None), failed, problem_of(error)
+
+
+def _asked_for(
+    segments: Sequence[KnownSegment],
+    states: Mapping[int, PartState],
+    files: Sequence[LiveFile],
+    policy: Policy,
+    *,
+    may_requeue: bool,
+) -> set[str]:
+    """Keys of the segments whose batches will be asked for: those not published, and those that may lack rows."""
+    start = PartState()
+    found = {item.listed.key for item in segments if item.key.last >= states.get(item.key.partition, start).frontier}
+    return found.union(*lacking(segments, states, files, policy).values()) if may_requeue else found
 
 
 def _read_ahead(segments: Iterable[KnownSegment], keys: Container[str]) -> None:
