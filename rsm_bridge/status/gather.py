@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -34,7 +34,7 @@ from rsm_bridge.metrics.progress.kafka import KafkaClientMissingError, KafkaSour
 from rsm_bridge.status.causes import CauseCode
 from rsm_bridge.status.lost import lost_objects
 from rsm_bridge.status.partition import published_reach
-from rsm_bridge.status.store_facts import head_of, problem_of, read_topics, stored_topic
+from rsm_bridge.status.store_facts import head_of, problem_of, read_topic, readers, stored_topic
 from rsm_bridge.status.tables import FoundTables, look_at_tables
 from rsm_bridge.storage.backend import catalog_properties
 from rsm_bridge.storage.object_store import ObjectStore
@@ -130,58 +130,92 @@ def patient(settings: Settings) -> Settings:
     return settings.model_copy(update={"store": settings.store.model_copy(update=times)})
 
 
+@dataclass(slots=True, kw_only=True)
+class _ReadSoFar:
+    """What a thread has read of the store, which may be left behind.
+
+    Attributes:
+        ids: of topics that have anything there, in the order in which they are read.
+        free_bytes: what the store still takes; None: it does not say.
+        found: topics with their tables, by id.
+        failed: why the store did not give what it has of others.
+        moved: when a topic was done last, in monotonic seconds.
+    """
+
+    ids: list[bytes] = field(default_factory=list)
+    free_bytes: int | None = None
+    found: dict[str, StoredTopic] = field(default_factory=dict)
+    failed: dict[str, Problem] = field(default_factory=dict)
+    moved: float = field(default_factory=time.monotonic)
+
+    def read(self, settings: Settings, find: FindHead | None, wanted: Wanted, ends_at: float) -> None:
+        """Every topic with its table, and what the store still takes.
+
+        Raises:
+            StoreError: the store does not answer, or not for several topics one after the other.
+        """
+        store = _existing_store(settings)
+        self.free_bytes = store.free_bytes()
+        self.ids = list(indexed_topic_ids(store))
+        in_a_row = 0
+        with readers() as pool:
+            for topic_id in self.ids:
+                try:
+                    topic = read_topic(store, topic_id, wanted.topic, ends_at, pool)
+                    if topic is not None:
+                        stored = stored_topic(topic, find, store, settings)
+                        lost = lost_objects(store, topic_id, topic.segments) if topic.complete else ()
+                        self.found[topic_id.hex()] = replace(stored, lost=lost)
+                except StoreError as error:
+                    self.failed[topic_id.hex()], in_a_row = problem_of(error), in_a_row + 1
+                    if in_a_row >= STATUS_FAILURES_MAX or len(self.ids) == 1:
+                        raise
+                else:
+                    self.moved, in_a_row = time.monotonic(), 0
+
+    def unread(self, topics: Mapping[str, StoredTopic]) -> frozenset[str]:
+        """Ids of the others: of `found`, or of a copy while the thread may read on."""
+        return frozenset(topic_id.hex() for topic_id in self.ids) - topics.keys()
+
+
 def _store(
     settings: Settings, find: FindHead | None, wanted: Wanted, facts: Facts
 ) -> tuple[Facts, dict[str, StoredTopic]]:
-    ends_at = time.monotonic() + wanted.deadline
-    ids: list[bytes] = []
-    free: list[int | None] = []
-    found: dict[str, StoredTopic] = {}
-    failed: dict[str, Problem] = {}
-    moved = [time.monotonic()]  # when a topic was done last
-
-    def read() -> None:
-        """Every topic with its table, and what the store still takes."""
-        store = _existing_store(settings)
-        free.append(store.free_bytes())
-        ids.extend(indexed_topic_ids(store))
-        in_a_row = 0
-        for topic_id in tuple(ids):
-            try:
-                for topic in read_topics(store, wanted.topic, ends_at, (topic_id,)):
-                    stored = stored_topic(topic, find, store, settings)
-                    lost = lost_objects(store, topic.topic_id, topic.segments) if topic.complete else ()
-                    found[topic.topic_id.hex()] = replace(stored, lost=lost)
-            except StoreError as error:
-                failed[topic_id.hex()], in_a_row = problem_of(error), in_a_row + 1
-                if in_a_row >= STATUS_FAILURES_MAX or len(ids) == 1:
-                    raise
-            else:
-                moved.append(time.monotonic())
-                in_a_row = 0
-
+    so_far = _ReadSoFar()
+    # Twice: what is under way when time runs out still ends, and tables are read after their segments.
+    ends_at, seconds = time.monotonic() + wanted.deadline, 2 * wanted.deadline
     try:
-        # Twice: what is under way when time runs out still ends, and tables are read after their segments.
-        within(2 * wanted.deadline, "store", read)
+        within(seconds, "store", lambda: so_far.read(settings, find, wanted, ends_at))
     except TimeoutError as error:
-        there, topics = {topic_id.hex() for topic_id in ids}, dict(found)
-        if not topics:
-            said = f"none of {len(there):,} topics could be read, with its table, in {2 * wanted.deadline:g} s"
-            problem = Problem(CauseCode.STORE_SLOW, said) if there else problem_of(error)
-            return replace(facts, store_problem=problem), {}
-        unread = frozenset() if wanted.topic is not None else frozenset(there - topics.keys())
-        said = f"{len(topics):,} of {len(there):,} topics were read, with their tables, in {2 * wanted.deadline:g} s"
-        quiet = time.monotonic() - moved[-1]
-        stalled = f"{said}, none in the last {quiet:.0f} s" if quiet > wanted.deadline else None
-        facts = replace(facts, store_stalled=stalled, store_failed=dict(failed))
-        return replace(facts, store_free_bytes=free[0], topics_unread=unread, store_unread=said), topics
+        return _out_of_time(so_far, wanted, seconds, facts, error)
     except Exception as error:  # noqa: BLE001 - whatever a store's client raises
-        topics = dict(found)
-        unread = frozenset(topic_id.hex() for topic_id in ids) - topics.keys() if topics else frozenset()
-        return replace(facts, store_problem=problem_of(error), topics_unread=unread), topics
-    if wanted.topic is not None and found:
-        failed.clear()
-    return replace(facts, store_free_bytes=free[0], store_failed=failed, topics_unread=frozenset(failed)), found
+        unread = so_far.unread(so_far.found) if so_far.found else frozenset()
+        return replace(facts, store_problem=problem_of(error), topics_unread=unread), so_far.found
+    # The topic that was asked for is there: what others lack is not asked.
+    failed = {} if wanted.topic is not None and so_far.found else so_far.failed
+    facts = replace(facts, store_failed=failed, topics_unread=frozenset(failed))
+    return replace(facts, store_free_bytes=so_far.free_bytes), so_far.found
+
+
+def _out_of_time(
+    so_far: _ReadSoFar, wanted: Wanted, seconds: float, facts: Facts, error: TimeoutError
+) -> tuple[Facts, dict[str, StoredTopic]]:
+    """What was read, while the thread may read on."""
+    topics, there = dict(so_far.found), len(so_far.ids)
+    if not topics:
+        said = f"none of {there:,} topics could be read, with its table, in {seconds:g} s"
+        return replace(facts, store_problem=Problem(CauseCode.STORE_SLOW, said) if there else problem_of(error)), {}
+    said = f"{len(topics):,} of {there:,} topics were read, with their tables, in {seconds:g} s"
+    quiet = time.monotonic() - so_far.moved
+    facts = replace(
+        facts,
+        store_free_bytes=so_far.free_bytes,
+        topics_unread=frozenset() if wanted.topic is not None else so_far.unread(topics),
+        store_unread=said,
+        store_stalled=f"{said}, none in the last {quiet:.0f} s" if quiet > wanted.deadline else None,
+        store_failed=dict(so_far.failed),
+    )
+    return facts, topics
 
 
 def _no_table(_: KnownSegment) -> Head | None:

@@ -113,23 +113,20 @@ class ReadTopic:
             self.denied.append(item.key)
 
 
-def read_topics(
-    store: ObjectStore, wanted: str | None, ends_at: float, ids: Iterable[bytes] | None = None
-) -> Iterator[ReadTopic]:
-    """Every topic of the store, or the one named, until `ends_at` (monotonic seconds).
+def readers() -> ThreadPoolExecutor:
+    """Threads that read what one topic has, several objects at once."""
+    return ThreadPoolExecutor(STATUS_READERS, thread_name_prefix="status")
 
-    Args:
-        store: to read.
-        wanted: name of a topic; None: all.
-        ends_at: behind it one index of each topic is read.
-        ids: topics with anything in the store; None: it is asked.
+
+def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Iterator[ReadTopic]:
+    """Every topic of the store that :func:`read_topic` finds, with its arguments.
 
     Raises:
         StoreError: the store does not answer.
     """
-    with ThreadPoolExecutor(STATUS_READERS, thread_name_prefix="status") as pool:
-        for topic_id in indexed_topic_ids(store) if ids is None else ids:
-            found = _read_topic(store, topic_id, wanted, ends_at, pool)
+    with readers() as pool:
+        for topic_id in indexed_topic_ids(store):
+            found = read_topic(store, topic_id, wanted, ends_at, pool)
             if found is not None:
                 yield found
 
@@ -331,7 +328,7 @@ def _asked_for(
 def _read_ahead(segments: Iterable[KnownSegment], keys: Container[str]) -> None:
     """Reads the batches of those with these keys, several at once; what cannot be read fails when it is asked for."""
     wanted = [known.segment for known in segments if known.segment is not None and known.listed.key in keys]
-    with ThreadPoolExecutor(STATUS_READERS, thread_name_prefix="status") as pool:
+    with readers() as pool:
         for read in [pool.submit(segment.load) for segment in wanted[:STATUS_BATCHES_KEPT]]:
             with suppress(UnreadBatchesError):
                 read.result()
@@ -462,9 +459,21 @@ def recorded(store: ObjectStore, head: Head) -> dict[int, PartState]:
     return decode_state(data, head.state.sha256)
 
 
-def _read_topic(
+def read_topic(
     store: ObjectStore, topic_id: bytes, wanted: str | None, ends_at: float, pool: ThreadPoolExecutor
 ) -> ReadTopic | None:
+    """One topic; None where it has nothing any more, or another name.
+
+    Args:
+        store: to read.
+        topic_id: of a topic that has anything there.
+        wanted: name of a topic; None: any.
+        ends_at: monotonic seconds; behind it one of its indexes is read.
+        pool: of :func:`readers`.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
     listed = _listed(store, topic_id)
     found = ReadTopic(topic_id=topic_id, topic="", listed=len(listed))
     for known in _read_each(store, listed, ends_at, pool, found):

@@ -28,9 +28,7 @@ from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.tables.publish.planned_files import TableChangedError
 from rsm_bridge.tables.publish.rewritten import ObjectFile, rows_of_group
 from rsm_bridge.values.layout import layout_of, plain_rows
-from rsm_bridge.values.typed.table import Given, Routes, TableColumns, TypedTable
-
-_OF_KEY = "key_"
+from rsm_bridge.values.typed.table import OF_KEY, Given, Routes, TableColumns, TypedTable
 
 
 @dataclass(slots=True)
@@ -124,9 +122,9 @@ class Revision:
         # Bytes that are in columns alone cannot be decoded again: those stand for the value, and had no error.
         alone = _mask(plain.column(VALUE_SIZE).is_valid()) & _mask(plain.column(RAW_VALUE).is_null())
         alone &= VALUE not in plain.schema.names
-        of_key = _mask(pc.starts_with(before.column(ERROR), _OF_KEY))
+        of_key = _mask(pc.starts_with(before.column(ERROR), OF_KEY))
         error = made.column(ERROR)
-        of_key_now = _mask(pc.fill_null(pc.starts_with(error, _OF_KEY), fill_value=False))
+        of_key_now = _mask(pc.fill_null(pc.starts_with(error, OF_KEY), fill_value=False))
         # A key that has its columns keeps them, whatever the present rule makes of it.
         had_key = np.zeros(len(of_key), dtype=bool)
         for name in names["key"]:

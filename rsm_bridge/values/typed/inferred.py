@@ -37,11 +37,17 @@ class Inferred:
     names: tuple[str, ...] = ()
     wider: tuple[str, ...] = ()
 
+    def base(self) -> str:
+        """The first schema, with the names that came later."""
+        from converter.values.json.schema.widen import with_places
+
+        return functools.reduce(with_places, self.names, self.first)
+
     def texts(self) -> tuple[str, ...]:
         """The schemas; values are read by the first one that they fit: those with fewest odd places come first."""
         from converter.values.json.schema.widen import count_places, with_places
 
-        base = functools.reduce(with_places, self.names, self.first)
+        base = self.base()
         # Of as many places, those of a narrower type: JSON text takes everything.
         wider = sorted(self.wider, key=lambda places: (count_places(places), places.count("{}")))
         return (base, *(with_places(base, places) for places in wider))
@@ -50,9 +56,8 @@ class Inferred:
         """With names that these values have beside, as long as there is room."""
         from converter.values.json.schema.widen import count_places, more_places
 
-        (base, *_) = self.texts()
         room = ADDED_PLACES_MAX - sum(count_places(places) for places in self.names)
-        found = more_places(base, values, room) if room > 0 and len(self.names) < ADDITIONS_MAX else None
+        found = more_places(self.base(), values, room) if room > 0 and len(self.names) < ADDITIONS_MAX else None
         return self if found is None else replace(self, names=(*self.names, found))
 
     def widened(self, values: pa.BinaryArray) -> Inferred:
@@ -63,10 +68,10 @@ class Inferred:
         """
         from converter.values.json.schema.widen import all_places, each_place, wider_places
 
-        (base, *_) = self.texts()
         room = VERSIONS_MAX - 1 - len(self.wider)
         if not room:
             return self
+        base = self.base()
         ways = [wider_places(base, values[number : number + 1]) for number in range(len(values))]
         found = [places for places in dict.fromkeys(ways) if places is not None]
         alone = [place for places in found for place in each_place(places)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,19 +62,17 @@ def with_other_names(column: pa.Array, name: str = "") -> BoolArray:
 
 @dataclass(slots=True)
 class Looks:
-    """How often rows with other names are looked at: ever more seldom while nothing comes of it."""
+    """How often something is looked at: ever more seldom while nothing comes of it."""
 
     _span: int = 0
     _left: int = 0
 
-    def due(self) -> bool:
-        """Whether it is time; asked once for each piece that has such rows."""
+    def look(self, work: Callable[[], bool]) -> bool:
+        """What the work finds, if it is time for it; asked once for each piece that has such rows."""
         if self._left:
             self._left -= 1
             return False
-        return True
-
-    def told(self, *, found: bool) -> None:
-        """What a look came to."""
+        found = work()
         self._span = 0 if found else min(LOOKS_BETWEEN_MAX, 2 * self._span or 1)
         self._left = self._span
+        return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from contextlib import nullcontext
@@ -42,12 +43,7 @@ from iceberg_catalog.evolve.names import SOURCES, Sources
 from iceberg_catalog.evolve.types import key_columns, typed_row_schema, value_columns
 from iceberg_catalog.tables.names import Owner
 from iceberg_catalog.tables.tables import stamped_format
-from rsm_bridge.limits import (
-    CATALOG_AGAIN_SECONDS,
-    EVOLUTION_SECONDS_MAX,
-    REFUSED_MAX,
-    WRITERS_COLUMNS_MAX,
-)
+from rsm_bridge.limits import CATALOG_AGAIN_SECONDS, EVOLUTION_SECONDS_MAX, REFUSED_MAX, WRITERS_COLUMNS_MAX
 from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.values.typed.decoder_shelf import column_count
 from rsm_bridge.values.typed.inferred import Inferred, Part, as_properties, inferred_of
@@ -188,8 +184,8 @@ class TypedTable:
     value_format: ValueFormat = "raw"
     _columns: TableColumns | None = None
     _refused: dict[bytes, None] = field(default_factory=dict)
-    _looks: Mapping[Part, Looks] = field(default_factory=lambda: {"value": Looks(), "key": Looks()})
-    _misfit_looks: Mapping[Part, Looks] = field(default_factory=lambda: {"value": Looks(), "key": Looks()})
+    _type_looks: defaultdict[Part, Looks] = field(default_factory=lambda: defaultdict(Looks))
+    _name_looks: defaultdict[Part, Looks] = field(default_factory=lambda: defaultdict(Looks))
     _running: Future[TableColumns] | None = None
     _not_before: float = 0.0
     _failed: str = ""
@@ -329,27 +325,22 @@ class TypedTable:
         schemas = self.schemas[part]
         if schemas.rule.source != "inferred":
             return fits_one(self._decoder(part, replace(writer, version=1)), values) and schemas.without_times(writer)
-        looks = self._misfit_looks[part]
-        if not looks.due():
-            return False
-        found = self._infer(part, values, lambda known: known.widened(values))
-        looks.told(found=found)
-        return found
+        return self._type_looks[part].look(lambda: self._infer(part, values, lambda known: known.widened(values)))
 
     def _has_new_names(self, part: Part, parted: Parted, rows: pa.RecordBatch) -> bool:
-        columns, looks = self._columns, self._looks[part]
+        columns = self._columns
         if columns is None or not parted.parts or self.schemas[part].inferred is None:
             return False
         which = np.zeros(rows.num_rows, dtype=np.bool_)
         for name in set(columns.types[part].names) & set(rows.schema.names):
             which |= with_other_names(rows.column(name), name)
-        if not which.any() or not looks.due():
-            return False
-        (piece,) = parted.parts
-        values = few(piece.values.filter(pa.array(which[piece.rows])))
-        found = len(values) > 0 and self._infer(part, values, lambda known: known.more(values))
-        looks.told(found=found)
-        return found
+
+        def look() -> bool:
+            (piece,) = parted.parts
+            values = few(piece.values.filter(pa.array(which[piece.rows])))
+            return len(values) > 0 and self._infer(part, values, lambda known: known.more(values))
+
+        return bool(which.any()) and self._name_looks[part].look(look)
 
     def _infer(
         self, part: Part, values: pa.BinaryArray, wanted: Callable[[Inferred], Inferred | None] | None = None

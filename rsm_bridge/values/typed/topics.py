@@ -185,17 +185,10 @@ def _schema_rule(rule: TopicRule, part: Part, topic: str) -> SchemaRule | None:
     if source is None or form == "raw" or form == "string":
         return None
     kind = None if form == "auto" else form
-    learns = rule.incompatible == "new-column"
+    learns, message = rule.incompatible == "new-column", source.message or ""
     if source.origin == "inline":
-        return SchemaRule(
-            kind=kind, source="inline", text=source.inline_text(), message=source.message or "", learns=learns
-        )
+        return SchemaRule(kind=kind, source="inline", text=source.inline_text(), message=message, learns=learns)
     if source.origin == "subject":
-        return SchemaRule(
-            kind=kind,
-            source="latest",
-            subject=rule.subject_of(part, topic),
-            message=source.message or "",
-            learns=learns,
-        )
+        subject = rule.subject_of(part, topic)
+        return SchemaRule(kind=kind, source="latest", subject=subject, message=message, learns=learns)
     return SchemaRule(kind=kind, source="inferred" if source.origin == "inferred" else "wire", learns=learns)

@@ -401,24 +401,35 @@ def test_time_that_runs_out_is_said_and_counts_stay_honest(tmp_path: Path, monke
     assert found["topics"][0]["partitions"][0]["tiered_end"] == 200  # the newest are read first
 
 
+def published_topics(folder: Path, count: int) -> None:
+    """Topics t1, t2, …, each with one segment that is in its table; their ids are their number."""
+    with bridge_thread(test_settings(folder)) as running:
+        topics = [bytes([number]) * 16 for number in range(1, count + 1)]
+        copy(running, *(segment_of(LogBuilder().fill(batches=1), topic=f"t{id_[0]}", topic_id=id_) for id_ in topics))
+        until(folder, "published")
+
+
+def report_hanging_at(number: int, folder: Path, monkeypatch: pytest.MonkeyPatch, *, deadline: float) -> Any:
+    """What is reported where the tables of one topic do not come."""
+    release = threading.Event()
+
+    def hanging(read: Any, *given: Any) -> Any:
+        if read.topic_id[0] == number:
+            release.wait(60)
+        return stored_topic(read, *given)
+
+    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", hanging)
+    found = report(folder, deadline=deadline)
+    release.set()
+    return found
+
+
 def test_topics_for_which_time_does_not_suffice_are_not_called_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow catalog, or a thousand topics: what was read was thrown away, and the store was said to be away."""
-    with bridge_thread(test_settings(tmp_path)) as running:
-        topics = [bytes([number]) * 16 for number in (1, 2, 3)]
-        copy(running, *(segment_of(LogBuilder().fill(batches=1), topic=f"t{id_[0]}", topic_id=id_) for id_ in topics))
-        until(tmp_path, "published")
-    release = threading.Event()
-
-    def slow(read: Any, *given: Any) -> Any:
-        if read.topic_id == topics[2]:
-            release.wait(60)
-        return stored_topic(read, *given)
-
-    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", slow)
-    found = report(tmp_path, deadline=2.0)
-    release.set()
+    published_topics(tmp_path, 3)
+    found = report_hanging_at(3, tmp_path, monkeypatch, deadline=2.0)
     assert {"published", "partly_read"} <= codes(found)
     assert "store_away" not in codes(found)
     assert [topic["topic"] for topic in found["topics"]] == ["t1", "t2"]
@@ -429,10 +440,7 @@ def test_topics_for_which_time_does_not_suffice_are_not_called_away(
 def test_what_the_store_does_not_give_of_one_topic_hides_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with bridge_thread(test_settings(tmp_path)) as running:
-        topics = [bytes([number]) * 16 for number in range(1, 6)]
-        copy(running, *(segment_of(LogBuilder().fill(batches=1), topic=f"t{id_[0]}", topic_id=id_) for id_ in topics))
-        until(tmp_path, "published")
+    published_topics(tmp_path, 5)
 
     def denied(which: Sequence[int]) -> Callable[..., Any]:
         def stored(read: Any, *given: Any) -> Any:
@@ -458,20 +466,8 @@ def test_what_the_store_does_not_give_of_one_topic_hides_no_other(
 
 
 def test_a_store_that_ends_answering_in_the_middle_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with bridge_thread(test_settings(tmp_path)) as running:
-        topics = [bytes([number]) * 16 for number in (1, 2)]
-        copy(running, *(segment_of(LogBuilder().fill(batches=1), topic=f"t{id_[0]}", topic_id=id_) for id_ in topics))
-        until(tmp_path, "published")
-    release = threading.Event()
-
-    def hanging(read: Any, *given: Any) -> Any:
-        if read.topic_id == topics[1]:
-            release.wait(60)
-        return stored_topic(read, *given)
-
-    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", hanging)
-    found = report(tmp_path, deadline=2.0)
-    release.set()
+    published_topics(tmp_path, 2)
+    found = report_hanging_at(2, tmp_path, monkeypatch, deadline=2.0)
     assert found["needs_person"]
     (said,) = [item["said"] for item in found["findings"] if item["code"] == "store_slow"]
     assert said.startswith("1 of 2 topics were read, with their tables, in 4 s, none in the last ")
@@ -480,13 +476,8 @@ def test_a_store_that_ends_answering_in_the_middle_is_said(tmp_path: Path, monke
 def test_of_a_store_that_answers_slowly_nobody_says_that_it_did_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with bridge_thread(test_settings(tmp_path)) as running:
-        copy(running, segment_of(LogBuilder().fill(batches=1), topic="slow"))
-        until(tmp_path, "published")
-    release = threading.Event()
-    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", lambda *_: release.wait(60))
-    found = report(tmp_path, deadline=0.5)
-    release.set()
+    published_topics(tmp_path, 1)
+    found = report_hanging_at(1, tmp_path, monkeypatch, deadline=0.5)
     assert "store_away" not in codes(found)
     (said,) = [item["said"] for item in found["findings"] if item["code"] == "store_slow"]
     assert said.startswith("none of 1 topics could be read, with its table, in 1 s")

@@ -40,11 +40,6 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture(scope="module", params=["always", "proven"])
-def policy(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
 def bridge_folder(tmp_path_factory: pytest.TempPathFactory, policy: str) -> Path:
     return tmp_path_factory.mktemp(policy)

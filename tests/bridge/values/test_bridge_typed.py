@@ -65,11 +65,6 @@ def framed(number: int, payload: bytes) -> bytes:
     return b"\0" + struct.pack(">I", number) + payload
 
 
-@pytest.fixture(scope="module", params=["always", "proven"])
-def policy(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture(scope="module")
 def bridge_folder(tmp_path_factory: pytest.TempPathFactory, policy: str) -> Path:
     return tmp_path_factory.mktemp(policy)

@@ -84,29 +84,25 @@ def with_places(text: str, places: str) -> str:
 def _differences(before: _Schema, after: _Schema, steps: _Steps) -> Iterator[tuple[_Steps, _Schema]]:
     if before == after:
         return
-    for within in ("properties", "items"):
-        if within in before and within in after:
-            break
+    if "items" in before and "items" in after:
+        yield from _differences(before["items"], after["items"], (*steps, "items"))
+    elif "properties" in before and "properties" in after:
+        for name, member in before["properties"].items():
+            yield from _differences(member, after["properties"][name], (*steps, "properties", name))
     else:
         yield steps, after
-        return
-    if within == "items":
-        yield from _differences(before[within], after[within], (*steps, within))
-        return
-    for name, member in before[within].items():
-        yield from _differences(member, after[within][name], (*steps, within, name))
 
 
 def _names(before: _Schema, after: _Schema, steps: _Steps) -> Iterator[tuple[_Steps, _Schema]]:
     if "items" in before and "items" in after:
         yield from _names(before["items"], after["items"], (*steps, "items"))
-    known = before.get("properties", {})
-    for name, schema in after.get("properties", {}).items() if "properties" in before else ():
-        within = (*steps, "properties", name)
-        if name in known:
-            yield from _names(known[name], schema, within)
-        else:
-            yield within, schema
+    if "properties" in before and "properties" in after:
+        for name, schema in after["properties"].items():
+            within = (*steps, "properties", name)
+            if name in before["properties"]:
+                yield from _names(before["properties"][name], schema, within)
+            else:
+                yield within, schema
 
 
 def _count(schema: _Schema) -> int:

@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from converter.types import SegmentMetadata
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.status.store_facts import _read_topic
+from rsm_bridge.status.store_facts import read_topic
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.keys import index_key, parse_index_key
 from rsm_bridge.storage.segments.deleter import Deleter
@@ -118,7 +118,7 @@ def test_verify_and_status_name_it(world: World, how: str) -> None:
     assert len(report.damages) == 1
     topic_id = OTHER if how == "another topic" else world.topic_id
     with ThreadPoolExecutor(2) as pool:
-        found = _read_topic(world.store, topic_id, None, time.monotonic() + 60, pool)
+        found = read_topic(world.store, topic_id, None, time.monotonic() + 60, pool)
     assert found is not None
     damaged = found.damaged
     assert [name for name, _ in damaged] == [key]

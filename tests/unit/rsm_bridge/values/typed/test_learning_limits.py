@@ -141,11 +141,14 @@ def test_rows_with_other_names_are_looked_at_ever_more_seldom(monkeypatch: pytes
     assert limits.LOOKS_BETWEEN_MAX > 4
     monkeypatch.setattr(learning, "LOOKS_BETWEEN_MAX", 4)
     looks = learning.Looks()
-    looked = []
+    looked: list[int] = []
     for piece in range(24):
-        if looks.due():
+
+        def look(piece: int = piece) -> bool:
             looked.append(piece)
-            looks.told(found=piece == 15)
+            return piece == 15
+
+        assert looks.look(look) == (piece == 15)
     assert looked == [0, 2, 5, 10, 15, 16, 18, 21]
 
 
