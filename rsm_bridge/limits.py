@@ -179,8 +179,10 @@ BUCKET_TRIES = 3
 
 # `tierberg status` and the probes of the metrics page.
 STATUS_READERS = 8  # indexes read at once
-STATUS_FAILURES_MAX = 3  # topics one after the other for which the store fails, before it is called away
+STATUS_TOPICS = 8  # topics read at once
+STATUS_FAILURES_MAX = 16  # topics one after the other for which the store fails, before it is called away
 STATUS_BATCHES_KEPT = 64  # segments whose batches are not read again for the next question
+STATUS_BATCHES_AHEAD = 31  # segments whose batches are read beside those that are asked for
 TOPIC_GONE_SECONDS = 600.0  # a deleted topic whose last segment went longer ago is not being deleted any more
 FORGET_WATCH_SECONDS = 10.0  # Kafka must say twice that a topic is gone: a broker that starts knows none at first
 FORGET_KAFKA_SECONDS = 15.0  # all that Kafka is asked for that

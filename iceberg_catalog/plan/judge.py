@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from converter.types import UInt8Array
+from converter.types import BoolArray, UInt8Array
 from iceberg_catalog.limits import PEEKED_MAX
 from iceberg_catalog.plan.cross_check import contradiction
 from iceberg_catalog.plan.decide import NEVER, SegmentPart, SnapshotEnd, Verdict, View, dead_markers, decide
 from iceberg_catalog.plan.inputs import Cover, Input, Stretch
 from iceberg_catalog.plan.lineage import of_segment
 from iceberg_catalog.plan.peeked import Checked, applied, checked
-from iceberg_catalog.plan.types import Peeked, Segment
+from iceberg_catalog.plan.types import Batches, BatchKind, Peeked, Segment
 from iceberg_catalog.plan.walk import Walk
 
 Judged = tuple[Stretch, UInt8Array]
@@ -47,7 +47,35 @@ class Judgement:
         return NEVER if self.conflict is None else max(self.conflict, self.stretches[0][0].start)
 
 
-def judged(alive: Sequence[Input], walk: Walk, frontier: int, peeked: Sequence[Peeked] = ()) -> Judgement:
+class OpenEnds:
+    """What the producer snapshots of wholly living segments list as open: it may speak against markers far below.
+
+    Args:
+        alive: the living segments.
+    """
+
+    def __init__(self, alive: Sequence[Input]) -> None:
+        listed = [
+            (producer, first, item.segment.last)
+            for item in alive
+            if item.valid_end == item.segment.last + 1
+            for producer, first in item.segment.open_end or ()
+        ]
+        self._producer, self._first, self._end = np.array(listed, dtype=np.int64).reshape(-1, 3).T
+
+    def of(self, producers: Collection[int], reach: int) -> bool:
+        """Whether one at or above `reach` lists a transaction of these producers that began below."""
+        far = (self._end >= reach) & (self._first < reach)
+        return bool(np.isin(self._producer[far], list(producers)).any())
+
+
+def judged(
+    alive: Sequence[Input],
+    walk: Walk,
+    frontier: int,
+    peeked: Sequence[Peeked] = (),
+    open_ends: OpenEnds | None = None,
+) -> Judgement:
     """The walk's stretches with a verdict for each batch, by marker or by what was peeked.
 
     Args:
@@ -56,8 +84,11 @@ def judged(alive: Sequence[Input], walk: Walk, frontier: int, peeked: Sequence[P
         frontier: offset that the walk was to begin at.
         peeked: transactions that the frontier has passed without a marker. Those that still have none count against
             how many may be.
+        open_ends: of all living segments: the view need not go further than what decides the walk's batches, and no
+            batches are read of what lies behind. What is said of anything else is then not all. None: the view goes to
+            the end.
     """
-    view, ends = _seen(alive, walk)
+    view, ends = _seen(alive, walk, open_ends)
     by_marker = decide(view, ends)
     marked = checked(peeked, view, follows=bool(walk.stretches) and walk.stretches[0].start == frontier)
     told = applied(view, by_marker, alive, PEEKED_MAX - len(marked.open))
@@ -72,7 +103,7 @@ def judged(alive: Sequence[Input], walk: Walk, frontier: int, peeked: Sequence[P
     )
 
 
-def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
+def _seen(alive: Sequence[Input], walk: Walk, open_ends: OpenEnds | None) -> tuple[View, list[SnapshotEnd]]:
     """The view, and the producer snapshots that lie in it.
 
     The view's coverage is that of all living segments, deleted and withdrawn ones too. It goes on beyond the walk
@@ -82,7 +113,8 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
     if not walk.stretches:
         return View.join(parts), []
     begin = reach = walk.stretches[0].start
-    cover = Cover(alive)
+    cover = Cover([item for item in alive if item.valid_end > begin])
+    undecided = _Undecided(walk.stretches[-1].end)
     stretch = 0
     while True:
         best = cover.at(reach)
@@ -93,6 +125,9 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
             told_from = _told(best.segment)[0] if best.segment.checkpoint else 0
             parts.append(SegmentPart(best.batches, mask, stretch, told_from))
             reach = best.valid_end
+            undecided.take(parts[-1])
+            if open_ends is not None and undecided.ended_by(reach, open_ends):
+                break
             continue
         higher = cover.next_base()
         if higher is None or reach >= walk.pos:
@@ -108,6 +143,37 @@ def _seen(alive: Sequence[Input], walk: Walk) -> tuple[View, list[SnapshotEnd]]:
     ]
     view = View.join(parts)
     return view.without(dead_markers(view, ends)), ends
+
+
+class _Undecided:
+    """Producers whose transactions below `end` have no marker in the parts of the log so far."""
+
+    def __init__(self, end: int) -> None:
+        self._end = end
+        self._all: set[int] = set()
+        self._last: dict[int, int] = {}
+
+    def take(self, part: SegmentPart) -> None:
+        """The next part of the log, ascending."""
+        batches = part.batches
+        mine = part.mask & (batches.kind == BatchKind.TXN) & (batches.base < self._end)
+        self._last.update(_last_of(batches, mine))
+        self._all.update(self._last)
+        if self._last:
+            marker = part.mask & ((batches.kind == BatchKind.COMMIT) | (batches.kind == BatchKind.ABORT))
+            for producer, base in _last_of(batches, marker).items():
+                if self._last.get(producer, base) < base:
+                    del self._last[producer]
+
+    def ended_by(self, reach: int, open_ends: OpenEnds) -> bool:
+        """Whether nothing at or above `reach` can change what those batches are."""
+        return reach >= self._end and not self._last and not open_ends.of(self._all, reach)
+
+
+def _last_of(batches: Batches, mask: BoolArray) -> dict[int, int]:
+    """The base offset of each producer's last batch of these."""
+    producers, where = np.unique(batches.producer_id[mask][::-1], return_index=True)
+    return dict(zip(producers.tolist(), batches.base[mask][::-1][where].tolist(), strict=True))
 
 
 def _snapshot_of(segment: Segment, opened: tuple[tuple[int, int], ...]) -> SnapshotEnd:

@@ -71,15 +71,20 @@ def rooted(newer: Lineage, roots: Mapping[int, Lineage]) -> Lineage:
 def read_record(state: PartState, told: Sequence[Lineage]) -> Lineage:
     """The recorded history, with what indexes of the same log tell below it. `told`: by each index."""
     record = Lineage(state.lineage, state.known_end)
+    # What completes it may itself be cut, and others agree with its beginning: all at once, or each plan adds some.
+    while below := _below(record, told):
+        hole = tuple(entry for entry in record.entries[:1] if entry[0] == UNKNOWN and entry[1] < below[0][1])
+        known = record.entries[1:] if record.entries[0][0] == UNKNOWN else record.entries
+        record = Lineage(merged((*hole, *below, *known)), record.end)
+    return record
+
+
+def _below(record: Lineage, told: Sequence[Lineage]) -> Runs:
+    """Of those with the epoch that the record begins with, where it begins, what the lowest of them has below."""
     epoch, begin = next((entry for entry in record.entries if entry[0] != UNKNOWN), (UNKNOWN, 0))
     same = [item for item in told if epoch != UNKNOWN and item.epoch_at(begin) == epoch]
-    below = min((item.entries for item in same), key=lambda entries: entries[0][1], default=())
-    below = tuple(entry for entry in below if entry[1] < begin)
-    if not below:
-        return record
-    hole = tuple(entry for entry in record.entries[:1] if entry[0] == UNKNOWN and entry[1] < below[0][1])
-    known = record.entries[1:] if record.entries[0][0] == UNKNOWN else record.entries
-    return Lineage(merged((*hole, *below, *known)), record.end)
+    entries = min((item.entries for item in same), key=lambda entries: entries[0][1], default=())
+    return tuple(entry for entry in entries if entry[1] < begin)
 
 
 def recorded(lineage: Lineage, state: PartState, floor: int, least: int) -> Runs:

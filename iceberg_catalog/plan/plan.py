@@ -41,7 +41,7 @@ frontier or a delete that another bridge was told of, waits for the next whole l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from iceberg_catalog.plan.file_epochs import Endings, Look, no_look
@@ -158,6 +158,16 @@ def _owed(alive: Sequence[Input], policy: Policy) -> list[int]:
     ]
 
 
+def _owed_below(segments: Iterable[Segment], state: PartState, policy: Policy) -> bool:
+    """Whether a deleted segment whose rows stay begins below the record: others may tell its history (R1)."""
+    if isinstance(policy, Follow) or not state.lineage:
+        return False
+    return any(
+        item.state is SegmentState.DELETED and item.main is not None and item.base < state.lineage[0][1]
+        for item in segments
+    )
+
+
 def _midst(state: PartState, frontier: int, lowest: int, floor: int, lineage: Lineage | None) -> PartState | None:
     """Plan.midst. `lineage`: the living one; None where the recorded one was left: it is to show that again."""
     midst = replace(state, frontier=frontier, floor=floor)
@@ -226,7 +236,7 @@ def plan_ahead(segments: Sequence[Segment], state: PartState, policy: Policy, ho
         What `plan` says of all indexes of the partition, given that those left out are the ones it knew when `state`
         was made. It removes no file.
     """
-    if state.frontier < 0:
+    if state.frontier < 0 or _owed_below(segments, state, policy):
         return None
     made = plan(segments, (), state, policy, relisted=False, hold=hold)
     if made.need_relist or made.rewind is not None or made.state.floor != state.floor:

@@ -24,7 +24,7 @@ from iceberg_catalog.plan.decide import Verdict
 from iceberg_catalog.plan.file_epochs import Endings, Look, no_look
 from iceberg_catalog.plan.files import incoming, span, spanned
 from iceberg_catalog.plan.inputs import Input, Stretch, living
-from iceberg_catalog.plan.judge import judged
+from iceberg_catalog.plan.judge import OpenEnds, judged
 from iceberg_catalog.plan.lineage import of_segment
 from iceberg_catalog.plan.lineage_record import cut, fold, read_record
 from iceberg_catalog.plan.rewind import rewound
@@ -86,11 +86,12 @@ def plan_repair(
     floor = raised(floor, alive, beginnings(ordered))
     taken = [(file.first, file.last) for file in files]
     repair = Repair(lineage=state.lineage)
+    open_ends = OpenEnds(alive)
     for item in alive:
         if item.segment.id in converted and not _usable(item, policy):
             repair.left.add(item.segment.id)
         elif item.segment.id in converted:
-            missing = _missing(item, alive, frontier, floor, policy, sorted(taken))
+            missing = _missing(item, alive, open_ends, frontier, floor, policy, sorted(taken))
             repair.add += missing.add
             repair.waiting += missing.waiting
             if missing.waiting or item.valid_end <= item.segment.last:
@@ -116,6 +117,7 @@ def _usable(item: Input, policy: Policy) -> bool:
 def _missing(
     item: Input,
     alive: Sequence[Input],
+    open_ends: OpenEnds,
     frontier: int,
     floor: int,
     policy: Policy,
@@ -129,7 +131,7 @@ def _missing(
         return Repair()  # no batch of it need be read
     batches = item.batches
     # Holes below the frontier were believed when it passed them: who lost a marker in one does not wait for it.
-    seen = judged(alive, Walk([Stretch(item, start, end)], [], frontier), start)
+    seen = judged(alive, Walk([Stretch(item, start, end)], [], frontier), start, open_ends=open_ends)
     stop = min(end, seen.stop)
     ((stretch, verdicts),) = seen.stretches
     missing = batches.rows & ~_touched(batches, taken) & (batches.base >= start) & (batches.last < stop)

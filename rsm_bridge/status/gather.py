@@ -7,12 +7,10 @@ ending. The store is read before Kafka is asked, so that Kafka's end is never th
 from __future__ import annotations
 
 import socket
-import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -21,36 +19,23 @@ from pyiceberg.catalog import Catalog
 from iceberg_catalog.commit.head import Head
 from iceberg_catalog.connect.open import embedded_catalog, open_catalog
 from rsm_bridge.config.settings import Settings, parse_listen
-from rsm_bridge.errors import StoreError
 from rsm_bridge.limits import (
     STATUS_BRIDGE_SECONDS,
     STATUS_CATALOG_SECONDS,
-    STATUS_FAILURES_MAX,
-    STATUS_FETCH_SECONDS,
     STATUS_KAFKA_SECONDS,
 )
-from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts, Problem, StoredTopic, Unread
+from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts, Problem, StoredTopic, Unread, problem_of
 from rsm_bridge.metrics.progress.kafka import KafkaClientMissingError, KafkaSource, Where
 from rsm_bridge.status.causes import CauseCode
-from rsm_bridge.status.lost import lost_objects
 from rsm_bridge.status.partition import published_reach
-from rsm_bridge.status.store_facts import head_of, problem_of, read_topic, readers, stored_topic
+from rsm_bridge.status.store.facts import head_of
+from rsm_bridge.status.store.read import FindHead, existing_store, with_stored
 from rsm_bridge.status.tables import FoundTables, look_at_tables
+from rsm_bridge.status.within import within
 from rsm_bridge.storage.backend import catalog_properties
-from rsm_bridge.storage.object_store import ObjectStore
-from rsm_bridge.storage.opening import open_store, store_missing
 from rsm_bridge.storage.segments.known import KnownSegment
-from rsm_bridge.storage.segments.topic_segments import indexed_topic_ids, stored_clusters, topic_ids
+from rsm_bridge.storage.segments.topic_segments import stored_clusters, topic_ids
 from rsm_bridge.storage.writes import HEALTH_SERVICE, WHY_TRAILER
-
-T = TypeVar("T")
-FindHead = Callable[[KnownSegment], Head | None]
-
-
-@dataclass(slots=True)
-class _Answer(Generic[T]):
-    value: T | None = None
-    error: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,31 +45,6 @@ class Wanted:
     topic: str | None
     bridge: str | None
     deadline: float
-
-
-def within(seconds: float, what: str, work: Callable[[], T]) -> T:
-    """Runs `work` on a daemon thread and returns what it returns.
-
-    Raises:
-        TimeoutError: it did not end in time; it is left behind. What it raises itself passes through.
-    """
-    answer: _Answer[T] = _Answer()
-    done = threading.Event()
-
-    def run() -> None:
-        try:
-            answer.value = work()
-        except BaseException as error:  # noqa: BLE001 - handed to the caller
-            answer.error = error
-        finally:
-            done.set()
-
-    threading.Thread(target=run, name=f"status-{what}", daemon=True).start()
-    if not done.wait(seconds):
-        raise TimeoutError(f"the {what} did not answer within {seconds:g} s")
-    if answer.error is not None:
-        raise answer.error
-    return answer.value  # type: ignore[return-value]  # T may itself be optional
 
 
 def gather(settings: Settings, wanted: Wanted) -> Facts:
@@ -106,8 +66,7 @@ def gather(settings: Settings, wanted: Wanted) -> Facts:
         find = _no_table if catalog is None else head_of(catalog, settings.catalog.namespace, settings.table_of)
     except Exception as error:  # noqa: BLE001 - whatever a catalog's client raises
         facts = replace(facts, catalog_problem=problem_of(error))
-    facts, stored = _store(settings, find, wanted, facts)
-    facts = replace(facts, stored=stored)
+    facts = with_stored(facts, settings, find, wanted.deadline)
     facts = _kafka(settings, facts)
     if facts.kafka is not None:
         facts = _named(facts, {topic.topic_id: topic.topic for topic in facts.kafka.topics.values()})
@@ -120,102 +79,6 @@ def gather(settings: Settings, wanted: Wanted) -> Facts:
     verbatim = frozenset(name for name in names if settings.rule(name).mode == "verbatim")
     values = {name: settings.values_of(name) for name in names}
     return replace(facts, verbatim_topics=verbatim, values=values, now_ms=int(time.time() * 1000))
-
-
-def patient(settings: Settings) -> Settings:
-    """The settings with time-outs for a person who waits, not for a broker."""
-    if settings.store is None:
-        return settings
-    times = {"fetch_timeout": STATUS_FETCH_SECONDS, "upload_timeout": STATUS_FETCH_SECONDS}
-    return settings.model_copy(update={"store": settings.store.model_copy(update=times)})
-
-
-@dataclass(slots=True, kw_only=True)
-class _ReadSoFar:
-    """What a thread has read of the store, which may be left behind.
-
-    Attributes:
-        ids: of topics that have anything there, in the order in which they are read.
-        free_bytes: what the store still takes; None: it does not say.
-        found: topics with their tables, by id.
-        failed: why the store did not give what it has of others.
-        moved: when a topic was done last, in monotonic seconds.
-    """
-
-    ids: list[bytes] = field(default_factory=list)
-    free_bytes: int | None = None
-    found: dict[str, StoredTopic] = field(default_factory=dict)
-    failed: dict[str, Problem] = field(default_factory=dict)
-    moved: float = field(default_factory=time.monotonic)
-
-    def read(self, settings: Settings, find: FindHead | None, wanted: Wanted, ends_at: float) -> None:
-        """Every topic with its table, and what the store still takes.
-
-        Raises:
-            StoreError: the store does not answer, or not for several topics one after the other.
-        """
-        store = _existing_store(settings)
-        self.free_bytes = store.free_bytes()
-        self.ids = list(indexed_topic_ids(store))
-        in_a_row = 0
-        with readers() as pool:
-            for topic_id in self.ids:
-                try:
-                    topic = read_topic(store, topic_id, wanted.topic, ends_at, pool)
-                    if topic is not None:
-                        stored = stored_topic(topic, find, store, settings)
-                        lost = lost_objects(store, topic_id, topic.segments) if topic.complete else ()
-                        self.found[topic_id.hex()] = replace(stored, lost=lost)
-                except StoreError as error:
-                    self.failed[topic_id.hex()], in_a_row = problem_of(error), in_a_row + 1
-                    if in_a_row >= STATUS_FAILURES_MAX or len(self.ids) == 1:
-                        raise
-                else:
-                    self.moved, in_a_row = time.monotonic(), 0
-
-    def unread(self, topics: Mapping[str, StoredTopic]) -> frozenset[str]:
-        """Ids of the others: of `found`, or of a copy while the thread may read on."""
-        return frozenset(topic_id.hex() for topic_id in self.ids) - topics.keys()
-
-
-def _store(
-    settings: Settings, find: FindHead | None, wanted: Wanted, facts: Facts
-) -> tuple[Facts, dict[str, StoredTopic]]:
-    so_far = _ReadSoFar()
-    # Twice: what is under way when time runs out still ends, and tables are read after their segments.
-    ends_at, seconds = time.monotonic() + wanted.deadline, 2 * wanted.deadline
-    try:
-        within(seconds, "store", lambda: so_far.read(settings, find, wanted, ends_at))
-    except TimeoutError as error:
-        return _out_of_time(so_far, wanted, seconds, facts, error)
-    except Exception as error:  # noqa: BLE001 - whatever a store's client raises
-        unread = so_far.unread(so_far.found) if so_far.found else frozenset()
-        return replace(facts, store_problem=problem_of(error), topics_unread=unread), so_far.found
-    # The topic that was asked for is there: what others lack is not asked.
-    failed = {} if wanted.topic is not None and so_far.found else so_far.failed
-    facts = replace(facts, store_failed=failed, topics_unread=frozenset(failed))
-    return replace(facts, store_free_bytes=so_far.free_bytes), so_far.found
-
-
-def _out_of_time(
-    so_far: _ReadSoFar, wanted: Wanted, seconds: float, facts: Facts, error: TimeoutError
-) -> tuple[Facts, dict[str, StoredTopic]]:
-    """What was read, while the thread may read on."""
-    topics, there = dict(so_far.found), len(so_far.ids)
-    if not topics:
-        said = f"none of {there:,} topics could be read, with its table, in {seconds:g} s"
-        return replace(facts, store_problem=Problem(CauseCode.STORE_SLOW, said) if there else problem_of(error)), {}
-    said = f"{len(topics):,} of {there:,} topics were read, with their tables, in {seconds:g} s"
-    quiet = time.monotonic() - so_far.moved
-    facts = replace(
-        facts,
-        store_free_bytes=so_far.free_bytes,
-        topics_unread=frozenset() if wanted.topic is not None else so_far.unread(topics),
-        store_unread=said,
-        store_stalled=f"{said}, none in the last {quiet:.0f} s" if quiet > wanted.deadline else None,
-        store_failed=dict(so_far.failed),
-    )
-    return facts, topics
 
 
 def _no_table(_: KnownSegment) -> Head | None:
@@ -239,7 +102,7 @@ def _tables(catalog: Catalog | None, settings: Settings, facts: Facts) -> Facts:
 
     def look() -> FoundTables:
         """On one thread with its requests to the store."""
-        return look_at_tables(catalog, _existing_store(settings), settings, facts, ends_at)
+        return look_at_tables(catalog, existing_store(settings), settings, facts, ends_at)
 
     try:
         found = within(STATUS_CATALOG_SECONDS + 1, "catalog", look)
@@ -255,13 +118,6 @@ def _named(facts: Facts, names: Mapping[str, str]) -> Facts:
         for topic_id, topic in facts.stored.items()
     }
     return replace(facts, stored=stored)
-
-
-def _existing_store(settings: Settings) -> ObjectStore:
-    """The store, without making a folder for one that is not there."""
-    if (missing := store_missing(settings)) is not None:
-        raise StoreError(missing)
-    return open_store(patient(settings))
 
 
 def _source(settings: Settings) -> KafkaSource | None:
@@ -283,7 +139,7 @@ def _beside(settings: Settings, facts: Facts) -> frozenset[str]:
 
     def read() -> frozenset[str]:
         """Of every topic that both have."""
-        store, there = _existing_store(settings), {topic.topic_id for topic in source.describe().topics.values()}
+        store, there = existing_store(settings), {topic.topic_id for topic in source.describe().topics.values()}
         both = (topic_id for topic_id in topic_ids(store) if topic_id.hex() in there)
         return frozenset().union(*(stored_clusters(store, topic_id) for topic_id in both))
 

@@ -7,15 +7,19 @@ that holds their rows: `s7.data` and `s7.tail` came with segment s7, `d3-9` was 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
+from iceberg_catalog.plan import repair
 from iceberg_catalog.plan.gaps import open_gaps
 from iceberg_catalog.plan.hold import NO_HOLD, Hold, waiting
 from iceberg_catalog.plan.inputs import spent
+from iceberg_catalog.plan.judge import judged
 from iceberg_catalog.plan.lineage import Lineage
 from iceberg_catalog.plan.plan import plan_ahead
 from iceberg_catalog.plan.repair import Repair, plan_repair
@@ -24,6 +28,8 @@ from iceberg_catalog.plan.types import (
     FileRef,
     Follow,
     KeepUntil,
+    LiveFile,
+    PartState,
     Plan,
     Policy,
     Segment,
@@ -39,6 +45,20 @@ from tests.worlds.plan_support import Model, Rows
 SNAPSHOTS_KEPT = 3
 #: What plans from the frontier on said, beside those of whole listings.
 AHEAD: Counter[str] = Counter()
+
+
+def repair_of(
+    segments: Sequence[Segment], files: Sequence[LiveFile], state: PartState, policy: Policy, ids: Sequence[str]
+) -> Repair:
+    """What to add, and that it is the same for who reads every batch up to the end of the log."""
+
+    def to_the_end(*given: Any, open_ends: object) -> Any:
+        return judged(*given)
+
+    found = plan_repair(segments, files, state, policy, ids)
+    with patch.object(repair, "judged", to_the_end):
+        assert found == plan_repair(segments, files, state, policy, ids), "the log above says otherwise"
+    return found
 
 
 @dataclass
@@ -181,7 +201,7 @@ class World:
 
         def missing(table: Table) -> Repair:
             files = [file for file, _ in table.files.values()]
-            return plan_repair(listing, files, table.state, self.policy, gives)
+            return repair_of(listing, files, table.state, self.policy, gives)
 
         found = missing(self.head)
         if not found.add:
@@ -204,7 +224,7 @@ class World:
     def lacks(self, segment: Segment) -> bool:
         """Whether a repair by it would add anything."""
         files = [file for file, _ in self.head.files.values()]
-        found = plan_repair(self.kafka.listing(), files, self.head.state, self.policy, [segment.id])
+        found = repair_of(self.kafka.listing(), files, self.head.state, self.policy, [segment.id])
         return bool(found.add or found.waiting or found.rewinds)
 
     def touched(self) -> Table:

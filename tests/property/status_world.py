@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -15,9 +15,9 @@ from rsm_bridge.config.settings import load_settings
 from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts, KafkaPartition, KafkaTopic, StoredTopic
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import Level
-from rsm_bridge.status.lost import lost_objects
 from rsm_bridge.status.report import Report
-from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
+from rsm_bridge.status.store.facts import head_of, stored_topic
+from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.status.text import as_json, as_text
 from rsm_bridge.storage.keys import index_key
 from rsm_bridge.storage.object_store import ObjectStore
@@ -104,8 +104,7 @@ class StatusWorld:
         seen: dict[str, StoredTopic] = {}
         asked = cast(ObjectStore, store)
         for topic in read_topics(asked, None, time.monotonic() + 60):
-            lost = lost_objects(asked, topic.topic_id, topic.segments)
-            seen[topic.topic_id.hex()] = replace(stored_topic(topic, head, asked, settings), lost=lost)
+            seen[topic.topic_id.hex()] = stored_topic(topic, head, asked, settings)
         facts = Facts(
             now_ms=int(time.time() * 1000), freshness_target=None, publish_interval=1.0, stored=seen, kafka=self.kafka()
         )

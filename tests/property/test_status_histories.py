@@ -52,8 +52,12 @@ def act(world: StatusWorld, step: str, partition: int) -> None:
 
 
 def told(world: StatusWorld, meanwhile: Mapping[int, Callable[[], object]]) -> dict[str, str]:
-    """The alarms that the command would give: what may pass is looked at again (rsm_bridge/status/confirm.py)."""
+    """The alarms that the command would give: what may pass is looked at again (rsm_bridge/status/confirm.py).
+
+    Of damage the first look must be sure: a script that asks without patience gets no second one.
+    """
     found, _ = world.status(meanwhile)
+    assert not alarms(found).keys() & {"index_damaged", "state_damaged"}
     return alarms(confirmed(found, world.status()[0])) if watch(found, NOTHING_ACCEPTED, 1.0)[1] else alarms(found)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from iceberg_catalog.commit.foreign import ForeignCommits
 from rsm_bridge.storage.keys import parse_index_key
+from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.storage.projections.progress import ProjectionProgress
 
 
@@ -113,6 +114,13 @@ class Problem:
     kind: str
     message: str
     table: str | None = None
+
+
+def problem_of(error: BaseException) -> Problem:
+    """Kind and one sentence of any exception, and the table that it is about."""
+    kind = getattr(error, "kind", None)
+    said = f"{type(error).__name__}: {first_line(error)}"
+    return Problem(kind if isinstance(kind, str) else "unavailable", said, getattr(error, "table", None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from rsm_bridge.status.check.rules import check
 from rsm_bridge.status.check.schemas import SchemaChecks
 from rsm_bridge.status.check.text import as_json, as_text
 from rsm_bridge.status.cures import Called
-from rsm_bridge.status.gather import within
+from rsm_bridge.status.within import within
 from rsm_bridge.values.registry.registry import SchemaRegistry
 
 

@@ -35,7 +35,7 @@ from rsm_bridge.serving.copy.files_beside import CopyFiles
 from rsm_bridge.serving.scheduling.copy_memory import CopyMemory
 from rsm_bridge.serving.service import Running
 from rsm_bridge.serving.wire.messages import File
-from rsm_bridge.status.store_facts import read_topics
+from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.status.verify.inspection import describe
 from rsm_bridge.storage.keys import INDEX_ROOT
 from rsm_bridge.storage.object_store import ObjectStore

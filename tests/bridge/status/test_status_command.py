@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -22,11 +23,12 @@ from converter.types import IndexType
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.errors import StoreError
-from rsm_bridge.limits import STATUS_FAILURES_MAX
+from rsm_bridge.limits import STATUS_FAILURES_MAX, STATUS_TOPICS
 from rsm_bridge.serving.service import Running
 from rsm_bridge.status.command import StatusOptions, status
-from rsm_bridge.status.gather import beyond_tiered, bridge_address, within
-from rsm_bridge.status.store_facts import stored_topic
+from rsm_bridge.status.gather import beyond_tiered, bridge_address
+from rsm_bridge.status.store.facts import stored_topic
+from rsm_bridge.status.within import within
 from tests.oracle.transactions import producer_snapshot
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
@@ -386,7 +388,7 @@ def test_what_cannot_be_used_is_exit_code_two(tmp_path: Path, arguments: tuple[s
 
 
 def test_time_that_runs_out_is_said_and_counts_stay_honest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rsm_bridge.status.store_facts.STATUS_READERS", 1)
+    monkeypatch.setattr("rsm_bridge.status.store.topic.STATUS_READERS", 1)
     with bridge_thread(test_settings(tmp_path)) as running:
         first = segment_of(LogBuilder().fill(batches=1))
         more = [
@@ -395,7 +397,7 @@ def test_time_that_runs_out_is_said_and_counts_stay_honest(tmp_path: Path, monke
         ]
         copy(running, first, *more)
         until(tmp_path, "published")
-    monkeypatch.setattr("rsm_bridge.status.store_facts.time", _Later())
+    monkeypatch.setattr("rsm_bridge.status.store.topic.time", _Later())
     found = report(tmp_path)
     assert "partly_read" in codes(found)
     assert found["topics"][0]["partitions"][0]["tiered_end"] == 200  # the newest are read first
@@ -418,7 +420,7 @@ def report_hanging_at(number: int, folder: Path, monkeypatch: pytest.MonkeyPatch
             release.wait(60)
         return stored_topic(read, *given)
 
-    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", hanging)
+    monkeypatch.setattr("rsm_bridge.status.store.read.stored_topic", hanging)
     found = report(folder, deadline=deadline)
     release.set()
     return found
@@ -450,7 +452,7 @@ def test_what_the_store_does_not_give_of_one_topic_hides_no_other(
 
         return stored
 
-    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", denied([2]))
+    monkeypatch.setattr("rsm_bridge.status.store.read.stored_topic", denied([2]))
     found = report(tmp_path)
     assert "store_away" not in codes(found)
     assert [topic["topic"] for topic in found["topics"]] == ["t1", "t3", "t4", "t5"]
@@ -458,11 +460,36 @@ def test_what_the_store_does_not_give_of_one_topic_hides_no_other(
     assert said.startswith(f"1 topics could not be read; the first, with id {'02' * 16}")
     assert "AccessDenied" in said
     assert found["needs_person"]
-    monkeypatch.setattr("rsm_bridge.status.gather.stored_topic", denied([2, 3, 4]))
-    assert STATUS_FAILURES_MAX == 3
+    monkeypatch.setattr("rsm_bridge.status.store.read.stored_topic", denied(range(2, 6)))
+    found = report(tmp_path)
+    assert "store_away" not in codes(found)
+    assert [topic["topic"] for topic in found["topics"]] == ["t1"], "what was read is shown"
+    monkeypatch.setattr("rsm_bridge.status.store.read.stored_topic", denied(range(1, 6)))
     found = report(tmp_path)
     assert "store_away" in codes(found)
-    assert [topic["topic"] for topic in found["topics"]] == ["t1"], "what was read is shown"
+    assert not found["topics"]
+
+
+def test_a_store_that_fails_for_several_topics_one_after_the_other_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert STATUS_FAILURES_MAX > STATUS_TOPICS, "those that were under way when it failed are no series"
+    monkeypatch.setattr("rsm_bridge.status.store.read.STATUS_FAILURES_MAX", 3)
+    monkeypatch.setattr("rsm_bridge.status.store.read.STATUS_TOPICS", 1)
+    published_topics(tmp_path, 6)
+    asked: list[int] = []
+
+    def failing(read: Any, *given: Any) -> Any:
+        asked.append(read.topic_id[0])
+        if read.topic_id[0] in (2, 4, 5, 6):
+            raise StoreError(f"index of {read.topic}: no answer")
+        return stored_topic(read, *given)
+
+    monkeypatch.setattr("rsm_bridge.status.store.read.stored_topic", failing)
+    found = report(tmp_path)
+    assert asked[:6] == [1, 2, 3, 4, 5, 6]
+    assert "store_away" in codes(found)
+    assert [topic["topic"] for topic in found["topics"]] == ["t1", "t3"], "what was read is shown"
 
 
 def test_a_store_that_ends_answering_in_the_middle_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -542,3 +569,21 @@ def test_a_catalog_that_is_gone_is_named(tmp_path: Path) -> None:
     found = report(tmp_path)
     assert {"table_lost"} == codes(found) - {"kafka_not_asked", "tiered"}
     assert found["needs_person"]
+
+
+def test_a_thread_that_hangs_does_not_keep_the_command_from_ending(tmp_path: Path) -> None:
+    """It waited for the threads of its pools, which waited for the store."""
+    published_topics(tmp_path, 1)
+    script = (
+        "import sys, time; import rsm_bridge.status.store.read as read; from tierberg.cli import main\n"
+        "read.stored_topic = lambda *_: time.sleep(60)\n"
+        "sys.argv[1:] = ['status', '--data-dir', sys.argv[1], '--deadline', '1', '--patience', '0', '--json']\n"
+        "main()"
+    )
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert time.monotonic() - began < 50
+    assert done.returncode == 1, done.stderr
+    assert "store_slow" in codes(json.loads(done.stdout))

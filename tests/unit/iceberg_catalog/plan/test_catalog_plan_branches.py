@@ -8,7 +8,7 @@ import pytest
 
 from iceberg_catalog.plan.lineage import Lineage
 from iceberg_catalog.plan.lineage_record import fold
-from iceberg_catalog.plan.plan import plan_ahead
+from iceberg_catalog.plan.plan import plan, plan_ahead
 from iceberg_catalog.plan.types import PartState, Plan, Policy
 from rsm_bridge.tables.reclaim.rules import TombstoneVerdict, still_to_raise, verdict
 from tests.worlds.plan_support import FOLLOW, KEEP, Model, abort, commit, gone, plain, seg, txn
@@ -64,6 +64,27 @@ def test_a_listing_from_the_frontier_does_not_tell_what_a_deletion_says() -> Non
     assert plan_ahead([late], model.state, FOLLOW) is None
     told = replace(model.state, floor=5)
     assert plan_ahead([gone(P)], told, FOLLOW) == Plan(state=told)
+
+
+def test_below_the_record_a_listing_from_the_frontier_does_not_tell_whose_a_kept_deletion_is() -> None:
+    old, new = seg("old", [plain(0, 9)]), seg("new", [plain(10, 19, 1)], checkpoint=((0, 0), (1, 10)))
+    state = PartState(frontier=20, floor=12, lineage=((1, 10),), known_end=20)
+    assert plan([gone(old), new], (), state, KEEP, relisted=False).state.lineage == ((0, 0), (1, 10))
+    assert plan_ahead([gone(old)], state, KEEP) is None
+    assert plan_ahead([gone(old)], state, FOLLOW) == Plan(state=state)
+    assert plan_ahead([old], state, KEEP) == Plan(state=state)
+
+
+def test_a_record_is_completed_by_all_that_agree_at_once() -> None:
+    """What has its first epoch begins at 2, where its own log began; another has the epoch of that from 0 on."""
+    old, new = (
+        seg("old", [plain(2, 9)], checkpoint=((0, 0),)),
+        seg("new", [plain(10, 19, 1)], checkpoint=((0, 2), (1, 10))),
+    )
+    state = PartState(frontier=20, floor=12, lineage=((1, 10),), known_end=20)
+    made = plan([gone(old), new], (), state, KEEP, relisted=False)
+    assert made.state.lineage == ((0, 0), (1, 10))
+    assert not plan([gone(old), new], (), made.state, KEEP, relisted=False).changes(made.state)
 
 
 @POLICIES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from iceberg_catalog.plan.repair import plan_repair
-from iceberg_catalog.plan.types import KeepUntil, LiveFile, Plan, Segment, UseMain
+from iceberg_catalog.plan.types import Batches, KeepUntil, LiveFile, Plan, Segment, UseMain
 from tests.worlds.plan_support import FOLLOW, KEEP, WITHDRAWN, Model, abort, gone, plain, seg, txn
 
 
@@ -98,6 +98,36 @@ def test_what_is_over_age_by_now_is_not_waited_for() -> None:
     for horizon, waiting in ((0, 10), (10**15, 0)):
         found = plan_repair([gone(late), new], files_of(model), model.state, KeepUntil(horizon), ["a"])
         assert (found.add, found.waiting) == ([], waiting)
+
+
+def test_no_batch_is_read_behind_what_decides_those_that_may_be_missing() -> None:
+    """A year of segments lies above one whose last transaction was aborted: each of them was read."""
+    first = seg("a", [plain(0, 9), txn(10, 11, 7), plain(12, 12)])
+    second = seg("b", [plain(13, 13), abort(14, 7), plain(15, 19), txn(20, 21, 8), abort(22, 8)], checkpoint=((0, 0),))
+    above = [seg(f"{number}", [plain(10 * number, 10 * number + 9)], checkpoint=((0, 0),)) for number in range(3, 9)]
+    gap = seg("c", [plain(23, 29)], checkpoint=((0, 0),))
+    model = Model()
+    model.publish(first, second, gap, *above)
+    assert 10 not in model.offsets
+
+    def read_of(*segments: Segment) -> list[str]:
+        read: list[str] = []
+
+        def noted(item: Segment) -> Segment:
+            def load() -> Batches:
+                read.append(item.id)
+                return item.load()
+
+            return replace(item, load=load)
+
+        watched = [noted(item) for item in segments]
+        assert not plan_repair(watched, files_of(model), model.state, FOLLOW, ["a", "b"]).add
+        return read
+
+    assert read_of(first, second, gap, *above) == ["a", "b"]
+    # A producer snapshot far above that lists the transaction as open speaks against its marker.
+    doubt = replace(above[-1], open_end=((7, 10),))
+    assert read_of(first, second, gap, *above[:-1], doubt) == ["a", "b", "c", *(item.id for item in above)]
 
 
 def files_of(model: Model) -> list[LiveFile]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,9 @@ from rsm_bridge.config.settings import load_settings
 from rsm_bridge.metrics.progress.facts import Gap, KafkaFacts
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CauseCode, Level
-from rsm_bridge.status.lost import lost_objects
 from rsm_bridge.status.report import Finding
-from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
+from rsm_bridge.status.store.facts import head_of, stored_topic
+from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.status_facts import facts, kafka, kafka_partition, kafka_topic, stored, stored_partition
 from tests.worlds.maintain_support import NAMESPACE, World, make_world, published
@@ -25,7 +24,6 @@ def seen(world: World, folder: Path, asked: KafkaFacts | None = None) -> list[Fi
     settings = load_settings(None, {"data_dir": folder})
     (read,) = read_topics(world.store, None, math.inf)
     found = stored_topic(read, head_of(world.catalog, NAMESPACE), world.store, settings)
-    found = replace(found, lost=lost_objects(world.store, read.topic_id, read.segments))
     report = assess(facts(found, now_ms=world.now_ms(), kafka=asked))
     return [item for item in report.all_findings() if item.level is Level.PERSON]
 

@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 
 from rsm_bridge.config.settings import load_settings
-from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
+from rsm_bridge.status.store.facts import head_of, stored_topic
+from rsm_bridge.status.store.topic import read_topics
 from tests.worlds.maintain_support import NAMESPACE, make_world, published
 
 

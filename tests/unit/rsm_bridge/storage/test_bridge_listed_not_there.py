@@ -12,7 +12,7 @@ import pytest
 
 from iceberg_catalog.tables.names import Owner
 from rsm_bridge.errors import ObjectNotFoundError, StoreError
-from rsm_bridge.status.store_facts import read_topics
+from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.keys import index_key
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore

@@ -195,7 +195,7 @@ def test_one_that_is_listed_and_denied_hides_as_little(
             raise ObjectNotFoundError(denied)
         return read_known(store, key, listed)
 
-    monkeypatch.setattr("rsm_bridge.status.store_facts.read_known", read)
+    monkeypatch.setattr("rsm_bridge.status.store.topic.read_known", read)
     assert persons(looked(tmp_path, in_kafka(world))) == set()
     indexes(world, 0)[1].unlink()
     report = looked(tmp_path, in_kafka(world))

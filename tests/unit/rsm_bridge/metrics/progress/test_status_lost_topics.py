@@ -18,6 +18,7 @@ from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts, KafkaPartition, KafkaTopic
 from rsm_bridge.status import gather, tables
 from rsm_bridge.status.command import StatusOptions, status
+from rsm_bridge.status.store.read import patient, with_stored
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.status_facts import kafka, kafka_topic
@@ -136,14 +137,14 @@ def test_tables_of_another_store_are_not_ours(tmp_path: Path) -> None:
 
 def test_what_came_since_the_store_was_read_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(tmp_path)
-    real = gather._store
+    real = with_stored
 
     def read(*given: Any) -> Any:
         found = real(*given)
         published(world)
         return found
 
-    monkeypatch.setattr(gather, "_store", read)
+    monkeypatch.setattr(gather, "with_stored", read)
     assert not told(tmp_path)
 
 
@@ -160,7 +161,7 @@ def test_tables_that_were_not_looked_at_are_counted(tmp_path: Path, monkeypatch:
     assert told(tmp_path, topic="z") == [lacks(world, "z", 9)], "the likeliest first"
     assert told(tmp_path, asked=kafka(of(world)))[0] == lacks(world, "z", 9)
     monkeypatch.setattr(gather, "STATUS_CATALOG_SECONDS", -0.5)
-    found = gather._tables(world.catalog, gather.patient(_settings(tmp_path)), _nothing())
+    found = gather._tables(world.catalog, patient(_settings(tmp_path)), _nothing())
     assert found.tables_unread == "0 of 3 tables without a known topic were looked at"
 
 

@@ -16,7 +16,7 @@ from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.plan.hold import ReadTo
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.metrics.progress.facts import ProjectionFacts
-from rsm_bridge.status.projections import projection_facts
+from rsm_bridge.status.store.projections import projection_facts
 from rsm_bridge.storage.projections.hold import ProjectionReaders
 from rsm_bridge.storage.projections.progress import (
     ProjectionFailure,

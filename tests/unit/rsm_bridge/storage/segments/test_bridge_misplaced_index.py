@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from converter.types import SegmentMetadata
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.status.store_facts import read_topic
+from rsm_bridge.status.store.topic import read_topic
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.keys import index_key, parse_index_key
 from rsm_bridge.storage.segments.deleter import Deleter

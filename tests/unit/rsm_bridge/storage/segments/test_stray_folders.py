@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rsm_bridge.serving.publisher import Publisher
-from rsm_bridge.status.store_facts import read_topics
+from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.keys import parse_index_key, partition_of_folder, topic_of_folder
 from rsm_bridge.storage.segments.listing import SegmentListing

@@ -16,7 +16,8 @@ from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import FORGET_WATCH_SECONDS
 from rsm_bridge.metrics.progress.facts import KafkaFacts
 from rsm_bridge.serving.copy.attempt import custom_metadata
-from rsm_bridge.status.store_facts import head_of, read_topics, stored_topic
+from rsm_bridge.status.store.facts import head_of, stored_topic
+from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.storage.backend import open_backend
 from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.tables.maintain.topic_forget import AskKafka, Wish, forget

@@ -12,6 +12,7 @@ from iceberg_catalog.plan.types import LiveFile, PartState
 from rsm_bridge.config.settings import Settings
 from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.metrics.progress.facts import Problem, ProjectionFacts, WaitingRows
+from rsm_bridge.status.store.topic import readers
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.projections.hold import DeclaredProjection, WaitingProjection, declared_projections, deletions
 from rsm_bridge.storage.projections.progress import ProjectionProgress, read_one
@@ -41,8 +42,10 @@ def projection_facts(
     """
     owner = segments[0].owner
     found: list[ProjectionFacts] = []
-    for projection in declared_projections(settings, owner.topic, head.table.name()[-1]):
-        progress, damage = _progress(store, projection.key(owner.topic_id))
+    declared = tuple(declared_projections(settings, owner.topic, head.table.name()[-1]))
+    with readers() as pool:
+        read_each = list(pool.map(lambda item: _progress(store, item.key(owner.topic_id)), declared))
+    for projection, (progress, damage) in zip(declared, read_each, strict=True):
         read = {} if progress is None else progress.read
         keeps = settings.rule(owner.topic).table_retention == "keep"
         waiting = None if keeps else _waiting(projection, read, head.files, states, segments, now_ms)

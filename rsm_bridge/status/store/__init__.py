@@ -1,0 +1,1 @@
+"""What store and catalog have of topics."""
