@@ -177,6 +177,8 @@ BUCKET_CONNECT_SECONDS = 5.0
 BUCKET_REQUEST_SECONDS = 30.0  # without a byte of an answer
 BUCKET_TRIES = 3
 
+PROJECTIONS_AT_ONCE_MAX = 16  # of one job of `tierberg repartition`
+
 # `tierberg status` and the probes of the metrics page.
 STATUS_READERS = 8  # indexes read at once
 STATUS_TOPICS = 8  # topics read at once

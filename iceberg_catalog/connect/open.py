@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ServerError, ServiceUnavailableError, TooManyRequestsError
 from pyiceberg.utils.config import Config, merge_config
 from sqlalchemy import URL, make_url
@@ -60,6 +62,11 @@ class CatalogSettings:
 def embedded_catalog(data_dir: Path) -> Path:
     """The file of the catalog that needs no server."""
     return data_dir / "catalog.db"
+
+
+def threads_may_share(catalog: Catalog) -> bool:
+    """Whether several threads may ask it at once. Of other clients nobody says so: Hive's has one connection."""
+    return isinstance(catalog, RestCatalog | SqlCatalog)
 
 
 def embedded_has_tables(data_dir: Path) -> bool:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from iceberg_catalog.connect.open import threads_may_share
 from repartition.errors import RepartitionError
 from repartition.jobs.events import Watcher
 from repartition.jobs.metrics import ProjectionMetrics, served
 from repartition.jobs.progress_bars import Shown
 from repartition.jobs.projections import Following
-from repartition.jobs.rounds import run_round
+from repartition.jobs.rounds import Round
 from repartition.run.source import Source, find_source, find_sources
-from repartition.spark.session import spark_session
+from repartition.spark.session import beside, spark_session
 from repartition.spark.targets import open_targets
 from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.config.secrets import revealed
@@ -60,7 +60,8 @@ def repartition(config: Path | None, data_dir: Path | None, options: Repartition
     rules = _rules(backend, sources, following=following)
     targets, conf = open_targets(backend, rules)
     metrics, settings = ProjectionMetrics(), backend.settings.repartition
-    with served(metrics, settings.metrics, shown.say), spark_session(conf, revealed(settings.spark)) as session:
+    given = revealed(settings.spark)
+    with served(metrics, settings.metrics, shown.say), spark_session(conf, given) as session:
         kept = Following(
             backend=backend,
             session=session,
@@ -73,14 +74,12 @@ def repartition(config: Path | None, data_dir: Path | None, options: Repartition
         )
         kept.take(sources)
         watchers: Sequence[Watcher] = (*shown.watchers, metrics)
+        shared = all(threads_may_share(target.catalog) for target in targets.values())
+        others = settings.side_by_side - 1 if shared else 0
+        lanes = [session, *(beside(session, {**conf, **given}) for _ in range(others))]
         if not options.continuous:
-            return run_round(kept.projections, watchers)
-        while True:
-            end = time.monotonic() + settings.interval
-            run_round(kept.projections, watchers, end)
-            time.sleep(max(0.0, end - time.monotonic()))
-            if following:
-                kept.look()
+            return Round(watchers).run(kept.projections, lanes)
+        return Round(watchers, settings.interval, kept.look if following else None).run(kept.projections, lanes)
 
 
 def _rules(backend: Backend, sources: Sequence[Source], *, following: bool) -> list[ProjectionRule]:

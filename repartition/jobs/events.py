@@ -66,7 +66,7 @@ class Failed:
 
 
 Event = Planned | Began | Ended | Raced | Maintained | Failed
-#: Called by the job's one thread, in order; must not raise.
+#: Called by one thread at a time, of each projection in order; must not raise.
 Watcher = Callable[[ProjectionName, Event], None]
 
 

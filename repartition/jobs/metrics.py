@@ -41,7 +41,7 @@ class ProjectionMetrics:
     failures: Counter = field(init=False)
     lag: Gauge = field(init=False)
     last_success: Gauge = field(init=False)
-    _doing: tuple[str, float] | None = field(default=None, init=False)
+    _doing: dict[ProjectionName, tuple[str, float]] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         def counter(name: str, said: str, *labels: str) -> Counter:
@@ -81,7 +81,7 @@ class ProjectionMetrics:
         self._over(projection)
         match event:
             case Began(step):
-                self._doing = (step, self.clock())
+                self._doing[projection] = (step, self.clock())
             case Ended(ran):
                 self._ended(projection, ran)
             case Raced():
@@ -93,9 +93,9 @@ class ProjectionMetrics:
 
     def _over(self, projection: ProjectionName) -> None:
         """The time of the step that was going on counts now."""
-        if self._doing is None:
+        if projection not in self._doing:
             return
-        (step, began), self._doing = self._doing, None
+        step, began = self._doing.pop(projection)
         seconds = self.maintenance_seconds if step in _CHORES else self.step_seconds
         seconds.labels(projection.topic, projection.table, step.replace(" ", "_")).inc(self.clock() - began)
 

@@ -63,23 +63,24 @@ def shown(console: Console) -> Iterator[Shown]:
 class _Step(ProgressColumn):
     """The present step of a projection, and how many of the tasks that Spark runs for it are done."""
 
-    def __init__(self, tasks: Callable[[], tuple[int, int] | None]) -> None:
+    def __init__(self, tasks: Callable[[str], tuple[int, int] | None]) -> None:
         super().__init__()
         self._tasks = tasks
 
     def render(self, task: Task) -> Text:
         note = str(task.fields["note"])
-        found = self._tasks() if task.fields["busy"] else None
+        found = self._tasks(task.description) if task.fields["busy"] else None
         return Text(note if found is None else f"{note}, {found[0]} of {found[1]} tasks")
 
 
 @contextmanager
-def with_bars(console: Console, tasks: Callable[[], tuple[int, int] | None] = running_tasks) -> Iterator[Shown]:
+def with_bars(console: Console, tasks: Callable[[str], tuple[int, int] | None] = running_tasks) -> Iterator[Shown]:
     """A bar for each projection, which has its present step; lines scroll above.
 
     Args:
         console: a terminal.
-        tasks: how many Spark has done of those it runs; asked with every frame, in the bars' own thread.
+        tasks: how many Spark has done of those it runs for a projection's table; asked with every frame, in the bars'
+            own thread.
     """
     columns = (
         TextColumn("{task.description}", markup=False),

@@ -64,7 +64,7 @@ class Following:
                 now[key] = before.get(key) or Tended(
                     ProjectionJob(
                         session=self.session,
-                        source=source,
+                        source=source.own(),
                         source_catalog=own,
                         projection=projection,
                         target=target,
@@ -78,16 +78,17 @@ class Following:
         self.metrics.expect(names)
         self.metrics.forget(tended.name for tended in before.values() if tended.name not in names)
 
-    def look(self) -> None:
-        """Finds the topics that have a table now. Where that fails, those that are known go on."""
+    def look(self) -> list[Tended]:
+        """The projections of the topics that have a table now. Where those are not told, those that are known go on."""
         before = self._tended
         try:
             self.take(find_sources(self.backend))
         except Exception as error:  # noqa: BLE001 - whatever a catalog's client raises: there is another round
             self.say(f"topics cannot be looked for, the next round tries again: {hide(first_line(error))}")
-            return
+            return self.projections
         self._tell(self._tended, before, "has come, and its projection is kept from now on")
         self._tell(before, self._tended, "has no table any more, and its projection stays as it is")
+        return self.projections
 
     def _tell(self, those: Mapping[_Key, Tended], without: Mapping[_Key, Tended], said: str) -> None:
         for key, tended in those.items():

@@ -1,23 +1,29 @@
-"""Rounds over the projections of a job: one run of each in turn, so that none waits for another's backlog."""
+"""Rota of a job's projections: one run of each, so that none waits for another's backlog, and several at once."""
 
 from __future__ import annotations
 
 import math
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from repartition.errors import RepartitionError, as_ours
 from repartition.jobs.events import Began, Ended, Event, Failed, Maintained, Planned, ProjectionName, Raced, Watcher
+from repartition.jobs.rota import Rota
 from repartition.limits import RACE_WAIT_S_MAX, RACES_MAX
 from repartition.maintain.due import Budget
 from repartition.maintain.maintain import maintain
 from repartition.run.frontier import Frontier
 from repartition.run.read_plan import Reading
 from repartition.run.run import ProjectionJob, Ran
-from repartition.spark.session import require_session
+from repartition.spark.session import in_pool, require_session
 from rsm_bridge.errors import BridgeError
+
+#: A lane that waits looks again after so long, come what may.
+_LOOK_AGAIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,30 +44,113 @@ class Tended:
             watcher(self.name, event)
 
 
-def run_round(projections: Sequence[Tended], watchers: Sequence[Watcher], end: float = math.inf) -> int:
-    """Runs projections in turn, each followed by what maintenance is due, until all have everything; how many failed.
+@dataclass(slots=True)
+class Round:
+    """Projections in turn, each followed by what maintenance is due; several at once, each in a session of its own.
 
-    A projection whose run fails is out until the next round; one whose maintenance fails goes on without. Why is told.
+    A projection whose run fails waits as one that has everything; one whose maintenance fails goes on without until
+    then. Why is told. Watchers are called one after the other.
 
-    Args:
-        projections: to be run, each at least once.
+    Attributes:
         watchers: what is told.
-        end: by `time.monotonic`. From then on none has another turn: projections that had everything wait for theirs.
-
-    Raises:
-        RepartitionError: `spark` when the session has ended: no round could go well any more.
+        interval: of Rota.
+        look: called at most every `interval` seconds; gives the projections from then on. None: they stay.
     """
-    failed, left = set[Tended](), list(projections)
-    while left:
-        more: list[Tended] = []
-        for projection in left:
-            ran = _ran(projection, watchers)
-            if ran is None or (projection not in failed and not _maintained(projection, watchers)):
-                failed.add(projection)
-            if ran is not None and not ran.complete:
-                more.append(projection)
-        left = more if time.monotonic() < end else []
-    return len(failed)
+
+    watchers: Sequence[Watcher]
+    interval: float = math.inf
+    look: Callable[[], Sequence[Tended]] | None = None
+    _turns: Rota[Tended] = field(init=False)
+    _failed: set[Tended] = field(default_factory=set, init=False)
+    _ended: BaseException | None = field(default=None, init=False)
+    _looked: float = field(default_factory=time.monotonic, init=False)
+    _changed: threading.Condition = field(default_factory=threading.Condition, init=False)
+    _telling: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self._turns = Rota(self.interval)
+        watchers, telling = tuple(self.watchers), self._telling
+
+        def tell(name: ProjectionName, event: Event) -> None:
+            with telling:
+                for watcher in watchers:
+                    watcher(name, event)
+
+        self.watchers = (tell,)
+
+    def run(self, projections: Sequence[Tended], sessions: Sequence[Any] = ()) -> int:
+        """Until no projection has a turn more; how many failed.
+
+        Args:
+            projections: to be run, each at least once.
+            sessions: Spark's, of one application: so many projections run at once. None given: one after the other, in
+                the sessions that they have.
+
+        Raises:
+            RepartitionError: `spark` when the session has ended: no turn could go well any more.
+        """
+        self._turns.keep(projections, time.monotonic())
+        # Daemons: who interrupts the job does not wait for what Spark is doing in the others.
+        others = [threading.Thread(target=self._lane, args=(session,), daemon=True) for session in sessions[1:]]
+        for other in others:
+            other.start()
+        self._lane(sessions[0] if sessions else None)
+        if isinstance(self._ended, Exception) or self._ended is None:
+            for other in others:
+                other.join()
+        if self._ended is not None:
+            raise self._ended
+        return len(self._failed)
+
+    def _lane(self, session: Any) -> None:
+        try:
+            while (turn := self._next()) is not None:
+                self._turn(turn, session)
+        except BaseException as error:  # noqa: BLE001 - raised by `run`, when the others have ended their turns
+            with self._changed:
+                self._ended = self._ended or error
+                self._changed.notify_all()
+
+    def _next(self) -> Tended | None:
+        """Who is next, waited for; None: nobody any more, or another lane has ended with an error."""
+        with self._changed:
+            while self._ended is None:
+                now = time.monotonic()
+                if self.look is not None and now >= self._looked + self.interval:
+                    self._looked = now
+                    self._turns.keep(self.look(), now)
+                if (turn := self._turns.next(now)) is not None:
+                    return turn
+                wait = self._turns.wait(now)
+                if self.look is not None:  # others may come
+                    wait = min(math.inf if wait is None else wait, self._looked + self.interval - now)
+                if wait is None:
+                    break
+                self._changed.wait(min(wait, _LOOK_AGAIN_S))
+            return None
+
+    def _turn(self, projection: Tended, session: Any) -> None:
+        began, more = time.monotonic(), False
+        if session is not None:
+            projection.job.session = session
+            in_pool(session, projection.name.table)
+        projection.job.given_up = lambda: self._ended is not None
+        try:
+            ran = _ran(projection, self.watchers)
+            if ran is None or (projection not in self._failed and not _maintained(projection, self.watchers)):
+                self._failed.add(projection)
+            more = ran is not None and not ran.complete
+        finally:
+            with self._changed:
+                if not more and not math.isinf(self.interval):
+                    self._failed.discard(projection)
+                self._turns.over(projection, began=began, now=time.monotonic(), again=more)
+                self._changed.notify_all()
+
+
+def run_round(projections: Sequence[Tended], watchers: Sequence[Watcher]) -> int:
+    """One round without sessions of its own: see :class:`Round`."""
+    return Round(watchers).run(projections)
 
 
 def _ran(projection: Tended, watchers: Sequence[Watcher]) -> Ran | None:

@@ -82,6 +82,7 @@ class ProjectionJob:
         max_bytes: how much one run reads; None: all there is.
         repair: read again what the topic's table took back, and go by the rows where nothing says how far they go,
             instead of stopping.
+        given_up: whether the job ends, so that a failure says nothing of this projection.
         planned: told what a run is about to read; not when there is nothing new.
         step: told what comes next: `read`, `write`, `dead letters`, `publish`, and chores of maintenance.
     """
@@ -93,6 +94,7 @@ class ProjectionJob:
     target: Target
     max_bytes: int | None = None
     repair: bool = False
+    given_up: Callable[[], bool] = lambda: False
     planned: Callable[[Reading], None] = lambda _reading: None
     step: Callable[[str], None] = lambda _step: None
 
@@ -125,7 +127,7 @@ class ProjectionJob:
             table = load_projection(self.target.catalog, self.name, self.source.owner, self.rule.mode)
         except Exception as error:
             said = error if isinstance(error, RepartitionError) else self._said(pinned, error)
-            if said.kind != "raced":
+            if said.kind != "raced" and not self.given_up():
                 self.report(said)
             raise said from error
         report_run(

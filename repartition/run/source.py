@@ -42,6 +42,10 @@ class Source:
     name: tuple[str, ...]
     _live: LiveFiles = field(default_factory=LiveFiles, init=False)
 
+    def own(self) -> Source:
+        """The same, for another thread."""
+        return Source(self.backend, self.owner, self.name)
+
     def pin(self) -> Pinned:
         """Its head.
 

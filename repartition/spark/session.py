@@ -41,6 +41,7 @@ _ALONE: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.adaptive.enabled": "true",
+    "spark.scheduler.mode": "FAIR",
     "spark.log.level": "WARN",
 }
 
@@ -92,6 +93,27 @@ def _started(given: Mapping[str, str]) -> Any:
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
+def beside(session: Any, settings: Mapping[str, str]) -> Any:
+    """Another session of the same application: with settings, views and catalogs of its own.
+
+    Args:
+        session: of :func:`spark_session`.
+        settings: catalogs and what else that one was given.
+    """
+    other = session.newSession()
+    for key, value in settings.items():
+        if key.startswith(_CATALOGS):
+            other.conf.set(key, value)
+    return other
+
+
+def in_pool(session: Any, name: str) -> None:
+    """What this thread runs from now on shares the cores with other pools evenly, and is counted by its name."""
+    context = session.sparkContext
+    context.setLocalProperty("spark.scheduler.pool", name)
+    context.setJobGroup(name, name)
+
+
 def require_session(session: Any) -> None:
     """Asks the session something that costs nothing.
 
@@ -107,8 +129,8 @@ def require_session(session: Any) -> None:
         raise RepartitionError("spark", gone)
 
 
-def running_tasks() -> tuple[int, int] | None:
-    """Of the stages that Spark runs now in this process: tasks done, and all. None: it runs none. For any thread."""
+def running_tasks(pool: str) -> tuple[int, int] | None:
+    """Of the stages that Spark runs now for a pool: tasks done, and all. None: it runs none. For any thread."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -116,7 +138,9 @@ def running_tasks() -> tuple[int, int] | None:
         return None
     try:
         tracker = context.statusTracker()
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        jobs = [tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(pool)]
+        mine = {int(stage) for job in jobs if job is not None for stage in job.stageIds}
+        stages = [tracker.getStageInfo(stage) for stage in mine.intersection(tracker.getActiveStageIds())]
     except Exception:  # noqa: BLE001 - the session ends meanwhile: nobody needs the figure any more
         return None
     known = [stage for stage in stages if stage is not None]

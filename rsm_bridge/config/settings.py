@@ -26,7 +26,14 @@ from rsm_bridge.config.section import CatalogProperties, Section, texts
 from rsm_bridge.config.settings_file import read_settings_file
 from rsm_bridge.config.topics import TopicRule, matching, stored_format
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.limits import COPY_MEMORY_BYTES, LARGE_FILES_BYTES, LARGE_VALUE_BYTES, MIB, REWRITE_BYTES
+from rsm_bridge.limits import (
+    COPY_MEMORY_BYTES,
+    LARGE_FILES_BYTES,
+    LARGE_VALUE_BYTES,
+    MIB,
+    PROJECTIONS_AT_ONCE_MAX,
+    REWRITE_BYTES,
+)
 
 _UNIX = "unix:"
 #: A message names so many problems, each in so many characters.
@@ -282,6 +289,12 @@ class RepartitionSettings(Section):
         gt=0,
         description="With `--continuous`: time from the start of one round to that of the next. Topics with hundreds "
         "of partitions want minutes, for the size of their projections' metadata (docs/projections.md, Limits).",
+    )
+    side_by_side: Annotated[int, Field(ge=1, le=PROJECTIONS_AT_ONCE_MAX)] = Field(
+        default=2,
+        description="How many projections a job runs at once: one that reads a long history, or is compacted, keeps "
+        "one place, and the others go on in the rest. Each takes memory of Spark's driver and executors. One where a "
+        "catalog is neither REST nor a database.",
     )
     metrics: str | None = Field(
         default=None,

@@ -12,6 +12,7 @@ import pytest
 from repartition.jobs.events import Ended, Event, ProjectionName
 from repartition.jobs.rounds import Tended, run_round
 from repartition.maintain.due import Budget
+from rsm_bridge.limits import PROJECTIONS_AT_ONCE_MAX
 from tests.projections.job_support import config_of, job
 from tests.projections.projection_support import TOPIC, ProjectionWorld, projection_world, some
 from tests.support.eventually import eventually
@@ -70,3 +71,21 @@ def test_projections_with_a_backlog_take_turns(spark: Any, tmp_path: Path) -> No
         assert run_round(projections, (watch,)) == 0
         assert turns == ["all", "now"] * 3
         assert ids(world, "all") == ids(world, "now") == list(range(6))
+
+
+@pytest.mark.parametrize("side_by_side", [1, 2])
+def test_projections_run_side_by_side(spark: Any, tmp_path: Path, side_by_side: int) -> None:
+    assert side_by_side <= PROJECTIONS_AT_ONCE_MAX
+    with projection_world(spark, tmp_path / "world", *PROJECTIONS) as world:
+        some(world, 0, 500)
+        running = job(config_of(world, tmp_path, PROJECTIONS, side_by_side=side_by_side))
+        try:
+            eventually(lambda: not running.alive, 300)
+        finally:
+            running.kill()
+        assert ids(world, "all") == ids(world, "now") == list(range(500))
+    steps = [line.partition(": ")[0] for line in running.lines if line.endswith((": read", ": publish"))]
+    one, other = steps[0], next(table for table in steps if table != steps[0])
+    turns = [one, one, other, other]
+    assert (steps == turns) == (side_by_side == 1), running.lines
+    assert sorted(steps) == sorted(turns)

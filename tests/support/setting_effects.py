@@ -68,6 +68,7 @@ EFFECTS: Final[dict[str, str]] = {
     "limits.decompressed_batch_mib": "tests/faults/test_faults_segments.py::test_a_bomb_is_kept_and_served",
     "repartition.spark": f"{_PROJECTIONS}java.py::test_no_setting_is_in_a_command_line",
     "repartition.max_mib": f"{_PROJECTIONS}processes.py::test_three_processes_at_once",
+    "repartition.side_by_side": f"{_PROJECTIONS}following.py::test_projections_run_side_by_side",
     "repartition.interval": f"{_PROJECTIONS}following.py::test_topics_that_come_after_the_job_has_begun_are_kept",
     "repartition.metrics": "tests/unit/repartition/jobs/test_repartition_seeing.py"
     "::test_a_job_serves_the_page_that_the_settings_name",

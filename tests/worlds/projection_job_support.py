@@ -38,11 +38,16 @@ def portion(left_mib: int, size_mib: int = 1, before: Frontier = START) -> Readi
 
 
 class FakeSession:
-    """Spark's; `alive`: whether Java answers, `stopped`: what it then says of Spark."""
+    """Spark's; `alive`: whether Java answers, `stopped`: what it then says of Spark. `pool`: of the last turn."""
 
     def __init__(self) -> None:
-        self.alive, self.stopped = True, False
-        self.sparkContext = SimpleNamespace(_jsc=SimpleNamespace(sc=self._context))  # Spark's name
+        self.alive, self.stopped, self.pool = True, False, ""
+        self.sparkContext = SimpleNamespace(  # Spark's name
+            _jsc=SimpleNamespace(sc=self._context), setLocalProperty=self._pooled, setJobGroup=lambda *_: None
+        )
+
+    def _pooled(self, _key: str, name: str) -> None:
+        self.pool = name
 
     def _context(self) -> SimpleNamespace:
         if not self.alive:
@@ -60,6 +65,7 @@ class FakeJob:
     planned: Callable[[Reading], None] = lambda _: None
     step: Callable[[str], None] = lambda _: None
     before: Callable[[], Frontier] = lambda: START
+    given_up: Callable[[], bool] = lambda: False
     session: FakeSession = field(default_factory=FakeSession)
     reported: list[RepartitionError] = field(default_factory=list)
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.catalog.sql import SqlCatalog
 
 from converter.parquet.columns import ERROR
 from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.commit.state import decode_state
 from iceberg_catalog.commit.value_counts import values_by_file
+from iceberg_catalog.connect.open import threads_may_share
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.plan.file_epochs import no_look
 from iceberg_catalog.plan.types import PartState, Policy, SegmentState
@@ -54,7 +53,7 @@ from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.storage.segments.topic_segments import clusters_of
 from rsm_bridge.storage.segments.undelete_record import Undeleted, UndeleteRecord
 from rsm_bridge.storage.segments.withdrawn_rows import with_rows
-from rsm_bridge.storage.table_records import TableRecord
+from rsm_bridge.storage.table_records import UNKNOWN_NAME, TableRecord
 from rsm_bridge.tables.maintain.requeue_away import not_added
 from rsm_bridge.tables.maintain.undelete_away import leaving, rows_away
 
@@ -119,7 +118,7 @@ def _look(
 ) -> tuple[StoredTopic, _Trouble | None]:
     with ThreadPoolExecutor(1, thread_name_prefix="status-undelete") as beside:
         undelete = beside.submit(_undeleted, store, read.topic_id)
-        head, states, facts, problem = _table(store, table, read.segments, lost=bool(read.tables))
+        head, states, facts, problem = _table(store, table, read)
     undeleted, undelete_problem = undelete.result()
     others = () if table is None else _others(read.tables, head)
     now_ms = int(time.time() * 1000)
@@ -223,30 +222,29 @@ def _told_all(read: ReadTopic, facts: TableFacts) -> bool:
 
 
 def _table(
-    store: ObjectStore,
-    find: Callable[[KnownSegment], Head | None] | None,
-    segments: Sequence[KnownSegment],
-    *,
-    lost: bool,
+    store: ObjectStore, find: Callable[[KnownSegment], Head | None] | None, read: ReadTopic
 ) -> tuple[Head | None, dict[int, PartState] | None, TableFacts | None, Problem | None]:
-    """Head, state and facts of the table, or what is wrong with it. `lost`: there was one.
+    """Head, state and facts of the table, or what is wrong with it.
 
     Without a table the state is empty, of one that is lost None: then nothing is said of what waits for it.
     """
-    if find is None or not segments:
+    if find is None or not read.segments:
         return None, None, None, None
     head: Head | None = None
     try:
-        head = _head(find, segments)
+        head = _head(find, read.segments)
         if head is None:
-            return None, None if lost else {}, None, None
+            return None, None if read.tables else {}, None, None
         states = recorded(store, head)
         return head, states, _with_rows(table_facts(head, states), head), None
     except StoreError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever metadata and its storage raise is one table's problem
         problem = problem_of(error)
-        return head, None, None, problem if head is None else replace(problem, table=".".join(head.table.name()))
+        names = {item.table for item in read.tables} if head is None else {".".join(head.table.name())}
+        if head is not None or (problem.table is None and len(names) == 1 and UNKNOWN_NAME not in names):
+            problem = replace(problem, table=min(names))
+        return head, None, None, problem
 
 
 def _with_rows(facts: TableFacts, head: Head) -> TableFacts:
@@ -317,8 +315,7 @@ def _not_back(
 
 def head_of(catalog: Catalog, namespace: str, plain: PlainName = table_name) -> Callable[[KnownSegment], Head | None]:
     """Finds and reads the table a segment belongs to; for several threads at once."""
-    # Of other clients nobody says that threads may share them: Hive's has one connection.
-    turn = nullcontext() if isinstance(catalog, RestCatalog | SqlCatalog) else threading.Lock()
+    turn = nullcontext() if threads_may_share(catalog) else threading.Lock()
 
     def find(known: KnownSegment) -> Head | None:
         """The head of the segment's table, None without one. Raises where no bridge would write the table."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +15,8 @@ from pyiceberg.exceptions import ServerError
 import repartition.jobs.rounds
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
-from repartition.jobs.events import Ended, Event, Failed, ProjectionName
-from repartition.jobs.rounds import Tended, run_round
+from repartition.jobs.events import Ended, Event, Failed, Planned, ProjectionName
+from repartition.jobs.rounds import Round, Tended, run_round
 from repartition.limits import RACES_MAX
 from repartition.maintain.due import Budget
 from repartition.maintain.maintain import Done
@@ -36,7 +36,7 @@ def a_projection(name: str, *runs: Run) -> Tended:
     return Tended(job, Budget(0.2))
 
 
-def turns(projections: list[Tended], end: float = math.inf) -> tuple[int, str]:
+def turns(projections: list[Tended]) -> tuple[int, str]:
     """How many failed, and the projections in the order of their runs; those that failed in capitals."""
     told: list[str] = []
 
@@ -44,7 +44,7 @@ def turns(projections: list[Tended], end: float = math.inf) -> tuple[int, str]:
         if isinstance(event, Ended | Failed):
             told.append(projection.table if isinstance(event, Ended) else projection.table.upper())
 
-    return run_round(projections, (watch,), end), "".join(told)
+    return run_round(projections, (watch,)), "".join(told)
 
 
 @pytest.mark.usefixtures("_no_chores")
@@ -61,12 +61,71 @@ def test_projections_take_turns_until_each_has_everything(backlogs: list[tuple[i
     assert turns(projections) == (sum(fails for _, fails in backlogs), "".join(expected))
 
 
+class EndOfTestError(Exception):
+    """Ends a job that has no end."""
+
+
 @pytest.mark.usefixtures("_no_chores")
-def test_a_backlog_does_not_keep_others_from_their_next_round() -> None:
-    projections = [a_projection("a", *[portion(3)] * 9), a_projection("b")]
-    assert turns(projections, end=time.monotonic()) == (0, "ab")
-    assert turns(projections, end=time.monotonic()) == (0, "ab")
-    assert turns(projections, end=time.monotonic() + 600) == (0, "ab" + "a" * 7)
+def test_one_that_has_everything_has_a_turn_in_each_interval_whatever_backlog_others_have() -> None:
+    """And what comes later is kept too, what goes is not."""
+    a, b, c = a_projection("a", *[portion(3)] * 40), a_projection("b"), a_projection("c")
+    told: list[str] = []
+    looks = iter([[a, b], [a, c]])
+
+    def watch(projection: ProjectionName, event: Event) -> None:
+        if isinstance(event, Ended):
+            told.append(projection.table)
+            time.sleep(0.02)
+
+    def look() -> list[Tended]:
+        try:
+            return next(looks)
+        except StopIteration:
+            raise EndOfTestError from None
+
+    with pytest.raises(EndOfTestError):
+        Round((watch,), 0.2, look).run([a, b])
+    first, second = "".join(told).find("c"), "".join(told).rfind("b")
+    assert told[:2] == ["a", "b"]
+    assert 3 <= told.count("b") + told.count("c") <= 5
+    assert second < first
+    assert told.count("a") > 10
+
+
+@pytest.mark.usefixtures("_no_chores")
+def test_projections_run_at_once_in_sessions_of_their_own() -> None:
+    together = threading.Barrier(2)
+    sessions: Any = [FakeSession(), FakeSession()]
+    seen: set[tuple[str, int]] = set()
+    projections = [a_projection(name, portion(1), portion(0)) for name in "ab"]
+
+    def watch(projection: ProjectionName, event: Event) -> None:
+        job = next(one.job for one in projections if one.name == projection)
+        if isinstance(event, Planned):
+            seen.add((projection.table, sessions.index(job.session)))
+
+    for projection in projections:
+        run = projection.job.run
+
+        def at_once(run: Any = run) -> Any:
+            together.wait(10)
+            return run()
+
+        projection.job.run = at_once  # type: ignore[method-assign]
+    assert Round((watch,)).run(projections, sessions) == 0
+    assert {table for table, _ in seen} == {"a", "b"}
+    assert {number for _, number in seen} == {0, 1}
+    assert {session.pool for session in sessions} <= {"a", "b"}
+
+
+@pytest.mark.usefixtures("_no_chores")
+def test_a_session_that_ends_ends_all_that_run_in_it() -> None:
+    sessions: Any = [FakeSession(), FakeSession()]
+    projections = [a_projection(name, RepartitionError("spark", name), *[portion(1)] * 1000) for name in "ab"]
+    for session in sessions:
+        session.stopped = True
+    with pytest.raises(RepartitionError, match="start the job again"):
+        Round(()).run(projections, sessions)
 
 
 def test_a_projection_is_maintained_between_its_runs_and_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -91,7 +89,7 @@ def screen(draw: Callable[[tuple[Watcher, ...], Callable[[], list[str]]], None])
     """What a terminal was sent; `draw` gets the watchers, and what shows the bars as they are."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=120, color_system=None)
-    with with_bars(console, lambda: (2, 3)) as view:
+    with with_bars(console, lambda _: (2, 3)) as view:
         bars: Any = view.watchers[-1]
 
         def now() -> list[str]:
@@ -234,13 +232,14 @@ def test_a_job_serves_the_page_that_the_settings_name(tmp_path: Path, monkeypatc
     monkeypatch.setattr("repartition.jobs.command.spark_session", session)
     config = tmp_path / "tierberg.yaml"
     rule = "{pattern: t, value_format: json, copies: [{table: mart.t}]}"
-    config.write_text(f"data_dir: {tmp_path}/data\nrepartition: {{metrics: '127.0.0.1:0'}}\ntopics: [{rule}]\n")
+    config.write_text(
+        f"data_dir: {tmp_path}/data\nrepartition: {{metrics: '127.0.0.1:0', side_by_side: 1}}\ntopics: [{rule}]\n"
+    )
 
-    def stop(_: float) -> None:
+    def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    # Of this module alone: the thread in which Spark's client collects what is no longer used sleeps too.
-    monkeypatch.setattr("repartition.jobs.command.time", SimpleNamespace(monotonic=time.monotonic, sleep=stop))
+    monkeypatch.setattr("repartition.jobs.command.Round.run", stop)
     with pytest.raises(KeyboardInterrupt):
         run_job(config, None, RepartitionOptions(continuous=True), Shown((), said.append))
     assert b"tierberg_copy_" in pages[0]

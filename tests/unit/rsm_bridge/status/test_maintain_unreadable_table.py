@@ -114,6 +114,7 @@ def test_every_command_says_it(world: World, tmp_path: Path, monkeypatch: pytest
     topics = [stored_topic(read, heads, world.store, settings) for read in read_topics(world.store, None, math.inf)]
     problems = {topic.topic: topic.table_problem and topic.table_problem.kind for topic in topics}
     assert problems == {"orders": "table_unreadable", "other": None}
+    assert [topic.table_problem.table for topic in topics if topic.table_problem] == ["kafka.orders"]
 
 
 def test_a_catalog_that_fails_is_not_a_lost_table(
