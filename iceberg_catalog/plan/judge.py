@@ -127,13 +127,24 @@ def _seen(alive: Sequence[Input], walk: Walk, open_ends: OpenEnds | None) -> tup
             reach = best.valid_end
             undecided.take(parts[-1])
             if open_ends is not None and undecided.ended_by(reach, open_ends):
-                break
+                view, ends = _joined(parts, alive, begin, reach)
+                if not dead_markers(view, ends).any():
+                    return view, ends
+                open_ends = None  # the marker that counts in its place may lie anywhere above
             continue
         higher = cover.next_base()
         if higher is None or reach >= walk.pos:
             break
         reach = higher
         stretch += 1
+    view, ends = _joined(parts, alive, begin, reach)
+    return view.without(dead_markers(view, ends)), ends
+
+
+def _joined(
+    parts: Sequence[SegmentPart], alive: Sequence[Input], begin: int, reach: int
+) -> tuple[View, list[SnapshotEnd]]:
+    """Of [begin, reach), with markers of dead branches."""
     ends = [
         _snapshot_of(item.segment, item.segment.open_end)
         for item in alive
@@ -141,8 +152,7 @@ def _seen(alive: Sequence[Input], walk: Walk, open_ends: OpenEnds | None) -> tup
         and begin <= item.segment.last < reach
         and item.valid_end == item.segment.last + 1
     ]
-    view = View.join(parts)
-    return view.without(dead_markers(view, ends)), ends
+    return View.join(parts), ends
 
 
 class _Undecided:

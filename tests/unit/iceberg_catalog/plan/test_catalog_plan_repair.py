@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from iceberg_catalog.plan.repair import plan_repair
-from iceberg_catalog.plan.types import Batches, KeepUntil, LiveFile, Plan, Segment, UseMain
-from tests.worlds.plan_support import FOLLOW, KEEP, WITHDRAWN, Model, abort, gone, plain, seg, txn
+from iceberg_catalog.plan.types import Batches, KeepUntil, LiveFile, Plan, Policy, Segment, UseMain
+from tests.worlds.plan_support import FOLLOW, KEEP, WITHDRAWN, Model, abort, commit, gone, plain, seg, txn
 
 
 def bare(segment: Segment) -> Segment:
@@ -128,6 +130,28 @@ def test_no_batch_is_read_behind_what_decides_those_that_may_be_missing() -> Non
     # A producer snapshot far above that lists the transaction as open speaks against its marker.
     doubt = replace(above[-1], open_end=((7, 10),))
     assert read_of(first, second, gap, *above[:-1], doubt) == ["a", "b", "c", *(item.id for item in above)]
+
+
+@pytest.mark.parametrize("policy", [FOLLOW, KEEP], ids=["follow", "keep"])
+@pytest.mark.parametrize("end", ["no snapshot", "a branch that dies"])
+def test_behind_a_dead_marker_the_one_that_counts_is_looked_for(policy: Policy, end: str) -> None:
+    """It lies above all that seemed to decide: rows were said to wait for a marker that was tiered long ago."""
+    first = seg("s1", [txn(0, 9, 1)], opened=((1, 0),), aborts=[])
+    dead = (
+        replace(seg("s2", [commit(10, 1)], opened=(), checkpoint=((0, 0),), aborts=[]), open_end=None)
+        if end == "no snapshot"
+        else seg("s2", [commit(10, 1), plain(11, 15, 1)], opened=(), checkpoint=((0, 0), (1, 11)), aborts=[])
+    )
+    new = seg("s3", [plain(11, 20, 2)], opened=((1, 0),), checkpoint=((2, 11),), aborts=[])
+    rest = (
+        seg("s4", [commit(21, 1, 2), plain(22, 30, 2)], opened=(), checkpoint=((2, 11),), aborts=[]),
+        seg("s5", [plain(31, 40, 2)], opened=(), checkpoint=((2, 11),), aborts=[]),
+    )
+    model, without = Model(policy), [bare(first), dead, new, *rest]
+    for count in range(1, 6):
+        model.publish(*without[:count])
+    found = plan_repair([first, dead, new, *rest], files_of(model), model.state, policy, ["s1"])
+    assert (found.add, found.waiting, found.left) == ([UseMain("s1")], 0, set())
 
 
 def files_of(model: Model) -> list[LiveFile]:
