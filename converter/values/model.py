@@ -34,6 +34,8 @@ BARE_VALUE = "value"
 ALIASES = b"tierberg.aliases"
 #: Metadata of a field: its description, UTF-8.
 DOC = b"tierberg.doc"
+#: Field metadata: the name that its column is found by, where it is not the field's.
+SOURCE = b"tierberg.source"
 
 ERROR_TEXT_MAX = 200
 

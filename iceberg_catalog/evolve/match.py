@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyiceberg.types import NestedField
 
-from converter.values.model import ALIASES
+from converter.values.model import ALIASES, SOURCE
 from iceberg_catalog.evolve.types import takes
 from iceberg_catalog.limits import SOURCE_NAME_CHARS_MAX, SOURCE_NAMES_MAX
 
@@ -52,14 +52,14 @@ def matched(columns: Sequence[NestedField], names: Sequence[Sequence[str]], writ
     for place, item in enumerate(names):
         for name in item:
             family.setdefault(name, []).append(place)
-    own = {field.name for field in fields}
+    own = {source_of(field) for field in fields}
     aliases = [[alias for alias in _aliases(field) if alias not in own] for field in fields]
     column_of = _by_name(columns, names, fields)
     renamed = set()
     # Sorted, so that the order of fields in a schema does not matter.
-    order = sorted(range(len(fields)), key=lambda number: fields[number].name)
+    order = sorted(range(len(fields)), key=lambda number: source_of(fields[number]))
     for number in order:
-        if number in column_of or fields[number].name in family:
+        if number in column_of or source_of(fields[number]) in family:
             continue
         former = {place for alias in aliases[number] for place in family.get(alias, ())}
         fitting = [place for place in former if takes(columns[place].field_type, fields[number].type)]
@@ -71,8 +71,8 @@ def matched(columns: Sequence[NestedField], names: Sequence[Sequence[str]], writ
         Match(
             column=column_of.get(number),
             rename=number in renamed,
-            known=field.name in family,
-            misfits=not all(takes(columns[place].field_type, field.type) for place in family.get(field.name, ())),
+            known=field.name in family or source_of(field) in family,
+            misfits=not all(takes(columns[place].field_type, field.type) for place in family.get(source_of(field), ())),
             learn=learn[number],
         )
         for number, field in enumerate(fields)
@@ -85,7 +85,7 @@ def _by_name(
     """Column by field, both as numbers."""
     numbers: dict[str, list[int]] = {}
     for number, field in enumerate(fields):
-        numbers.setdefault(field.name, []).append(number)
+        numbers.setdefault(source_of(field), []).append(number)
     column_of: dict[int, int] = {}
     for place in sorted(range(len(columns)), key=lambda item: columns[item].field_id):
         claims = (number for name in names[place] for number in numbers.get(name, ()))
@@ -104,11 +104,11 @@ def _to_learn(
     aliases: Sequence[Sequence[str]],
 ) -> list[tuple[str, ...]]:
     """Names each field's column is to remember beside those it has, without any that another column has."""
-    taken = {name for item in names for name in item} | {field.name for field in fields}
+    taken = {name for item in names for name in item} | {source_of(field) for field in fields}
     learn: list[tuple[str, ...]] = [()] * len(fields)
     for number in order:
         place = column_of.get(number)
-        found = [fields[number].name] if number in renamed else []
+        found = [source_of(fields[number])] if number in renamed else []
         room = SOURCE_NAMES_MAX - (1 if place is None else len(names[place]))
         for alias in aliases[number]:
             if alias not in taken and len(found) < room:
@@ -116,6 +116,12 @@ def _to_learn(
                 taken.add(alias)
         learn[number] = tuple(found)
     return learn
+
+
+def source_of(field: pa.Field) -> str:
+    """The name that the field's column is found by."""
+    given: bytes | None = (field.metadata or {}).get(SOURCE)
+    return str(field.name) if given is None else given.decode()
 
 
 def _aliases(field: pa.Field) -> list[str]:

@@ -46,7 +46,8 @@ _EMPTY: Final = "x_empty"
 
 def folded(column: str) -> str:
     """Equal for names that some engine takes for the same one."""
-    return column.upper().casefold()
+    # Java takes i and the capital I with a dot for the same; Python makes two characters of it.
+    return column.replace("\u0130", "i").upper().casefold()
 
 
 def column_name(source: str, taken: Collection[str], *, variant: bool, top: bool) -> str:

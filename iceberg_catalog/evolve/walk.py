@@ -13,7 +13,7 @@ from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructT
 
 from converter.parquet.columns import zone
 from converter.values.model import DOC, Bound
-from iceberg_catalog.evolve.match import Match, matched
+from iceberg_catalog.evolve.match import Match, matched, source_of
 from iceberg_catalog.evolve.names import Sources, column_name, folded
 from iceberg_catalog.evolve.types import primitive, widened
 from iceberg_catalog.limits import COLUMN_DOC_CHARS_MAX, SOURCE_NAME_CHARS_MAX
@@ -118,7 +118,7 @@ class SchemaWalk:
         path = (*place.path, name)
         number = next(self.ids)
         kind, children = self._made(written.type, _Place(path, place.part))
-        names = (written.name, *match.learn)
+        names = (source_of(written), *match.learn)
         if names != (name,):
             self.names[number] = names
         self.changes.append(EvolutionStep("add", ".".join(path), str(kind)))
@@ -197,7 +197,7 @@ def _doc(written: pa.Field, place: _Place) -> str:
         return str(given[:COLUMN_DOC_CHARS_MAX])
     if place.part == "key" and not place.path:
         return "the record's key, decoded"
-    return f'field "{written.name}" of the {place.part}'
+    return f'field "{source_of(written)}" of the {place.part}'
 
 
 def _written_as(names: Sequence[str]) -> str:

@@ -55,6 +55,18 @@ class Endings:
         runs = self.look(file) if file.runs is None else file.runs
         return min(limit, valid_end(runs, file.first, file.last + 1, self.lineage))
 
+    def agree_from(self) -> int | None:
+        """The lowest offset from which on both histories are known and the same, up to the recorded one's end."""
+        before, after = self.recorded, self.lineage
+        starts = {start for _, start in (*before.entries, *after.entries) if start < before.end}
+        found: int | None = None
+        for start in sorted(starts, reverse=True):
+            epoch = before.epoch_at(start)
+            if epoch in (None, UNKNOWN) or epoch != after.epoch_at(start) or after.end < before.end:
+                break
+            found = start
+        return found
+
     def _agree(self, offset: int) -> bool:
         before, after = self.recorded, self.lineage
         if not before.entries:

@@ -7,7 +7,7 @@ if need be. The rows below it come in a derived file now, the others later; each
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -61,12 +61,17 @@ def expired(first: int, last: int, max_timestamp_ms: int | None, floor: int, pol
 
 
 def outgoing(
-    files: Sequence[LiveFile], frontier: int, floor: int, policy: Policy
+    files: Sequence[LiveFile], frontier: int, floor: int, policy: Policy, stays: Callable[[LiveFile], int]
 ) -> tuple[list[str], list[str], list[Trim]]:
     """R10: paths that go by retention, paths that go with a dead branch, files to cut.
 
-    frontier: the rewound one. All that is cut away lies above it, so that it comes again as far as it is alive; and it
-    was taken back to where any file died (rewind.py), so that all below it stays.
+    Args:
+        files: our live files of the partition.
+        frontier: the rewound one. What is cut away lies above it, so that it comes again as far as it is alive; and it
+            was taken back to where any file died (rewind.py), so that all below it stays.
+        floor: the new one.
+        policy: what becomes of rows that Kafka's retention deleted.
+        stays: from which offset on a file's rows stay all the same: they are alive, and cannot come again.
     """
     limit = max(frontier, 0)
     remove: list[str] = []
@@ -76,12 +81,14 @@ def outgoing(
         if expired(item.first, item.last, item.max_timestamp_ms, floor, policy):
             remove.append(item.path)
             continue
-        if limit <= item.first or (
-            limit <= item.last and expired(item.first, limit - 1, item.max_timestamp_ms, floor, policy)
-        ):
+        if limit > item.last or (again := max(stays(item), limit)) <= max(item.first, limit):
+            continue
+        below = limit if not expired(item.first, limit - 1, item.max_timestamp_ms, floor, policy) else item.first
+        cut = Trim(item.path, below, again)
+        if cut.kept(item):
+            trim.append(cut)
+        else:
             replaced.append(item.path)
-        elif limit <= item.last:
-            trim.append(Trim(item.path, limit))
     return remove, replaced, trim
 
 

@@ -11,7 +11,7 @@ from an old listing and a new head.
 |---|---|---|
 | R1 lineage | the newest leader-epoch history wins, completed by what has its first epoch, then by older ones (lineage.py); recorded from the epoch on that holds the least of floor, frontier, the table's lowest row and, in an archive, the lowest deleted segment, at most LINEAGE_ENTRIES_MAX epochs (lineage_record.py) | higher epoch per offset is wrong; every restart is an epoch |
 | R2 validity | the newest run of a segment that agrees with the lineage proves all before it | log matching |
-| R3 rewind | where the recorded lineage is left, or a file shows by its own epochs that it died below, published rows go; from the first offset of a transaction open there | its marker was on the dead branch, unless a hole that a repeated listing shows too may have held it; a shortened record does not tell all, nothing may be cut away below what is published again, and a hole right below the divergence may hold rows of the living branch |
+| R3 rewind | where the recorded lineage is left, or a file shows by its own epochs that it died below, published rows go; from the first offset of a transaction open there | its marker was on the dead branch, unless a hole that a repeated listing shows too may have held it; a shortened record does not tell all, nothing may be cut away below what is published again, and a hole right below the divergence may hold rows of the living branch. Rows of a deleted segment, where both histories are the same from some offset on, stay: nothing gives them again |
 | R4 deletes | with custom metadata: DELETED (retention); without: WITHDRAWN (failed copy, will be uploaded again, whenever that is: it never gets old) | taking one for the other loses rows for ever; no clock tells them apart |
 | R5 floor | everything below a DELETED segment's valid end is gone, unless a leader that has lost since may have deleted it for its old epochs; it never sinks by a late upload | log start rose before Kafka deleted |
 | R6 inputs | new rows come from LIVE, and unless the policy is `Follow` and no projection waits, from DELETED segments the recorded state has not taken in; all serve for decisions | a marker may lie in a deleted segment; what was taken in may be reclaimed |
@@ -51,7 +51,7 @@ from iceberg_catalog.plan.inputs import Input, living
 from iceberg_catalog.plan.judge import Judgement, judged
 from iceberg_catalog.plan.lineage import Lineage, of_segment
 from iceberg_catalog.plan.lineage_record import fold, read_record, recorded
-from iceberg_catalog.plan.rewind import rewound
+from iceberg_catalog.plan.rewind import lone, rewound
 from iceberg_catalog.plan.types import (
     Derive,
     Follow,
@@ -99,7 +99,8 @@ def plan(
     lineage = fold(ordered, state)
     alive = living(ordered, lineage, state)
     record = read_record(state, [of_segment(item) for item in ordered])
-    rewind, frontier, floor = rewound(Endings(record, lineage, look), files, alive, state)
+    endings = Endings(record, lineage, look)
+    rewind, frontier, floor = rewound(endings, files, alive, state)
     if rewind is not None and not relisted:
         return Plan(state=state, need_relist=True)
     floor = raised(floor, alive, beginnings(ordered))
@@ -112,7 +113,7 @@ def plan(
         rewind = frontier = read.frontier
         stays = holding(policy, hold, lineage, state, floor, rewind)
     began = frontier
-    remove, replaced, trim = outgoing(files, frontier, floor, stays)
+    remove, replaced, trim = outgoing(files, frontier, floor, stays, lone(endings, alive))
     kept = _kept(files, {*remove, *replaced}, trim)
     end = min(first_waiting(seen.stretches, walk.pos), seen.stop)
     frontier = max(frontier, end)
@@ -134,7 +135,7 @@ def plan(
             rewinds=state.rewinds if rewind is None else remembered(state.rewinds, rewind),
         ),
         rewind=rewind,
-        gaps=tuple(gap for gap in walk.gaps if gap[1] < frontier),
+        gaps=tuple(part for gap in walk.gaps if gap[1] < frontier for part in _without(gap, kept)),
         lost=tuple(part for part in seen.lost if part[0] < frontier),
         conflict=seen.conflict,
         midst=_midst(state, began, lowest, floor, lineage if rewind is None else None),
@@ -143,8 +144,19 @@ def plan(
 
 def _kept(files: Sequence[LiveFile], leaving: Collection[str], trim: Sequence[Trim]) -> list[tuple[int, int]]:
     """First and last offset of each file that stays, as it is or cut."""
-    cut = {item.path: item.keep_below - 1 for item in trim}
-    return sorted((item.first, cut.get(item.path, item.last)) for item in files if item.path not in leaving)
+    cut = {item.path: item for item in trim}
+    whole = [(item.first, item.last) for item in files if item.path not in leaving and item.path not in cut]
+    return sorted([*whole, *(part for item in files if item.path in cut for part in cut[item.path].kept(item))])
+
+
+def _without(gap: tuple[int, int], kept: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What of a gap [first, last] no file that stays has."""
+    found, (start, end) = list[tuple[int, int]](), gap
+    for first, last in kept:
+        if first <= end and last >= start:
+            found.append((start, first - 1))
+            start = last + 1
+    return [(first, last) for first, last in (*found, (start, end)) if first <= last]
 
 
 def _owed(alive: Sequence[Input], policy: Policy) -> list[int]:

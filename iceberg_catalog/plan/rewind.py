@@ -16,10 +16,11 @@ has: Kafka serves it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.file_epochs import Endings
 from iceberg_catalog.plan.inputs import Input
 from iceberg_catalog.plan.lineage import UNKNOWN, divergence
@@ -57,6 +58,25 @@ def rewound(
         start, first = lowest, min(first, lowest)
     floor = min(state.floor, start)
     return (first if first < state.frontier else None), first, floor
+
+
+def lone(endings: Endings, alive: Sequence[Input]) -> Callable[[LiveFile], int]:
+    """From which offset on a file's rows stay though they lie above the rewound frontier; NEVER: none does.
+
+    Where the histories differ only below, from some offset on the same log was read before and after. A segment of it
+    that was deleted may have no objects any more: its rows would be cut away, and could not come again. Follow lets
+    them go as they are below the floor; who keeps them (R6) has no other copy.
+    """
+    agreed = endings.agree_from()
+    deleted = [(item.segment.base, item.valid_end) for item in alive if item.segment.state is SegmentState.DELETED]
+
+    def stays(file: LiveFile) -> int:
+        if agreed is None or agreed > file.last or endings.of(file, file.last + 1) <= file.last:
+            return NEVER
+        first = max(agreed, file.first)
+        return first if any(base <= file.last and first < end for base, end in deleted) else NEVER
+
+    return stays
 
 
 def _unseen(start: int, least: int, endings: Endings, files: Sequence[LiveFile]) -> int:

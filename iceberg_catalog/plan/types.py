@@ -229,10 +229,16 @@ class Derive:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Replace the file by a derived one with its rows below `keep_below`."""
+    """Replace the file by derived ones: of its rows below `keep_below`, and of those from `keep_from` on."""
 
     path: str
     keep_below: int
+    keep_from: int = (1 << 63) - 1
+
+    def kept(self, file: LiveFile) -> list[tuple[int, int]]:
+        """First and last offset of each of those."""
+        parts = ((file.first, min(self.keep_below - 1, file.last)), (max(self.keep_from, file.first), file.last))
+        return [(first, last) for first, last in parts if first <= last]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,9 @@ def _servers(facts: Facts) -> list[Finding]:
         found.append(_server(CauseCode.STORE_SLOW, facts.store_stalled))
     if facts.store_failed:
         topic_id, why = next(iter(facts.store_failed.items()))
-        said = f"{len(facts.store_failed):,} topics could not be read; the first, with id {topic_id}: {why.message}"
+        topics = facts.kafka.topics.values() if facts.kafka is not None else ()
+        name = next((f"{topic.topic}, " for topic in topics if topic.topic_id == topic_id), "")
+        said = f"{plural(len(facts.store_failed), 'topic')} could not be read; first {name}id {topic_id}: {why.message}"
         found.append(_server(CauseCode.TOPIC_UNREAD, said))
     found.extend(_server(CauseCode.PARTLY_READ, said) for said in (facts.store_unread, facts.tables_unread) if said)
     local = why_nothing(facts.kafka.broker_config) if facts.kafka is not None else None

@@ -9,10 +9,10 @@ from time import monotonic, sleep
 
 from rsm_bridge.config.settings import Settings, load_settings
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.limits import STATUS_ANSWER_SECONDS, STATUS_COPY_WATCH_SECONDS
+from rsm_bridge.limits import STATUS_ANSWER_SECONDS, STATUS_COPY_WATCH_SECONDS, STATUS_SERVER_WATCH_SECONDS
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CauseCode, Level
-from rsm_bridge.status.confirm import SERVERS, confirmed, watch
+from rsm_bridge.status.confirm import SERVERS, confirmed, unsure, watch
 from rsm_bridge.status.cures import Called
 from rsm_bridge.status.gather import Wanted, bridge_address, gather
 from rsm_bridge.status.report import Accepted, Report
@@ -65,7 +65,7 @@ def status(options: StatusOptions, say: Callable[[str], None] = lambda _: None) 
 def _looked(
     settings: Settings, wanted: Wanted, patience: float, accepted: Accepted, say: Callable[[str], None]
 ) -> Report:
-    """One look, or two where the first would call somebody for what may pass."""
+    """One look, or two where the first would call somebody for what may pass; three where the second could not look."""
     began = monotonic()
     first = assess(gather(settings, wanted))
     pause, doubtful = watch(first, accepted, settings.publish_interval)
@@ -76,7 +76,13 @@ def _looked(
     codes = ", ".join(dict.fromkeys(str(item.code) for item in doubtful))
     say(f"{codes}: looking again in {pause:g} s, whether it passes")
     sleep(pause)
-    return confirmed(first, assess(gather(settings, wanted)))
+    second = assess(gather(settings, wanted))
+    if not unsure(first, second):
+        return confirmed(first, second)
+    pause = min(STATUS_SERVER_WATCH_SECONDS, patience)
+    say(f"a server did not answer the second look: looking again in {pause:g} s")
+    sleep(pause)
+    return confirmed(second, assess(gather(settings, wanted)))
 
 
 def _accepted(words: Iterable[str]) -> Accepted:

@@ -59,6 +59,8 @@ WATCH_SECONDS: Final[dict[CauseCode, float]] = {
     _C.OPEN_TRANSACTION: STATUS_COPY_WATCH_SECONDS,
 }
 
+#: One trouble by several names: which of them is told depends on which request was under way.
+_OF_STORE: Final = frozenset({_C.STORE_AWAY, _C.STORE_SLOW, _C.TOPIC_UNREAD, _C.TABLE_UNREADABLE})
 #: What only says that a server did not answer, or not in time.
 SERVERS: Final = frozenset({_C.STORE_AWAY, _C.STORE_SLOW, _C.CATALOG_AWAY, _C.BRIDGE_AWAY, _C.KAFKA_AWAY})
 
@@ -80,6 +82,15 @@ def watch(report: Report, accepted: Accepted, publish_interval: float) -> tuple[
     if any(item.code in (_C.PUBLISH_STUCK, _C.COLUMNS_WAIT) for item in found):
         seconds = max(seconds, min(2 * publish_interval + _MOMENT, STATUS_COPY_WATCH_SECONDS))
     return seconds, found
+
+
+def unsure(before: Report, after: Report) -> bool:
+    """Whether the second look met a server that does not answer, and the first one did not: nothing is known then."""
+    marks = dict(_marks(before))
+    return any(
+        item.level is Level.PERSON and item.code in SERVERS and _name(topic, item) not in marks
+        for topic, _, item in _places(after)
+    )
 
 
 def confirmed(before: Report, after: Report) -> Report:
@@ -113,6 +124,8 @@ def _places(report: Report) -> Iterable[tuple[TopicReport | None, PartitionRepor
 
 
 def _name(topic: TopicReport | None, item: Finding) -> _Mark:
+    if item.code in _OF_STORE:
+        return _C.STORE_AWAY, None, "", None
     return item.code, item.topic, "" if topic is None else topic.topic_id, item.partition
 
 

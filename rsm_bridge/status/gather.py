@@ -22,6 +22,7 @@ from rsm_bridge.config.settings import Settings, parse_listen
 from rsm_bridge.limits import (
     STATUS_BRIDGE_SECONDS,
     STATUS_CATALOG_SECONDS,
+    STATUS_FETCH_SECONDS,
     STATUS_KAFKA_SECONDS,
 )
 from rsm_bridge.metrics.progress.facts import Facts, KafkaFacts, Problem, StoredTopic, Unread, problem_of
@@ -89,7 +90,9 @@ def _catalog(settings: Settings) -> Catalog | None:
     """The catalog, asked once, so that one that is away is known at once; None: the bridge makes it with a table."""
     if not settings.catalog.properties and not embedded_catalog(settings.data_dir).exists():
         return None
-    catalog = open_catalog(catalog_properties(settings))
+    given = catalog_properties(settings)
+    times = dict.fromkeys(("s3.connect-timeout", "s3.request-timeout"), f"{STATUS_FETCH_SECONDS:g}")
+    catalog = open_catalog(replace(given, properties={**times, **given.properties}))
     catalog.namespace_exists(tuple(settings.catalog.namespace.split(".")))
     return catalog
 

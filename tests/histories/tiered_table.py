@@ -329,7 +329,7 @@ class Run:
     def _apply(self, made: TableHead, partition: int, item: Plan, files: ModelFiles) -> None:
         added = [file for piece in item.add for file in cast(list[DataFile], files.added(partition, piece))]
         for trim in item.trim:
-            cut = cast(list[DataFile], files.trimmed(partition, made.live[trim.path], trim.keep_below))
+            cut = cast(list[DataFile], files.trimmed(partition, made.live[trim.path], trim))
             self.cut |= {file.file_path: file for file in cut}
             added += cut
         for path in (*item.remove, *item.replace, *(trim.path for trim in item.trim)):

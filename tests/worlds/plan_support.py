@@ -191,7 +191,9 @@ class Model:
             del self.files[path]
         for trim in result.trim:
             file, rows = self.files.pop(trim.path)
-            self.add(self.path(None), {o: row for o, row in rows.items() if o < trim.keep_below}, file.runs or ())
+            for first, last in trim.kept(file):
+                if part := {o: row for o, row in rows.items() if first <= o <= last}:
+                    self.add(self.path(None), part, file.runs or ())
         for item in result.add:
             self.add(self.path(item), *content(item, by_id))
         self.state = result.state

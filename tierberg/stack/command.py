@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -54,9 +54,17 @@ def run_to_end(
 
 @contextlib.contextmanager
 def appearing(folder: Path) -> Iterator[Path]:
-    """A new folder to fill, which becomes `folder` at the end of the block; after an error it does not."""
-    partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    yield partial
-    partial.rename(folder)
+    """A new folder to fill, which becomes `folder` at the end of the block; after an error it does not.
+
+    Several processes may fill one each: what is first stays.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}.partial-", dir=folder.parent) as own:
+        partial = Path(own) / folder.name
+        partial.mkdir()
+        yield partial
+        try:
+            partial.rename(folder)
+        except OSError:
+            if not folder.is_dir():
+                raise

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from converter.kernels.kernel import readonly
 from converter.types import UInt8Array
-from converter.values.model import DOC
+from converter.values.model import DOC, SOURCE
 
 STRUCT: Final = 0
 FLAG: Final = 1
@@ -51,6 +51,8 @@ VALUE_BYTES_MAX: Final = 64 * 1024 * 1024
 WHOLE_DOUBLE_MAX: Final = 2**53
 
 EXTRA_NAME: Final = "_additional"
+#: Behind a member's name, in the name that a column of JSON text is found by.
+_BESIDE: Final = " (JSON text)"
 
 _LEAF_TYPES: Final = {
     FLAG: pa.bool_(),
@@ -75,6 +77,7 @@ class Node:
         type: the column's Arrow type.
         doc: the schema's description, "" for none.
         named: of a STRUCT, `members` by name.
+        beside: of a TEXT: values that are no strings were once in a column of another type, perhaps a string's.
     """
 
     kind: int
@@ -83,10 +86,17 @@ class Node:
     children: tuple[Node, ...] = ()
     doc: str = ""
     named: Mapping[str, Node] = field(default_factory=dict, compare=False, repr=False)
+    beside: bool = False
 
     def field(self) -> pa.Field:
         """The node as a field of its struct."""
-        return pa.field(self.name, self.type, metadata={DOC: self.doc.encode("utf-8", "replace")} if self.doc else None)
+        metadata = {DOC: self.doc.encode("utf-8", "replace")} if self.doc else {}
+        element = self
+        while element.kind == LIST:
+            (element,) = element.children
+        if element.beside:
+            metadata[SOURCE] = f"{self.name}{_BESIDE}".encode()
+        return pa.field(self.name, self.type, metadata=metadata or None)
 
     @property
     def members(self) -> tuple[Node, ...]:
@@ -114,6 +124,11 @@ class Node:
         yield self
         for child in self.children:
             yield from child.walk()
+
+
+def is_extra_name(name: str) -> bool:
+    """Whether a column for members without one may have the name."""
+    return name.startswith(EXTRA_NAME) and not name.removeprefix(EXTRA_NAME).strip("_")
 
 
 def leaf(kind: int, name: str, doc: str = "") -> Node:

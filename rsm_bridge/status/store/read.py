@@ -65,6 +65,8 @@ def _out_of_time(so_far: _ReadSoFar, deadline: float, facts: Facts, error: Timeo
         said = f"none of {there:,} topics could be read, with its table, in {seconds:g} s"
         return replace(facts, store_problem=Problem(CauseCode.STORE_SLOW, said) if there else problem_of(error))
     said = f"{len(topics):,} of {there:,} topics were read, with their tables, in {seconds:g} s"
+    missing = sorted(so_far.unread(topics) - failed.keys())
+    said += f", not that with id {missing[0]}{' for example' if len(missing) > 1 else ''}" if missing else ""
     quiet = time.monotonic() - so_far.moved
     return replace(
         facts,

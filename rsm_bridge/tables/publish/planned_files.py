@@ -18,7 +18,7 @@ from converter.values.allowance import Allowance
 from converter.values.rows import TABLE
 from iceberg_catalog.commit.head import Head
 from iceberg_catalog.evolve.table import stamped_generation
-from iceberg_catalog.plan.types import Derive, LiveFile, UseMain
+from iceberg_catalog.plan.types import Derive, LiveFile, Trim, UseMain
 from iceberg_catalog.tables.data_file import data_file, leaf_ids
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.storage.intact import named, require_intact
@@ -89,12 +89,16 @@ class PlannedFiles:
             self._made[partition, piece] = made
         return made
 
-    def trimmed(self, partition: int, file: LiveFile, keep_below: int) -> list[DataFile]:
-        """A derived file with the rows of `file` below `keep_below`. Raises what `added` raises."""
+    def trimmed(self, partition: int, file: LiveFile, trim: Trim) -> list[DataFile]:
+        """Derived files with the rows of `file` that stay. Raises what `added` raises."""
         key = self.store.key(file.path)
         if key is None:
             raise BridgeError("internal", f"{file.path} lies outside of the store")
-        return self._write(partition, [Cut(data_key=key, first=file.first, last=keep_below - 1)], None)
+        return [
+            made
+            for first, last in trim.kept(file)
+            for made in self._write(partition, [Cut(data_key=key, first=first, last=last)], None)
+        ]
 
     def _own(self, partition: int, piece: UseMain) -> list[DataFile]:
         known = self.segments[piece.segment_id]

@@ -291,7 +291,7 @@ class TableRun:
             replaced.extend(item.replace)
             for trim in item.trim:
                 replaced.append(trim.path)
-                replacement.extend(files.trimmed(partition, by_path[trim.path], trim.keep_below))
+                replacement.extend(files.trimmed(partition, by_path[trim.path], trim))
         if no_columns_yet:
             self._no_columns_yet |= no_columns_yet
             raise PlanAgainError

@@ -45,11 +45,12 @@ class Inferred:
 
     def texts(self) -> tuple[str, ...]:
         """The schemas; values are read by the first one that they fit: those with fewest odd places come first."""
+        from converter.values.json.schema.parse import JSON_TEXT
         from converter.values.json.schema.widen import count_places, with_places
 
         base = self.base()
         # Of as many places, those of a narrower type: JSON text takes everything.
-        wider = sorted(self.wider, key=lambda places: (count_places(places), places.count("{}")))
+        wider = sorted(self.wider, key=lambda places: (count_places(places), places.count(JSON_TEXT)))
         return (base, *(with_places(base, places) for places in wider))
 
     def more(self, values: pa.BinaryArray) -> Inferred:

@@ -29,17 +29,18 @@ def few(values: pa.BinaryArray) -> pa.BinaryArray:
     return found.filter(pa.array(np.cumsum(sizes) <= MISFIT_BYTES_READ_MAX))
 
 
-def fits_one(decoder: Decoder | str, values: pa.BinaryArray) -> bool:
-    """Whether any of the values decodes."""
+def fits_one(decoder: Decoder | str, values: pa.BinaryArray) -> bool | None:
+    """Whether any of the values decodes; None: each has more cells than are looked at."""
     if isinstance(decoder, str):
         return False
+    exceeded = 0
     for number in range(len(values)):
         try:
             if decoder.decode(values[number : number + 1], MISFIT_CELLS_MAX).errors.null_count:
                 return True
         except CellsExceededError:
-            continue
-    return False
+            exceeded += 1
+    return None if exceeded and exceeded == len(values) else False
 
 
 def with_other_names(column: pa.Array, name: str = "") -> BoolArray:
@@ -67,12 +68,17 @@ class Looks:
     _span: int = 0
     _left: int = 0
 
-    def look(self, work: Callable[[], bool]) -> bool:
-        """What the work finds, if it is time for it; asked once for each piece that has such rows."""
+    def look(self, work: Callable[[], bool | None]) -> bool:
+        """What the work finds, if it is time for it; asked once for each piece that has such rows.
+
+        None: it could not look, which says nothing about how often to do so.
+        """
         if self._left:
             self._left -= 1
             return False
         found = work()
+        if found is None:
+            return False
         self._span = 0 if found else min(LOOKS_BETWEEN_MAX, 2 * self._span or 1)
         self._left = self._span
         return found

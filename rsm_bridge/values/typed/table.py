@@ -186,6 +186,7 @@ class TypedTable:
     _refused: dict[bytes, None] = field(default_factory=dict)
     _type_looks: defaultdict[Part, Looks] = field(default_factory=lambda: defaultdict(Looks))
     _name_looks: defaultdict[Part, Looks] = field(default_factory=lambda: defaultdict(Looks))
+    _passed_over: bool = False  # values had more cells than are looked at
     _running: Future[TableColumns] | None = None
     _not_before: float = 0.0
     _failed: str = ""
@@ -324,8 +325,16 @@ class TypedTable:
         """Whether values that do not fit what there is fit a schema that there was not."""
         schemas = self.schemas[part]
         if schemas.rule.source != "inferred":
-            return fits_one(self._decoder(part, replace(writer, version=1)), values) and schemas.without_times(writer)
-        return self._type_looks[part].look(lambda: self._infer(part, values, lambda known: known.widened(values)))
+            fits = fits_one(self._decoder(part, replace(writer, version=1)), values)
+            return bool(fits) and schemas.without_times(writer)
+
+        def look() -> bool | None:
+            self._passed_over = False
+            return self._infer(part, values, lambda known: known.widened(values)) or (
+                None if self._passed_over else False
+            )
+
+        return self._type_looks[part].look(look)
 
     def _has_new_names(self, part: Part, parted: Parted, rows: pa.RecordBatch) -> bool:
         columns = self._columns
@@ -374,8 +383,10 @@ class TypedTable:
         decoders = self.schemas[part].decoders_of(made)
         usable = [decoder for decoder in decoders if not isinstance(decoder, str)]
         wanted: list[Wanted] = [(part, decoder.type) for decoder in usable]
+        fits = [] if first else [fits_one(decoder, values) for decoder in usable]
+        self._passed_over = not any(fits) and None in fits
         # What has no decoder is not fixed: these rows say that there is no schema yet, others may give one.
-        if len(usable) < len(decoders) or not (first or any(fits_one(decoder, values) for decoder in usable)):
+        if len(usable) < len(decoders) or not (first or any(fits)):
             return self.evolve([], {})
         if first:
             return self.evolve(wanted, as_properties(part, made))

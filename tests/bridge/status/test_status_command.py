@@ -457,7 +457,7 @@ def test_what_the_store_does_not_give_of_one_topic_hides_no_other(
     assert "store_away" not in codes(found)
     assert [topic["topic"] for topic in found["topics"]] == ["t1", "t3", "t4", "t5"]
     (said,) = [item["said"] for item in found["findings"] if item["code"] == "topic_unread"]
-    assert said.startswith(f"1 topics could not be read; the first, with id {'02' * 16}")
+    assert said.startswith(f"1 topic could not be read; first id {'02' * 16}")
     assert "AccessDenied" in said
     assert found["needs_person"]
     monkeypatch.setattr("rsm_bridge.status.store.read.stored_topic", denied(range(2, 6)))

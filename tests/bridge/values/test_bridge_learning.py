@@ -82,6 +82,62 @@ def test_a_number_with_a_fraction_where_they_were_whole(shim: ShimClient, catalo
     assert json.loads(properties["tierberg.value-schema__v2"]) == [[["properties", "price"], {"type": "number"}]]
 
 
+def test_what_is_no_string_is_in_another_column_than_strings(shim: ShimClient, catalog: Catalog) -> None:
+    """As JSON text it would look like one: '1' and 1, 'abc' and '"abc"' were in one column."""
+    copied(shim, "strings", [b'{"x": "1", "t": ["a"], "o": {"s": "a"}}'])
+    shown(catalog, "strings", 1)
+    copied(shim, "strings", [b'{"x": 1}', b'{"t": [1, "2"]}', b'{"o": {"s": {}}}', b'{"x": "2", "t": ["b"]}'], 1)
+    rows = shown(catalog, "strings", 5)
+    assert [(row["x"], row["x__v2"]) for row in rows] == [
+        ("1", None),
+        (None, "1"),
+        (None,) * 2,
+        (None,) * 2,
+        ("2", None),
+    ]
+    assert [(row["t"], row["t__v2"]) for row in rows][2:] == [(None, ["1", '"2"']), (None, None), (["b"], None)]
+    assert (rows[0]["o"]["s"], rows[3]["o"]["s"], rows[3]["o"]["s__v2"]) == ("a", None, "{}")
+    sources = json.loads(catalog.load_table(("kafka", "strings")).properties["tierberg.sources"])
+    assert ["x (JSON text)"] in sources.values()
+
+
+def test_strings_stay_as_they_are_once_all_places_have_their_new_columns(shim: ShimClient, catalog: Catalog) -> None:
+    plain: dict[str, Any] = {**{f"n{number}": number for number in range(20)}, "s": "abc"}
+    odd = [json.dumps({**plain, f"n{number}": "odd"}).encode() for number in range(20)]
+    copied(shim, "ways", [json.dumps(plain).encode()] * 2)
+    shown(catalog, "ways", 2)
+    for number, value in enumerate([json.dumps({**plain, "s": 5}).encode(), *odd]):
+        copied(shim, "ways", [value], 2 + number)
+        shown(catalog, "ways", 3 + number)
+    rows = shown(catalog, "ways", 23)
+    assert {row["s"] for row in rows} <= {"abc", None}
+    assert {row["s__v2"] for row in rows} <= {'"abc"', "5", None}
+    assert all((row["s"] is None) != (row["s__v2"] is None) for row in rows)
+
+
+def test_a_member_that_has_our_columns_name_does_not_take_it(shim: ShimClient, catalog: Catalog) -> None:
+    copied(shim, "ours", [b'{"a": 1, "q": null}'])
+    shown(catalog, "ours", 1)
+    copied(shim, "ours", [b'{"a": 2, "_additional": "x", "z": 5}', b'{"a": 3, "_additional": {"b": 1}, "q": null}'], 1)
+    rows = shown(catalog, "ours", 3)
+    assert [row["_additional"] for row in rows] == [
+        '{"q": null}',
+        '{"_additional": "x"}',
+        '{"_additional": {"b": 1},"q": null}',
+    ]
+    assert [row["z"] for row in rows] == [None, 5, None]
+    assert not [name for name in rows[0] if name.startswith("_additional_")]
+
+
+def test_names_that_java_takes_for_the_same_are_told_apart(shim: ShimClient, catalog: Catalog) -> None:
+    """Spark could not read a table with both any more."""
+    copied(shim, "turkish", [b'{"il": 1}'])
+    shown(catalog, "turkish", 1)
+    copied(shim, "turkish", ['{"il": 1, "\u0130L": 2}'.encode()], 1)
+    rows = shown(catalog, "turkish", 2)
+    assert (rows[1]["il"], rows[1]["\u0130L__case2"]) == (1, 2)
+
+
 def test_places_within(shim: ShimClient, catalog: Catalog) -> None:
     copied(shim, "within", [b'{"o": {"n": 1}, "l": [{"q": 1}], "k": 1}'] * 2)
     shown(catalog, "within", 2)

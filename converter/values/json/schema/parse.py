@@ -6,6 +6,7 @@ Only what decides about types is looked at. Whatever has no single type becomes 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Final
 
 from converter.values.json import nodes
@@ -29,6 +30,8 @@ Schema = dict[str, Any]
 _NO_MEMBERS: Final[Schema] = {}
 #: A keyword of ours: an object that is to have members, of which none is known yet.
 NAMES_LATER: Final = "x-tierberg-names-later"
+#: A keyword of ours: JSON text, in another column than strings.
+JSON_TEXT: Final = "x-tierberg-json-text"
 
 
 def parse_schema(text: str) -> Node:
@@ -81,6 +84,8 @@ class _Reader:
         if id(schema) not in self._types:
             self._types[id(schema)] = _single_type(schema, place)
         kind = self._types[id(schema)]
+        if schema.get(JSON_TEXT) is True:
+            return replace(leaf(nodes.TEXT, name, doc), beside=True)
         inner = (*parents, id(schema))
         if kind == "object":
             return self._object(schema, name, doc, place, inner)

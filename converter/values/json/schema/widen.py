@@ -12,10 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from converter.values.json.nodes import is_extra_name
 from converter.values.json.schema.infer import widened, with_names
+from converter.values.json.schema.parse import JSON_TEXT
 
 _Schema = dict[str, Any]
 _Steps = tuple[str, ...]
+#: Of a place that has no one type any more. Its column is no string's: '1' and 1 would be the same in it.
+_TEXT: _Schema = {JSON_TEXT: True}
 
 
 def wider_places(text: str, values: pa.BinaryArray) -> str | None:
@@ -35,7 +39,8 @@ def more_places(text: str, values: pa.BinaryArray, most: int) -> str | None:
 
     Args:
         text: as converter.values.json.schema.infer.infer_schema makes it.
-        values: some; those that are no JSON objects are left out.
+        values: some; those that are no JSON objects are left out. Members with a name like that of the column for
+            those that have none stay in it.
         most: so many names, those within others counted.
     """
     before = json.loads(text)
@@ -55,8 +60,8 @@ def all_places(several: Iterable[str]) -> str:
     for steps, schema in (place for places in several for place in json.loads(places)):
         known = found.setdefault(tuple(steps), schema)
         if known != schema:
-            found[tuple(steps)] = {}
-    outer = [steps for steps, schema in found.items() if not schema]
+            found[tuple(steps)] = _TEXT
+    outer = [steps for steps, schema in found.items() if schema == _TEXT]
     kept = [
         [steps, schema]
         for steps, schema in sorted(found.items())
@@ -90,7 +95,7 @@ def _differences(before: _Schema, after: _Schema, steps: _Steps) -> Iterator[tup
         for name, member in before["properties"].items():
             yield from _differences(member, after["properties"][name], (*steps, "properties", name))
     else:
-        yield steps, after
+        yield steps, after or _TEXT
 
 
 def _names(before: _Schema, after: _Schema, steps: _Steps) -> Iterator[tuple[_Steps, _Schema]]:
@@ -101,7 +106,7 @@ def _names(before: _Schema, after: _Schema, steps: _Steps) -> Iterator[tuple[_St
             within = (*steps, "properties", name)
             if name in before["properties"]:
                 yield from _names(before["properties"][name], schema, within)
-            else:
+            elif not is_extra_name(name):  # that column is ours since the first rows
                 yield within, schema
 
 

@@ -87,6 +87,28 @@ def test_a_record_is_completed_by_all_that_agree_at_once() -> None:
     assert not plan([gone(old), new], (), made.state, KEEP, relisted=False).changes(made.state)
 
 
+@pytest.mark.parametrize("merged", [False, True])
+def test_rows_of_a_deleted_segment_stay_in_an_archive_where_the_log_was_left_only_below_them(*, merged: bool) -> None:
+    """A leader's log start hid where its epoch began; the next one tells it. Its segment may have no objects."""
+    old, left = seg("s1", [plain(0, 4)]), seg("s2", [plain(n, n) for n in range(5, 13)], checkpoint=((0, 0),))
+    new, more = (
+        seg("s3", [plain(7, 10, 1)], checkpoint=((1, 7),)),
+        seg("s4", [plain(11, 12, 1)], checkpoint=((1, 7),)),
+    )
+    tells = seg("s5", [plain(13, 15, 2)], checkpoint=((0, 0), (1, 6), (2, 13)))
+    model = Model(KEEP)
+    for stored in ((old, left), (old, left, new, more), (gone(old), left, gone(new), more)):
+        model.publish(*stored)
+    assert model.rows == dict.fromkeys(range(7), 0) | dict.fromkeys(range(7, 13), 1)
+    if merged:
+        rows = {offset: row for _, held in model.files.values() for offset, row in held.items()}
+        model.files.clear()
+        model.add("merged", rows, ((0, 0), (1, 7)))
+    result = model.publish(gone(old), left, gone(new), more, tells)
+    assert model.rows == dict.fromkeys(range(6), 0) | dict.fromkeys(range(7, 13), 1) | dict.fromkeys(range(13, 16), 2)
+    assert (result.rewind, result.gaps) == (6, ((6, 6),))
+
+
 @POLICIES
 @pytest.mark.parametrize("between", [False, True])
 def test_a_copy_that_lacks_rows_ends_where_a_whole_one_begins(policy: Policy, *, between: bool) -> None:

@@ -162,6 +162,33 @@ def test_a_restart_of_the_bridge_calls_nobody(monkeypatch: pytest.MonkeyPatch, t
     assert slept == [3.0]
 
 
+SLOW, DEAD = Problem(C.STORE_SLOW, "none of 9 topics"), Problem("unavailable", "no answer")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (facts(store_failed={"7f": DEAD}), facts(store_problem=DEAD)),
+        (facts(store_problem=SLOW), facts(store_problem=DEAD)),
+        (facts(store_failed={"7f": DEAD}), facts(stored(table_problem=Problem("unavailable", "denied")))),
+    ],
+)
+def test_a_store_that_fails_in_another_way_fails(before: Facts, after: Facts) -> None:
+    """Nobody was needed, it was said, while the store was dead."""
+    assert codes(before, after)
+
+
+def test_a_second_look_that_sees_nothing_is_followed_by_a_third(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slept, said, run = looked(monkeypatch, behind(), facts(store_problem=DEAD), facts(store_problem=DEAD))
+    assert run(tmp_path)[1]
+    assert slept == [60.0, 3.0]
+    assert said[1] == "a server did not answer the second look: looking again in 3 s"
+    _, _, run = looked(monkeypatch, behind(), facts(store_problem=DEAD), facts())
+    assert not run(tmp_path)[1]
+
+
 def test_patience_bounds_the_pause(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     slept, _, run = looked(monkeypatch, behind(), behind(), behind())
     assert run(tmp_path, patience=5.0)[1]

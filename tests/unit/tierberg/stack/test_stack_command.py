@@ -44,3 +44,13 @@ def test_a_folder_appears_when_it_is_filled(tmp_path: Path) -> None:
         (partial / "whole").touch()
         assert not folder.exists()
     assert [path.name for path in folder.iterdir()] == ["whole"]
+
+
+def test_of_two_that_fill_a_folder_at_once_the_first_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "build" / "thing-1.0"
+    with appearing(folder) as late:
+        with appearing(folder) as first:
+            (first / "first").touch()
+        (late / "late").touch()
+    assert [path.name for path in folder.iterdir()] == ["first"]
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]

@@ -154,9 +154,7 @@ CASES: dict[CauseCode, Case] = {
     C.COPY_BEHIND: Case(projected(), Level.WAITS, "10 offsets, 8 rows behind, it last had everything 1 h ago"),
     C.STORE_AWAY: Case(facts(stored={}, store_problem=AWAY), Level.PERSON, "no route to host"),
     C.STORE_SLOW: Case(facts(stored={}, store_problem=Problem("store_slow", "none of 3")), Level.PERSON, "none of 3"),
-    C.TOPIC_UNREAD: Case(
-        facts(store_failed={"ab": AWAY}), Level.PERSON, "1 topics could not be read; the first, with id ab"
-    ),
+    C.TOPIC_UNREAD: Case(facts(store_failed={"ab": AWAY}), Level.PERSON, "1 topic could not be read; first id ab"),
     C.STORE_FULL: Case(facts(store_free_bytes=64 * 1024**2 - 1), Level.PERSON, "64 MiB are free"),
     C.STORE_REFUSES: Case(facts(store_refusal="Read-only file system"), Level.PERSON, "Read-only file system"),
     C.CATALOG_AWAY: Case(

@@ -83,7 +83,7 @@ def test_no_schema_is_made_wider_for_a_value_of_many_cells(monkeypatch: pytest.M
     assert learning.fits_one(decoder, many)
     assert limits.MISFIT_CELLS_MAX > 1000
     monkeypatch.setattr(learning, "MISFIT_CELLS_MAX", 100)
-    assert not learning.fits_one(decoder, many)
+    assert learning.fits_one(decoder, many) is None
 
 
 def test_schemas_whose_times_are_text_are_so_many_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +150,12 @@ def test_rows_with_other_names_are_looked_at_ever_more_seldom(monkeypatch: pytes
 
         assert looks.look(look) == (piece == 15)
     assert looked == [0, 2, 5, 10, 15, 16, 18, 21]
+
+
+def test_what_is_too_large_to_be_looked_at_keeps_no_other_from_it() -> None:
+    looks = learning.Looks()
+    assert not any(looks.look(lambda: None) for _ in range(9))
+    assert looks.look(lambda: True)
 
 
 def _no_catalog(*_: object) -> Any:
