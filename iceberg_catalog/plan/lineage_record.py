@@ -36,7 +36,8 @@ def fold(segments: Iterable[Segment], state: PartState) -> Lineage:
     result = Lineage()
     for newer in sorted([*told, record], key=lambda item: (*item.rank, item.entries)):
         if newer.entries:
-            result = newer if newer is record and was_cut else completed(rooted(newer, roots), result)
+            # What completed the record may itself be cut: at once what agrees with that too, or each plan adds some.
+            result = rooted(newer, roots) if newer is record and was_cut else completed(rooted(newer, roots), result)
     return result
 
 
@@ -71,20 +72,15 @@ def rooted(newer: Lineage, roots: Mapping[int, Lineage]) -> Lineage:
 def read_record(state: PartState, told: Sequence[Lineage]) -> Lineage:
     """The recorded history, with what indexes of the same log tell below it. `told`: by each index."""
     record = Lineage(state.lineage, state.known_end)
-    # What completes it may itself be cut, and others agree with its beginning: all at once, or each plan adds some.
-    while below := _below(record, told):
-        hole = tuple(entry for entry in record.entries[:1] if entry[0] == UNKNOWN and entry[1] < below[0][1])
-        known = record.entries[1:] if record.entries[0][0] == UNKNOWN else record.entries
-        record = Lineage(merged((*hole, *below, *known)), record.end)
-    return record
-
-
-def _below(record: Lineage, told: Sequence[Lineage]) -> Runs:
-    """Of those with the epoch that the record begins with, where it begins, what the lowest of them has below."""
     epoch, begin = next((entry for entry in record.entries if entry[0] != UNKNOWN), (UNKNOWN, 0))
     same = [item for item in told if epoch != UNKNOWN and item.epoch_at(begin) == epoch]
-    entries = min((item.entries for item in same), key=lambda entries: entries[0][1], default=())
-    return tuple(entry for entry in entries if entry[1] < begin)
+    below = min((item.entries for item in same), key=lambda entries: entries[0][1], default=())
+    below = tuple(entry for entry in below if entry[1] < begin)
+    if not below:
+        return record
+    hole = tuple(entry for entry in record.entries[:1] if entry[0] == UNKNOWN and entry[1] < below[0][1])
+    known = record.entries[1:] if record.entries[0][0] == UNKNOWN else record.entries
+    return Lineage(merged((*hole, *below, *known)), record.end)
 
 
 def recorded(lineage: Lineage, state: PartState, floor: int, least: int) -> Runs:
