@@ -99,8 +99,7 @@ def plan(
     lineage = fold(ordered, state)
     alive = living(ordered, lineage, state)
     record = read_record(state, [of_segment(item) for item in ordered])
-    endings = Endings(record, lineage, look)
-    rewind, frontier, floor = rewound(endings, files, alive, state)
+    rewind, frontier, floor = rewound(endings := Endings(record, lineage, look), files, alive, state)
     if rewind is not None and not relisted:
         return Plan(state=state, need_relist=True)
     floor = raised(floor, alive, beginnings(ordered))
@@ -135,7 +134,7 @@ def plan(
             rewinds=state.rewinds if rewind is None else remembered(state.rewinds, rewind),
         ),
         rewind=rewind,
-        gaps=tuple(part for gap in walk.gaps if gap[1] < frontier for part in _without(gap, kept)),
+        gaps=_gaps(walk, frontier, kept),
         lost=tuple(part for part in seen.lost if part[0] < frontier),
         conflict=seen.conflict,
         midst=_midst(state, began, lowest, floor, lineage if rewind is None else None),
@@ -149,8 +148,12 @@ def _kept(files: Sequence[LiveFile], leaving: Collection[str], trim: Sequence[Tr
     return sorted([*whole, *(part for item in files if item.path in cut for part in cut[item.path].kept(item))])
 
 
+def _gaps(walk: Walk, frontier: int, kept: Sequence[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Those that the frontier passes, [first, last], without what a file has that stays."""
+    return tuple(part for gap in walk.gaps if gap[1] < frontier for part in _without(gap, kept))
+
+
 def _without(gap: tuple[int, int], kept: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """What of a gap [first, last] no file that stays has."""
     found, (start, end) = list[tuple[int, int]](), gap
     for first, last in kept:
         if first <= end and last >= start:

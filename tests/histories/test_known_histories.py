@@ -32,29 +32,6 @@ FORGOTTEN: tuple[Step, ...] = (
 )
 
 HISTORIES: dict[str, tuple[Setup, tuple[Step, ...]]] = {
-    "a shortened record that is completed by more than was known when the table was written": (
-        Setup(False, "keep", partitions=1, epochs_recorded=6),
-        (
-            ("restarts", (0, 0, 1), ()),
-            ("roll", (0, 0), ()),
-            ("copy", (0, 0, 0, 0), ()),
-            ("elect", (0, 1), ()),
-            ("end", (0, 0, 0), ()),
-            ("roll", (0, 0), ()),
-            ("replicate", (0, 2, 0), ()),
-            ("retain", (0, 0), ()),
-            ("elect", (0, 2), ()),
-            ("write", (0, 0, 0), ()),
-            ("replicate", (0, 1, 0), ()),
-            ("elect", (0, 1), ()),
-            ("restarts", (0, 4, 1), ()),
-            ("roll", (0, 0), ()),
-            ("copy", (0, 0, 0, 0), ()),
-            ("elect", (0, 2), ()),
-            PUBLISH,
-            SETTLE,
-        ),
-    ),
     "deleteRecords into a segment that is not copied yet": (
         Setup(True, "follow-kafka"),
         (

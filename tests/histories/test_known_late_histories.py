@@ -144,3 +144,32 @@ def test_rolled_back_into_the_midst_of_a_rewind_while_the_older_leader_comes_bac
     error, done, trace = replay(Setup(False, "keep", epochs_recorded=6), steps)
     assert not error, trace
     assert len(done) == len(steps)
+
+
+@pytest.mark.parametrize("retention", ["keep", 172800.0])
+def test_a_record_says_no_more_than_was_known_when_it_was_written(retention: str | float) -> None:
+    # It is shortened, and begins with a hole. What two copies tell together of the living log there, was not known
+    # when the rows came that lie in it: read as the record, it would call them alive.
+    steps: tuple[Step, ...] = (
+        ("restarts", (0, 0, 1), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("elect", (0, 1), ()),
+        ("end", (0, 0, 0), ()),
+        ("roll", (0, 0), ()),
+        ("replicate", (0, 2, 0), ()),
+        ("retain", (0, 0), ()),
+        ("elect", (0, 2), ()),
+        ("write", (0, 0, 0), ()),
+        ("replicate", (0, 1, 0), ()),
+        ("elect", (0, 1), ()),
+        ("restarts", (0, 4, 1), ()),
+        ("roll", (0, 0), ()),
+        ("copy", (0, 0, 0, 0), ()),
+        ("elect", (0, 2), ()),
+        ("publish", (0, 0, 0, 0, 0, 0, 0), ()),
+        ("settle", (), ()),
+    )
+    error, done, trace = replay(Setup(False, retention, partitions=1, epochs_recorded=6), steps)
+    assert not error, trace
+    assert len(done) == len(steps)
