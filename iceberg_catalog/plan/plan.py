@@ -108,11 +108,11 @@ def plan(
     if read is None:
         return Plan(state=state, need_relist=True)
     walk, seen = read.walk, read.seen
-    if read.frontier < frontier:
+    if disputed := read.frontier < frontier:
         rewind = frontier = read.frontier
         stays = holding(policy, hold, lineage, state, floor, rewind)
     began = frontier
-    remove, replaced, trim = outgoing(files, frontier, floor, stays, lone(endings, alive))
+    remove, replaced, trim = outgoing(files, frontier, floor, stays, lone(endings, alive, disputed=disputed))
     kept = _kept(files, {*remove, *replaced}, trim)
     end = min(first_waiting(seen.stretches, walk.pos), seen.stop)
     frontier = max(frontier, end)

@@ -60,14 +60,16 @@ def rewound(
     return (first if first < state.frontier else None), first, floor
 
 
-def lone(endings: Endings, alive: Sequence[Input]) -> Callable[[LiveFile], int]:
+def lone(endings: Endings, alive: Sequence[Input], *, disputed: bool) -> Callable[[LiveFile], int]:
     """From which offset on a file's rows stay though they lie above the rewound frontier; NEVER: none does.
 
     Where the histories differ only below, from some offset on the same log was read before and after. A segment of it
     that was deleted may have no objects any more: its rows would be cut away, and could not come again. Follow lets
     them go as they are below the floor; who keeps them (R6) has no other copy.
+
+    disputed: a marker says otherwise of what was peeked, so rows go back whatever the log.
     """
-    agreed = endings.agree_from()
+    agreed = None if disputed else endings.agree_from()
     deleted = [(item.segment.base, item.valid_end) for item in alive if item.segment.state is SegmentState.DELETED]
 
     def stays(file: LiveFile) -> int:

@@ -173,3 +173,25 @@ def test_a_record_says_no_more_than_was_known_when_it_was_written(retention: str
     error, done, trace = replay(Setup(False, retention, partitions=1, epochs_recorded=6), steps)
     assert not error, trace
     assert len(done) == len(steps)
+
+
+@pytest.mark.parametrize("retention", ["keep", 172800.0])
+def test_what_was_peeked_wrongly_goes_back_though_its_segment_is_deleted(retention: str | float) -> None:
+    steps: tuple[Step, ...] = (
+        ("transaction", (0, 0, 0), ()),
+        ("roll", (0, 0), ()),
+        ("replicate", (0, 1, 0), ()),
+        ("end", (0, 0, 1), ()),
+        ("copy", (0, 0, 0, 1), ()),
+        ("publish", (0, 0, 0, 0, 0, 0, 0), ()),
+        ("elect", (0, 1), ()),
+        ("end", (0, 0, 0), ()),
+        ("replicate", (0, 0, 0), ()),
+        ("retain", (0, 0), ()),
+        ("delete", (0, 0, 0, 0), ()),
+        ("elect", (0, 0), ()),
+        ("settle", (), ()),
+    )
+    error, done, trace = replay(Setup(False, retention, partitions=1), steps)
+    assert not error, trace
+    assert len(done) == len(steps)
