@@ -125,12 +125,13 @@ def _seen(alive: Sequence[Input], walk: Walk, open_ends: OpenEnds | None) -> tup
             told_from = _told(best.segment)[0] if best.segment.checkpoint else 0
             parts.append(SegmentPart(best.batches, mask, stretch, told_from))
             reach = best.valid_end
-            undecided.take(parts[-1])
-            if open_ends is not None and undecided.ended_by(reach, open_ends):
-                view, ends = _joined(parts, alive, begin, reach)
-                if not dead_markers(view, ends).any():
-                    return view, ends
-                open_ends = None  # the marker that counts in its place may lie anywhere above
+            if open_ends is not None:
+                undecided.take(parts[-1])
+                if undecided.ended_by(reach, open_ends):
+                    view, ends = _joined(parts, alive, begin, reach)
+                    if not dead_markers(view, ends).any():
+                        return view, ends
+                    open_ends = None  # the marker that counts in its place may lie anywhere above
             continue
         higher = cover.next_base()
         if higher is None or reach >= walk.pos:

@@ -154,6 +154,7 @@ def _gaps(walk: Walk, frontier: int, kept: Sequence[tuple[int, int]]) -> tuple[t
 
 
 def _without(gap: tuple[int, int], kept: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What of a gap none of the ranges has; all [first, last]."""
     found, (start, end) = list[tuple[int, int]](), gap
     for first, last in kept:
         if first <= end and last >= start:

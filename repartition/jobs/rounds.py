@@ -1,4 +1,4 @@
-"""Rota of a job's projections: one run of each, so that none waits for another's backlog, and several at once."""
+"""Turns of a job's projections: one run of each, so that none waits for another's backlog, and several at once."""
 
 from __future__ import annotations
 
