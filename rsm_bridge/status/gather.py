@@ -31,6 +31,7 @@ from rsm_bridge.status.causes import CauseCode
 from rsm_bridge.status.partition import published_reach
 from rsm_bridge.status.store.facts import head_of
 from rsm_bridge.status.store.read import FindHead, existing_store, with_stored
+from rsm_bridge.status.store.topic import readers
 from rsm_bridge.status.tables import FoundTables, look_at_tables
 from rsm_bridge.status.within import within
 from rsm_bridge.storage.backend import catalog_properties
@@ -144,7 +145,8 @@ def _beside(settings: Settings, facts: Facts) -> frozenset[str]:
         """Of every topic that both have."""
         store, there = existing_store(settings), {topic.topic_id for topic in source.describe().topics.values()}
         both = (topic_id for topic_id in topic_ids(store) if topic_id.hex() in there)
-        return frozenset().union(*(stored_clusters(store, topic_id) for topic_id in both))
+        with readers() as pool:
+            return frozenset().union(*pool.map(lambda topic_id: stored_clusters(store, topic_id), both))
 
     try:
         return within(STATUS_KAFKA_SECONDS, "brokers or store", read)
