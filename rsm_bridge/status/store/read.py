@@ -66,15 +66,15 @@ def _out_of_time(so_far: _ReadSoFar, deadline: float, facts: Facts, error: Timeo
         return replace(facts, store_problem=Problem(CauseCode.STORE_SLOW, said) if there else problem_of(error))
     said = f"{len(topics):,} of {there:,} topics were read, with their tables, in {seconds:g} s"
     missing = sorted(so_far.unread(topics) - failed.keys())
-    said += f", not that with id {missing[0]}{' for example' if len(missing) > 1 else ''}" if missing else ""
+    lacks = f", not that with id {missing[0]}{' for example' if len(missing) > 1 else ''}" if missing else ""
     quiet = time.monotonic() - so_far.moved
     return replace(
         facts,
         stored=topics,
         store_free_bytes=so_far.free_bytes,
         topics_unread=frozenset() if facts.wanted is not None else so_far.unread(topics),
-        store_unread=said,
-        store_stalled=f"{said}, none in the last {quiet:.0f} s" if quiet > deadline else None,
+        store_unread=said + lacks,
+        store_stalled=f"{said}, none in the last {quiet:.0f} s{lacks}" if quiet > deadline else None,
         store_failed=failed,
     )
 
