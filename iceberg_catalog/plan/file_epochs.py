@@ -58,11 +58,13 @@ class Endings:
     def agree_from(self) -> int | None:
         """The lowest offset from which on both histories are known and the same, up to the recorded one's end."""
         before, after = self.recorded, self.lineage
-        starts = {start for _, start in (*before.entries, *after.entries) if start < before.end}
         found: int | None = None
+        if after.end < before.end:
+            return found
+        starts = {start for _, start in (*before.entries, *after.entries) if start < before.end}
         for start in sorted(starts, reverse=True):
             epoch = before.epoch_at(start)
-            if epoch in (None, UNKNOWN) or epoch != after.epoch_at(start) or after.end < before.end:
+            if epoch in (None, UNKNOWN) or epoch != after.epoch_at(start):
                 break
             found = start
         return found

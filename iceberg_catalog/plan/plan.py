@@ -117,7 +117,7 @@ def plan(
     end = min(first_waiting(seen.stretches, walk.pos), seen.stop)
     frontier = max(frontier, end)
     add = incoming(seen.stretches, end, kept, floor, stays)
-    lowest = min([floor, *_owed(alive, policy), *(first for first, _ in kept)])
+    lowest = min([floor, *_owed((item.segment for item in alive), policy), *(first for first, _ in kept)])
     least = min([frontier, lowest, *_firsts(add, ordered)])
     return Plan(
         add=tuple(add),
@@ -163,25 +163,16 @@ def _without(gap: tuple[int, int], kept: Sequence[tuple[int, int]]) -> list[tupl
     return [(first, last) for first, last in (*found, (start, end)) if first <= last]
 
 
-def _owed(alive: Sequence[Input], policy: Policy) -> list[int]:
+def _owed(segments: Iterable[Segment], policy: Policy) -> list[int]:
     """Where deleted segments begin whose rows stay: those that came late may have to come again (repair.py)."""
     if isinstance(policy, Follow):
         return []
-    return [
-        item.segment.base
-        for item in alive
-        if item.segment.state is SegmentState.DELETED and item.segment.main is not None
-    ]
+    return [item.base for item in segments if item.state is SegmentState.DELETED and item.main is not None]
 
 
 def _owed_below(segments: Iterable[Segment], state: PartState, policy: Policy) -> bool:
     """Whether a deleted segment whose rows stay begins below the record: others may tell its history (R1)."""
-    if isinstance(policy, Follow) or not state.lineage:
-        return False
-    return any(
-        item.state is SegmentState.DELETED and item.main is not None and item.base < state.lineage[0][1]
-        for item in segments
-    )
+    return bool(state.lineage) and any(base < state.lineage[0][1] for base in _owed(segments, policy))
 
 
 def _midst(state: PartState, frontier: int, lowest: int, floor: int, lineage: Lineage | None) -> PartState | None:

@@ -148,11 +148,6 @@ class Round:
                 self._changed.notify_all()
 
 
-def run_round(projections: Sequence[Tended], watchers: Sequence[Watcher]) -> int:
-    """One round without sessions of its own: see :class:`Round`."""
-    return Round(watchers).run(projections)
-
-
 def _ran(projection: Tended, watchers: Sequence[Watcher]) -> Ran | None:
     """One run; None when it failed."""
     projection.job.step = lambda step: projection.tell(watchers, Began(step))

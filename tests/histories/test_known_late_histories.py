@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.histories.kafka_steps import Setup
@@ -25,13 +27,18 @@ WITHDRAWN_AND_DELETED: tuple[Step, ...] = (
 )
 
 
+def assert_right(setup: Setup, steps: Sequence[Step]) -> None:
+    """Every step is done, and nothing is wrong after any of them."""
+    error, done, trace = replay(setup, steps)
+    assert not error, trace
+    assert len(done) == len(steps)
+
+
 @pytest.mark.parametrize("retention", ["follow-kafka", "keep"])
 def test_rows_of_a_withdrawn_copy_whose_records_were_deleted_are_no_lost_index(retention: str) -> None:
     # The reply of a copy is lost after its rows are in the table; Kafka withdraws it, and its records are deleted
     # before it is copied again: the rows stay, and no index will ever cover them.
-    error, done, trace = replay(Setup(True, retention, epochs_recorded=3), WITHDRAWN_AND_DELETED)
-    assert not error, trace
-    assert len(done) == len(WITHDRAWN_AND_DELETED)
+    assert_right(Setup(True, retention, epochs_recorded=3), WITHDRAWN_AND_DELETED)
 
 
 def test_a_deletion_for_old_epochs_is_judged_by_all_of_the_partition() -> None:
@@ -50,9 +57,7 @@ def test_a_deletion_for_old_epochs_is_judged_by_all_of_the_partition() -> None:
         ("elect", (0, 1), ()),
         ("settle", (), ()),
     )
-    error, done, trace = replay(Setup(False, "follow-kafka", epochs_recorded=6), steps)
-    assert not error, trace
-    assert len(done) == len(steps)
+    assert_right(Setup(False, "follow-kafka", epochs_recorded=6), steps)
 
 
 def test_a_deletion_is_judged_by_all_of_the_partition_where_the_record_does_not_know_the_newer_epoch() -> None:
@@ -73,9 +78,7 @@ def test_a_deletion_is_judged_by_all_of_the_partition_where_the_record_does_not_
         ("publish", (1, 0, 0, 0, 0, 0, 0), ()),
         ("settle", (), ()),
     )
-    error, done, trace = replay(Setup(False, "follow-kafka", epochs_recorded=6), steps)
-    assert not error, trace
-    assert len(done) == len(steps)
+    assert_right(Setup(False, "follow-kafka", epochs_recorded=6), steps)
 
 
 def test_what_a_leader_that_lost_deleted_is_a_gap_that_is_real() -> None:
@@ -118,9 +121,7 @@ def test_a_deletion_for_old_epochs_by_a_leader_that_nothing_shows_is_taken_for_r
         ("elect", (0, 0), ()),
         ("settle", (), ()),
     )
-    error, done, trace = replay(Setup(False, "follow-kafka", epochs_recorded=24), steps)
-    assert not error, trace
-    assert len(done) == len(steps)
+    assert_right(Setup(False, "follow-kafka", epochs_recorded=24), steps)
 
 
 def test_rolled_back_into_the_midst_of_a_rewind_while_the_older_leader_comes_back() -> None:
@@ -141,9 +142,7 @@ def test_rolled_back_into_the_midst_of_a_rewind_while_the_older_leader_comes_bac
         ("elect", (0, 1), ()),
         ("settle", (), ()),
     )
-    error, done, trace = replay(Setup(False, "keep", epochs_recorded=6), steps)
-    assert not error, trace
-    assert len(done) == len(steps)
+    assert_right(Setup(False, "keep", epochs_recorded=6), steps)
 
 
 @pytest.mark.parametrize("retention", ["keep", 172800.0])
@@ -170,9 +169,7 @@ def test_a_record_says_no_more_than_was_known_when_it_was_written(retention: str
         ("publish", (0, 0, 0, 0, 0, 0, 0), ()),
         ("settle", (), ()),
     )
-    error, done, trace = replay(Setup(False, retention, partitions=1, epochs_recorded=6), steps)
-    assert not error, trace
-    assert len(done) == len(steps)
+    assert_right(Setup(False, retention, partitions=1, epochs_recorded=6), steps)
 
 
 @pytest.mark.parametrize("retention", ["keep", 172800.0])
@@ -192,6 +189,4 @@ def test_what_was_peeked_wrongly_goes_back_though_its_segment_is_deleted(retenti
         ("elect", (0, 0), ()),
         ("settle", (), ()),
     )
-    error, done, trace = replay(Setup(False, retention, partitions=1), steps)
-    assert not error, trace
-    assert len(done) == len(steps)
+    assert_right(Setup(False, retention, partitions=1), steps)

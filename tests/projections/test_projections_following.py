@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from repartition.jobs.events import Ended, Event, ProjectionName
-from repartition.jobs.rounds import Tended, run_round
+from repartition.jobs.rounds import Round, Tended
 from repartition.maintain.due import Budget
 from rsm_bridge.limits import PROJECTIONS_AT_ONCE_MAX
 from tests.projections.job_support import config_of, job
@@ -68,7 +68,7 @@ def test_projections_with_a_backlog_take_turns(spark: Any, tmp_path: Path) -> No
         for first in (0, 2, 4):
             some(world, first, 2)
         projections = [Tended(world.job(number, max_bytes=1), Budget(0.0)) for number in range(2)]
-        assert run_round(projections, (watch,)) == 0
+        assert Round((watch,)).run(projections) == 0
         assert turns == ["all", "now"] * 3
         assert ids(world, "all") == ids(world, "now") == list(range(6))
 

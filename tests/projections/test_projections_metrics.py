@@ -9,7 +9,7 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from repartition.jobs.metrics import ProjectionMetrics, served
-from repartition.jobs.rounds import Tended, run_round
+from repartition.jobs.rounds import Round, Tended
 from repartition.maintain.due import Budget
 from tests.projections.projection_support import TOPIC, projection_world, sent
 
@@ -19,7 +19,7 @@ def test_the_page_has_the_figures_of_the_runs(spark: Any, tmp_path: Path) -> Non
     with projection_world(spark, tmp_path, {}) as world, served(metrics, "127.0.0.1:0", said.append):
         for first in (0, 4):
             world.send([*(sent(n, {"id": n}) for n in range(first, first + 4)), (b"broken", b"{")])
-        assert run_round([Tended(world.job(max_bytes=1), Budget(0.5, working_s=3600))], (metrics,)) == 0
+        assert Round((metrics,)).run([Tended(world.job(max_bytes=1), Budget(0.5, working_s=3600))]) == 0
         with urlopen(said[0].removeprefix("metrics: "), timeout=10) as page:
             families = list(text_string_to_metric_families(page.read().decode()))
     names = {"topic": TOPIC, "table": "kafka.orders_projection"}

@@ -16,7 +16,7 @@ import repartition.jobs.rounds
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
 from repartition.jobs.events import Ended, Event, Failed, Planned, ProjectionName
-from repartition.jobs.rounds import Round, Tended, run_round
+from repartition.jobs.rounds import Round, Tended
 from repartition.limits import RACES_MAX
 from repartition.maintain.due import Budget
 from repartition.maintain.maintain import Done
@@ -44,7 +44,7 @@ def turns(projections: list[Tended]) -> tuple[int, str]:
         if isinstance(event, Ended | Failed):
             told.append(projection.table if isinstance(event, Ended) else projection.table.upper())
 
-    return run_round(projections, (watch,)), "".join(told)
+    return Round((watch,)).run(projections), "".join(told)
 
 
 @pytest.mark.usefixtures("_no_chores")
@@ -161,10 +161,10 @@ def test_a_failure_of_a_session_that_has_ended_ends_the_job(alive: bool, stopped
     told: list[Event] = []
     watchers = (lambda _, event: told.append(event),)
     job: Any = FakeJob(iter([RepartitionError("spark", "no space"), RepartitionError("spark", "no answer")]))
-    assert run_round([Tended(job, Budget(0.2))], watchers) == 1
+    assert Round(watchers).run([Tended(job, Budget(0.2))]) == 1
     job.session.alive, job.session.stopped = alive, stopped
     with pytest.raises(RepartitionError, match="start the job again") as raised:
-        run_round([Tended(job, Budget(0.2))], watchers)
+        Round(watchers).run([Tended(job, Budget(0.2))])
     assert raised.value.kind == "spark"
     assert [str(event.error) for event in told if isinstance(event, Failed)] == ["no space", "no answer"]
 
@@ -191,7 +191,7 @@ def maintained(raised: Exception) -> tuple[bool, list[Event]]:
     job.rule = ProjectionRule(table="orders_now")
     told: list[Event] = []
     kept = Tended(job, Budget(0.5, working_s=3600))
-    return run_round([kept], (lambda _, event: told.append(event),)) == 0, told
+    return Round((lambda _, event: told.append(event),)).run([kept]) == 0, told
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from repartition.jobs.command import repartition as run_job
 from repartition.jobs.events import Began, ProjectionName, Watcher, lines
 from repartition.jobs.metrics import ProjectionMetrics, served
 from repartition.jobs.progress_bars import Shown, shown, with_bars
-from repartition.jobs.rounds import Tended, run_round
+from repartition.jobs.rounds import Round, Tended
 from repartition.limits import RACES_MAX
 from repartition.maintain.due import Budget, Chore
 from repartition.maintain.maintain import Done
@@ -35,7 +35,7 @@ NAME = ProjectionName("orders", TABLE)
 
 def rounds(watchers: tuple[Watcher, ...], *runs: Run, before: Callable[[], Frontier] = lambda: START) -> bool:
     job: Any = FakeJob(iter(runs), before=before)
-    return not run_round([Tended(job, Budget(0.2))], watchers)
+    return not Round(watchers).run([Tended(job, Budget(0.2))])
 
 
 @pytest.fixture(autouse=True)
