@@ -17,7 +17,6 @@ from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import Level
 from rsm_bridge.status.report import Report
 from rsm_bridge.status.store.facts import head_of, stored_topic
-from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.status.text import as_json, as_text
 from rsm_bridge.storage.keys import index_key
 from rsm_bridge.storage.object_store import ObjectStore
@@ -26,6 +25,7 @@ from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.changing_store import ChangingStore
 from tests.support.status_facts import BROKER, CONFIG
 from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world
+from tests.worlds.status_support import read_topics
 
 MERGING = MergeLimits(small_bytes=2**20, target_bytes=2**24, files_min=2, files_max=6, age_ms=0, span_ms=DAY * 1000)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,26 @@ from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CauseCode, Level
 from rsm_bridge.status.gather import Wanted, gather
 from rsm_bridge.status.report import NOTHING_ACCEPTED, Accepted, Finding, Report
+from rsm_bridge.status.store.topic import ReadTopic, read_topic, readers
+from rsm_bridge.storage.object_store import ObjectStore
+from rsm_bridge.storage.segments.topic_segments import indexed_topic_ids
 from tests.support.status_facts import BROKER, CONFIG
 from tests.worlds.maintain_support import World
 
 HOUR_MS = 3_600_000
+
+
+def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Iterator[ReadTopic]:
+    """Every topic of the store that `read_topic` finds, with its arguments, one after the other.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    with readers() as pool:
+        for topic_id in indexed_topic_ids(store):
+            found = read_topic(store, topic_id, wanted, ends_at, pool)
+            if found is not None:
+                yield found
 
 
 def looked(folder: Path, *topics: KafkaTopic, **rules: Any) -> Report:

@@ -7,7 +7,7 @@ publishing is known even when time runs out before years of history are counted.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,7 +20,6 @@ from rsm_bridge.storage.keys import IndexKey, index_prefix, parse_index_key
 from rsm_bridge.storage.listed_keys import DeniedKeyError, confirm_gone
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore
 from rsm_bridge.storage.segments.known import KnownSegment, read_known
-from rsm_bridge.storage.segments.topic_segments import indexed_topic_ids
 from rsm_bridge.storage.table_records import TableRecord, read_records
 
 _Row = tuple[IndexKey, ListedObject]
@@ -80,19 +79,6 @@ class ReadTopic:
 def readers() -> ThreadPoolExecutor:
     """Threads that read objects, several at once; none of them waits for another."""
     return ThreadPoolExecutor(STATUS_READERS, thread_name_prefix="status")
-
-
-def read_topics(store: ObjectStore, wanted: str | None, ends_at: float) -> Iterator[ReadTopic]:
-    """Every topic of the store that :func:`read_topic` finds, with its arguments.
-
-    Raises:
-        StoreError: the store does not answer.
-    """
-    with readers() as pool:
-        for topic_id in indexed_topic_ids(store):
-            found = read_topic(store, topic_id, wanted, ends_at, pool)
-            if found is not None:
-                yield found
 
 
 def read_topic(

@@ -35,7 +35,6 @@ from rsm_bridge.serving.copy.files_beside import CopyFiles
 from rsm_bridge.serving.scheduling.copy_memory import CopyMemory
 from rsm_bridge.serving.service import Running
 from rsm_bridge.serving.wire.messages import File
-from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.status.verify.inspection import describe
 from rsm_bridge.storage.keys import INDEX_ROOT
 from rsm_bridge.storage.object_store import ObjectStore
@@ -44,6 +43,7 @@ from rsm_bridge.storage.segments.chunks import cut
 from tests.oracle.transactions import producer_snapshot, transaction_index
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, ShimError, segment_of
+from tests.worlds.status_support import read_topics
 
 PRODUCERS = 800_000  # 35 MiB: what one message of a copy could not hold
 

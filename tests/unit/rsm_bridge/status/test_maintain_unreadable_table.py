@@ -19,10 +19,10 @@ from iceberg_catalog.tables.tables import ensure_table, find_table, load_existin
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.status.store.facts import head_of, stored_topic
-from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.storage.table_records import recorded_uuids
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.worlds.maintain_support import NAMESPACE, World, make_world, published
+from tests.worlds.status_support import read_topics
 from tierberg.cli import app
 
 NAME = (NAMESPACE, "orders")

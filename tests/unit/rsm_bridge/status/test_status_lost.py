@@ -13,10 +13,10 @@ from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CauseCode, Level
 from rsm_bridge.status.report import Finding
 from rsm_bridge.status.store.facts import head_of, stored_topic
-from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.tables.reclaim.reclaimer import Graces
 from tests.support.status_facts import facts, kafka, kafka_partition, kafka_topic, stored, stored_partition
 from tests.worlds.maintain_support import NAMESPACE, World, make_world, published
+from tests.worlds.status_support import read_topics
 
 
 def seen(world: World, folder: Path, asked: KafkaFacts | None = None) -> list[Finding]:

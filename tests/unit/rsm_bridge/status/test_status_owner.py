@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.status.store.facts import head_of, stored_topic
-from rsm_bridge.status.store.topic import read_topics
 from tests.worlds.maintain_support import NAMESPACE, make_world, published
+from tests.worlds.status_support import read_topics
 
 
 def test_the_table_of_the_name_before(tmp_path: Path) -> None:

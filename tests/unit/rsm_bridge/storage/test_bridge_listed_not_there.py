@@ -12,7 +12,6 @@ import pytest
 
 from iceberg_catalog.tables.names import Owner
 from rsm_bridge.errors import ObjectNotFoundError, StoreError
-from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.keys import index_key
 from rsm_bridge.storage.object_store import ListedObject, ObjectStore
@@ -21,6 +20,7 @@ from rsm_bridge.storage.segments.listing import Notices
 from rsm_bridge.tables.maintain.maintain import find_owner
 from rsm_bridge.tables.maintain.sweep import COPY_IS_OVER_SECONDS
 from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world
+from tests.worlds.status_support import read_topics
 
 
 @dataclass

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from rsm_bridge.serving.publisher import Publisher
-from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.keys import parse_index_key, partition_of_folder, topic_of_folder
 from rsm_bridge.storage.segments.listing import SegmentListing
 from rsm_bridge.storage.segments.topic_segments import indexed_topic_ids, stored_owners, topic_ids
 from tests.support.bridge_process import publisher_of, test_settings
 from tests.worlds.maintain_support import World, make_world
+from tests.worlds.status_support import read_topics
 
 STRAY = (
     "z" * 32,

@@ -16,8 +16,8 @@ from iceberg_catalog.plan.merge import MergeLimits
 from iceberg_catalog.tables.tables import load_existing
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.status.store.facts import head_of, stored_topic
-from rsm_bridge.status.store.topic import read_topics
 from tests.worlds.maintain_support import NAMESPACE, World, make_world, published
+from tests.worlds.status_support import read_topics
 from tierberg.cli import app
 
 

@@ -17,13 +17,13 @@ from rsm_bridge.limits import FORGET_WATCH_SECONDS
 from rsm_bridge.metrics.progress.facts import KafkaFacts
 from rsm_bridge.serving.copy.attempt import custom_metadata
 from rsm_bridge.status.store.facts import head_of, stored_topic
-from rsm_bridge.status.store.topic import read_topics
 from rsm_bridge.storage.backend import open_backend
 from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.tables.maintain.topic_forget import AskKafka, Wish, forget
 from tests.support.killed import KilledError, die_at
 from tests.support.status_facts import BROKER, kafka, kafka_topic
 from tests.worlds.maintain_support import World, make_world, published
+from tests.worlds.status_support import read_topics
 from tierberg.cli import app
 
 #: Another topic of the store that Kafka has: it is the right cluster.
