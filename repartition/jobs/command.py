@@ -31,6 +31,7 @@ class RepartitionOptions:
     continuous: bool = False
     max_bytes: int | None = None
     repair: bool = False
+    replay: bool = False
     maintenance: float = 0.2
 
 
@@ -68,6 +69,7 @@ def repartition(config: Path | None, data_dir: Path | None, options: Repartition
             targets=targets,
             max_bytes=options.max_bytes,
             repair=options.repair,
+            replay=options.replay,
             maintenance=options.maintenance,
             metrics=metrics,
             say=shown.say,

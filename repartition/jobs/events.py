@@ -98,12 +98,13 @@ def _said(event: Event) -> str | None:
 
 
 def _ended(ran: Ran, seconds: float) -> str:
+    replayed = f"{ran.replayed} dead letters are none any more" if ran.replayed else ""
     if not ran.ranges:
-        return "nothing new"
+        return replayed or "nothing new"
     letters = f", {ran.dead_letters} dead letters" if ran.dead_letters else ""
     left = "" if ran.complete else f", {ran.reading.left_bytes / MIB:.1f} MiB left"
     read = f"{ran.ranges} partitions, {ran.reading.size_bytes / MIB:.1f} MiB read in {seconds:.1f} s"
-    return f"{read}{letters}{left}{_lost(ran)}"
+    return f"{read}{letters}{left}{_lost(ran)}{replayed and f'; {replayed}'}"
 
 
 def _lost(ran: Ran) -> str:

@@ -30,7 +30,7 @@ class Following:
         backend: store and catalog of the topics.
         session: Spark's.
         targets: by catalog, of all projections that can come.
-        max_bytes, repair: as ProjectionJob.
+        max_bytes, repair, replay: as ProjectionJob.
         maintenance: share of the running time.
         metrics: has lines of the projections.
         say: told of projections that come and go, after the first.
@@ -41,6 +41,7 @@ class Following:
     targets: Mapping[str, Target]
     max_bytes: int | None
     repair: bool
+    replay: bool
     maintenance: float
     metrics: ProjectionMetrics
     say: Callable[[str], None]
@@ -70,6 +71,7 @@ class Following:
                         target=target,
                         max_bytes=self.max_bytes,
                         repair=self.repair,
+                        replay=self.replay,
                     ),
                     Budget(self.maintenance),
                 )

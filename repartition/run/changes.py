@@ -85,6 +85,7 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
         for name in names
     }
     faults = _faults(records.columns, [told[name] for name in rule.key], risky=bool(risky), where=bool(rule.where))
+    faults += _unplaced([told[name] for name in rule.source_order], rule)
     faults += _unsaid(found, rule)
     bad = functools.reduce(operator.or_, (condition for condition, _ in faults), functions.lit(False))
     letter = [functions.col(f"{KAFKA}.`{name}`") for name in _LETTER if name in records.columns]
@@ -176,6 +177,16 @@ def _unsaid(found: Unwrapped, rule: ProjectionRule) -> list[tuple[Any, str]]:
     return [(~functions.col(DELETED) & _lacks(needed), f"`where` reads {', '.join(sorted(needed))}, left out here")]
 
 
+def _unplaced(position: Sequence[Any], rule: ProjectionRule) -> list[tuple[Any, str]]:
+    """Deletes without a position: they would count as older than every row that has one, and do nothing."""
+    from pyspark.sql import functions
+
+    if not position:
+        return []
+    unknown = functools.reduce(operator.and_, (column.isNull() for column in position), functions.col(DELETED))
+    return [(unknown, f"a delete that does not say {', '.join(rule.source_order)}")]
+
+
 def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
     names = chosen.names
     replaced = [name for name in IDENTITY if name not in chosen.plain.values()]
@@ -187,7 +198,7 @@ def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise RepartitionError("bad_rule", f"`select` gives {', '.join(twice)} twice; name one of them with AS")
-    needed = {"key": rule.key}
+    needed = {"key": rule.key, "source_order": rule.source_order}
     if rule.key_order == "timestamp":
         needed["key_order: timestamp"] = (columns.TIMESTAMP,)
     if rule.retention is not None:

@@ -37,6 +37,7 @@ def latest_changes(rows: Any, rule: ProjectionRule, may_keep: Sequence[str]) -> 
     order = [functions.col(name) for name in (partition, offset, STEP)]
     if rule.key_order == "timestamp":
         order.insert(0, functions.col(columns.TIMESTAMP))
+    order[:0] = [functions.col(f"`{name}`") for name in rule.source_order]
     newest_first = by_key.orderBy(*(item.desc() for item in order))
     # The whole of a key for each of its rows, worked out once per key: only its first row stays.
     within = newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)

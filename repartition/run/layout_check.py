@@ -1,4 +1,4 @@
-"""Whether columns can carry the layout that a rule asks for (Iceberg spec, "Partition transforms", "Sorting"). Pure.
+"""Whether columns can carry the layout and the order that a rule asks for (Iceberg spec, "Partition transforms").
 
 Iceberg refuses the rest too, when the table is made or written to: by then in words that name no rule.
 """
@@ -29,11 +29,11 @@ _SUFFIX: Final = {"truncate": "trunc"}
 
 
 def require_layout(schema: Any, rule: ProjectionRule) -> None:
-    """Refuses a layout that no table with these columns can have.
+    """Refuses a layout that no table with these columns can have, and an order that no rows with them can be in.
 
     Args:
         schema: Spark's, of the projection's rows.
-        rule: with `partition_by` and `sort_by`.
+        rule: with `partition_by`, `sort_by` and `source_order`.
 
     Raises:
         RepartitionError: `bad_rule`: names the term and the column's type.
@@ -51,6 +51,11 @@ def require_layout(schema: Any, rule: ProjectionRule) -> None:
         kind = _type_of(schema, sort_term(text).column, text)
         if kind in _NESTED:
             raise RepartitionError("bad_rule", f"sort_by: {text} is a column of type {kind}, which has no order")
+    for field in schema.fields:
+        kind = str(field.dataType.typeName())
+        if field.name in rule.source_order and kind in _NESTED:
+            said = f"source_order: {field.name} is a column of type {kind}; name what is within it in `select`"
+            raise RepartitionError("bad_rule", said)
 
 
 def is_floating(schema: Any, term: PartitionTerm) -> bool:

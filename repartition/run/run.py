@@ -13,12 +13,13 @@ from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.types import PartState
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError, as_ours, first_line
-from repartition.run.changes import KEPT, Changes, changes
+from repartition.run.changes import IDENTITY, KEPT, Changes, changes
 from repartition.run.conform import conformed
 from repartition.run.drift import Drift, drift
 from repartition.run.envelope import DELETED, STEP
 from repartition.run.frontier import Frontier, Position
 from repartition.run.read_plan import Range, Reading, any_of, first_live, plan_reading, position_at
+from repartition.run.replay import letter_ranges, of_letters
 from repartition.run.reporting import now_ms, report_failure, report_run
 from repartition.run.sort import AS_GIVEN, laid_out
 from repartition.run.source import Pinned, Source
@@ -53,11 +54,13 @@ class Ran:
         reading: what was read; no ranges: there was nothing new.
         dead_letters: records that have no row.
         snapshot_id: of the topic's table, that was read; None: it has none yet.
+        replayed: dead letters of before that are none any more.
     """
 
     reading: Reading
     dead_letters: int
     snapshot_id: int | None
+    replayed: int = 0
 
     @property
     def ranges(self) -> int:
@@ -82,6 +85,7 @@ class ProjectionJob:
         max_bytes: how much one run reads; None: all there is.
         repair: read again what the topic's table took back, and go by the rows where nothing says how far they go,
             instead of stopping.
+        replay: make the dead letters anew, once, as soon as everything was read.
         given_up: whether the job ends, so that a failure says nothing of this projection.
         planned: told what a run is about to read; not when there is nothing new.
         step: told what comes next: `read`, `write`, `dead letters`, `publish`, and chores of maintenance.
@@ -94,6 +98,7 @@ class ProjectionJob:
     target: Target
     max_bytes: int | None = None
     repair: bool = False
+    replay: bool = False
     given_up: Callable[[], bool] = lambda: False
     planned: Callable[[Reading], None] = lambda _reading: None
     step: Callable[[str], None] = lambda _step: None
@@ -124,6 +129,9 @@ class ProjectionJob:
         try:
             pinned = self.source.pin()
             ran = self._run(pinned)
+            if self.replay and ran.complete:
+                ran = replace(ran, replayed=self._replay(pinned))
+                self.replay = False
             table = load_projection(self.target.catalog, self.name, self.source.owner, self.rule.mode)
         except Exception as error:
             said = error if isinstance(error, RepartitionError) else self._said(pinned, error)
@@ -158,9 +166,7 @@ class ProjectionJob:
         self.step("read")
         records = self._records(pinned, reading.condition())
         before_truncation = truncated_before(records, self.rule, len(pinned.states))
-        made = changes(self.session, records, self.rule)
-        if before_truncation:
-            made = replace(made, rows=made.rows.where(f"NOT ({before_truncation})"))
+        made = _without_rows(changes(self.session, records, self.rule), before_truncation)
         self._bring_to_rule(pinned.owner, made)
         begun = staged(self.session, self.target.spark_name, self.name, before.snapshot_id)
         with unconstrained(self.session), begun as (branch, publish):
@@ -176,6 +182,55 @@ class ProjectionJob:
             self.step("publish")
             publish()
         return Ran(reading, letters, pinned.snapshot_id)
+
+    def _replay(self, pinned: Pinned) -> int:
+        """Makes the dead letters anew; how many are none any more. Rows come first: a letter that has one goes next.
+
+        The projection has read everything, and reads no further by this.
+        """
+        owner = pinned.owner
+        there, projection = (
+            self.recorded(owner, self.letters_name, LETTERS),
+            self.recorded(owner, self.name, self.rule.mode),
+        )
+        if there.snapshot_id is None or pinned.snapshot_id is None:
+            return 0
+        letters = self.session.sql(
+            f"SELECT {', '.join(IDENTITY)} FROM {self._spark_name(self.letters_name)} VERSION AS OF {there.snapshot_id}"
+        )
+        firsts = {row[0]: row[1] for row in letters.groupBy(IDENTITY[0]).min(IDENTITY[1]).collect()}
+        asked = any_of(letter_ranges(firsts, projection.frontier, pinned.states, pinned.files))
+        if self.rule.mode == "upsert" and self.rule.key_order != "partition" and firsts:
+            firsts = dict.fromkeys(pinned.states, 0)  # a later change of the key may be in any partition
+        ranges = letter_ranges(firsts, projection.frontier, pinned.states, pinned.files)
+        letters = letters.where(asked)
+        count = int(letters.count())
+        if not count:
+            return 0
+        self.step("replay")
+        records = self._records(pinned, any_of(ranges))
+        before_truncation = truncated_before(records, self.rule, len(pinned.states))
+        made = _without_rows(changes(self.session, records, self.rule), before_truncation)
+        self._bring_to_rule(owner, made)
+        reading = Reading(ranges=ranges, before=projection.frontier, after=projection.frontier)
+        with (
+            unconstrained(self.session),
+            staged(self.session, self.target.spark_name, self.name, projection.snapshot_id) as (branch, publish),
+        ):
+            rows = of_letters(made.rows, letters, self.rule, self.session.table(branch))
+            self._write(branch, replace(made, rows=rows), reading)
+            publish()
+        self.step("dead letters")
+        dead = made.dead.join(letters, list(IDENTITY), "semi")
+        with staged(self.session, self.target.spark_name, self.letters_name, there.snapshot_id) as (branch, publish):
+            cut(self.session, branch, asked)
+            append(conformed(self.session, dead, branch), branch, there.frontier)
+            left = self.session.table(branch).where(asked).count()
+            publish()
+        return count - int(left)
+
+    def _spark_name(self, name: tuple[str, ...]) -> str:
+        return quoted(self.target.spark_name, *name)
 
     def recorded(self, owner: Owner, name: tuple[str, ...], kind: str) -> Recorded:
         """What the table records, which is then safe from expiry; nothing where there is no table yet."""
@@ -273,6 +328,11 @@ class ProjectionJob:
             append(conformed(self.session, fresh, branch), branch, _ahead(reading.after, known, pinned.states))
             publish()
         return count
+
+
+def _without_rows(made: Changes, condition: str | None) -> Changes:
+    """The same without the rows for which a condition holds."""
+    return replace(made, rows=made.rows.where(f"NOT ({condition})")) if condition else made
 
 
 def _late(pinned: Pinned, found: Drift) -> dict[int, int]:

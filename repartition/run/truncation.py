@@ -48,6 +48,6 @@ def truncated_before(records: Any, rule: ProjectionRule, partitions: int) -> str
         raise RepartitionError(
             "key_moved",
             f"partition {partition}, offset {offset}: a truncation takes rows of all partitions, and key_order is "
-            "partition: nobody can say which are from before. Set key_order: timestamp",
+            f"{rule.key_order}: nobody can say which are from before. Set key_order: timestamp",
         )
     return f"{columns.OFFSET} < {offset}"

@@ -174,13 +174,13 @@ def _moved_keys() -> Iterator[None]:
         ) from error
 
 
-_LATER: Final = {
-    "partition": f"s.{columns.OFFSET} > t.{columns.OFFSET}",
-    "timestamp": (
-        f"(coalesce(s.{columns.TIMESTAMP}, timestamp'0001-01-01'), s.{columns.PARTITION}, s.{columns.OFFSET}) > "
-        f"(coalesce(t.{columns.TIMESTAMP}, timestamp'0001-01-01'), t.{columns.PARTITION}, t.{columns.OFFSET})"
-    ),
-}
+def _later(rule: ProjectionRule) -> str:
+    """The condition for a change `s` to be later than the row `t` of its key; null is earlier than all else."""
+    if rule.key_order == "partition":
+        return f"s.{columns.OFFSET} > t.{columns.OFFSET}"
+    first = (columns.TIMESTAMP,) if rule.key_order == "timestamp" else rule.source_order
+    names = (*first, columns.PARTITION, columns.OFFSET)
+    return f"({_listed(names, 's.')}) > ({_listed(names, 't.')})"
 
 
 def merge_statement(
@@ -208,7 +208,7 @@ def merge_statement(
         near: conditions that hold for all rows of the table with such keys.
     """
     on = " AND ".join([*(f"t.`{name}` = s.`{name}`" for name in rule.key), *near])
-    later = _LATER[rule.key_order]
+    later = _later(rule)
     given = {name: f"s.`{name}`" for name in names}
     for name in may_keep:
         given[name] = f"CASE WHEN array_contains(s.`{KEPT}`, {literal(name)}) THEN t.`{name}` ELSE s.`{name}` END"

@@ -17,10 +17,12 @@ from rsm_bridge.config.section import CatalogProperties, Section, texts
 ProjectionMode = Literal["append", "upsert"]
 Envelope = Literal["none", "debezium"]
 RowWrites = Literal["copy-on-write", "merge-on-read"]
-KeyOrder = Literal["partition", "timestamp"]
+KeyOrder = Literal["partition", "timestamp", "source"]
 
 _TOPIC: Final = "{topic}"
-_OF_UPSERT: Final = frozenset({"envelope", "unavailable_value", "soft_deletes", "key_order", "row_writes"})
+_OF_UPSERT: Final = frozenset(
+    {"envelope", "unavailable_value", "soft_deletes", "key_order", "source_order", "row_writes"}
+)
 
 
 class ProjectionCatalog(Section):
@@ -73,7 +75,13 @@ class ProjectionRule(Section):
         default="partition",
         description="With `upsert`. `partition`: a key lives in one Kafka partition; one that is met in another stops "
         "the projection. `timestamp`: it may move; the later Kafka timestamp wins, then the higher partition and "
-        "offset.",
+        "offset. `source`: likewise, by the columns of `source_order`.",
+    )
+    source_order: tuple[str, ...] = Field(
+        default=(),
+        description="With `key_order: source`: columns of the result that order the changes of a key, compared one "
+        "after the other, such as the position in the source's log. Null comes first; a delete that says none of them "
+        "is a dead letter.",
     )
     select: tuple[str, ...] = Field(
         default=("*",),
@@ -135,6 +143,8 @@ class ProjectionRule(Section):
             raise ValueError("mode: upsert takes key, and mode: append takes none")
         if len(set(self.key)) != len(self.key):
             raise ValueError("key names a column twice")
+        if (self.key_order == "source") != bool(self.source_order):
+            raise ValueError("key_order: source takes source_order, and no other key_order does")
         if self.mode == "append":
             given = _OF_UPSERT & self.model_fields_set
             if given:

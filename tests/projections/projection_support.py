@@ -163,7 +163,9 @@ class ProjectionWorld:
         """As commands open it."""
         return Backend(self.settings, open_store(self.settings), self.catalog)
 
-    def job(self, number: int = 0, *, max_bytes: int | None = None, repair: bool = False) -> ProjectionJob:
+    def job(
+        self, number: int = 0, *, max_bytes: int | None = None, repair: bool = False, replay: bool = False
+    ) -> ProjectionJob:
         """The projection of the rule's `copies[number]`, as a new process would begin it."""
         name = self.settings.catalog.name
         projection = declared_projections(self.settings, TOPIC, TOPIC)[number]
@@ -175,6 +177,7 @@ class ProjectionWorld:
             target=Target(self.catalog, name),
             max_bytes=max_bytes,
             repair=repair,
+            replay=replay,
         )
 
     def change(self, rule: dict[str, Any]) -> None:

@@ -28,6 +28,9 @@ def repartition(
     repair: Annotated[
         bool, typer.Option("--repair", help="Read again what an unclean election took back from a topic's table.")
     ] = False,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Make rows of dead letters that the rule has one for by now.")
+    ] = False,
 ) -> None:
     """Bring the projections of topics up to date with Spark. Exits 3 when one failed."""
     from rich.console import Console
@@ -48,6 +51,7 @@ def repartition(
         continuous=continuous,
         max_bytes=limit,
         repair=repair,
+        replay=replay,
         maintenance=maintenance_budget,
     )
     with failures(), shown(Console()) as view:

@@ -51,6 +51,7 @@ def following() -> tuple[Following, list[str]]:
         targets=targets,
         max_bytes=7,
         repair=True,
+        replay=False,
         maintenance=0.3,
         metrics=ProjectionMetrics(),
         say=said.append,
