@@ -32,6 +32,8 @@ from rsm_bridge.words import plural, size
 _INTERNAL = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__remote_log_metadata", "__cluster_metadata"}
 )
+#: Kafka's own settings, for topics whose settings it does not show.
+_USUAL = {"remote.storage.enable": "true", "segment.bytes": str(2**30), "segment.ms": str(7 * 86_400_000)}
 _TABLE_CODES = {
     "state_missing": CauseCode.STATE_MISSING,
     "corrupt_state": CauseCode.STATE_DAMAGED,
@@ -69,6 +71,8 @@ def _servers(facts: Facts) -> list[Finding]:
         if problem.kind in (CauseCode.KAFKA_CLIENT_MISSING, CauseCode.STORE_SLOW):
             code = CauseCode(problem.kind)
         found.append(_server(code, problem.message))
+    if facts.kafka is not None and facts.kafka.unanswered is not None:
+        found.append(_server(CauseCode.KAFKA_AWAY, facts.kafka.unanswered))
     if facts.kafka is None and facts.kafka_problem is None:
         found.append(_server(CauseCode.KAFKA_NOT_ASKED, "no bootstrap servers are configured"))
     full = list(_full(facts))
@@ -135,6 +139,12 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
     local = why_local(kafka) if kafka is not None else None
     findings = [] if local is None else [_note(local, name)]
     copies = kafka is not None and local is None
+    if kafka is not None and kafka.config_refused is not None and not _internal(kafka):
+        # What has a copy was tiered when it was made.
+        copies = stored is not None and stored.left > 0
+        kafka = replace(kafka, config=_USUAL)
+        said = f"its settings were asked for: {kafka.config_refused}"
+        findings.append(Finding(code=CauseCode.SETTINGS_HIDDEN, level=Level.NOTE, said=said, topic=name))
     if stored is not None:
         findings.extend(_stored(facts, kafka, stored))
     elif kafka is not None and (lost := facts.lost.get(kafka.topic_id)) is not None:
@@ -148,7 +158,7 @@ def _topic(facts: Facts, kafka: KafkaTopic | None, stored: StoredTopic | None) -
         topic_id=kafka.topic_id if kafka is not None else stored.topic_id if stored is not None else "",
         table=table.name if table is not None else None,
         committed_ms=table.committed_ms if table is not None else None,
-        tiered=local is None or local is CauseCode.COPY_DISABLED or stored is not None,
+        tiered=copies or local is CauseCode.COPY_DISABLED or stored is not None,
         foreign_files=len(table.foreign) if table is not None else 0,
         quarantined=sum(stored.quarantined.values()) if stored is not None else 0,
         findings=tuple(worst_first(findings)),
@@ -206,6 +216,8 @@ def why_local(kafka: KafkaTopic) -> CauseCode | None:
     """Why Kafka copies nothing of the topic; None when it does."""
     if _internal(kafka):
         return CauseCode.INTERNAL_TOPIC
+    if kafka.config_refused is not None:
+        return None
     if "compact" in kafka.config.get("cleanup.policy", ""):
         return CauseCode.COMPACTED
     if kafka.config.get("remote.storage.enable", "false") != "true":

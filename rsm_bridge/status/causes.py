@@ -43,6 +43,7 @@ class CauseCode(StrEnum):
     VERBATIM_RULE = "verbatim_rule"
     TOPIC_LEFT = "topic_left"
     TOPIC_HIDDEN = "topic_hidden"
+    SETTINGS_HIDDEN = "settings_hidden"
     OTHER_CLUSTER = "other_cluster"
     TOPIC_GONE = "topic_gone"
     STATE_MISSING = "state_missing"
@@ -158,14 +159,14 @@ CAUSES: dict[CauseCode, StatusCause] = {
     _C.BRIDGE_AWAY: StatusCause(
         _PERSON,
         "the bridge does not answer",
-        "Start the bridge (`tierberg serve`) and read its log. Until then copies are retried, local disks of brokers "
-        "grow, and reads of history fail.",
+        "Start the bridge (`tierberg serve`) and read its log; end one first that runs and says nothing. Until then "
+        "copies are retried, local disks of brokers grow, and reads of history fail.",
     ),
     _C.KAFKA_AWAY: StatusCause(
         _PERSON,
         "the brokers do not answer",
-        "Check `kafka.bootstrap_servers` and `kafka.properties`, then the brokers. What follows is from store and "
-        "catalog alone.",
+        "Check `kafka.bootstrap_servers` and `kafka.properties`, that the address of each broker can be reached from "
+        "here, then the brokers. What they did not say is `?`, or is from store and catalog alone.",
     ),
     _C.KAFKA_CLIENT_MISSING: StatusCause(
         _NOTE,
@@ -227,6 +228,12 @@ CAUSES: dict[CauseCode, StatusCause] = {
         _NOTE,
         "Kafka does not show this topic to the client that asks: whether it still is there is not known",
         "Give the user of `kafka.properties` the right to describe topics.",
+    ),
+    _C.SETTINGS_HIDDEN: StatusCause(
+        _NOTE,
+        "Kafka does not show the settings of this topic to the client that asks: judged as if they were Kafka's own",
+        "Give the user of `kafka.properties` the right DescribeConfigs on topics. Until then nobody knows whether it "
+        "is tiered, and a copy that is late is seen after a week, or behind two segments of 1 GiB.",
     ),
     _C.OTHER_CLUSTER: StatusCause(
         _NOTE,

@@ -131,8 +131,8 @@ def _name(topic: TopicReport | None, item: Finding) -> _Mark:
 
 def _reached(item: Finding, partition: PartitionReport | None) -> object:
     """What moves where the cause is a wrong guess; None: nothing does."""
-    if item.code is _C.TOPIC_LEFT:
-        return item.said  # how many segments are left
+    if item.code in (_C.TOPIC_LEFT, _C.GAP_UNEXPLAINED):
+        return item.said  # how many segments are left; which offsets lack an index
     if partition is None:
         return None
     return {

@@ -7,6 +7,7 @@ ending. The store is read before Kafka is asked, so that Kafka's end is never th
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -241,18 +242,30 @@ def bridge_address(settings: Settings) -> str | None:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def _handshake(plain: socket.socket) -> None:
+    """Raises OSError where the other side does not begin to speak TLS in time."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is said to it
+    try:
+        context.wrap_socket(plain).close()
+    except ssl.SSLError as error:
+        if "ALERT" not in (error.reason or ""):  # one is an answer: it wants a certificate
+            raise
+
+
 def _bridge(address: str | None, settings: Settings) -> tuple[Problem | None, str | None]:
     """What is wrong with the bridge, and why the store takes no copies of it, as its health service says.
 
-    With TLS, for which a person has no certificate, it is only asked whether it accepts connections.
+    With TLS, for which a person has no certificate, it is only asked to begin: a process that stands still does not.
     """
     if address is None:
         return None, None
     try:
         if settings.tls is not None:
             host, _, port = address.rpartition(":")
-            with socket.create_connection((host.strip("[]"), int(port)), STATUS_BRIDGE_SECONDS):
-                return None, None
+            with socket.create_connection((host.strip("[]"), int(port)), STATUS_BRIDGE_SECONDS) as plain:
+                _handshake(plain)
+            return None, None
         with grpc.insecure_channel(address, (("grpc.use_local_subchannel_pool", 1),)) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=STATUS_BRIDGE_SECONDS)

@@ -124,14 +124,15 @@ def judge(place: Place) -> PartitionReport:
     if not any(item.level >= Level.WAITS for item in findings):
         findings.append(_nothing_wrong(place))
     ordered = worst_first(findings)
-    closing = any(item.code in (CauseCode.COPYING, CauseCode.COPY_STUCK) for item in findings)
     kafka, stored = place.kafka, place.stored
+    closing = any(item.code in (CauseCode.COPYING, CauseCode.COPY_STUCK) for item in findings)
+    closed_known = place.store_read and not closing and kafka is not None and kafka.end is not None
     return PartitionReport(
         partition=place.partition,
         log_start=kafka.log_start if kafka else None,
         produced_end=kafka.end if kafka else None,
         stable_end=kafka.stable_end if kafka else None,
-        closed_end=None if closing or kafka is None or kafka.end is None else place.reached,
+        closed_end=place.reached if closed_known else None,
         tiered_end=stored.tiered_end if stored else None,
         published_end=place.published_end if place.published_end != -1 else None,
         newest_ms=kafka.newest_ms if kafka else None,

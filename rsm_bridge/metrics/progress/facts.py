@@ -335,7 +335,8 @@ class KafkaPartition:
     record has the timestamp `stable_ms`. `pending_ms`: timestamp of the first record that is not tiered, and
     `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all, which `newest_offset` has.
     `unread`: an offset at or above the log start that the leader does not serve: the lowest tiered one, or the first
-    that is not tiered. `start_has_epoch`: False when the leader's epochs begin above its log start.
+    that is not tiered. `start_has_epoch`: False when the leader's epochs begin above its log start. `leader`: its id
+    and address.
     """
 
     has_leader: bool
@@ -349,17 +350,22 @@ class KafkaPartition:
     newest_offset: int | None = None
     unread: Unread | None = None
     start_has_epoch: bool = True
+    leader: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaTopic:
-    """A topic as Kafka has it; `config` holds the topic's effective settings, `topic_id` 32 hex digits."""
+    """A topic as Kafka has it; `config` holds the topic's effective settings, `topic_id` 32 hex digits.
+
+    `config_refused`: why Kafka does not show the settings to who asks; None: it does.
+    """
 
     topic: str
     topic_id: str
     internal: bool
     config: Mapping[str, str]
     partitions: Mapping[int, KafkaPartition]
+    config_refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,11 +373,13 @@ class KafkaFacts:
     """One cluster. `broker_config`: effective settings of one of its brokers, empty when they may not be read.
 
     `hidden`: names of stored topics that are not among `topics` and that Kafka does not say to be unknown either.
+    `unanswered`: which brokers did not answer though others did; None: all did.
     """
 
     topics: Mapping[str, KafkaTopic]
     broker_config: Mapping[str, str] = field(default_factory=dict)
     hidden: frozenset[str] = frozenset()
+    unanswered: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

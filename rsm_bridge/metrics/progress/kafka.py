@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rsm_bridge.limits import STATUS_HISTORY_SECONDS, STATUS_TIMESTAMPS_MAX, STATUS_UNREAD_SECONDS
 from rsm_bridge.metrics.progress.facts import KafkaFacts, KafkaPartition, KafkaTopic, Unread
+from rsm_bridge.words import plural
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -58,6 +59,14 @@ class _Read:
     unread: Unread | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What one resource was answered: a value, Kafka's refusal, or neither where it has no such resource."""
+
+    value: Any = None
+    refusal: str | None = None
+
+
 class KafkaClientMissingError(Exception):
     """confluent-kafka is not installed."""
 
@@ -94,16 +103,19 @@ class KafkaSource:
             if partition.has_leader and (topic.topic_id in stored or _worth(topic, wanted))
         ]
         offsets = self._offsets(client, asked)
+        silent = {
+            place: topics[place[0]].partitions[place[1]].leader for place, part in offsets.items() if part is None
+        }
         topics = {
             name: replace(
                 topic,
                 partitions={
-                    number: offsets.get((name, number), partition) for number, partition in topic.partitions.items()
+                    number: offsets.get((name, number)) or partition for number, partition in topic.partitions.items()
                 },
             )
             for name, topic in topics.items()
         }
-        return replace(described, topics=topics)
+        return replace(described, topics=topics, unanswered=_unanswered(silent))
 
     def describe(self) -> KafkaFacts:
         """All topics with their settings, without offsets. Raises what :meth:`ask` raises."""
@@ -114,22 +126,15 @@ class KafkaSource:
 
         Raises what :meth:`ask` raises.
         """
-        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+        from confluent_kafka import TopicCollection
 
         wanted = sorted(names)
         if not wanted:
             return frozenset()
         client = self._client()  # answers of a client that is gone are errors
         answers = client.describe_topics(TopicCollection(wanted), request_timeout=self.left())
-        found: set[str] = set()
-        for name in wanted:
-            try:
-                answers[name].result(self.left())
-                found.add(name)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    found.add(name)
-        return frozenset(found)
+        told = {name: self._answer(answers[name], f"topic {name}") for name in wanted}
+        return frozenset(name for name, answer in told.items() if answer != _Answer())
 
     def _client(self) -> AdminClient:
         try:
@@ -192,20 +197,26 @@ class KafkaSource:
         configs = client.describe_configs(list(resources.values()), request_timeout=self.left())
         found: dict[str, KafkaTopic] = {}
         for name in names:
-            topic = self._result(described[name])
-            if topic is None:
-                continue  # deleted meanwhile
-            config = self._result(configs[resources[name]]) or {}
+            topic = self._answer(described[name], f"topic {name}").value
+            answer = self._answer(configs[resources[name]], f"the settings of topic {name}")
+            if topic is None or answer == _Answer():
+                continue  # deleted meanwhile, or not to be seen
+            config = answer.value or {}
             found[name] = KafkaTopic(
                 topic=name,
                 topic_id=_uuid_hex(topic.topic_id),
                 internal=bool(topic.is_internal),
                 config={key: config[key].value or "" for key in _TOPIC_SETTINGS if key in config},
-                partitions={info.id: KafkaPartition(has_leader=_has_leader(info.leader)) for info in topic.partitions},
+                partitions={
+                    info.id: KafkaPartition(has_leader=_has_leader(info.leader), leader=_broker(info.leader))
+                    for info in topic.partitions
+                },
+                config_refused=answer.refusal,
             )
         return found
 
-    def _offsets(self, client: AdminClient, places: Sequence[Where]) -> dict[Where, KafkaPartition]:
+    def _offsets(self, client: AdminClient, places: Sequence[Where]) -> dict[Where, KafkaPartition | None]:
+        """What leaders say; None of a partition whose leader did not answer. A refusal leaves its figure out."""
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
@@ -224,10 +235,13 @@ class KafkaSource:
         # The end is asked for after the last stable offset, so that it is never the lower one.
         starts, stables = ask(OffsetSpec.earliest(), plain), ask(OffsetSpec.latest(), committed)
         ends, newest = ask(OffsetSpec.latest(), plain), ask(OffsetSpec.max_timestamp(), plain)
-        found: dict[Where, KafkaPartition] = {}
+        found: dict[Where, KafkaPartition | None] = {}
         for place in places:
-            start, stable = self._result(starts[place]), self._result(stables[place])
-            end, latest = self._result(ends[place]), self._result(newest[place])
+            answers = [self._told(asked[place]) for asked in (starts, stables, ends, newest)]
+            start, stable, end, latest = (answer.value if answer is not None else None for answer in answers)
+            if any(answer is None or _unknown(answer.value) for answer in answers[:3]):
+                found[place] = None
+                continue
             found[place] = KafkaPartition(
                 has_leader=True,
                 log_start=start.offset if start is not None else None,
@@ -241,28 +255,45 @@ class KafkaSource:
         return found
 
     def _broker_config(self, client: AdminClient, brokers: Iterable[int]) -> dict[str, str]:
-        """Settings of the first broker; empty when they may not be read."""
+        """Settings of the first broker that answers; empty when they may not be read."""
         from confluent_kafka.admin import ConfigResource, ResourceType
 
         for broker in brokers:
             resource = ConfigResource(ResourceType.BROKER, str(broker))
-            answer = client.describe_configs([resource], request_timeout=self.left())
-            config = self._result(answer[resource]) or {}
-            return {key: config[key].value or "" for key in _BROKER_SETTINGS if key in config}
+            answer = self._told(client.describe_configs([resource], request_timeout=self.left() / 4)[resource])
+            if answer is not None:
+                config = answer.value or {}
+                return {key: config[key].value or "" for key in _BROKER_SETTINGS if key in config}
         return {}
 
-    def _result(self, future: Future[Any]) -> Any:
-        """What was answered; None for a refusal, which is one partition's or topic's matter.
+    def _answer(self, future: Future[Any], what: str) -> _Answer:
+        """What was answered of a topic.
 
         Raises:
-            TimeoutError: the deadline has passed.
+            TimeoutError: nothing was, in time; names `what`.
         """
-        from confluent_kafka import KafkaException
+        answer = self._told(future)
+        if answer is None:
+            raise TimeoutError(f"no broker has said what it knows of {what}")
+        return answer
 
+    def _told(self, future: Future[Any]) -> _Answer | None:
+        """What was answered; None: nothing was, in time."""
+        from concurrent.futures import TimeoutError as LateError
+
+        from confluent_kafka import KafkaError, KafkaException
+
+        unknown = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001 - public codes
         try:
-            return future.result(self.left())
-        except KafkaException:
+            return _Answer(future.result(self.left()))
+        except LateError:
             return None
+        except KafkaException as error:
+            code, said = error.args[0].code(), error.args[0].str()
+        if code in unknown:
+            return _Answer()
+        # Codes of the client itself are negative: no broker has answered.
+        return None if code < 0 or code == KafkaError.REQUEST_TIMED_OUT else _Answer(refusal=said)
 
     def unread(self, offsets: Mapping[Where, int]) -> dict[Where, Unread]:
         """Those of the offsets that a leader does not serve, and why, as far as time allows; reads a record of each."""
@@ -308,6 +339,21 @@ class KafkaSource:
         return found | {place: _Read(unread=Unread(left[place], failed[place][0])) for place in left if place in failed}
 
 
+def _unknown(offset: Any) -> bool:
+    """The client's answer for a leader that it did not reach is an offset below 0, and no error."""
+    return offset is not None and offset.offset < 0
+
+
+def _unanswered(silent: Mapping[Where, str]) -> str | None:
+    """What is said of leaders that did not answer; None where all did."""
+    if not silent:
+        return None
+    brokers = ", ".join(sorted(set(silent.values())))
+    (name, number), *_ = sorted(silent)
+    said = plural(len(silent), "partition")
+    return f"{brokers} did not say in time how far {said} go, first {name}-{number}; other brokers answer"
+
+
 def _given_up(left: Iterable[Where], failed: Mapping[Where, tuple[str, float]]) -> bool:
     """Whether all that is left has failed for so long that it was tried more than once."""
     before = time.monotonic() - STATUS_UNREAD_SECONDS
@@ -316,7 +362,12 @@ def _given_up(left: Iterable[Where], failed: Mapping[Where, tuple[str, float]]) 
 
 def _worth(topic: KafkaTopic, wanted: str | None) -> bool:
     """Whether the topic's offsets are worth asking for: it is tiered, or somebody named it."""
-    return wanted is not None or topic.config.get("remote.storage.enable") == "true"
+    known = topic.config_refused is None
+    return wanted is not None or (known and topic.config.get("remote.storage.enable") == "true")
+
+
+def _broker(node: Any) -> str:
+    return "" if node is None else f"broker {node.id} at {node.host}:{node.port}"
 
 
 def _has_leader(leader: Any) -> bool:

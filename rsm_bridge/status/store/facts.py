@@ -32,6 +32,7 @@ from rsm_bridge.errors import BridgeError, StoreError
 from rsm_bridge.limits import STATUS_LOOKS_MAX
 from rsm_bridge.metrics.progress.facts import (
     DelayedDelete,
+    Gap,
     NotAdded,
     NotBack,
     Problem,
@@ -46,7 +47,7 @@ from rsm_bridge.status.delayed_deletes import delayed_deletes
 from rsm_bridge.status.store.batches import BatchesRead, UnreadBatchesError, asked_for
 from rsm_bridge.status.store.lost import lost_objects
 from rsm_bridge.status.store.projections import projection_facts, waiting_projections
-from rsm_bridge.status.store.topic import ReadTopic, renew
+from rsm_bridge.status.store.topic import ReadTopic, listed_indexes, renew
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.projections.hold import WaitingProjection
 from rsm_bridge.storage.segments.known import KnownSegment
@@ -164,9 +165,7 @@ def _look(
         deleted_ms=_deleted_ms(read.segments),
         forgotten=read.complete and not read.unread and _forgotten(read.segments),
         withheld_ms=missing.newest_ms,
-        unindexed=unindexed(read.segments, states, head.files, read.unread)
-        if read.complete and states and head
-        else {},
+        unindexed=_unindexed(store, read, states, head) if read.complete and states and head else {},
         damaged_ms=max([*(item.segment.listed.modified_ms for item in failed), read.damaged_ms or 0]) or None,
         withdrawn=withdrawn(read.segments, read.unread) if read.complete else {},
         undelete_problem=undelete_problem,
@@ -219,6 +218,15 @@ def _partitions(
 def _told_all(read: ReadTopic, facts: TableFacts) -> bool:
     """Whether a requeue could tell what the table lacks: it reads every index, and refuses beside what others did."""
     return read.complete and not read.unread and not facts.foreign and facts.foreign_commits is None
+
+
+def _unindexed(store: ObjectStore, read: ReadTopic, states: Mapping[int, PartState], head: Head) -> dict[int, Gap]:
+    """As `unindexed`. The head is younger than the listing: what was published in between is listed by now."""
+    found = unindexed(read.segments, states, head.files, read.unread)
+    if not found:
+        return found
+    listed = [key for key, _ in listed_indexes(store, read.topic_id)]
+    return unindexed(read.segments, states, head.files, (*read.unread, *listed))
 
 
 def _table(

@@ -22,7 +22,6 @@ from rsm_bridge.storage.object_store import ListedObject, ObjectStore
 from rsm_bridge.storage.segments.known import KnownSegment, read_known
 from rsm_bridge.storage.table_records import TableRecord, read_records
 
-_Row = tuple[IndexKey, ListedObject]
 _Found = KnownSegment | Problem | Literal["unread"] | None
 
 
@@ -96,7 +95,7 @@ def read_topic(
     Raises:
         StoreError: the store does not answer.
     """
-    listed = _listed(store, topic_id)
+    listed = listed_indexes(store, topic_id)
     found = ReadTopic(topic_id=topic_id, topic="", listed=len(listed))
     tables: Future[tuple[TableRecord, ...]] | None = None
     for known in _read_each(store, listed, ends_at, pool, found):
@@ -112,8 +111,8 @@ def read_topic(
     return found if found.listed else None
 
 
-def _listed(store: ObjectStore, topic_id: bytes) -> list[_Row]:
-    """Index keys of a topic, newest first."""
+def listed_indexes(store: ObjectStore, topic_id: bytes) -> list[tuple[IndexKey, ListedObject]]:
+    """Indexes of a topic, newest first; as they are listed, none is read."""
     rows = [
         (key, item)
         for item in store.list_after(index_prefix(topic_id))
@@ -129,7 +128,7 @@ def _tables(store: ObjectStore, topic_id: bytes) -> tuple[TableRecord, ...]:
 def renew(store: ObjectStore, read: ReadTopic) -> None:
     """Reads anew what has changed since it was read; what time had not sufficed for stays unread."""
     read.tables = _tables(store, read.topic_id)
-    rows = _listed(store, read.topic_id)
+    rows = listed_indexes(store, read.topic_id)
     known = {item.listed.key: item for item in read.segments}
     newest = rows if read.complete else rows[: read.looked_at]
     read.listed, read.segments, read.damaged, read.damaged_ms, read.denied = len(rows), [], [], None, []
@@ -142,7 +141,11 @@ def renew(store: ObjectStore, read: ReadTopic) -> None:
 
 
 def _read_each(
-    store: ObjectStore, listed: Sequence[_Row], ends_at: float, pool: ThreadPoolExecutor, found: ReadTopic
+    store: ObjectStore,
+    listed: Sequence[tuple[IndexKey, ListedObject]],
+    ends_at: float,
+    pool: ThreadPoolExecutor,
+    found: ReadTopic,
 ) -> Iterable[KnownSegment]:
     """Reads in bunches; the first one is a single object, which says whose topic it is."""
     start, size = 0, 1

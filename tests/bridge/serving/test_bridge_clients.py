@@ -18,6 +18,7 @@ from rsm_bridge.errors import BridgeError, SettingsError
 from rsm_bridge.serving.access import caller, names_of
 from rsm_bridge.serving.service import Running
 from rsm_bridge.serving.wire.messages import segment_metadata
+from rsm_bridge.status.gather import Wanted, gather
 from rsm_bridge.storage.keys import index_key, index_prefix
 from rsm_bridge.storage.local import LocalObjectStore
 from rsm_bridge.storage.segments.topic_owners import TopicOwners
@@ -200,6 +201,9 @@ def test_without_rules_every_certificate_may_and_the_start_warns(authority: Auth
     ):
         segment = segment_of(LogBuilder().fill(1))
         assert shim.fetch(shim.copied(segment)) == segment.data
+        # `tierberg status` has no certificate: that it is refused one is an answer.
+        settings = test_settings(tmp_path, tls=authority.settings())
+        assert gather(settings, Wanted(None, running.address, 5)).bridge_problem is None
     assert any("set tls.clients" in line["event"] for line in logs if line["log_level"] == "warning")
 
 

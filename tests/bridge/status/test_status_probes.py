@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
@@ -54,6 +55,17 @@ def gauges(address: str | None, name: str) -> dict[tuple[str, ...], float]:
         for sample in family.samples
         if sample.name == name
     }
+
+
+def test_a_bridge_that_accepts_and_says_nothing_is_away_with_tls_too(tmp_path: Path) -> None:
+    """A process that stands still: the kernel takes connections for it."""
+    certificate = {"certificate_file": tmp_path / "c", "key_file": tmp_path / "k"}
+    with socket.create_server(("127.0.0.1", 0)) as hole:
+        address = f"127.0.0.1:{hole.getsockname()[1]}"
+        settings = test_settings(tmp_path, listen=address, tls=certificate)
+        found = gather(settings, Wanted(None, address, 5))
+    assert found.bridge_problem is not None
+    assert "timed out" in found.bridge_problem.message
 
 
 def with_page(tmp_path: Path, **changes: Any) -> Any:

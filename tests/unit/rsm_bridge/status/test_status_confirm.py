@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rsm_bridge.metrics.progress.facts import Facts, Problem
+from rsm_bridge.metrics.progress.facts import Facts, Gap, Problem
 from rsm_bridge.status import command as status_command
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
@@ -98,6 +98,10 @@ def test_a_back_fill_of_old_records_has_its_first_copy_within_a_minute() -> None
             facts(stored(stored_partition(unpublished_ms=NOW - HOUR), table=table(frontiers={0: 90}))),
         ),
         (facts(stored(damaged=(("index/x", Problem("corrupt_object", "x")),))), facts()),
+        (
+            facts(stored(unindexed={0: Gap(80, 89, explained=False)})),
+            facts(stored(unindexed={0: Gap(90, 95, explained=False)})),
+        ),
     ],
 )
 def test_what_passes_or_moves_or_has_just_come_calls_nobody(before: Facts, after: Facts) -> None:

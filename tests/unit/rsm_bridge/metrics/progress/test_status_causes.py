@@ -215,6 +215,11 @@ CASES: dict[CauseCode, Case] = {
         Level.NOTE,
         "asked for topic orders",
     ),
+    C.SETTINGS_HIDDEN: Case(
+        facts(stored(left=2), kafka=kafka(replace(kafka_topic(), config={}, config_refused="not authorized"))),
+        Level.NOTE,
+        "not authorized",
+    ),
     C.TOPIC_GONE: Case(facts(stored(), BESIDE[0], kafka=kafka(BESIDE[1])), Level.NOTE, "ab" * 16),
     C.STATE_MISSING: Case(facts(without_table("state_missing")), Level.PERSON, "what it said"),
     C.STATE_DAMAGED: Case(facts(without_table("corrupt_state")), Level.PERSON, "what it said"),
