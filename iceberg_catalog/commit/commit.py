@@ -110,6 +110,15 @@ def recorded_as_of(head: Head) -> int:
     return int(summary.get(AS_OF, 0))
 
 
+def _refuse_twice(head: Head, change: Change) -> None:
+    """No plan may add a file that is live: every row of it would be there twice."""
+    added = {file.file_path for file in (*change.append, *change.replacement)}
+    gone = {*change.delete, *change.replace}
+    twice = next((file.path for file in head.files if file.path in added and file.path not in gone), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is a live file of the table already, and would be in it twice")
+
+
 def commit(
     catalog: Catalog,
     head: Head,
@@ -134,10 +143,11 @@ def commit(
         midst: for the snapshots before the last, durable too; None: the state recorded with the head.
 
     Raises:
-        ValueError: the change names a path that is no live file of the head.
+        ValueError: the change takes a path that is no live file of the head, or adds one that is, and stays.
         What the storage raises while manifests are written passes through, and the catalog while it lends credentials
         anew; nothing was sent then and nothing is left.
     """
+    _refuse_twice(head, change)
     head = renewed(catalog, head)
     chain = SnapshotChain(head=head)
     foreign = foreign_commits(head.table)

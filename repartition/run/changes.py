@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from converter.parquet import columns
 from repartition.errors import RepartitionError
-from repartition.run.envelope import DELETED, KAFKA, LEFT_OUT, SEEN, STEP, Unwrapped, unwrapped
+from repartition.run.envelope import DELETED, FAULT, KAFKA, LEFT_OUT, SEEN, WAS, Unwrapped, unwrapped
 from repartition.spark.internals import columns_read, observed, tried
 from rsm_bridge.config.projections import ProjectionRule
 
@@ -23,6 +23,11 @@ REASON: Final = "error"
 MARK: Final = "__deleted"
 #: Columns of the projection that a change does not say, as an array, perhaps empty: they stay as they are.
 KEPT: Final = "__tierberg_kept"
+#: Places of changes within a record: the row as it was goes first, where the key is the same its new row comes after.
+STEP: Final = "__tierberg_step"
+MOVED: Final = 0
+_MAIN: Final = 1
+_NEEDED: Final = "__tierberg_needed"
 _ROW: Final = "__tierberg_row"
 _KEEP: Final = "__tierberg_keep"
 _BAD: Final = "__tierberg_bad_row"
@@ -62,35 +67,21 @@ class Changes:
 
 
 def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
-    """What `records`, a frame over the topic's table, become under `rule`."""
+    """What `records`, a frame over the topic's table, become under `rule`. A dead letter changes nothing."""
     from pyspark.sql import Observation, functions
 
     found = unwrapped(records, rule)
     chosen = _chosen(found, rule)
     _refuse_names(chosen, rule)
-    risky = [text for text, _ in chosen.texts if text not in chosen.plain]
-    flat = found.frame.select(KAFKA, DELETED, STEP, LEFT_OUT, f"{SEEN}.*")
-    judged = flat.select(
-        KAFKA,
-        DELETED,
-        STEP,
-        LEFT_OUT,
-        *(functions.col(f"`{name}`") for name in sorted(chosen.plain.values())),
-        *([tried(session, f"struct({', '.join(risky)})").alias(_ROW)] if risky else []),
-        *([tried(session, f"struct(coalesce(({rule.where}), false) AS keep)").alias(_KEEP)] if rule.where else []),
-    )
-    told = {
-        name: functions.col(f"`{name}`" if text in chosen.plain else f"{_ROW}.`{name}`")
-        for text, names in chosen.texts
-        for name in names
-    }
-    faults = _faults(records.columns, [told[name] for name in rule.key], risky=bool(risky), where=bool(rule.where))
+    told = chosen.told(lambda name: functions.col(f"`{name}`"))
+    judged = _judged(session, found, chosen, rule)
+    faults = _faults(records.columns, chosen, told, rule, moves=found.moves)
     faults += _unplaced([told[name] for name in rule.source_order], rule)
     faults += _unsaid(found, rule)
     bad = functools.reduce(operator.or_, (condition for condition, _ in faults), functions.lit(False))
     letter = [functions.col(f"{KAFKA}.`{name}`") for name in _LETTER if name in records.columns]
     reason = functions.coalesce(*(functions.when(condition, text) for condition, text in faults), functions.lit(""))
-    dead = judged.where(bad).select(*letter, reason.alias(REASON)).dropDuplicates(list(IDENTITY))
+    dead = judged.where(bad).select(*letter, reason.alias(REASON))
     kept = functions.col(f"{_KEEP}.keep") if rule.where else functions.lit(True)
     given = [column.alias(name) for name, column in told.items()]
     refused = Observation()
@@ -100,7 +91,27 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     if rule.mode == "append":
         return Changes(rows.where(kept).select(*given), dead, refused)
     keeping = _keeping(found, chosen, rule)
-    return Changes(rows.select(*given, *_verdict(rule, kept, keeping)), dead, refused, tuple(keeping))
+    change = [*given, *_verdict(rule, kept, keeping)]
+    if not found.moves:
+        return Changes(rows.select(*change), dead, refused, tuple(keeping))
+    was = functions.when(functions.col(WAS).isNotNull(), functions.struct(*_moved(chosen, rule, keeping)))
+    both = functions.array_compact(functions.array(was, functions.struct(*change)))
+    return Changes(rows.select(functions.inline(both)), dead, refused, tuple(keeping))
+
+
+def _judged(session: Any, found: Unwrapped, chosen: _Chosen, rule: ProjectionRule) -> Any:
+    """What `select` and `where` say of each record; null what fails. WAS has what `select` says of the row before."""
+    from pyspark.sql import functions
+
+    frame, beside = found.frame, [KAFKA, DELETED, LEFT_OUT, FAULT]
+    if found.moves:
+        was = functions.struct(*chosen.worked_out(session))
+        there = functions.col(WAS).isNotNull()
+        flat = frame.select(*beside, SEEN, WAS, f"{WAS}.*")
+        frame = flat.select(*beside, SEEN, functions.when(there, was).alias(WAS))
+        beside = [*beside, WAS]
+    keep = [tried(session, f"struct(coalesce(({rule.where}), false) AS keep)").alias(_KEEP)] if rule.where else []
+    return frame.select(*beside, f"{SEEN}.*").select(*beside, *chosen.worked_out(session), *keep)
 
 
 def _verdict(rule: ProjectionRule, kept: Any, keeping: Mapping[str, frozenset[str]]) -> list[Any]:
@@ -112,7 +123,19 @@ def _verdict(rule: ProjectionRule, kept: Any, keeping: Mapping[str, frozenset[st
     mark = [deleted.alias(MARK)] if rule.soft_deletes else []
     unsaid = [functions.when(_lacks(names), functions.lit(name)) for name, names in keeping.items()]
     stay = functions.array_compact(functions.array(*unsaid))
-    return [*mark, gone.alias(DELETED), STEP, stay.cast("array<string>").alias(KEPT)]
+    step = functions.lit(_MAIN).alias(STEP)
+    return [*mark, gone.alias(DELETED), step, stay.cast("array<string>").alias(KEPT)]
+
+
+def _moved(chosen: _Chosen, rule: ProjectionRule, keeping: Iterable[str]) -> list[Any]:
+    """The same as a change, of the row as it was: it is gone. Where it stays as it was, nothing else is said of it."""
+    from pyspark.sql import functions
+
+    told = chosen.told(lambda name: functions.col(WAS).getField(name))
+    mark = [functions.lit(True).alias(MARK)] if rule.soft_deletes else []
+    stay = functions.array(*(functions.lit(name) for name in keeping if rule.soft_deletes)).cast("array<string>")
+    gone, step = functions.lit(not rule.soft_deletes).alias(DELETED), functions.lit(MOVED).alias(STEP)
+    return [*(column.alias(name) for name, column in told.items()), *mark, gone, step, stay.alias(KEPT)]
 
 
 def _lacks(names: Iterable[str]) -> Any:
@@ -131,25 +154,66 @@ class _Chosen:
         texts: its expressions, each with the names of what it gives.
         plain: those that are a column as it is, which cannot fail, and by which files are skipped; with its name. Only
             the rest is tried.
+        needed: names of what a delete needs, too: if anything else fails, its row is known all the same.
     """
 
     texts: Sequence[tuple[str, Sequence[str]]]
     plain: Mapping[str, str]
+    needed: frozenset[str]
 
     @property
     def names(self) -> list[str]:
         """Of all columns."""
         return [name for _, names in self.texts for name in names]
 
+    @property
+    def tried(self) -> dict[str, list[str]]:
+        """The expressions that may fail, by the column that has what they give; none that would be empty."""
+        found: dict[str, list[str]] = {}
+        for text, names in self.texts:
+            if text not in self.plain:
+                found.setdefault(_ROW if self.needed.isdisjoint(names) else _NEEDED, []).append(text)
+        return found
+
+    def worked_out(self, session: Any) -> list[Any]:
+        """Columns, over those that `select` sees, from which :meth:`told` takes."""
+        from pyspark.sql import functions
+
+        plain = [functions.col(f"`{name}`") for name in sorted(set(self.plain.values()))]
+        return [*plain, *(tried(session, f"struct({', '.join(texts)})").alias(at) for at, texts in self.tried.items())]
+
+    def told(self, column: Callable[[str], Any]) -> dict[str, Any]:
+        """Name and value of all columns. `column`: one of :meth:`worked_out`, by its name."""
+        at = {text: where for where, texts in self.tried.items() for text in texts}
+        return {
+            name: column(self.plain[text]) if text in self.plain else column(at[text]).getField(name)
+            for text, names in self.texts
+            for name in names
+        }
+
 
 def _chosen(found: Unwrapped, rule: ProjectionRule) -> _Chosen:
-    every = [f"`{name}`" for name in found.names]
-    selected = [text for item in rule.select for text in (every if item == "*" else [item])]
-    plain = {text: name for name in found.names for text in (name, f"`{name}`") if text in selected}
-    texts = [(text, [plain[text]] if text in plain else _names(found.frame, text)) for text in selected]
-    given = {name for _, names in texts for name in names}
-    added = {name: name for name in IDENTITY if name not in given}
-    return _Chosen([*texts, *((name, [name]) for name in added)], plain | added)
+    """A column of `*` whose name is taken, in whatever case, by another expression or by us is called `name__2`."""
+    own = [text for text in rule.select if text != "*"]
+    plain = {text: name for name in found.names for text in (name, f"`{name}`") if text in own}
+    texts = [(text, [plain[text]] if text in plain else _names(found.frame, text)) for text in own]
+    taken = {name.lower() for _, names in texts for name in names} | ({MARK} if rule.soft_deletes else set())
+    if "*" in rule.select:
+        every = []
+        free = {name.lower() for name in found.names} | taken
+        for name in (name for name in found.names if name not in plain.values()):
+            given, number = name, 2
+            while given.lower() in (taken if given == name else free):
+                given, number = f"{name}__{number}", number + 1
+            free.add(given.lower())
+            every.append((f"`{name}`", [given]))
+            plain[f"`{name}`"] = name
+        place = rule.select.index("*")
+        texts = [*texts[:place], *every, *texts[place:]]
+    given_names = {name for _, names in texts for name in names}
+    added = {name: name for name in IDENTITY if name not in given_names}
+    needed = {*rule.key, *rule.source_order, *IDENTITY, columns.TIMESTAMP}
+    return _Chosen([*texts, *((name, [name]) for name in added)], plain | added, frozenset(needed))
 
 
 def _keeping(found: Unwrapped, chosen: _Chosen, rule: ProjectionRule) -> dict[str, frozenset[str]]:
@@ -189,13 +253,15 @@ def _unplaced(position: Sequence[Any], rule: ProjectionRule) -> list[tuple[Any, 
 
 def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
     names = chosen.names
-    replaced = [name for name in IDENTITY if name not in chosen.plain.values()]
+    sources = {name: chosen.plain.get(text) for text, given in chosen.texts for name in given}
+    replaced = [name for name in IDENTITY if sources.get(name) != name]
     if replaced:
         said = f"`select` gives {' and '.join(replaced)} another meaning: by them a row is known; choose another name"
         raise RepartitionError("bad_rule", said)
     if rule.soft_deletes and MARK in names:
         raise RepartitionError("bad_rule", f"`soft_deletes` gives the column {MARK}; name that of `select` otherwise")
-    twice = sorted({name for name in names if names.count(name) > 1})
+    lower = [name.lower() for name in names]
+    twice = sorted({name for name in names if lower.count(name.lower()) > 1})
     if twice:
         raise RepartitionError("bad_rule", f"`select` gives {', '.join(twice)} twice; name one of them with AS")
     needed = {"key": rule.key, "source_order": rule.source_order}
@@ -216,17 +282,30 @@ def _names(frame: Any, text: str) -> list[str]:
     return names
 
 
-def _faults(names: Sequence[str], key: Sequence[Any], *, risky: bool, where: bool) -> list[tuple[Any, Any]]:
-    """Why a change has no row: conditions, never null, each with what is said of it; the first that holds counts."""
+def _faults(
+    names: Sequence[str], chosen: _Chosen, told: Mapping[str, Any], rule: ProjectionRule, *, moves: bool
+) -> list[tuple[Any, Any]]:
+    """Why a record changes nothing: conditions, never null, each with what is said of it; the first that holds counts.
+
+    Of a row that is deleted only what names it must not fail.
+    """
     from pyspark.sql import functions
 
     faults: list[tuple[Any, Any]] = []
+    stays, fault = ~functions.col(DELETED), functions.col(FAULT)
     if columns.ERROR in names:
         error = functions.col(f"{KAFKA}.`{columns.ERROR}`")
         faults.append((error.isNotNull(), functions.concat(functions.lit("undecodable: "), error)))
-    if risky:
-        faults.append((functions.col(_ROW).isNull(), functions.lit("select failed")))
-    if where:
-        faults.append((functions.col(_KEEP).isNull(), functions.lit("where failed")))
-    faults += [(column.isNull(), functions.lit("the key is null")) for column in key]
+    faults.append((fault.isNotNull(), fault))
+    if _NEEDED in chosen.tried:
+        faults.append((functions.col(_NEEDED).isNull(), functions.lit("select failed")))
+    if _ROW in chosen.tried:
+        faults.append((stays & functions.col(_ROW).isNull(), functions.lit("select failed")))
+    if rule.where:
+        faults.append((stays & functions.col(_KEEP).isNull(), functions.lit("where failed")))
+    faults += [(told[name].isNull(), functions.lit("the key is null")) for name in rule.key]
+    if moves:
+        was = chosen.told(lambda name: functions.col(WAS).getField(name))
+        moved = functions.col(WAS).isNotNull()
+        faults += [(moved & was[name].isNull(), functions.lit("the key of before is null")) for name in rule.key]
     return faults

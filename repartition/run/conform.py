@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from repartition.run.by_name import as_type
-from repartition.run.changes import KEPT
-from repartition.run.envelope import DELETED, STEP
+from repartition.run.changes import KEPT, STEP
+from repartition.run.envelope import DELETED
 
 
 def conformed(session: Any, rows: Any, table: str) -> Any:

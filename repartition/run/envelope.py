@@ -1,8 +1,8 @@
 """Records to changes: what each record says about which row, before the rule's `select` sees it.
 
-Without an envelope a record is one change. With `envelope: debezium` it is up to two: `before` deletes the row of the
-old key, `after` is the new row. Which columns the events have depends on who decoded them and on what the first of
-them were like (Debezium, "Data change events"):
+Without an envelope a record is a row. With `envelope: debezium` `after` is, and `before` is the row that it was. Which
+columns the events have depends on who decoded them and on what the first of them were like (Debezium, "Data change
+events"):
 
 * `before` is null in a snapshot and in every insert. Where JSON columns were inferred from such records it is text, and
   is read here by the columns of `after`; the other way round where a topic began with deletes.
@@ -26,39 +26,43 @@ from rsm_bridge.config.projections import ProjectionRule
 
 #: Names of ours beside the user's columns; the prefix keeps them apart.
 DELETED: Final = "__tierberg_deleted"
-STEP: Final = "__tierberg_step"
 KAFKA: Final = "__tierberg_kafka"
 SEEN: Final = "__tierberg_seen"
+WAS: Final = "__tierberg_was"
+FAULT: Final = "__tierberg_fault"
 LEFT_OUT: Final = "__tierberg_left_out"
-_CHANGE: Final = "__tierberg_change"
 _BAD: Final = "__tierberg_bad"
 _BEFORE: Final = "__tierberg_before"
 _AFTER: Final = "__tierberg_after"
-_OF_KEY: Final = "__tierberg_of_key"
-#: Places in a record: the row of the old key goes first, where the key is the same its new row comes after.
-MOVED: Final = 0
-_MAIN: Final = 1
+_NOW: Final = "__tierberg_now"
 #: What `select` sees of an event beside its row, as one struct; `*` leaves it out.
 EVENT: Final = "_event"
 _OF_EVENT: Final = ("op", "ts_ms", "source")
 _SIDES: Final = ("before", "after")
+#: Of messages that have no row, and of events that have one: created, updated, read by a snapshot, deleted.
+_NO_ROWS: Final = ("m", "t")
+_OPS: Final = ("c", "u", "r", "d")
+_NO_ROW: Final = "a change event without a row in after"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unwrapped:
     """Changes of records.
 
     Attributes:
-        frame: a row for each: KAFKA, the record's own columns; SEEN, what `select` sees; DELETED; STEP, its place in
-            the record, MOVED for what an update says of the row as it was; LEFT_OUT, columns of SEEN whose values it
-            does not say, as an array, empty or null for none.
+        frame: a row for each record: KAFKA, the record's own columns; SEEN, what `select` sees; DELETED; LEFT_OUT,
+            columns of SEEN whose values it does not say, as an array, empty or null for none; FAULT, why it is no
+            change, null where it is one; with `moves` WAS, the same as SEEN of the row as it was, null where it does
+            not say it.
         names: what `*` stands for.
         may_lack: all columns that LEFT_OUT may have.
+        moves: an update may be of a row that had another key.
     """
 
     frame: Any
     names: tuple[str, ...]
     may_lack: frozenset[str] = frozenset()
+    moves: bool = False
 
 
 def unwrapped(records: Any, rule: ProjectionRule) -> Unwrapped:
@@ -83,27 +87,33 @@ def unwrapped(records: Any, rule: ProjectionRule) -> Unwrapped:
     events = lifted(records)
     if "op" not in events.columns or not set(_SIDES) & set(events.columns):
         raise RepartitionError("bad_rule", "envelope: debezium needs change events, with `op`, `before` and `after`")
-    events = events.where(~tombstone & ~functions.coalesce(functions.col("op").isin("m", "t"), functions.lit(False)))
+    events = events.where(~tombstone & ~functions.coalesce(functions.col("op").isin(*_NO_ROWS), functions.lit(False)))
     row = next((kind for kind in (_struct(events, name) for name in reversed(_SIDES)) if kind is not None), None)
     if row is None:
         return _as_text(events, record, rule)
-    own = sorted(set(kafka) & set(row.names))
-    if own:
-        said = f"rows of the change events have Kafka's names ({', '.join(own)}), which no projection can tell apart"
-        raise RepartitionError("bad_rule", said)
     # Nothing else needs it, and it is as many columns again.
-    wanted = EVENT not in row.names and any(EVENT in text for text in (*rule.select, rule.where or ""))
+    wanted = any(EVENT in text for text in (*rule.select, rule.where or ""))
     event = tuple(name for name in _OF_EVENT if wanted and name in events.columns)
-    within = _Event(events=events, row=row, kafka=kafka, event=event, rule=rule)
-    told = within.with_rows().select(record, functions.explode(within.changes()).alias(_CHANGE))
-    frame = told.select(
-        KAFKA,
-        functions.col(f"{_CHANGE}.seen").alias(SEEN),
-        functions.col(f"{_CHANGE}.gone").alias(DELETED),
-        functions.col(f"{_CHANGE}.step").alias(STEP),
-        functions.col(f"{_CHANGE}.lacks").alias(LEFT_OUT),
+    seen = _apart(row.names, {*kafka, *([EVENT] if event else [])})
+    within = _Event(events=events, row=row, seen=seen, kafka=kafka, event=event, rule=rule)
+    return Unwrapped(
+        frame=within.changes(record), names=(*seen.values(), *kafka), may_lack=within.may_lack(), moves=True
     )
-    return Unwrapped(frame, (*row.names, *kafka), within.may_lack())
+
+
+def _apart(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
+    """Columns of a row by what `select` sees them as: `x_name`, as in the topic's table, where the name is taken."""
+    found: dict[str, str] = {}
+    known = {*names, *taken}
+    for name in names:
+        given = name
+        if name in taken:
+            given = f"x_{name}"
+            while given in known:
+                given = f"x_{given}"
+            known.add(given)
+        found[name] = given
+    return found
 
 
 def lifted(records: Any) -> Any:
@@ -127,26 +137,35 @@ def _as_text(events: Any, record: Any, rule: ProjectionRule) -> Unwrapped:
         )
     deleted = functions.coalesce(functions.col("op") == "d", functions.lit(False))
     lacking = frozenset(name for name in _SIDES if name in events.columns) if rule.soft_deletes else frozenset()
-    return _as_they_are(events, record, deleted, lacking)
+    return _as_they_are(events, record, deleted, lacking, fault=_no_op())
 
 
-def _as_they_are(records: Any, record: Any, deleted: Any, lacking: frozenset[str]) -> Unwrapped:
+def _as_they_are(
+    records: Any, record: Any, deleted: Any, lacking: frozenset[str], *, fault: Any | None = None
+) -> Unwrapped:
     """One change a record, with its columns. `lacking`: those of which a delete says nothing."""
     from pyspark.sql import functions
 
     seen = functions.struct(*(functions.col(f"`{name}`") for name in records.columns))
     nothing = functions.when(deleted, _names(lacking)) if lacking else _no_names()
-    step = functions.lit(_MAIN).alias(STEP)
-    frame = records.select(record, seen.alias(SEEN), deleted.alias(DELETED), step, nothing.alias(LEFT_OUT))
-    return Unwrapped(frame, tuple(records.columns), lacking)
+    fault = functions.lit(None).cast("string") if fault is None else fault
+    beside = [deleted.alias(DELETED), nothing.alias(LEFT_OUT), fault.alias(FAULT)]
+    frame = records.select(record, seen.alias(SEEN), *beside)
+    return Unwrapped(frame=frame, names=tuple(records.columns), may_lack=lacking)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Event:
-    """The columns of an event. `row`: the type of its rows. `kafka`: names of Kafka's columns. `event`: of its own."""
+    """The columns of an event.
+
+    Attributes:
+        row: the type of its rows; seen: what their columns are seen as.
+        kafka: names of Kafka's columns; event: of the event's own.
+    """
 
     events: Any
     row: Any
+    seen: Mapping[str, str]
     kafka: list[str]
     event: tuple[str, ...]
     rule: ProjectionRule
@@ -154,19 +173,33 @@ class _Event:
     def may_lack(self) -> frozenset[str]:
         """Columns of a row that some change may not say."""
         if self.rule.soft_deletes:
-            return frozenset(self.row.names)
-        return frozenset(name for name, _ in self._lacking(self._side("after")))
+            return frozenset(self.seen.values())
+        return frozenset(self.seen[name] for name, _ in self._lacking(self._side("after")))
 
-    def with_rows(self) -> Any:
-        """The events with the rows they tell of: those of both sides, and of Kafka's key where a delete needs it.
-
-        As columns of their own, for each is read many times over; null where there is none.
-        """
+    def changes(self, record: Any) -> Any:
+        """The frame of :class:`Unwrapped`. `record`: KAFKA."""
         from pyspark.sql import functions
 
+        gone = self._deletes()
         sided = self.events.withColumns({_BEFORE: self._side("before"), _AFTER: self._side("after")})
-        needed = self._deletes() & functions.col(_BEFORE).isNull()
-        return sided.withColumn(_OF_KEY, functions.when(needed, self._key()))
+        before, after, now = (functions.col(name) for name in (_BEFORE, _AFTER, _NOW))
+        # A column of its own, for it is read many times over. Kafka's key tells the row where a delete says nothing.
+        of_key = functions.when(gone & before.isNull(), self._key())
+        sided = sided.withColumn(_NOW, functions.when(gone, functions.coalesce(before, of_key)).otherwise(after))
+        fields, unsaid = self._said(now, before)
+        # There was no row before one that is made, so that nothing can be kept.
+        lacks = functions.when(functions.col("op") == "u", unsaid) if unsaid is not None else _no_names()
+        if self.rule.soft_deletes:
+            lacks = functions.when(gone, _names(self.seen.values())).otherwise(lacks)
+        was = {name: before.getField(name) for name in self.row.names}
+        return sided.select(
+            record,
+            self._seen(fields).alias(SEEN),
+            functions.when(before.isNotNull() & ~gone, self._seen(was)).alias(WAS),
+            gone.alias(DELETED),
+            lacks.alias(LEFT_OUT),
+            _no_op().when(~gone & after.isNull(), _NO_ROW).alias(FAULT),
+        )
 
     @staticmethod
     def _deletes() -> Any:
@@ -174,31 +207,8 @@ class _Event:
 
         return functions.coalesce(functions.col("op") == "d", functions.lit(False))
 
-    def changes(self) -> Any:
-        """An array of what it changes, from the columns of `with_rows`; never empty."""
-        from pyspark.sql import functions
-
-        gone = self._deletes()
-        before, after, key = (functions.col(name) for name in (_BEFORE, _AFTER, _OF_KEY))
-        sides = [
-            functions.when(before.isNotNull() & ~gone, self._gone(before, MOVED)),
-            functions.when(before.isNotNull() & gone, self._gone(before, _MAIN)),
-            functions.when(key.isNotNull(), self._gone(key, _MAIN)),
-            functions.when(after.isNotNull() & ~gone, self._new(after, before)),
-        ]
-        found = functions.array_compact(functions.array(*sides))
-        # What has neither side, or did not decode, goes on as a row of nulls, and is a dead letter for its key.
-        nothing = functions.array(self._gone(functions.lit(None).cast(self.row), _MAIN))
-        return functions.when(functions.size(found) == 0, nothing).otherwise(found)
-
-    def _gone(self, row: Any, step: int) -> Any:
-        """The row is deleted. Where it stays as it was, nothing else is said of it."""
-        fields = {name: row.getField(name) for name in self.row.names}
-        lacks = _names(self.row.names) if self.rule.soft_deletes else _no_names()
-        return self._change(fields, lacks, gone=True, step=step)
-
-    def _new(self, row: Any, before: Any) -> Any:
-        """The row is new, or another one. What an update leaves out is what it was, which `before` may say."""
+    def _said(self, row: Any, before: Any) -> tuple[dict[str, Any], Any]:
+        """Columns of a row, and which of them it does not say; None: it says all. `before` may know one."""
         from pyspark.sql import functions
 
         fields = {name: row.getField(name) for name in self.row.names}
@@ -207,14 +217,10 @@ class _Event:
             old = functions.when(~was[name], before.getField(name))  # null where it has none, too
             fields[name] = functions.when(missing, old).otherwise(fields[name])
         unsaid = [
-            functions.when(missing & fields[name].isNull(), functions.lit(name)) for name, missing in lacking.items()
+            functions.when(missing & fields[name].isNull(), functions.lit(self.seen[name]))
+            for name, missing in lacking.items()
         ]
-        if not unsaid:
-            return self._change(fields, _no_names(), gone=False, step=_MAIN)
-        # There was no row before one that is made, so that nothing can be kept.
-        update = functions.col("op") == "u"
-        lacks = functions.when(update, functions.array_compact(functions.array(*unsaid)))
-        return self._change(fields, lacks, gone=False, step=_MAIN)
+        return fields, functions.array_compact(functions.array(*unsaid)) if unsaid else None
 
     def _lacking(self, row: Any) -> list[tuple[str, Any]]:
         """Names of columns that may be left out, each with whether it is."""
@@ -259,18 +265,23 @@ class _Event:
         within = functions.from_json(text, StructType().add("payload", self.row)).getField("payload")
         return functions.coalesce(within, whole)
 
-    def _change(self, fields: Mapping[str, Any], lacks: Any, *, gone: bool, step: int) -> Any:
+    def _seen(self, fields: Mapping[str, Any]) -> Any:
+        """What `select` sees of a row."""
         from pyspark.sql import functions
 
-        row = [column.alias(name) for name, column in fields.items()]
+        row = [column.alias(self.seen[name]) for name, column in fields.items()]
         own = [functions.col(f"`{name}`") for name in self.kafka]
         event = [functions.struct(*(functions.col(name) for name in self.event)).alias(EVENT)] if self.event else []
-        return functions.struct(
-            functions.struct(*row, *own, *event).alias("seen"),
-            functions.lit(gone).alias("gone"),
-            functions.lit(step).alias("step"),
-            lacks.alias("lacks"),
-        )
+        return functions.struct(*row, *own, *event)
+
+
+def _no_op() -> Any:
+    """Why an event says nothing that we know."""
+    from pyspark.sql import functions
+
+    op = functions.col("op")
+    unknown = functions.concat(functions.lit("no change event that is known: its op is "), op.cast("string"))
+    return functions.when(op.isNull(), "no change event: it has no op").when(~op.isin(*_OPS), unknown)
 
 
 def _names(names: Iterable[str]) -> Any:

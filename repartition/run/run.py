@@ -13,10 +13,10 @@ from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.types import PartState
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError, as_ours, first_line
-from repartition.run.changes import IDENTITY, KEPT, Changes, changes
+from repartition.run.changes import IDENTITY, KEPT, STEP, Changes, changes
 from repartition.run.conform import conformed
 from repartition.run.drift import Drift, drift
-from repartition.run.envelope import DELETED, STEP
+from repartition.run.envelope import DELETED
 from repartition.run.frontier import Frontier, Position
 from repartition.run.read_plan import Range, Reading, any_of, first_live, plan_reading, position_at
 from repartition.run.replay import letter_ranges, of_letters

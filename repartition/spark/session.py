@@ -24,6 +24,8 @@ _NEEDED: Final = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.caseSensitive": "true",
+    # Otherwise `${env:NAME}` in a value becomes what the variable has, wherever a value goes into a statement.
+    "spark.sql.variable.substitute": "false",
 }
 _CATALOGS: Final = "spark.sql.catalog."
 #: Spark's own, and what else Iceberg's catalogs call a credential: a session's settings are on pages of Spark's UI.

@@ -285,11 +285,3 @@ def test_documents_as_text_need_a_select(spark: Any, tmp_path: Path) -> None:
             world.run()
         assert raised.value.kind == "bad_rule"
         assert len(world.rows(PROJECTION)) == 2
-
-
-def test_rows_with_kafkas_names_are_refused(spark: Any, tmp_path: Path) -> None:
-    with projection_world(spark, tmp_path, RULE) as world:
-        world.send([of(1, "c", None, {"id": 1, "_kafka_offset": 7})])
-        with pytest.raises(RepartitionError, match=r"Kafka's names \(_kafka_offset\)") as raised:
-            world.run()
-        assert raised.value.kind == "bad_rule"

@@ -31,6 +31,7 @@ from converter.types import SegmentMetadata
 from iceberg_catalog.plan.merge import MergeLimits
 from iceberg_catalog.plan.types import PartState
 from rsm_bridge.errors import BridgeError
+from rsm_bridge.limits import LIST_PAGE_KEYS
 from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.tables.maintain import sweep
 from rsm_bridge.tables.maintain.drop_other import drop_other
@@ -65,8 +66,16 @@ class Slow(TableRun):
 class Maintained(RuleBasedStateMachine):
     """One topic with two partitions and two bridges; perhaps others, which know its table by another namespace."""
 
-    @initialize(grace=st.sampled_from([0.0, 600.0]), mass=st.sampled_from([0.0, float(DAY)]))
-    def begin(self, grace: float, mass: float) -> None:
+    @initialize(
+        grace=st.sampled_from([0.0, 600.0]),
+        mass=st.sampled_from([0.0, float(DAY)]),
+        page=st.sampled_from([LIST_PAGE_KEYS, 3]),
+    )
+    def begin(self, grace: float, mass: float, page: int) -> None:
+        # Of a topic with more than a page of indexes a run looks at what is new first.
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr("rsm_bridge.storage.segments.listing.LIST_PAGE_KEYS", page)
+        self.patched.setattr("rsm_bridge.tables.publish.planning.INDEX_READS_MAX", page)
         self.folder = Path(tempfile.mkdtemp(prefix="maintained-"))
         self.world = make_world(self.folder, graces=Graces(grace, mass), merging=MERGING)
         vars(self.world.store)["single_process"] = False
@@ -81,6 +90,7 @@ class Maintained(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "folder"):
             shutil.rmtree(self.folder)
+            self.patched.undo()
 
     @rule(count=st.integers(1, 3), partition=PARTITION, producer=st.sampled_from([-1, -1, 5]))
     def write(self, count: int, partition: int, producer: int) -> None:

@@ -41,7 +41,8 @@ class Planning:
 
     `states`: recorded with it. `now_ms`: since the epoch. `no_columns_yet`: index keys of pending segments that cannot
     have their columns now; the plan stops before them, as before one whose markers contradict the broker's files.
-    `projections`: that rows wait for which Kafka's retention deleted.
+    `projections`: that rows wait for which Kafka's retention deleted. `put_back`: the states are not as recorded, but
+    say less: the head may have files above their frontiers, so that all is listed.
     """
 
     listing: SegmentListing
@@ -51,6 +52,7 @@ class Planning:
     now_ms: int
     no_columns_yet: Container[str] = ()
     projections: Sequence[WaitingProjection] = ()
+    put_back: bool = False
     _more: bool = field(default=False, init=False)
     _files: dict[int, list[LiveFile]] | None = field(default=None, init=False)
 
@@ -60,8 +62,9 @@ class Planning:
         Raises:
             BridgeError, SegmentError: an index is damaged, or the store is away.
         """
-        if self.listing.wants_whole(notices):
-            segments = None if self._comes_first() else self.listing.whole(INDEX_READS_MAX)
+        if self.put_back or self.listing.wants_whole(notices):
+            reads_max = None if self.put_back else INDEX_READS_MAX
+            segments = None if self._comes_first() else self.listing.whole(reads_max)
             if segments is not None:
                 listed()
                 return replace(self._whole(segments), more=self._more)
@@ -75,7 +78,9 @@ class Planning:
 
     def _comes_first(self) -> bool:
         """Whether what is new is published before all is listed: after a start, where the history is long."""
-        return not self.listing.begun and bool(self.states) and not self.listing.small()
+        if self.put_back or self.listing.begun or not self.states:
+            return False
+        return not self.listing.small()
 
     def _whole(self, segments: Sequence[KnownSegment]) -> TablePlans:
         plans = self._all(segments, segments, relisted=False)

@@ -109,6 +109,7 @@ class TableRun:
     _as_of_ms: int = field(default=0, init=False)
     _table_uuid: uuid.UUID | None = field(default=None, init=False)
     _had_none: bool = field(default=False, init=False)
+    _puts_back: bool = field(default=False, init=False)
     _listing: SegmentListing = field(init=False)
     _state_objects: StateObjects = field(init=False)
 
@@ -156,6 +157,7 @@ class TableRun:
             now_ms=now_ms,
             no_columns_yet=self._no_columns_yet,
             projections=projections,
+            put_back=self._puts_back,
         )
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
         if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):

@@ -153,6 +153,19 @@ def test_a_path_that_is_not_in_the_head_is_refused_and_leaves_nothing(place: Pla
     assert metadata_files(place) == before
 
 
+def test_a_file_that_is_live_is_not_added_again(place: Place) -> None:
+    """Every row of it would be there twice. One that goes by the same commit may come again."""
+    file = place.write(0, 9)
+    publish(place, Change(append=(file,)))
+    before = metadata_files(place)
+    for change in (Change(append=(place.write(10, 11), file)), Change(replacement=(file,))):
+        with pytest.raises(ValueError, match="would be in it twice"):
+            publish(place, change)
+    assert metadata_files(place) == before
+    publish(place, Change(replace=(file.file_path,), append=(file,)), commit_id="again")
+    assert place.offsets() == list(range(10))
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -48,6 +48,22 @@ def test_a_deleted_topic_comes_back_whole(world: World) -> None:
     assert not any(is_tombstone(world.store.read(key).data) for key in world.stored("index"))
 
 
+@pytest.mark.parametrize("keys", [1, 2, 5, 50])
+def test_a_topic_whose_listing_has_several_pages_comes_back_once(
+    world: World, monkeypatch: pytest.MonkeyPatch, keys: int
+) -> None:
+    """A run of the publisher lists such a topic from its frontiers on first, and below these an undelete works."""
+    monkeypatch.setattr("rsm_bridge.storage.segments.listing.LIST_PAGE_KEYS", keys)
+    monkeypatch.setattr("rsm_bridge.tables.publish.planning.INDEX_READS_MAX", 2)
+    segments = published(world, (3,) * 9)
+    world.delete(*segments[:2])
+    world.publish()
+    done = back(world)
+    assert (done.segments, done.rows) == (2, 6)
+    assert world.offsets() == list(range(27))
+    world.check()
+
+
 def test_what_was_published_beside_it_stays_once(world: World) -> None:
     segments = published(world, (3, 3, 3, 3))
     world.delete(*segments[:3])
