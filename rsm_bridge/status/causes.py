@@ -458,9 +458,9 @@ CAUSES: dict[CauseCode, StatusCause] = {
     ),
     _C.KAFKA_BEHIND: StatusCause(
         _PERSON,
-        "Kafka's log ends below what is tiered: an unclean election cut it",
+        "Kafka's log lacks what is tiered at its end: an unclean election cut it",
         "The table follows when the new leader's first segment is tiered. Tell readers of the table that rows above "
-        "the end were taken back.",
+        "the cut were taken back.",
     ),
     _C.EPOCHS_CUT: StatusCause(
         _PERSON,

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from iceberg_catalog.plan.lineage import UNKNOWN, Lineage
 from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, TOPIC_GONE_SECONDS
 from rsm_bridge.metrics.progress.facts import Gap, KafkaPartition, StoredPartition, Withdrawn
 from rsm_bridge.status.causes import CauseCode, Level
@@ -178,6 +179,8 @@ def _broker(place: Place) -> list[Finding]:
     if stored is not None and kafka.end is not None and kafka.end < stored.tiered_end:
         said = f"Kafka's log ends at {kafka.end}, {stored.tiered_end - kafka.end} offsets below what is tiered"
         return [place.finding(CauseCode.KAFKA_BEHIND, Level.PERSON, said)]
+    if stored is not None and (other := _other_epoch(kafka, stored)) is not None:
+        return [place.finding(CauseCode.KAFKA_BEHIND, Level.PERSON, other)]
     if kafka.unread is not None and kafka.unread.why is not None:
         # While the store does not answer, nothing else is to be expected.
         said = f"the leader fails to serve offset {kafka.unread.offset}: {kafka.unread.why}"
@@ -194,6 +197,17 @@ def _broker(place: Place) -> list[Finding]:
         )
         return [place.finding(CauseCode.EPOCHS_MISSING, Level.PERSON, said)]
     return []
+
+
+def _other_epoch(kafka: KafkaPartition, stored: StoredPartition) -> str | None:
+    """Whether Kafka has another record where one is tiered: its log was cut below, and has grown again since."""
+    offset, epoch = kafka.newest_offset, kafka.newest_epoch
+    if offset is None or epoch is None:
+        return None
+    tiered = Lineage(stored.history, stored.tiered_end).epoch_at(offset)
+    if tiered is None or tiered == UNKNOWN or epoch <= tiered:
+        return None
+    return f"offset {offset} is of leader epoch {epoch} in Kafka's log, and of epoch {tiered} in what is tiered"
 
 
 def _publishing(place: Place) -> list[Finding]:

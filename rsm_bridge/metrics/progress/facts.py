@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from iceberg_catalog.commit.foreign import ForeignCommits
+from iceberg_catalog.plan.types import Runs
 from rsm_bridge.storage.keys import parse_index_key
 from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.storage.projections.progress import ProjectionProgress
@@ -51,7 +52,8 @@ class StoredPartition:
     Attributes:
         segments: live indexes.
         start: lowest offset of them.
-        tiered_end: the end of what is tiered.
+        tiered_end: the end of what is tiered of the newest history; what an unclean election cut off may lie above.
+        history: leader epochs of that, each with its first offset.
         tiered_ms: when the newest segment was tiered, by the store's clock.
         record_ms: the newest record timestamp that is tiered.
         source_bytes: log bytes of the live segments as brokers had them, which `tiered_end - start` offsets took.
@@ -75,6 +77,7 @@ class StoredPartition:
     tiered_ms: int
     record_ms: int
     source_bytes: int
+    history: Runs = ()
     publishable_end: int | None = None
     unpublished_ms: int | None = None
     open: UnfinishedTransaction | None = None
@@ -333,7 +336,8 @@ class KafkaPartition:
 
     `stable_end` is the last stable offset: what lies above belongs to, or follows, an open transaction, whose first
     record has the timestamp `stable_ms`. `pending_ms`: timestamp of the first record that is not tiered, and
-    `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all, which `newest_offset` has.
+    `record_bytes` its uncompressed size; `newest_ms`: the newest timestamp of all, which `newest_offset` has,
+    of the leader epoch `newest_epoch`.
     `unread`: an offset at or above the log start that the leader does not serve: the lowest tiered one, or the first
     that is not tiered. `start_has_epoch`: False when the leader's epochs begin above its log start. `leader`: its id
     and address.
@@ -348,6 +352,7 @@ class KafkaPartition:
     record_bytes: int | None = None
     newest_ms: int | None = None
     newest_offset: int | None = None
+    newest_epoch: int | None = None
     unread: Unread | None = None
     start_has_epoch: bool = True
     leader: str = ""

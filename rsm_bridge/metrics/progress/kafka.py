@@ -249,6 +249,7 @@ class KafkaSource:
                 stable_end=stable.offset if stable is not None else None,
                 newest_ms=latest.timestamp if latest is not None and latest.timestamp >= 0 else None,
                 newest_offset=latest.offset if latest is not None and latest.timestamp >= 0 else None,
+                newest_epoch=latest.leader_epoch if latest is not None and latest.timestamp >= 0 else None,
                 # Kafka has an epoch for every offset from its log start on, also of an empty log.
                 start_has_epoch=start is None or start.leader_epoch is not None,
             )

@@ -18,7 +18,7 @@ from iceberg_catalog.commit.foreign import foreign_commits
 from iceberg_catalog.commit.head import Head, by_partition, normal_path
 from iceberg_catalog.plan.file_epochs import Look, no_look
 from iceberg_catalog.plan.hold import Hold
-from iceberg_catalog.plan.lineage import of_segment
+from iceberg_catalog.plan.lineage import UNKNOWN, of_segment
 from iceberg_catalog.plan.plan import plan
 from iceberg_catalog.plan.types import BatchKind, Follow, LiveFile, PartState, Policy, Segment, SegmentState
 from iceberg_catalog.tables.tables import data_root, stamped_format
@@ -166,6 +166,11 @@ def left_out(segments: Iterable[KnownSegment]) -> tuple[str, ...]:
     return tuple(item.key for item in sorted(found, key=lambda item: (item.modified_ms, item.key), reverse=True))
 
 
+def _newness(segment: Segment) -> tuple[int, int]:
+    """Which of two segments is of the newer history: by the epoch of its last batch, then by its end."""
+    return segment.runs[-1][0] if segment.runs else UNKNOWN, segment.last
+
+
 def _newest(items: Sequence[ListedObject]) -> str | None:
     return max(items, key=lambda item: (item.modified_ms, item.key)).key if items else None
 
@@ -193,7 +198,8 @@ def _partition(
     contradicted: int | None,
     gaps: tuple[Gap, ...],
 ) -> StoredPartition:
-    tiered_end = max(known.key.last for known in live) + 1
+    newest = of_segment(max((known.segment for known in live if known.segment), key=_newness))
+    tiered_end = newest.end
     ahead = [known for known in live if state is not None and known.key.last >= state.frontier]
     waiting, conflict = None, None
     if reached is not None and reached < tiered_end:
@@ -203,6 +209,7 @@ def _partition(
         segments=len(live),
         start=min(known.key.base for known in live),
         tiered_end=tiered_end,
+        history=newest.entries,
         tiered_ms=max(known.written_ms for known in live),
         record_ms=max((count.record_ms for count in counts), default=-1),
         source_bytes=sum(count.source_bytes for count in counts),

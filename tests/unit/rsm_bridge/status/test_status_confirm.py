@@ -69,6 +69,23 @@ def codes(found: Facts, after: Facts) -> dict[str, str]:
     return {str(item.code): item.said for item in report.all_findings() if item.level is Level.PERSON}
 
 
+def test_a_log_that_was_cut_and_has_grown_again_is_behind() -> None:
+    """As far as what the old leader tiered, or further: Kafka's end alone says nothing then."""
+    tiered = stored_partition(history=((1, 0), (3, 40)))
+
+    def found(offset: int | None, epoch: int | None, end: int = 100) -> dict[str, str]:
+        part = kafka_partition(end=end, newest_offset=offset, newest_epoch=epoch)
+        made = facts(stored(tiered), kafka=kafka(kafka_topic(part)))
+        return codes(made, made)
+
+    for offset, epoch in ((99, 3), (39, 1), (10, 1), (100, 4), (None, None), (99, None)):
+        assert not found(offset, epoch, 101), (offset, epoch)
+    assert found(99, 4) == {
+        "kafka_behind": "offset 99 is of leader epoch 4 in Kafka's log, and of epoch 3 in what is tiered"
+    }
+    assert set(found(98, 5, 105)) == {"kafka_behind"}
+
+
 def test_a_back_fill_of_old_records_has_its_first_copy_within_a_minute() -> None:
     """Its records are years old by their own timestamps, and were produced this minute."""
     part = kafka_partition(

@@ -85,6 +85,18 @@ def test_what_the_next_run_would_publish() -> None:
     assert after.publishable_end == 10  # the publisher has just planned: it is not asked again
 
 
+def test_what_an_unclean_election_cut_off_is_not_how_far_it_is_tiered() -> None:
+    """Its copies stay until Kafka deletes them, above what the new leader has tiered."""
+    old = [
+        known(seg("a", plain(0, 9, 1), checkpoint=((1, 0),))),
+        known(seg("b", plain(10, 29, 1), checkpoint=((1, 0),))),
+    ]
+    new = known(seg("c", plain(5, 14, 2), checkpoint=((1, 0), (2, 5))))
+    found = only([*old, new], published_to(15, ((1, 0), (2, 5))))
+    assert (found.tiered_end, found.history, found.segments) == (15, ((1, 0), (2, 5)), 3)
+    assert only(old, published_to(30, ((1, 0),))).tiered_end == 30
+
+
 def test_an_archive_publishes_what_retention_deleted_first() -> None:
     deleted = known(seg("a", plain(0, 9), state=SegmentState.DELETED))
     segments = [deleted, known(seg("b", plain(10, 19)))]
