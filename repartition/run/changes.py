@@ -131,7 +131,9 @@ def _moved(chosen: _Chosen, rule: ProjectionRule, keeping: Iterable[str]) -> lis
     """The same as a change, of the row as it was: it is gone. Where it stays as it was, nothing else is said of it."""
     from pyspark.sql import functions
 
-    told = chosen.told(lambda name: functions.col(WAS).getField(name))
+    # It goes by this change, not by the one that it was made by.
+    now = chosen.told(lambda name: functions.col(f"`{name}`"))
+    told = chosen.told(lambda name: functions.col(WAS).getField(name)) | {name: now[name] for name in rule.source_order}
     mark = [functions.lit(True).alias(MARK)] if rule.soft_deletes else []
     stay = functions.array(*(functions.lit(name) for name in keeping if rule.soft_deletes)).cast("array<string>")
     gone, step = functions.lit(not rule.soft_deletes).alias(DELETED), functions.lit(MOVED).alias(STEP)
@@ -295,7 +297,8 @@ def _faults(
     stays, fault = ~functions.col(DELETED), functions.col(FAULT)
     if columns.ERROR in names:
         error = functions.col(f"{KAFKA}.`{columns.ERROR}`")
-        faults.append((error.isNotNull(), functions.concat(functions.lit("undecodable: "), error)))
+        said = functions.when(error.startswith("undecodable"), error)
+        faults.append((error.isNotNull(), said.otherwise(functions.concat(functions.lit("undecodable: "), error))))
     faults.append((fault.isNotNull(), fault))
     if _NEEDED in chosen.tried:
         faults.append((functions.col(_NEEDED).isNull(), functions.lit("select failed")))

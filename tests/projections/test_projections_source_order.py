@@ -59,6 +59,19 @@ def test_keys_may_move_where_the_source_orders_them(spark: Any, tmp_path: Path) 
         assert names(world) == {0: "late 0"}
 
 
+def test_a_row_that_gets_another_key_goes_by_the_change_that_says_so(spark: Any, tmp_path: Path) -> None:
+    """Not by the position that the row had, which is its own, at an offset and in a partition that count as later."""
+    rule = {**RULE, "select": ["*"], "source_order": ["version"]}
+    with projection_world(spark, tmp_path, rule) as world:
+        world.send([of(n, "r", None, customer(n, f"c{n}", version=1)) for n in range(4)], 1)
+        world.run()
+        moved = [of(3, "u", customer(3, "c3", version=1), customer(30, "moved", version=2))]
+        world.send([*moved, of(2, "u", {"id": 2, "name": "c2"}, customer(20, "moved", version=2))])
+        world.run()
+        assert names(world) == {0: "c0", 1: "c1", 20: "moved", 30: "moved"}
+        assert not world.catalog.table_exists(LETTERS)
+
+
 def test_a_position_of_several_columns(spark: Any, tmp_path: Path) -> None:
     """MySQL's: the file, the place in it and the row of the event."""
 
