@@ -41,8 +41,7 @@ class Planning:
 
     `states`: recorded with it. `now_ms`: since the epoch. `no_columns_yet`: index keys of pending segments that cannot
     have their columns now; the plan stops before them, as before one whose markers contradict the broker's files.
-    `projections`: that rows wait for which Kafka's retention deleted. `put_back`: the states are not as recorded, but
-    say less: the head may have files above their frontiers, so that all is listed.
+    `projections`: that rows wait for which Kafka's retention deleted. `whole`: as of TableRun.
     """
 
     listing: SegmentListing
@@ -52,7 +51,7 @@ class Planning:
     now_ms: int
     no_columns_yet: Container[str] = ()
     projections: Sequence[WaitingProjection] = ()
-    put_back: bool = False
+    whole: bool = False
     _more: bool = field(default=False, init=False)
     _files: dict[int, list[LiveFile]] | None = field(default=None, init=False)
 
@@ -62,8 +61,8 @@ class Planning:
         Raises:
             BridgeError, SegmentError: an index is damaged, or the store is away.
         """
-        if self.put_back or self.listing.wants_whole(notices):
-            reads_max = None if self.put_back else INDEX_READS_MAX
+        if self.whole or self.listing.wants_whole(notices):
+            reads_max = None if self.whole else INDEX_READS_MAX
             segments = None if self._comes_first() else self.listing.whole(reads_max)
             if segments is not None:
                 listed()
@@ -78,7 +77,7 @@ class Planning:
 
     def _comes_first(self) -> bool:
         """Whether what is new is published before all is listed: after a start, where the history is long."""
-        if self.put_back or self.listing.begun or not self.states:
+        if self.whole or self.listing.begun or not self.states:
             return False
         return not self.listing.small()
 

@@ -93,7 +93,8 @@ class TableRun:
     """Runs of one topic id. Keeps what it read of immutable objects; one thread at a time.
 
     store, catalog: where segments and table are. topic_id: Kafka's, 16 bytes. context: the rules of all tables.
-    readers: threads that read indexes at once; None: one after the other.
+    readers: threads that read indexes at once; None: one after the other. whole: each run lists all of the topic first,
+    as a command needs that has one run, or that puts states back, so that the head has files above their frontiers.
     """
 
     store: ObjectStore
@@ -101,6 +102,7 @@ class TableRun:
     topic_id: bytes
     context: TableContext
     readers: Executor | None = None
+    whole: bool = False
     _no_columns_yet: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)
@@ -109,7 +111,6 @@ class TableRun:
     _as_of_ms: int = field(default=0, init=False)
     _table_uuid: uuid.UUID | None = field(default=None, init=False)
     _had_none: bool = field(default=False, init=False)
-    _puts_back: bool = field(default=False, init=False)
     _listing: SegmentListing = field(init=False)
     _state_objects: StateObjects = field(init=False)
 
@@ -157,7 +158,7 @@ class TableRun:
             now_ms=now_ms,
             no_columns_yet=self._no_columns_yet,
             projections=projections,
-            put_back=self._puts_back,
+            whole=self.whole,
         )
         found = planning.plan(notices, lambda: failpoints.hit("listed", self.topic_id.hex()))
         if not any(item.changes(states.get(number, PartState())) for number, item in found.plans.items()):

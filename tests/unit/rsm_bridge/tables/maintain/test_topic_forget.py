@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from converter.index.codec import decode_directory
 from converter.types import SegmentMetadata
 from rsm_bridge.errors import BridgeError
-from rsm_bridge.limits import FORGET_WATCH_SECONDS
+from rsm_bridge.limits import FORGET_WATCH_SECONDS, LIST_PAGE_KEYS
 from rsm_bridge.metrics.progress.facts import KafkaFacts
 from rsm_bridge.serving.copy.attempt import custom_metadata
 from rsm_bridge.status.store.facts import head_of, stored_topic
@@ -40,6 +40,12 @@ def world(tmp_path: Path) -> World:
     other = World(made.store, made.catalog, topic="other", topic_id=bytes.fromhex(OTHER))
     published(other, (2,))
     return made
+
+
+@pytest.fixture(autouse=True, params=[LIST_PAGE_KEYS, 2], ids=["one page", "pages"])
+def listing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a topic with more than a page of indexes a publisher's first run looks at what is new alone."""
+    monkeypatch.setattr("rsm_bridge.storage.segments.listing.LIST_PAGE_KEYS", request.param)
 
 
 def says(*topics: tuple[str, str], **changes: object) -> KafkaFacts:
