@@ -51,10 +51,10 @@ def require_layout(schema: Any, rule: ProjectionRule) -> None:
         kind = _type_of(schema, sort_term(text).column, text)
         if kind in _NESTED:
             raise RepartitionError("bad_rule", f"sort_by: {text} is a column of type {kind}, which has no order")
-    for field in schema.fields:
-        kind = str(field.dataType.typeName())
-        if field.name in rule.source_order and kind in _NESTED:
-            said = f"source_order: {field.name} is a column of type {kind}; name what is within it in `select`"
+    for name in rule.source_order:
+        kind = str(schema[name].dataType.typeName())
+        if kind in _NESTED:
+            said = f"source_order: {name} is a column of type {kind}; name what is within it in `select`"
             raise RepartitionError("bad_rule", said)
 
 

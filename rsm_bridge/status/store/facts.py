@@ -223,10 +223,14 @@ def _told_all(read: ReadTopic, facts: TableFacts) -> bool:
 def _unindexed(store: ObjectStore, read: ReadTopic, states: Mapping[int, PartState], head: Head) -> dict[int, Gap]:
     """As `unindexed`. The head is younger than the listing: what was published in between is listed by now."""
     found = unindexed(read.segments, states, head.files, read.unread)
-    if not found:
-        return found
-    listed = [key for key, _ in listed_indexes(store, read.topic_id)]
-    return unindexed(read.segments, states, head.files, (*read.unread, *listed))
+    listed = [key for key, _ in listed_indexes(store, read.topic_id)] if found else []
+    left: dict[int, Gap] = {}
+    for number, gap in found.items():
+        above = (key.base for key in listed if key.partition == number and key.last >= gap.first)
+        last = min(gap.last, min(above, default=gap.last + 1) - 1)
+        if any(file.partition == number and file.first <= last and file.last >= gap.first for file in head.files):
+            left[number] = replace(gap, last=last)
+    return left
 
 
 def _table(

@@ -90,6 +90,18 @@ def test_what_is_tiered_and_published_while_status_looks_is_no_gap(tmp_path: Pat
     assert found.table.frontiers[0] > max(item.key.last for item in read.segments)
 
 
+def test_what_is_tiered_while_status_looks_hides_no_gap_below(tmp_path: Path) -> None:
+    world = make_world(tmp_path)
+    published(world)
+    settings = load_settings(None, {"data_dir": tmp_path})
+    lose(world, 2)
+    (read,) = read_topics(world.store, None, math.inf)
+    world.copy(3)
+    world.publish()
+    found = stored_topic(read, head_of(world.catalog, NAMESPACE), world.store, settings)
+    assert found.unindexed == {0: Gap(6, 8, explained=False)}
+
+
 def test_kafkas_log_start_says_it_once() -> None:
     """What rows tell and what the log start tells is one gap; below the log start it is none."""
     part = stored_partition(start=30, covered_from=30, gaps=(Gap(5, 29, explained=False),))
