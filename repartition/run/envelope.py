@@ -40,7 +40,7 @@ EVENT: Final = "_event"
 _OF_EVENT: Final = ("op", "ts_ms", "source")
 _SIDES: Final = ("before", "after")
 #: Of messages that have no row, and of events that have one: created, updated, read by a snapshot, deleted.
-_NO_ROWS: Final = ("m", "t")
+_ROWLESS: Final = ("m", "t")
 _OPS: Final = ("c", "u", "r", "d")
 _NO_ROW: Final = "a change event without a row in after"
 
@@ -87,7 +87,7 @@ def unwrapped(records: Any, rule: ProjectionRule) -> Unwrapped:
     events = lifted(records)
     if "op" not in events.columns or not set(_SIDES) & set(events.columns):
         raise RepartitionError("bad_rule", "envelope: debezium needs change events, with `op`, `before` and `after`")
-    events = events.where(~tombstone & ~functions.coalesce(functions.col("op").isin(*_NO_ROWS), functions.lit(False)))
+    events = events.where(~tombstone & ~functions.coalesce(functions.col("op").isin(*_ROWLESS), functions.lit(False)))
     row = next((kind for kind in (_struct(events, name) for name in reversed(_SIDES)) if kind is not None), None)
     if row is None:
         return _as_text(events, record, rule)

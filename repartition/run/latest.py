@@ -19,6 +19,12 @@ _THERE: Final = "__tierberg_there"
 _TOLD: Final = "__tierberg_told_"
 
 
+def ordered_by(rule: ProjectionRule) -> tuple[str, ...]:
+    """Columns by which a change of a key is later than another, compared one after the other; null comes first."""
+    first = (columns.TIMESTAMP,) if rule.key_order == "timestamp" else rule.source_order
+    return (*first, *IDENTITY)
+
+
 def latest_changes(rows: Any, rule: ProjectionRule, may_keep: Sequence[str]) -> Any:
     """At most one row per key, without STEP.
 
@@ -34,10 +40,7 @@ def latest_changes(rows: Any, rule: ProjectionRule, may_keep: Sequence[str]) -> 
 
     by_key = Window.partitionBy(*(functions.col(f"`{name}`") for name in rule.key))
     partition, offset = IDENTITY
-    order = [functions.col(name) for name in (partition, offset, STEP)]
-    if rule.key_order == "timestamp":
-        order.insert(0, functions.col(columns.TIMESTAMP))
-    order[:0] = [functions.col(f"`{name}`") for name in rule.source_order]
+    order = [functions.col(f"`{name}`") for name in (*ordered_by(rule), STEP)]
     newest_first = by_key.orderBy(*(item.desc() for item in order))
     # The whole of a key for each of its rows, worked out once per key: only its first row stays.
     within = newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)

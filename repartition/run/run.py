@@ -14,7 +14,6 @@ from iceberg_catalog.plan.types import PartState
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError, as_ours, first_line
 from repartition.run.changes import IDENTITY, KEPT, STEP, Changes, changes
-from repartition.run.conform import conformed
 from repartition.run.drift import Drift, drift
 from repartition.run.envelope import DELETED
 from repartition.run.frontier import Frontier, Position
@@ -35,7 +34,7 @@ from repartition.run.target import (
     staged,
 )
 from repartition.run.truncation import truncated_before
-from repartition.run.write import append, cut, made_from, upsert
+from repartition.run.write import append, conformed, cut, made_from, upsert
 from repartition.spark.session import unconstrained
 from repartition.spark.targets import Target
 from rsm_bridge.config.projections import ProjectionRule
@@ -164,10 +163,7 @@ class ProjectionJob:
             return Ran(Reading(ranges=(), before=before.frontier, after=before.frontier), 0, pinned.snapshot_id)
         self.planned(reading)
         self.step("read")
-        records = self._records(pinned, reading.condition())
-        before_truncation = truncated_before(records, self.rule, len(pinned.states))
-        made = _without_rows(changes(self.session, records, self.rule), before_truncation)
-        self._bring_to_rule(pinned.owner, made)
+        made, before_truncation = self._made(pinned, reading)
         begun = staged(self.session, self.target.spark_name, self.name, before.snapshot_id)
         with unconstrained(self.session), begun as (branch, publish):
             # Rows of an append could come twice, and of rows that were taken back nothing else is known.
@@ -208,11 +204,8 @@ class ProjectionJob:
         if not count:
             return 0
         self.step("replay")
-        records = self._records(pinned, any_of(ranges))
-        before_truncation = truncated_before(records, self.rule, len(pinned.states))
-        made = _without_rows(changes(self.session, records, self.rule), before_truncation)
-        self._bring_to_rule(owner, made)
         reading = Reading(ranges=ranges, before=projection.frontier, after=projection.frontier)
+        made, _ = self._made(pinned, reading)
         with (
             unconstrained(self.session),
             staged(self.session, self.target.spark_name, self.name, projection.snapshot_id) as (branch, publish),
@@ -274,9 +267,17 @@ class ProjectionJob:
         firsts = {n: min(pinned.states[n].floor, first_live(n, 0, pinned.files)) for n in whole}
         return {**late, **firsts}
 
-    def _records(self, pinned: Pinned, condition: str) -> Any:
+    def _made(self, pinned: Pinned, reading: Reading) -> tuple[Changes, str | None]:
+        """What the records become, for a table that has the columns by then, and the rows that a truncation takes."""
         name = quoted(self.source_catalog, *self.source.name)
-        return self.session.sql(f"SELECT * FROM {name} VERSION AS OF {pinned.snapshot_id} WHERE {condition}")
+        where = f"VERSION AS OF {pinned.snapshot_id} WHERE {reading.condition()}"
+        records = self.session.sql(f"SELECT * FROM {name} {where}")
+        before_truncation = truncated_before(records, self.rule, len(pinned.states))
+        made = changes(self.session, records, self.rule)
+        if before_truncation:
+            made = replace(made, rows=made.rows.where(f"NOT ({before_truncation})"))
+        self._bring_to_rule(pinned.owner, made)
+        return made, before_truncation
 
     def _bring_to_rule(self, owner: Owner, made: Changes) -> None:
         frame = made.rows.drop(DELETED, STEP, KEPT)
@@ -328,11 +329,6 @@ class ProjectionJob:
             append(conformed(self.session, fresh, branch), branch, _ahead(reading.after, known, pinned.states))
             publish()
         return count
-
-
-def _without_rows(made: Changes, condition: str | None) -> Changes:
-    """The same without the rows for which a condition holds."""
-    return replace(made, rows=made.rows.where(f"NOT ({condition})")) if condition else made
 
 
 def _late(pinned: Pinned, found: Drift) -> dict[int, int]:

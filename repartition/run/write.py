@@ -10,10 +10,11 @@ from typing import Any, Final
 from converter.parquet import columns
 from repartition.errors import RepartitionError, java_causes
 from repartition.limits import FEW_WORKED_OUT_BYTES_MAX
-from repartition.run.changes import KEPT, Changes
+from repartition.run.by_name import as_type
+from repartition.run.changes import KEPT, STEP, Changes
 from repartition.run.envelope import DELETED
 from repartition.run.frontier import FRONTIER, Frontier
-from repartition.run.latest import KEY_MOVED, MARKS, latest_changes
+from repartition.run.latest import KEY_MOVED, MARKS, latest_changes, ordered_by
 from repartition.run.near import near
 from repartition.run.target import literal
 from repartition.spark.internals import worked_out_bytes
@@ -27,6 +28,27 @@ _CHANGES: Final = "tierberg_changes"
 _BESIDE: Final = (DELETED, KEPT, MARKS)
 #: In Spark's error where the memory of driver or executors is too small for what is sent.
 _TOO_LARGE: Final = "Not enough memory to build and broadcast"
+
+
+def conformed(session: Any, rows: Any, table: str) -> Any:
+    """The rows, for a write to `table`: what it has and they have not is null, columns that it has not are left out.
+
+    A column whose type is the table's goes as it is.
+
+    Args:
+        session: Spark's.
+        rows: a frame; DELETED, STEP and KEPT stay.
+        table: or a branch of it, quoted, already brought to the rows' columns.
+    """
+    from pyspark.sql import functions
+
+    given = {f.name: f.dataType for f in rows.schema.fields}
+    told = []
+    for field in session.table(table).schema.fields:
+        column = functions.col(f"`{field.name}`")
+        made = as_type(column, given.get(field.name), field.dataType, lossy=False)
+        told.append(column if made is column else made.alias(field.name))
+    return rows.select(*told, *(functions.col(name) for name in (DELETED, STEP, KEPT) if name in given))
 
 
 def append(rows: Any, branch: str, after: Frontier, options: Mapping[str, str] | None = None) -> None:
@@ -178,8 +200,7 @@ def _later(rule: ProjectionRule) -> str:
     """The condition for a change `s` to be later than the row `t` of its key; null is earlier than all else."""
     if rule.key_order == "partition":
         return f"s.{columns.OFFSET} > t.{columns.OFFSET}"
-    first = (columns.TIMESTAMP,) if rule.key_order == "timestamp" else rule.source_order
-    names = (*first, columns.PARTITION, columns.OFFSET)
+    names = ordered_by(rule)
     return f"({_listed(names, 's.')}) > ({_listed(names, 't.')})"
 
 

@@ -96,16 +96,14 @@ class KafkaSource:
         client = self._client()
         described = self._described(client, wanted)
         topics = described.topics
-        asked = [
-            (name, number)
+        asked = {
+            (name, number): partition
             for name, topic in topics.items()
             for number, partition in topic.partitions.items()
             if partition.has_leader and (topic.topic_id in stored or _worth(topic, wanted))
-        ]
-        offsets = self._offsets(client, asked)
-        silent = {
-            place: topics[place[0]].partitions[place[1]].leader for place, part in offsets.items() if part is None
         }
+        offsets = self._offsets(client, asked)
+        silent = {place: asked[place].leader for place, part in offsets.items() if part is None}
         topics = {
             name: replace(
                 topic,
@@ -215,7 +213,9 @@ class KafkaSource:
             )
         return found
 
-    def _offsets(self, client: AdminClient, places: Sequence[Where]) -> dict[Where, KafkaPartition | None]:
+    def _offsets(
+        self, client: AdminClient, places: Mapping[Where, KafkaPartition]
+    ) -> dict[Where, KafkaPartition | None]:
         """What leaders say; None of a partition whose leader did not answer. A refusal leaves its figure out."""
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
@@ -242,8 +242,8 @@ class KafkaSource:
             if any(answer is None or _unknown(answer.value) for answer in answers[:3]):
                 found[place] = None
                 continue
-            found[place] = KafkaPartition(
-                has_leader=True,
+            found[place] = replace(
+                places[place],
                 log_start=start.offset if start is not None else None,
                 end=end.offset if end is not None else None,
                 stable_end=stable.offset if stable is not None else None,
@@ -280,14 +280,12 @@ class KafkaSource:
 
     def _told(self, future: Future[Any]) -> _Answer | None:
         """What was answered; None: nothing was, in time."""
-        from concurrent.futures import TimeoutError as LateError
-
         from confluent_kafka import KafkaError, KafkaException
 
         unknown = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001 - public codes
         try:
             return _Answer(future.result(self.left()))
-        except LateError:
+        except TimeoutError:
             return None
         except KafkaException as error:
             code, said = error.args[0].code(), error.args[0].str()

@@ -62,8 +62,7 @@ class Planning:
             BridgeError, SegmentError: an index is damaged, or the store is away.
         """
         if self.whole or self.listing.wants_whole(notices):
-            reads_max = None if self.whole else INDEX_READS_MAX
-            segments = None if self._comes_first() else self.listing.whole(reads_max)
+            segments = self._everything()
             if segments is not None:
                 listed()
                 return replace(self._whole(segments), more=self._more)
@@ -75,11 +74,15 @@ class Planning:
             [known for group in found.values() for known in group], plans, complete=False, more=self._more
         )
 
+    def _everything(self) -> list[KnownSegment] | None:
+        """All segments; None: later, what is new comes first, or there are more to read than one run may."""
+        if self.whole:
+            return self.listing.whole()
+        return None if self._comes_first() else self.listing.whole(INDEX_READS_MAX)
+
     def _comes_first(self) -> bool:
         """Whether what is new is published before all is listed: after a start, where the history is long."""
-        if self.whole or self.listing.begun or not self.states:
-            return False
-        return not self.listing.small()
+        return not self.listing.begun and bool(self.states) and not self.listing.small()
 
     def _whole(self, segments: Sequence[KnownSegment]) -> TablePlans:
         plans = self._all(segments, segments, relisted=False)

@@ -121,7 +121,7 @@ def test_a_topic_as_kafka_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert topic.config == {"remote.storage.enable": "true", "segment.ms": "1000"}  # only what is judged by
     part = topic.partitions[0]
     assert (part.has_leader, part.log_start, part.end, part.stable_end, part.newest_ms) == (True, 5, 10, 10, 1234)
-    assert (part.newest_offset, part.newest_epoch) == (9, 0)
+    assert (part.newest_offset, part.newest_epoch, part.leader) == (9, 0, "broker 1 at b:9092")
     assert not topic.partitions[1].has_leader
     assert topic.partitions[1].end is None
     assert "orders-1" not in client.asked  # nobody would answer
