@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from repartition.advise.report import How
-from rsm_bridge.config.layout_terms import partition_term, sort_term
+from rsm_bridge.config.layout_terms import partition_term, row_order
 
 #: A query that opens no more than this share of a table's files has nothing to gain.
 _FEW: Final = 0.1
@@ -114,11 +114,11 @@ def _served(layout: CurrentLayout, column: str, compared_by: Mapping[str, How]) 
         term = partition_term(text)
         if term.column == column and (compared_by[column] == "equal" or not term.transform.startswith("bucket")):
             return True
-    for text in layout.sort_by:
-        name = sort_term(text).column
-        if name == column:
+    order = row_order(layout.sort_by)
+    for sorted_by in (term.column for term in order.terms):
+        if sorted_by == column:
             return True
-        if compared_by.get(name) != "equal":
+        if compared_by.get(sorted_by) != "equal" and not order.interleaved:
             return False
     return False
 

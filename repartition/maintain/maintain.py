@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from converter.parquet import columns
 from repartition.errors import RepartitionError, as_ours, first_line, lost_maintenance
@@ -39,9 +39,12 @@ from repartition.run.reporting import now_ms, report_size
 from repartition.run.run import LETTERS, ProjectionJob
 from repartition.run.target import load_projection, quoted, run_branches, staged
 from repartition.run.write import append
-from rsm_bridge.config.layout_terms import sort_term
+from rsm_bridge.config.layout_terms import row_order
 from rsm_bridge.limits import MIB
 from rsm_bridge.storage.lease import Lease, holder_name, kept, lease_key
+
+#: What Iceberg calls its own column while it interleaves.
+_OF_ZORDER: Final = "ICEZVALUE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,7 @@ def _compaction(table: KeptTable, at_ms: int) -> str:
     From the lowest tier up: a file that was made of others is not written anew before there are as many of its size.
     Delete files need no folding: of each data file there is one, which every run writes anew.
     """
-    order = ", ".join(sort_term(text).sql() for text in table.sort_by)
+    order = _order(table)
     how = f"strategy => 'sort', sort_order => '{order}', " if order else ""
     options = {
         "min-input-files": COMPACTION_INPUT_FILES_MIN,
@@ -151,6 +154,15 @@ def _compaction(table: KeptTable, at_ms: int) -> str:
     # Where no partition has enough small files, nothing tells that it was looked.
     _note(table, LAST_COMPACTION, at_ms)
     return f"{were} files became {are}"
+
+
+def _order(table: KeptTable) -> str:
+    """Of rows within what compaction writes, as its procedure takes it."""
+    order, found = row_order(table.sort_by), table.load()
+    # A column of this name would fail every compaction, and whoever writes events may name one so.
+    if found is not None and any(name.upper() == _OF_ZORDER for name in found.schema().column_names):
+        order = replace(order, interleaved=False)
+    return order.sql()
 
 
 def tiers(target_bytes: int) -> list[int]:

@@ -14,7 +14,18 @@ from typing import Any, Final
 
 from converter.parquet import columns
 from repartition.errors import RepartitionError
-from repartition.run.envelope import DELETED, FAULT, KAFKA, LEFT_OUT, SEEN, WAS, Unwrapped, unwrapped
+from repartition.run.envelope import (
+    DELETED,
+    FAULT,
+    KAFKA,
+    LEFT_OUT,
+    POSITION,
+    SEEN,
+    WAS,
+    Unwrapped,
+    itemized,
+    unwrapped,
+)
 from repartition.spark.internals import columns_read, observed, tried
 from rsm_bridge.config.projections import ProjectionRule
 
@@ -36,12 +47,18 @@ IDENTITY: Final = (columns.PARTITION, columns.OFFSET)
 #: What a dead letter has of its record, where the topic's table has it.
 _LETTER: Final = (
     *IDENTITY,
+    POSITION,
     columns.TIMESTAMP,
     columns.KEY,
     columns.HEADERS,
     columns.RAW_VALUE,
     columns.VALUE_SIZE,
 )
+
+
+def identity(rule: ProjectionRule) -> tuple[str, ...]:
+    """Columns by which a row of an append projection is known, which every projection's rows have."""
+    return (*IDENTITY, POSITION) if rule.explode else IDENTITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +68,7 @@ class Changes:
     Attributes:
         rows: the columns of the projection; under `upsert` DELETED (the row goes), STEP (order within one record) and
             KEPT too.
-        dead: of each record that has no row, what it was and REASON; once per record.
+        dead: of each record that has no row, what it was and REASON; once per record, or per item of one.
         refused: told how many changes have no row by what works `rows` out.
         may_keep: all columns that KEPT may have.
     """
@@ -70,6 +87,7 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     """What `records`, a frame over the topic's table, become under `rule`. A dead letter changes nothing."""
     from pyspark.sql import Observation, functions
 
+    records = itemized(records, rule)
     found = unwrapped(records, rule)
     chosen = _chosen(found, rule)
     _refuse_names(chosen, rule)
@@ -79,7 +97,8 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     faults += _unplaced([told[name] for name in rule.source_order], rule)
     faults += _unsaid(found, rule)
     bad = functools.reduce(operator.or_, (condition for condition, _ in faults), functions.lit(False))
-    letter = [functions.col(f"{KAFKA}.`{name}`") for name in _LETTER if name in records.columns]
+    ours = [name for name in _LETTER if name in records.columns and (name != POSITION or rule.explode)]
+    letter = [functions.col(f"{KAFKA}.`{name}`") for name in ours]
     reason = functions.coalesce(*(functions.when(condition, text) for condition, text in faults), functions.lit(""))
     dead = judged.where(bad).select(*letter, reason.alias(REASON))
     kept = functions.col(f"{_KEEP}.keep") if rule.where else functions.lit(True)
@@ -213,8 +232,8 @@ def _chosen(found: Unwrapped, rule: ProjectionRule) -> _Chosen:
         place = rule.select.index("*")
         texts = [*texts[:place], *every, *texts[place:]]
     given_names = {name for _, names in texts for name in names}
-    added = {name: name for name in IDENTITY if name not in given_names}
-    needed = {*rule.key, *rule.source_order, *IDENTITY, columns.TIMESTAMP}
+    added = {name: name for name in identity(rule) if name not in given_names}
+    needed = {*rule.key, *rule.source_order, *identity(rule), columns.TIMESTAMP}
     return _Chosen([*texts, *((name, [name]) for name in added)], plain | added, frozenset(needed))
 
 
@@ -256,7 +275,7 @@ def _unplaced(position: Sequence[Any], rule: ProjectionRule) -> list[tuple[Any, 
 def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
     names = chosen.names
     sources = {name: chosen.plain.get(text) for text, given in chosen.texts for name in given}
-    replaced = [name for name in IDENTITY if sources.get(name) != name]
+    replaced = [name for name in identity(rule) if sources.get(name) != name]
     if replaced:
         said = f"`select` gives {' and '.join(replaced)} another meaning: by them a row is known; choose another name"
         raise RepartitionError("bad_rule", said)

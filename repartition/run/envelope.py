@@ -10,6 +10,8 @@ events"):
 * A delete without `before` names its row by Kafka's key, which `_key` has, or is read here as JSON.
 * Where both sides are text (MongoDB) an event is one row with the columns of the event, for a rule with a `select`.
 * Messages of the source's log (`op: m`) have no row, and truncations (`op: t`) are for truncation.py.
+
+With `explode` each item of a list is a row instead: :func:`itemized` comes first.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from typing import Any, Final
 from converter.parquet import columns
 from repartition.errors import RepartitionError
 from repartition.run.by_name import as_type
+from repartition.run.layout_check import type_within
 from repartition.run.unavailable import left_out
+from rsm_bridge.config.layout_terms import quoted_path
 from rsm_bridge.config.projections import ProjectionRule
 
 #: Names of ours beside the user's columns; the prefix keeps them apart.
@@ -37,6 +41,9 @@ _AFTER: Final = "__tierberg_after"
 _NOW: Final = "__tierberg_now"
 #: What `select` sees of an event beside its row, as one struct; `*` leaves it out.
 EVENT: Final = "_event"
+#: With `explode`: an item, and its place in its list, from 0.
+ITEM: Final = "_item"
+POSITION: Final = "_item_position"
 _OF_EVENT: Final = ("op", "ts_ms", "source")
 _SIDES: Final = ("before", "after")
 #: Of messages that have no row, and of events that have one: created, updated, read by a snapshot, deleted.
@@ -77,7 +84,8 @@ def unwrapped(records: Any, rule: ProjectionRule) -> Unwrapped:
     """
     from pyspark.sql import functions
 
-    kafka = [name for name in records.columns if name.startswith("_kafka_")]
+    of_record = (POSITION,) if rule.explode else ()
+    kafka = [name for name in records.columns if name.startswith("_kafka_") or name in of_record]
     record = functions.struct(*(functions.col(f"`{name}`") for name in kafka)).alias(KAFKA)
     tombstone = functions.col(columns.VALUE_SIZE).isNull()
     if rule.envelope == "none":
@@ -101,17 +109,51 @@ def unwrapped(records: Any, rule: ProjectionRule) -> Unwrapped:
     )
 
 
+def itemized(records: Any, rule: ProjectionRule) -> Any:
+    """With `explode`: a row for each item, with ITEM and POSITION, without the column that has the items at its top.
+
+    A record that has not decoded is one row, of no item. A column of the record that is called as one of the two, in
+    whatever case, is `x__item` then.
+
+    Raises:
+        RepartitionError: `bad_rule` where the column is missing, or is no list and no map.
+    """
+    from pyspark.sql import functions
+    from pyspark.sql.types import ArrayType, MapType
+
+    if rule.explode is None:
+        return records
+    kind = type_within(records.schema, rule.explode)
+    if kind is None:
+        raise RepartitionError("bad_rule", f"explode: the topic's table has no column {rule.explode}")
+    if not isinstance(kind, ArrayType | MapType):
+        said = f"explode: {rule.explode} is a column of type {kind.simpleString()}, and only lists and maps have items"
+        raise RepartitionError("bad_rule", said)
+    items = functions.col(quoted_path(rule.explode))
+    items = functions.map_entries(items) if isinstance(kind, MapType) else items
+    error = functions.col(columns.ERROR) if columns.ERROR in records.columns else functions.lit(None)
+    seen = _apart((name for name in records.columns if name != rule.explode), (ITEM, POSITION))
+    kept = [functions.col(f"`{name}`").alias(given) for name, given in seen.items()]
+    # Outer, for the sake of what has not decoded; an item may be null itself.
+    each = functions.posexplode_outer(functions.when(error.isNull(), items)).alias(POSITION, ITEM)
+    return records.select(*kept, each).where(functions.col(POSITION).isNotNull() | error.isNotNull())
+
+
 def _apart(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
-    """Columns of a row by what `select` sees them as: `x_name`, as in the topic's table, where the name is taken."""
+    """Columns of a row by what `select` sees them as: `x_name`, as in the topic's table, where the name is taken.
+
+    Spark's names have no case.
+    """
     found: dict[str, str] = {}
-    known = {*names, *taken}
+    names, reserved = list(names), {name.lower() for name in taken}
+    known = {*(name.lower() for name in names), *reserved}
     for name in names:
         given = name
-        if name in taken:
+        if name.lower() in reserved:
             given = f"x_{name}"
-            while given in known:
+            while given.lower() in known:
                 given = f"x_{given}"
-            known.add(given)
+            known.add(given.lower())
         found[name] = given
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from repartition.errors import RepartitionError
-from rsm_bridge.config.layout_terms import PartitionTerm, partition_term, sort_term
+from rsm_bridge.config.layout_terms import PartitionTerm, partition_term, row_order
 from rsm_bridge.config.projections import ProjectionRule
 
 _WHOLE: Final = frozenset({"byte", "short", "integer", "long"})
@@ -23,6 +23,8 @@ _TAKES: Final = {
     "day": _TIMESTAMPS | {"date"},
     "hour": _TIMESTAMPS,
 }
+#: That Iceberg's Z-order takes (its SparkZOrderUDF).
+_INTERLEAVED: Final = _WHOLE | _TIMESTAMPS | {"float", "double", "string", "binary", "boolean", "date"}
 _NESTED: Final = frozenset({"struct", "array", "map", "variant"})
 #: What Iceberg calls the field of a transform, behind the column's name.
 _SUFFIX: Final = {"truncate": "trunc"}
@@ -47,10 +49,13 @@ def require_layout(schema: Any, rule: ProjectionRule) -> None:
         if takes is not None and _field_name(term) in schema.names:
             said = f"partition_by: {text} would be called {_field_name(term)}, as a column is; name that one otherwise"
             raise RepartitionError("bad_rule", said)
-    for text in rule.sort_by:
-        kind = _type_of(schema, sort_term(text).column, text)
+    order = row_order(rule.sort_by)
+    for column in (term.column for term in order.terms):
+        kind = _type_of(schema, column, column)
         if kind in _NESTED:
-            raise RepartitionError("bad_rule", f"sort_by: {text} is a column of type {kind}, which has no order")
+            raise RepartitionError("bad_rule", f"sort_by: {column} is a column of type {kind}, which has no order")
+        if order.interleaved and kind not in _INTERLEAVED:
+            raise RepartitionError("bad_rule", f"sort_by: zorder takes no column of type {kind}, as {column} is")
     for name in rule.source_order:
         kind = str(schema[name].dataType.typeName())
         if kind in _NESTED:
@@ -63,14 +68,22 @@ def is_floating(schema: Any, term: PartitionTerm) -> bool:
     return term.transform == "identity" and _type_of(schema, term.column, term.column) in {"float", "double"}
 
 
-def _type_of(schema: Any, path: str, text: str) -> str:
-    """Spark's name of a column's type, without its size."""
+def type_within(schema: Any, path: str) -> Any:
+    """Spark's type of a column, which may be within structs: names with dots. None: there is none."""
     kind = schema
     for name in path.split("."):
         fields = {field.name: field.dataType for field in getattr(kind, "fields", ())}
         if name not in fields:
-            raise RepartitionError("bad_rule", f"partition_by or sort_by: {text}: the projection has no column {path}")
+            return None
         kind = fields[name]
+    return kind
+
+
+def _type_of(schema: Any, path: str, text: str) -> str:
+    """Spark's name of a column's type, without its size."""
+    kind = type_within(schema, path)
+    if kind is None:
+        raise RepartitionError("bad_rule", f"partition_by or sort_by: {text}: the projection has no column {path}")
     return str(kind.typeName())
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iceberg_catalog.plan.types import LiveFile, PartState
-from repartition.run.changes import IDENTITY
+from repartition.run.changes import IDENTITY, identity
 from repartition.run.frontier import Frontier
 from repartition.run.read_plan import Range, first_live
 from rsm_bridge.config.projections import ProjectionRule
@@ -38,12 +38,12 @@ def of_letters(rows: Any, letters: Any, rule: ProjectionRule, there: Any) -> Any
 
     Args:
         rows: the changes of everything that was read, as `upsert` or `append` takes them.
-        letters: partition and offset of the letters, once each.
+        letters: partition and offset of the letters.
         rule: the projection's.
         there: rows of an append projection, which may have some already: a replay that died leaves its letters.
     """
     named = rows.join(letters, list(IDENTITY), "semi")
     if rule.mode == "append":
-        return named.join(there.select(*IDENTITY), list(IDENTITY), "anti")
+        return named.join(there.select(*identity(rule)), list(identity(rule)), "anti")
     keys = named.select(*(f"`{name}`" for name in rule.key)).distinct()
     return rows.join(keys, list(rule.key), "semi")

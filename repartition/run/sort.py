@@ -13,7 +13,7 @@ from typing import Any, Final
 from repartition.run.layout_check import is_floating
 from repartition.run.target import quoted
 from repartition.spark.session import configured
-from rsm_bridge.config.layout_terms import SortTerm, partition_term, quoted_path, sort_term
+from rsm_bridge.config.layout_terms import SortTerm, partition_term, quoted_path, row_order
 from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.limits import MIB
 
@@ -47,7 +47,7 @@ def laid_out(session: Any, rows: Any, catalog: str, rule: ProjectionRule) -> Ite
     # −0.0 and 0.0 are equal in a sort, and two partitions: by their texts each comes in one run.
     floating = [name for name, term in zip(names, terms, strict=True) if is_floating(rows.schema, term)]
     order = [*order, *(functions.expr(f"CAST(`{name}` AS STRING)").asc() for name in floating)]
-    order += [_ordered(sort_term(text)) for text in rule.sort_by]
+    order += [_ordered(term) for term in row_order(rule.sort_by).terms]
     if order:
         placed = placed.sortWithinPartitions(*order)
     with configured(session, _ADVISORY, str(rule.target_file_mib * MIB * _SHUFFLED_PER_STORED)):

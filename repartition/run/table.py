@@ -16,7 +16,7 @@ from repartition.errors import RepartitionError, lost_race
 from repartition.run.layout_check import is_floating, require_layout
 from repartition.run.target import literal, quoted
 from repartition.spark.internals import nullable_schema, union_columns
-from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, sort_term
+from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, row_order, sort_term
 from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.limits import MIB
 
@@ -74,7 +74,7 @@ def evolve_table(
     require_layout(schema, rule)
     for statement in partition_changes(partition_terms(table), [partition_term(text) for text in rule.partition_by]):
         session.sql(f"ALTER TABLE {full} {statement}")
-    if sort_terms(table) != [sort_term(text) for text in rule.sort_by]:
+    if sort_terms(table) != [*row_order(rule.sort_by).terms]:
         session.sql(f"ALTER TABLE {full} {_order(rule)}")
     stale = {key: value for key, value in table_properties(rule, schema).items() if _stale(table, key, value)}
     if stale:
@@ -124,7 +124,7 @@ def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: An
 
 
 def _order(rule: ProjectionRule) -> str:
-    terms = ", ".join(sort_term(text).ddl() for text in rule.sort_by)
+    terms = ", ".join(term.ddl() for term in row_order(rule.sort_by).terms)
     spread = "DISTRIBUTED BY PARTITION " if rule.partition_by else ""
     return f"WRITE {spread}LOCALLY ORDERED BY {terms}" if terms else f"WRITE {spread}UNORDERED"
 
@@ -143,23 +143,31 @@ def _listed(properties: Mapping[str, str]) -> str:
 PROJECTION_KEY: Final = "tierberg.copy.key"  # of upsert: the columns' names, sorted, as a JSON list
 
 
+PROJECTION_ITEMS: Final = "tierberg.copy.explode"  # the column of whose items there is one row each
+
+
 def rule_stamp(rule: ProjectionRule) -> dict[str, str]:
-    """Table properties that say of which columns there is one row each; none where every record has its own."""
-    return {PROJECTION_KEY: json.dumps(sorted(rule.key), ensure_ascii=False)} if rule.key else {}
+    """Table properties that say of what there is one row each; none where every record has its own."""
+    key = {PROJECTION_KEY: json.dumps(sorted(rule.key), ensure_ascii=False)} if rule.key else {}
+    return key | ({PROJECTION_ITEMS: rule.explode} if rule.explode else {})
 
 
 def refuse_other_rule(table: Table, rule: ProjectionRule) -> None:
     """Does nothing where the table can be brought to the rule.
 
     Raises:
-        RepartitionError: `bad_rule` if its rows are one per other columns than the rule's `key`, or its format version
-            is above the rule's.
+        RepartitionError: `bad_rule` if its rows are one per other columns than the rule's `key`, or one per item of
+            another column than the rule's `explode`, or its format version is above the rule's.
     """
     name, anew = ".".join(table.name()), "choose another `table`, or drop this one to have it filled anew"
     found, wanted = table.properties.get(PROJECTION_KEY), rule_stamp(rule).get(PROJECTION_KEY)
     if found != wanted:
         said = f"table {name} has one row per {found or 'unknown key'}, and the rule's `key` is now {wanted or 'none'}"
         raise RepartitionError("bad_rule", f"{said}. Set it back, {anew}")
+    items = table.properties.get(PROJECTION_ITEMS)
+    if items != rule.explode:
+        said = f"table {name} has a row for each {f'item of {items}' if items else 'record'}, and the rule's `explode` "
+        raise RepartitionError("bad_rule", f"{said}is now {rule.explode or 'none'}. Set it back, {anew}")
     if table.format_version > rule.format_version:
         version = table.format_version
         said = f"table {name} has format version {version}, above the rule's {rule.format_version}, and cannot go back"

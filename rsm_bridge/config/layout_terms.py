@@ -10,16 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-_PATH = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
+#: A regular expression for a column: names with dots between them.
+COLUMN_PATH: Final = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 _PARTITION: Final = re.compile(
-    rf"(?:(?P<time>year|month|day|hour)s?\(\s*(?P<timed>{_PATH})\s*\)"
-    rf"|(?P<sized>bucket|truncate)\(\s*(?P<size>[0-9]{{1,9}})\s*,\s*(?P<cut>{_PATH})\s*\)"
-    rf"|(?P<plain>{_PATH}))"
+    rf"(?:(?P<time>year|month|day|hour)s?\(\s*(?P<timed>{COLUMN_PATH})\s*\)"
+    rf"|(?P<sized>bucket|truncate)\(\s*(?P<size>[0-9]{{1,9}})\s*,\s*(?P<cut>{COLUMN_PATH})\s*\)"
+    rf"|(?P<plain>{COLUMN_PATH}))"
 )
 _TIMES: Final = frozenset({"year", "month", "day", "hour"})
 _SORT: Final = re.compile(
-    rf"(?P<column>{_PATH})(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
+    rf"(?P<column>{COLUMN_PATH})(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
 )
+
+
+_INTERLEAVED: Final = re.compile(rf"zorder\(\s*(?P<columns>{COLUMN_PATH}(?:\s*,\s*{COLUMN_PATH})+)\s*\)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,26 @@ class SortTerm:
         return f"{'DESC' if self.descending else 'ASC'} NULLS {'FIRST' if self.nulls_first else 'LAST'}"
 
 
+@dataclass(frozen=True, slots=True)
+class RowOrder:
+    """All of `sort_by`.
+
+    Attributes:
+        terms: by which rows of a file are sorted, one after the other.
+        interleaved: compaction puts rows together that are near to each other in all of these columns, along a Z-order
+            curve; False: it sorts.
+    """
+
+    terms: tuple[SortTerm, ...]
+    interleaved: bool = False
+
+    def sql(self) -> str:
+        """As the argument `sort_order` of `rewrite_data_files` takes it; empty: as it comes."""
+        if self.interleaved:
+            return f"zorder({', '.join(term.column for term in self.terms)})"
+        return ", ".join(term.sql() for term in self.terms)
+
+
 def partition_term(text: str) -> PartitionTerm:
     """`day(ts)`, `bucket(16, customer.id)`, `truncate(4, code)`, `region`.
 
@@ -126,10 +150,27 @@ def sort_term(text: str) -> SortTerm:
     """
     found = _SORT.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no sort field: use column [asc|desc] [nulls first|last]")
+        raise ValueError(
+            f"{text!r} is no sort field: use column [asc|desc] [nulls first|last], or zorder(column, column) alone"
+        )
     descending = (found["way"] or "asc").lower() == "desc"
     nulls = (found["nulls"] or ("last" if descending else "first")).lower()
     return SortTerm(found["column"], descending, nulls == "first")
+
+
+def row_order(texts: Sequence[str]) -> RowOrder:
+    """Sort fields, or `zorder(a, b)` alone.
+
+    Raises:
+        ValueError: it is neither, or a Z-order names a column twice.
+    """
+    found = _INTERLEAVED.fullmatch(texts[0].strip()) if len(texts) == 1 else None
+    if found is None:
+        return RowOrder(tuple(sort_term(text) for text in texts))
+    names = [name.strip() for name in found["columns"].split(",")]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{texts[0]!r} names a column twice")
+    return RowOrder(tuple(SortTerm(name) for name in names), interleaved=True)
 
 
 def quoted_path(path: str) -> str:

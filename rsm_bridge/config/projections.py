@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, field_validator, model_validator
 
 from rsm_bridge.config.durations import Seconds
-from rsm_bridge.config.layout_terms import partition_term, require_apart, sort_term
+from rsm_bridge.config.layout_terms import COLUMN_PATH, partition_term, require_apart, row_order
 from rsm_bridge.config.section import CatalogProperties, Section, texts
 
 ProjectionMode = Literal["append", "upsert"]
@@ -83,6 +83,12 @@ class ProjectionRule(Section):
         "after the other, such as the position in the source's log. Null comes first; a delete that says none of them "
         "is a dead letter.",
     )
+    explode: str | None = Field(
+        default=None,
+        description="With `append`: a list or map of the topic's table, nested ones with dots. Each of its items is a "
+        "row: `_item`, a map's as a struct of `key` and `value`, with its place from 0 as `_item_position`. Records "
+        "without items have no row.",
+    )
     select: tuple[str, ...] = Field(
         default=("*",),
         description="SQL expressions of Spark over the topic's columns (with `debezium`: of the row's). "
@@ -96,7 +102,9 @@ class ProjectionRule(Section):
         "`truncate(4, code)`, `region`.",
     )
     sort_by: tuple[str, ...] = Field(
-        default=(), description="`column [asc|desc] [nulls first|last]`; the order of rows within each file."
+        default=(),
+        description="`column [asc|desc] [nulls first|last]`; the order of rows within each file. `zorder(a, b)` alone: "
+        "compaction puts rows together that are near in all of these columns.",
     )
     target_file_mib: int = Field(default=128, ge=1, le=8192, description="Size that data files are made for, in MiB.")
     retention: Seconds | None = Field(
@@ -127,14 +135,20 @@ class ProjectionRule(Section):
             raise ValueError(f"use lower-case letters, digits and _, dots between namespaces, and {_TOPIC}")
         return value
 
+    @field_validator("explode")
+    @classmethod
+    def _is_a_path(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(COLUMN_PATH, value):
+            raise ValueError(f"{value!r} is no column: use its name, with dots for what is within it")
+        return value
+
     @field_validator("partition_by", "sort_by")
     @classmethod
     def _terms_parse(cls, value: tuple[str, ...], info: Any) -> tuple[str, ...]:
         if info.field_name == "partition_by":
             require_apart([partition_term(text) for text in value])
         else:
-            for text in value:
-                sort_term(text)
+            row_order(value)
         return value
 
     @model_validator(mode="after")
@@ -149,6 +163,8 @@ class ProjectionRule(Section):
             given = _OF_UPSERT & self.model_fields_set
             if given:
                 raise ValueError(f"mode: append takes no {' and no '.join(sorted(given))}")
+        elif self.explode is not None:
+            raise ValueError("mode: upsert takes no explode: which items a record no longer has is said nowhere")
         return self
 
     def table_of(self, plain: str, namespace: str) -> tuple[str, ...]:

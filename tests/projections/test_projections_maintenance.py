@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from repartition import limits
+from repartition.errors import RepartitionError
 from repartition.maintain import due, maintain
 from repartition.maintain.due import Budget
 from repartition.run import write
@@ -61,6 +62,40 @@ def test_small_files_become_one_sorted_one_and_the_frontier_stays(spark: Any, tm
         world.send([sent(30, {"id": 30})])
         world.run()
         assert [row["id"] for row in world.rows()] == list(range(31))
+
+
+@pytest.mark.parametrize("hostile", [False, True])
+def test_a_z_order_keeps_files_narrow_in_each_of_its_columns(spark: Any, tmp_path: Path, hostile: bool) -> None:
+    rule = {"sort_by": ["zorder(x, y)"], "target_file_mib": 1, "select": ["*", "x - 500 AS below", "y > 0 AS above"]}
+    drawn = Random(7)
+    with projection_world(spark, tmp_path, rule) as world:
+        for _ in range(8):
+            rows = [
+                {"x": drawn.randrange(1000), "y": drawn.randrange(1000), "text": drawn.randbytes(150).hex()}
+                for _ in range(3000)
+            ]
+            world.send([sent(None, {**row, **({"icezvalue": 1} if hostile else {})}) for row in rows])
+            world.run()
+        before = world.rows()
+        assert [item.chore for item in maintain.maintain(world.job(), rich())][:1] == ["compaction"]
+        assert world.rows() == before
+        files = world.catalog.load_table(PROJECTION).inspect.files().to_pylist()
+        assert len(files) >= 3
+        widths = {}
+        for name in ("x", "y"):
+            bounds = [file["readable_metrics"][name] for file in files]
+            widths[name] = sum(item["upper_bound"] - item["lower_bound"] for item in bounds) / len(bounds)
+        # Sorted by x alone, each file has all of y.
+        assert widths["x"] < 800
+        assert (widths["y"] > 980) if hostile else (widths["y"] < 800)
+
+
+def test_what_a_z_order_does_not_take_is_refused(spark: Any, tmp_path: Path) -> None:
+    rule = {"sort_by": ["zorder(a, b)"], "select": ["cast(id AS decimal(9, 2)) AS a", "id AS b"]}
+    with projection_world(spark, tmp_path, rule) as world:
+        world.send([sent(1, {"id": 1})])
+        with pytest.raises(RepartitionError, match="zorder takes no column of type decimal, as a is"):
+            world.run()
 
 
 def test_delete_files_of_an_upsert_are_merged_in(spark: Any, tmp_path: Path) -> None:

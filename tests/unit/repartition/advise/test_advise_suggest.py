@@ -46,6 +46,7 @@ def seen(files: int = 40, **columns: How) -> PlannedQuery:
         (layout(sort_by=("id", "who")), [seen(id="range")], "Nothing to change"),
         (layout(sort_by=("id", "who")), [seen(who="equal")], "bucket(16, who)"),
         (layout(sort_by=("id desc", "who")), [seen(id="equal", who="range")], "Nothing to change"),
+        (layout(sort_by=("zorder(id, who)",)), [seen(who="range")], "Nothing to change"),
     ],
 )
 def test_suggestions(table: CurrentLayout, queries: list[PlannedQuery], said: str) -> None:

@@ -17,7 +17,7 @@ from repartition.run.near import bound
 from repartition.run.table import partition_changes
 from repartition.run.write import merge_statement
 from repartition.spark.catalog import spark_catalog
-from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, sort_term
+from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, row_order, sort_term
 from rsm_bridge.config.projections import ProjectionRule
 
 TERMS = [
@@ -52,6 +52,18 @@ def test_sort_terms() -> None:
     for wrong in ("", "a up", "a, b", "a nulls", "lower(a)"):
         with pytest.raises(ValueError, match="sort field"):
             sort_term(wrong)
+
+
+def test_a_z_order_is_alone_and_of_several_columns() -> None:
+    assert row_order(["zorder( a,b.c )"]).sql() == "zorder(a, b.c)"
+    assert row_order(["ZORDER(a, b)"]).terms == (SortTerm("a"), SortTerm("b"))
+    assert row_order(["a desc", "b"]).sql() == "a DESC NULLS LAST, b ASC NULLS FIRST"
+    assert row_order([]).sql() == ""
+    for wrong in (["zorder(a)"], ["zorder(a, b)", "c"], ["zorder(a b)"], ["zorder(a, b) desc"]):
+        with pytest.raises(ValueError, match=r"zorder\(column, column\) alone"):
+            row_order(wrong)
+    with pytest.raises(ValueError, match="names a column twice"):
+        row_order(["zorder(a, a)"])
 
 
 def test_a_spec_changes_by_what_differs() -> None:
