@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from repartition.changes.by_name import type_within
 from repartition.errors import RepartitionError
 from rsm_bridge.config.layout_terms import PartitionTerm, partition_term, row_order
 from rsm_bridge.config.projections import ProjectionRule
@@ -66,17 +67,6 @@ def require_layout(schema: Any, rule: ProjectionRule) -> None:
 def is_floating(schema: Any, term: PartitionTerm) -> bool:
     """Whether a term is a floating-point column as it is: −0.0 and 0.0 are equal to Spark, and two partitions."""
     return term.transform == "identity" and _type_of(schema, term.column, term.column) in {"float", "double"}
-
-
-def type_within(schema: Any, path: str) -> Any:
-    """Spark's type of a column, which may be within structs: names with dots. None: there is none."""
-    kind = schema
-    for name in path.split("."):
-        fields = {field.name: field.dataType for field in getattr(kind, "fields", ())}
-        if name not in fields:
-            return None
-        kind = fields[name]
-    return kind
 
 
 def _type_of(schema: Any, path: str, text: str) -> str:

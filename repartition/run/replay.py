@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iceberg_catalog.plan.types import LiveFile, PartState
-from repartition.run.changes import IDENTITY, identity
+from repartition.changes.select import IDENTITY, identity
 from repartition.run.frontier import Frontier
 from repartition.run.read_plan import Range, first_live
 from rsm_bridge.config.projections import ProjectionRule

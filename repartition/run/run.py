@@ -12,10 +12,11 @@ from pyiceberg.table import Table
 from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.types import PartState
 from iceberg_catalog.tables.names import Owner
+from repartition.changes.envelope import DELETED
+from repartition.changes.select import IDENTITY, KEPT, STEP, Changes, changes
+from repartition.changes.truncation import truncated_before
 from repartition.errors import RepartitionError, as_ours, first_line
-from repartition.run.changes import IDENTITY, KEPT, STEP, Changes, changes
 from repartition.run.drift import Drift, drift
-from repartition.run.envelope import DELETED
 from repartition.run.frontier import Frontier, Position
 from repartition.run.read_plan import Range, Reading, any_of, first_live, plan_reading, position_at
 from repartition.run.replay import letter_ranges, of_letters
@@ -33,7 +34,6 @@ from repartition.run.target import (
     recorded,
     staged,
 )
-from repartition.run.truncation import truncated_before
 from repartition.run.write import append, conformed, cut, made_from, upsert
 from repartition.spark.session import unconstrained
 from repartition.spark.targets import Target

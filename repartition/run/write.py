@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from converter.parquet import columns
+from repartition.changes.by_name import as_type
+from repartition.changes.envelope import DELETED
+from repartition.changes.latest import KEY_MOVED, MARKS, latest_changes, ordered_by
+from repartition.changes.select import KEPT, STEP, Changes
 from repartition.errors import RepartitionError, java_causes
 from repartition.limits import FEW_WORKED_OUT_BYTES_MAX
-from repartition.run.by_name import as_type
-from repartition.run.changes import KEPT, STEP, Changes
-from repartition.run.envelope import DELETED
 from repartition.run.frontier import FRONTIER, Frontier
-from repartition.run.latest import KEY_MOVED, MARKS, latest_changes, ordered_by
 from repartition.run.near import near
 from repartition.run.target import literal
 from repartition.spark.internals import worked_out_bytes

@@ -9,8 +9,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from repartition.changes.select import changes
 from repartition.run import run
-from repartition.run.changes import changes
 from tests.projections.projection_support import LETTERS, projection_world, sent
 
 UPSERT = {"mode": "upsert", "key": ["id"]}

@@ -15,7 +15,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from repartition.run.by_name import _alike, as_type
+from repartition.changes.by_name import _alike, as_type
 
 
 def nested(*names: str, inner: DataType, nullable: bool, comment: str = "") -> DataType:

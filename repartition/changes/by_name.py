@@ -40,6 +40,17 @@ def as_type(column: Any, given: Any, wanted: Any, *, lossy: bool) -> Any:
     return column.try_cast(wanted) if plain else functions.lit(None).cast(wanted)
 
 
+def type_within(schema: Any, path: str) -> Any:
+    """Spark's type of a column, which may be within structs: names with dots. None: there is none."""
+    kind = schema
+    for name in path.split("."):
+        fields = {field.name: field.dataType for field in getattr(kind, "fields", ())}
+        if name not in fields:
+            return None
+        kind = fields[name]
+    return kind
+
+
 def _as_map(column: Any, given: Any, wanted: Any, *, lossy: bool) -> Any:
     from pyspark.sql import functions
 

@@ -21,10 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from converter.parquet import columns
+from repartition.changes.by_name import as_type, type_within
+from repartition.changes.unavailable import left_out
 from repartition.errors import RepartitionError
-from repartition.run.by_name import as_type
-from repartition.run.layout_check import type_within
-from repartition.run.unavailable import left_out
 from rsm_bridge.config.layout_terms import quoted_path
 from rsm_bridge.config.projections import ProjectionRule
 

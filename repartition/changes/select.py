@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from converter.parquet import columns
-from repartition.errors import RepartitionError
-from repartition.run.envelope import (
+from repartition.changes.envelope import (
     DELETED,
     FAULT,
     KAFKA,
@@ -26,6 +25,7 @@ from repartition.run.envelope import (
     itemized,
     unwrapped,
 )
+from repartition.errors import RepartitionError
 from repartition.spark.internals import columns_read, observed, tried
 from rsm_bridge.config.projections import ProjectionRule
 

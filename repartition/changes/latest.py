@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from converter.parquet import columns
-from repartition.run.changes import IDENTITY, KEPT, MARK, MOVED, STEP
-from repartition.run.envelope import DELETED
+from repartition.changes.envelope import DELETED
+from repartition.changes.select import IDENTITY, KEPT, MARK, MOVED, STEP
 from rsm_bridge.config.projections import ProjectionRule
 
 #: How the error for a key that is met in another partition begins.

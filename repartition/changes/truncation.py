@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from converter.parquet import columns
+from repartition.changes.envelope import lifted
+from repartition.changes.select import IDENTITY
 from repartition.errors import RepartitionError
-from repartition.run.changes import IDENTITY
-from repartition.run.envelope import lifted
 from rsm_bridge.config.projections import ProjectionRule
 
 _NEVER: Final = "timestamp'0001-01-01 00:00:00'"
