@@ -16,6 +16,7 @@ from repartition.changes.envelope import DELETED
 from repartition.changes.select import IDENTITY, KEPT, STEP, Changes, changes
 from repartition.changes.truncation import truncated_before
 from repartition.errors import RepartitionError, as_ours, first_line
+from repartition.run.adopt import adopt, of_nobody
 from repartition.run.drift import Drift, drift
 from repartition.run.frontier import Frontier, Position
 from repartition.run.read_plan import Range, Reading, any_of, first_live, plan_reading, position_at
@@ -87,7 +88,7 @@ class ProjectionJob:
         replay: make the dead letters anew, once, as soon as everything was read.
         given_up: whether the job ends, so that a failure says nothing of this projection.
         planned: told what a run is about to read; not when there is nothing new.
-        step: told what comes next: `read`, `write`, `dead letters`, `publish`, and chores of maintenance.
+        step: told what comes next: `adopt`, `read`, `write`, `dead letters`, `publish`, and chores of maintenance.
     """
 
     session: Any
@@ -155,6 +156,8 @@ class ProjectionJob:
         report_failure(self.source.backend.store, self.source.owner.topic_id, self.projection, error)
 
     def _run(self, pinned: Pinned) -> Ran:
+        if self.rule.adopt:
+            self._adopt(pinned.owner)
         before = self.recorded(pinned.owner, self.name, self.rule.mode)
         found = drift(before.frontier, pinned.states)
         again = self._again(pinned, found)
@@ -178,6 +181,16 @@ class ProjectionJob:
             self.step("publish")
             publish()
         return Ran(reading, letters, pinned.snapshot_id)
+
+    def _adopt(self, owner: Owner) -> None:
+        table = of_nobody(self.target.catalog, self.name)
+        if table is None:
+            return
+        self.step("adopt")
+        records = self.session.sql(f"SELECT * FROM {quoted(self.source_catalog, *self.source.name)} WHERE false")
+        frame = changes(self.session, records, self.rule).rows.drop(DELETED, STEP, KEPT)
+        with unconstrained(self.session):
+            adopt(self.session, self.target.spark_name, table, frame, self.rule, owner)
 
     def _replay(self, pinned: Pinned) -> int:
         """Makes the dead letters anew; how many are none any more. Rows come first: a letter that has one goes next.

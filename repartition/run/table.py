@@ -78,7 +78,7 @@ def evolve_table(
         session.sql(f"ALTER TABLE {full} {_order(rule)}")
     stale = {key: value for key, value in table_properties(rule, schema).items() if _stale(table, key, value)}
     if stale:
-        session.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ({_listed(stale)})")
+        table_stamped(session, full, stale)
 
 
 def partition_changes(now: Sequence[PartitionTerm], wanted: Sequence[PartitionTerm]) -> list[str]:
@@ -121,6 +121,11 @@ def _evolve_columns(session: Any, catalog: str, name: tuple[str, ...], frame: An
             f"table {'.'.join(name)} cannot take what its rule gives now: {error}. Give the column another name in "
             "`select`, or choose another `table`",
         ) from error
+
+
+def table_stamped(session: Any, full: str, properties: Mapping[str, str]) -> None:
+    """Sets properties. `full`: the table, quoted."""
+    session.sql(f"ALTER TABLE {full} SET TBLPROPERTIES ({_listed(properties)})")
 
 
 def _order(rule: ProjectionRule) -> str:

@@ -72,7 +72,8 @@ def load_projection(catalog: Catalog, name: tuple[str, ...], owner: Owner, kind:
     if found != wanted:
         raise RepartitionError(
             "not_ours",
-            f"table {'.'.join(name)} is {found}, not {wanted}; choose another `table`, or drop it. A topic that was "
+            f"table {'.'.join(name)} is {found}, not {wanted}; choose another `table`, or drop it; one that you made "
+            "yourself becomes the projection by `adopt`. A topic that was "
             "deleted and created again has other records under the same offsets, and needs a projection of its own",
         )
     return table

@@ -199,7 +199,7 @@ def _moved_keys() -> Iterator[None]:
 def _later(rule: ProjectionRule) -> str:
     """The condition for a change `s` to be later than the row `t` of its key; null is earlier than all else."""
     if rule.key_order == "partition":
-        return f"s.{columns.OFFSET} > t.{columns.OFFSET}"
+        return f"s.{columns.OFFSET} > coalesce(t.{columns.OFFSET}, -1)"  # null: from before it was adopted
     names = ordered_by(rule)
     return f"({_listed(names, 's.')}) > ({_listed(names, 't.')})"
 

@@ -21,7 +21,7 @@ KeyOrder = Literal["partition", "timestamp", "source"]
 
 _TOPIC: Final = "{topic}"
 _OF_UPSERT: Final = frozenset(
-    {"envelope", "unavailable_value", "soft_deletes", "key_order", "source_order", "row_writes"}
+    {"adopt", "envelope", "unavailable_value", "soft_deletes", "key_order", "source_order", "row_writes"}
 )
 
 
@@ -53,6 +53,11 @@ class ProjectionRule(Section):
     )
     key: tuple[str, ...] = Field(
         default=(), description="With `upsert`: the columns of the result that make a row's key; never null."
+    )
+    adopt: bool = Field(
+        default=False,
+        description="With `upsert`: a table of this name that the user made becomes the projection. Its rows count as "
+        "older than every record. Refused, with the reasons, where runs would change its layout or lose a column.",
     )
     envelope: Envelope = Field(
         default="none",

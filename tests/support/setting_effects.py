@@ -110,6 +110,7 @@ EFFECTS: Final[dict[str, str]] = {
     "topics[].copies[].envelope": f"{_PROJECTIONS}upsert.py::test_debezium_envelopes",
     "topics[].copies[].unavailable_value": f"{_PROJECTIONS}cdc.py::test_another_placeholder_and_none",
     "topics[].copies[].soft_deletes": f"{_PROJECTIONS}cdc.py::test_deleted_rows_stay_with_a_mark",
+    "topics[].copies[].adopt": f"{_PROJECTIONS}adopt.py::test_a_table_of_the_user_s_becomes_a_projection",
     "topics[].copies[].explode": f"{_PROJECTIONS}explode.py::test_each_item_is_a_row",
     "topics[].copies[].source_order": f"{_PROJECTIONS}source_order.py::test_a_position_of_several_columns",
     "topics[].copies[].key_order": f"{_PROJECTIONS}races.py::test_keys_may_move_where_timestamps_order_them",

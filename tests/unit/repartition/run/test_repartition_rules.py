@@ -81,6 +81,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"table": "t", "key": ["id"]}, "takes key"),
     ({"table": "t", "mode": "upsert", "key": ["id", "id"]}, "names a column twice"),
     ({"table": "t", "envelope": "debezium"}, "takes no envelope"),
+    ({"table": "t", "adopt": True}, "takes no adopt"),
     ({"table": "t", "partition_by": ["md5(x)"]}, "no partition transform"),
     ({"table": "t", "sort_by": ["x up"]}, "no sort field"),
     ({"table": "t", "partition_by": ["day(ts)", "hour(ts)"]}, r"day\(ts\) and hour\(ts\): Iceberg takes one"),
