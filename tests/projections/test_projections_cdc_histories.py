@@ -1,5 +1,6 @@
 """Random lives of a database table, as a connector tells them, against the table itself.
 
+At steps of the runs jobs die, and somebody else compacts the projection and expires its snapshots.
 `make cdc` runs more of them, and says how many.
 """
 
@@ -13,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from repartition.errors import RepartitionError
 from repartition.run import write
 from tests.projections.cdc_source import ENVELOPE, CdcSource, Form, Identity, Row
-from tests.projections.projection_support import LETTERS, projection_world
+from tests.projections.projection_support import LETTERS, PROJECTION, ProjectionWorld, projection_world
+from tests.projections.test_projections_races import DiedError, compact, expire, interrupted
 
 RULE = {"mode": "upsert", "key": ["id"], "envelope": "debezium"}
 COLUMNS = ("id", "name", "body", "tags")
@@ -30,6 +33,36 @@ WAYS = (
 )
 #: The last: whether what is worked out counts as small.
 EVERY = list(itertools.product(FORMS, IDENTITIES, WAYS, (True, False)))
+
+
+STEPS = ("read", "write", "dead letters", "publish")
+
+
+def die(_: ProjectionWorld) -> None:
+    raise DiedError
+
+
+def compact_and_expire(world: ProjectionWorld) -> None:
+    compact(world)
+    expire(world)
+
+
+DEEDS = (die, compact, expire, compact_and_expire)
+
+
+def run(world: ProjectionWorld, random: Random) -> None:
+    """One run in which something happens, then one that nobody troubles."""
+    step, deed = random.choice(STEPS), random.choice(DEEDS)
+    print(f"{deed.__name__} before {step}")
+    job = interrupted(world, step, lambda: deed(world) if world.catalog.table_exists(PROJECTION) else None)
+    try:
+        job.run()
+    except RepartitionError as error:
+        if deed is not die and error.kind != "raced":
+            raise
+    world.run()
+    if random.random() < 0.3:
+        compact_and_expire(world)
 
 
 def fair(cases: list[Any]) -> list[Any]:
@@ -60,7 +93,7 @@ def test_a_projection_is_the_database_table(
         for _ in range(4):
             for _ in range(source.random.randrange(1, 3)):
                 world.send([event for _ in range(source.random.randrange(3, 14)) for event in source.step()])
-            world.run()
+            run(world, source.random)
             found = world.rows()
             alive = {row["id"]: _columns(row) for row in found if not row.get("__deleted")}
             assert alive == source.rows
