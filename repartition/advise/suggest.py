@@ -18,6 +18,8 @@ from rsm_bridge.config.layout_terms import partition_term, row_order
 _FEW: Final = 0.1
 #: Columns that are suggested at once.
 _COLUMNS_SHOWN: Final = 2
+#: Types of which columns are worth a place in a Z-order; times rather make partitions.
+_INTERLEAVED: Final = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary"})
 _EQUAL: Final = frozenset({"EQ", "IN"})
 _RANGE: Final = frozenset({"LT", "LT_EQ", "GT", "GT_EQ", "STARTS_WITH"})
 _WORDS: Final[Mapping[How, str]] = {"equal": "by value", "range": "by a range"}
@@ -89,7 +91,10 @@ def suggestion(layout: CurrentLayout, seen: Sequence[PlannedQuery]) -> str:
             f"{_queries([item.query for item in poor])} what it is laid out by, and still need many of its "
             f"{layout.files} files: wide ranges, or files that compaction has yet to sort. Nothing to change."
         )
-    return " ".join(_advice(layout, *item) for item in wanted[:_COLUMNS_SHOWN])
+    shown = wanted[:_COLUMNS_SHOWN]
+    if len(shown) > 1 and all(how == "range" and _kind(layout, name) in _INTERLEAVED for name, how, _ in shown):
+        return _advice_of_all(shown)
+    return " ".join(_advice(layout, *item) for item in shown)
 
 
 def _wanted(layout: CurrentLayout, poor: Sequence[PlannedQuery]) -> list[tuple[str, How, list[str]]]:
@@ -123,8 +128,22 @@ def _served(layout: CurrentLayout, column: str, compared_by: Mapping[str, How]) 
     return False
 
 
+def _kind(layout: CurrentLayout, column: str) -> str:
+    """Spark's name of a column's type, without its size."""
+    return layout.types.get(column, "").partition("(")[0]
+
+
+def _advice_of_all(wanted: Sequence[tuple[str, How, list[str]]]) -> str:
+    """Of columns that are all compared by ranges: sorted by one, a table would not be by the others."""
+    names = [name for name, _, _ in wanted]
+    asking = list(dict.fromkeys(query for _, _, queries in wanted for query in queries))
+    said = f"{_queries(asking)} {' and '.join(f'`{name}`' for name in names)} by ranges, which it is not laid out by"
+    one = "it" if len(asking) == 1 else "them"
+    return f"{said}: `sort_by: [zorder({', '.join(names)})]`, once compacted, would let {one} leave out files."
+
+
 def _advice(layout: CurrentLayout, column: str, how: How, queries: Sequence[str]) -> str:
-    kind = layout.types.get(column, "").partition("(")[0]
+    kind = _kind(layout, column)
     if kind.startswith("timestamp") or kind == "date":
         what = f"`partition_by: [day({column})]`"
     elif kind == "boolean":

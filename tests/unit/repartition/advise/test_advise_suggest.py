@@ -47,6 +47,9 @@ def seen(files: int = 40, **columns: How) -> PlannedQuery:
         (layout(sort_by=("id", "who")), [seen(who="equal")], "bucket(16, who)"),
         (layout(sort_by=("id desc", "who")), [seen(id="equal", who="range")], "Nothing to change"),
         (layout(sort_by=("zorder(id, who)",)), [seen(who="range")], "Nothing to change"),
+        (layout(), [seen(id="range", who="range")], "compares `id` and `who` by ranges, which it is not laid out by"),
+        (layout(), [seen(id="range"), seen(who="range")], "`sort_by: [zorder(id, who)]`, once compacted"),
+        (layout(), [seen(id="range", amount="range")], "`sort_by: [amount]`"),
     ],
 )
 def test_suggestions(table: CurrentLayout, queries: list[PlannedQuery], said: str) -> None:
