@@ -50,4 +50,4 @@ def truncated_before(records: Any, rule: ProjectionRule, partitions: int) -> str
             f"partition {partition}, offset {offset}: a truncation takes rows of all partitions, and key_order is "
             f"{rule.key_order}: nobody can say which are from before. Set key_order: timestamp",
         )
-    return f"{columns.OFFSET} < {offset}"
+    return f"({columns.OFFSET} < {offset} OR {columns.OFFSET} IS NULL)"  # null: from before it was adopted

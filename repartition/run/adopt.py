@@ -13,6 +13,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 
+from converter.parquet import columns
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
 from repartition.run.frontier import Frontier
@@ -51,7 +52,7 @@ def adopt(session: Any, catalog: str, table: Table, frame: Any, rule: Projection
     refuse_adoption(table, frame.columns, rule)
     name = table.name()
     full = quoted(catalog, *name)
-    _refuse_doubles(session, full, table, rule)
+    _refuse_rows(session, full, table, rule)
     evolve_table(session, catalog, name, table, frame, rule)
     if table.metadata.current_snapshot_id is not None:
         with staged(session, catalog, name, table.metadata.current_snapshot_id) as (branch, publish):
@@ -102,7 +103,13 @@ def refuse_adoption(table: Table, given: Iterable[str], rule: ProjectionRule) ->
         raise RepartitionError("bad_rule", f"table {'.'.join(table.name())} cannot be adopted: {'; '.join(said)}")
 
 
-def _refuse_doubles(session: Any, full: str, table: Table, rule: ProjectionRule) -> None:
+def _refuse_rows(session: Any, full: str, table: Table, rule: ProjectionRule) -> None:
+    """Those of one key, and those that say an offset: of whatever log that is, it would count as this topic's."""
+    if columns.OFFSET in session.table(full).columns:
+        asked = f"SELECT {columns.OFFSET} FROM {full} WHERE {columns.OFFSET} IS NOT NULL LIMIT 1"
+        if session.sql(asked).collect():
+            said = f"its rows have a {columns.OFFSET} already, which would count as this topic's; rename it"
+            raise RepartitionError("bad_rule", f"table {'.'.join(table.name())} cannot be adopted: {said}")
     key = ", ".join(f"`{name}`" for name in rule.key)
     asked = f"SELECT to_json(struct({key})) FROM {full} GROUP BY {key} HAVING count(*) > 1 LIMIT 1"
     found = session.sql(asked).collect()

@@ -70,6 +70,18 @@ def test_a_table_without_rows_is_adopted_and_one_that_is_not_there_is_made(spark
         assert held(world) == {1: ("a", 0)}
 
 
+def test_a_truncation_takes_what_was_there_before(spark: Any, tmp_path: Path) -> None:
+    rule = {**RULE, "envelope": "debezium"}
+    with projection_world(spark, tmp_path, rule) as world:
+        made(world, rows="(1, 'a'), (2, 'b')")
+        world.send([sent(3, {"op": "c", "before": None, "after": {"id": 3, "name": "c"}})])
+        world.run()
+        assert set(held(world)) == {1, 2, 3}
+        world.send([sent(None, {"op": "t"}), sent(4, {"op": "c", "before": None, "after": {"id": 4, "name": "d"}})])
+        world.run()
+        assert set(held(world)) == {4}
+
+
 @pytest.mark.parametrize(
     ("columns", "layout", "rows", "said"),
     [
@@ -80,6 +92,12 @@ def test_a_table_without_rows_is_adopted_and_one_that_is_not_there_is_made(spark
         ("id bigint, name string", "PARTITIONED BY (name)", "", r"partitioned by \[name\]; say that"),
         ("id bigint, name string", "", "(1, 'a'), (2, 'b'), (1, 'c')", r'have the key \{"id":1\}'),
         ("id string, name string", "", "", "cannot take what its rule gives"),
+        (
+            "id bigint, name string, _kafka_offset bigint",
+            "",
+            "(1, 'a', NULL), (2, 'b', 5)",
+            "its rows have a _kafka_offset already",
+        ),
     ],
 )
 def test_what_would_lose_something_is_refused(
