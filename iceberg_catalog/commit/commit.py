@@ -11,7 +11,8 @@ landed is repeated and answered 409 it deletes the new head's manifest list. Ins
 | reload shows | exception | outcome |
 |---|---|---|
 | our snapshot | any | committed |
-| it is absent | CommitFailedException | conflict: it can never land; our manifests are removed |
+| it is absent, and `main` has moved | CommitFailedException | conflict: it can never land; our manifests are removed |
+| it is absent, and `main` has not | CommitFailedException | unknown: the reload may be older than the commit |
 | it is absent | anything else | unknown: files stay, the request may land late |
 | reload fails | any | unknown: files stay |
 
@@ -30,7 +31,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -47,6 +48,7 @@ from pyiceberg.table.update import (
     TableRequirement,
     TableUpdate,
 )
+from pyiceberg.utils.properties import property_as_bool
 
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.foreign import FOREIGN_SINCE, ForeignCommits, foreign_commits, tag_updates
@@ -57,6 +59,7 @@ from iceberg_catalog.commit.state import StateRef
 from iceberg_catalog.commit.vended_credentials import renewed
 from iceberg_catalog.limits import RELOAD_ATTEMPTS_MAX, RELOAD_PAUSE_MS, SNAPSHOTS_KEPT_MAX
 
+_DELETE_OLD: Final = "write.metadata.delete-after-commit.enabled"
 COMMIT_ID = "tierberg.commit-id"
 AS_OF = "tierberg.as-of"
 
@@ -209,12 +212,14 @@ def _updates(
 
 
 def _expired(head: Head, coming: int, foreign: ForeignCommits | None) -> list[int]:
-    """Oldest snapshots beyond SNAPSHOTS_KEPT_MAX; never one that a tag or another branch names, or is about to."""
+    """Oldest snapshots beyond SNAPSHOTS_KEPT_MAX, of which those do not count that a tag or another branch names."""
     metadata = head.table.metadata
-    named = {ref.snapshot_id for ref in metadata.refs.values()} | ({foreign.since} if foreign is not None else set())
+    named = {ref.snapshot_id for name, ref in metadata.refs.items() if name != MAIN_BRANCH}
+    named |= {foreign.since} if foreign is not None else set()
     old = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
-    excess = len(old) + coming - SNAPSHOTS_KEPT_MAX
-    return [snapshot.snapshot_id for snapshot in old if snapshot.snapshot_id not in named][: max(excess, 0)]
+    unnamed = [snapshot.snapshot_id for snapshot in old if snapshot.snapshot_id not in named]
+    excess = max(len(unnamed) + coming - SNAPSHOTS_KEPT_MAX, 0)
+    return [snapshot_id for snapshot_id in unnamed if snapshot_id != head.snapshot_id][:excess]
 
 
 def _settle(catalog: Catalog, head: Head, chain: SnapshotChain, error: Exception) -> Outcome:
@@ -225,7 +230,8 @@ def _settle(catalog: Catalog, head: Head, chain: SnapshotChain, error: Exception
         return Outcome(kind="unknown", table=table, snapshot_id=ours, error=error)
     if table.metadata.snapshot_by_id(ours) is not None:
         return Outcome(kind="committed", table=table, snapshot_id=ours, error=error)
-    if not isinstance(error, CommitFailedException):
+    if not isinstance(error, CommitFailedException) or table.metadata.current_snapshot_id == head.snapshot_id:
+        # Refused for its repetition, perhaps, and the reload is of a replica or a cache that has not heard of it.
         return Outcome(kind="unknown", table=table, snapshot_id=ours, error=error)
     # Could it have landed and expired since? Not while every snapshot made since is still there to be looked at: some
     # catalogs keep no more than the newest.
@@ -252,7 +258,9 @@ def _discard(table: Table, paths: list[str]) -> None:
 
 
 def drop_old_metadata(table: Table, response: CommitTableResponse) -> None:
-    """Deletes metadata.json files that fell out of the log, as the table's properties ask for."""
+    """Deletes metadata.json files that fell out of the log, where the table's properties ask for it."""
+    if not property_as_bool(table.properties, _DELETE_OLD, False):
+        return
     listed = {entry.metadata_file for entry in response.metadata.metadata_log} | {response.metadata_location}
     for entry in table.metadata.metadata_log:
         if entry.metadata_file not in listed:

@@ -27,8 +27,8 @@ from pyiceberg.schema import Schema
 from converter.kernels.varint_bytes import zigzag
 from iceberg_catalog.commit.manifest_entries import SCHEMA_NAME, EncodedEntry
 from iceberg_catalog.limits import MANIFEST_BLOCK_BYTES
+from iceberg_catalog.tables.schema import FORMAT_VERSION
 
-_FORMAT: Final = 2
 _OPTIONAL: Final = OptionWriter(IntegerWriter())  # type: ignore[no-untyped-call] # its base class has no types
 
 
@@ -114,8 +114,8 @@ class _BlockFile(AvroOutputFile[ManifestEntry]):
 
 def entry_schema(spec: PartitionSpec, schema: Schema) -> Schema:
     """Of the entries that :class:`BlockManifestWriter` writes."""
-    data_file = data_file_with_partition(spec.partition_type(schema), format_version=_FORMAT)
-    return manifest_entry_schema_with_data_file(format_version=_FORMAT, data_file=data_file)
+    data_file = data_file_with_partition(spec.partition_type(schema), format_version=FORMAT_VERSION)
+    return manifest_entry_schema_with_data_file(format_version=FORMAT_VERSION, data_file=data_file)
 
 
 class BlockManifestWriter(ManifestWriterV2):

@@ -11,6 +11,7 @@ PyIceberg's producers cost seconds at 100,000 files: they rewrite or re-list eve
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,9 +41,9 @@ from iceberg_catalog.commit.manifest_writer import BlockManifestWriter, entry_sc
 from iceberg_catalog.commit.sound import MANIFESTS, entries_of, manifest_bytes, require_entries, sound
 from iceberg_catalog.limits import MANIFEST_ENTRIES_MAX, MANIFEST_SMALL_ENTRIES, MANIFESTS_SMALL_MAX
 from iceberg_catalog.plan.types import LiveFile
+from iceberg_catalog.tables.schema import FORMAT_VERSION
 
 _CODEC: Final = "deflate"
-_FORMAT: Final = 2
 _NONE: Final[Mapping[str, LiveFile]] = {}
 
 
@@ -93,7 +94,7 @@ class SnapshotChain:
             kept += self._write(snapshot_id, [_added(item, snapshot_id) for item in step.added])
         output = Gathered()
         with write_manifest_list(
-            format_version=_FORMAT,
+            format_version=FORMAT_VERSION,
             output_file=output,
             snapshot_id=snapshot_id,
             parent_snapshot_id=parent.snapshot_id if parent is not None else None,
@@ -111,12 +112,18 @@ class SnapshotChain:
                 "parent-snapshot-id": parent.snapshot_id if parent is not None else None,
                 "manifest-list": path,
                 "sequence-number": sequence_number,
+                "timestamp-ms": self._timestamp_ms(),
                 "summary": self._summary(step, gone, parent, summary | {MANIFESTS: str(len(kept))}),
                 "schema-id": metadata.current_schema_id,
             }
         )
         self.snapshots.append(snapshot)
         return snapshot
+
+    def _timestamp_ms(self) -> int:
+        """Now, but behind what the table has: Java's readers refuse a log of snapshots that goes back in time."""
+        before = self.snapshots[-1].timestamp_ms if self.snapshots else self.head.table.metadata.last_updated_ms + 1
+        return max(int(time.time() * 1000), before)
 
     def contents(self) -> tuple[ManifestFiles, ...]:
         """What the new manifests of the last snapshot hold, so that nobody need read them back."""

@@ -63,7 +63,12 @@ class TimedSqlCatalog(SqlCatalog):
     ) -> StagedTable:
         if current_table is not None:
             require_unnamed(current_table.metadata, updates)
-        return super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        # A change without a snapshot is as of this machine's clock: Java's readers refuse one from before the last.
+        if current_table is not None and staged.metadata.last_updated_ms < current_table.metadata.last_updated_ms:
+            later = {"last_updated_ms": current_table.metadata.last_updated_ms + 1}
+            staged.metadata = staged.metadata.model_copy(update=later)
+        return staged
 
     def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
         # What is raised says nothing of the file, and nobody else knows the entry's location.

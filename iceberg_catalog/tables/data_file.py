@@ -1,28 +1,35 @@
 """A table's DataFile entry from the Parquet footer, without reading the file.
 
-Statistics follow the table's `write.metadata.metrics.*` properties. Bounds come from the footer's raw values: going
+Statistics follow the table's `write.metadata.metrics.*` properties, but for the columns by whose bounds files are known
+for ours, and for values that are no mode. Bounds come from the footer's raw values: going
 through Python's datetime would fail on timestamps after the year 9999, which Kafka allows. A column whose footer lacks
 minimum and maximum in some row group with values (Parquet leaves out values over 4 KiB) has no bounds at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.conversions import to_bytes
-from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector, compute_statistics_plan
+from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector, compute_statistics_plan, match_metrics_mode
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 from pyiceberg.types import BinaryType, DecimalType, StringType
 from pyiceberg.utils.truncate import truncate_upper_bound_binary_string
 
+from converter.parquet import columns as kafka
 from iceberg_catalog.errors import CatalogError
-from iceberg_catalog.tables.schema import expected_field_ids
+from iceberg_catalog.tables.schema import expected_field_ids, sort_order
 from iceberg_catalog.tables.tables import stamped_format
+
+_METRICS: Final = "write.metadata.metrics."
+_ALWAYS: Final = (kafka.PARTITION, kafka.OFFSET, kafka.TIMESTAMP)
 
 
 def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData, partition: int) -> DataFile:
@@ -67,7 +74,7 @@ def data_file(table: Table, path: str, size_bytes: int, footer: pq.FileMetaData,
         key_metadata=None,
         split_offsets=sorted(split_offsets),
         equality_ids=None,
-        sort_order_id=table.metadata.default_sort_order_id,
+        sort_order_id=_order_id(table),
     )
     entry.spec_id = table.metadata.default_spec_id
     return entry
@@ -100,10 +107,27 @@ def _shape(table: Table) -> _Shape:
     if shape is None:
         if len(_SHAPES) >= _SHAPES_MAX:
             _SHAPES.clear()
-        plan = compute_statistics_plan(table.schema(), table.properties)
+        plan = compute_statistics_plan(table.schema(), _modes(table.properties))
         created = expected_field_ids(stamped_format(table))
         shape = _SHAPES[key] = _Shape(plan, frozenset(created.values()) & plan.keys())
     return shape
+
+
+def _modes(properties: Mapping[str, str]) -> dict[str, str]:
+    """Modes by property. Of a wrong one PyIceberg makes an error, and Java its default: that is ours as well."""
+    modes: dict[str, str] = {}
+    for name, mode in properties.items():
+        if name.startswith(_METRICS):
+            with suppress(ValueError):
+                match_metrics_mode(mode)
+                modes[name] = mode
+    return modes | {f"{_METRICS}column.{name}": "full" for name in _ALWAYS}
+
+
+def _order_id(table: Table) -> int | None:
+    """Of the order that our rows have: an engine may have given the table another one. None: it is not there."""
+    ours = sort_order(stamped_format(table)).fields
+    return next((order.order_id for order in table.metadata.sort_orders if order.fields == ours), None)
 
 
 def _leaf_ids(table: Table, shape: _Shape, footer: pq.FileMetaData) -> list[int]:

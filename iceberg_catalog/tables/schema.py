@@ -8,6 +8,7 @@ schema here already carries those numbers, so a data file can be written with fi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -30,6 +31,8 @@ from converter.types import ValueFormat
 from iceberg_catalog.limits import METADATA_VERSIONS_KEPT_MAX
 from iceberg_catalog.tables.names import Owner
 
+#: Of Iceberg, that manifests are written in.
+FORMAT_VERSION: Final = 2
 CLUSTER = "tierberg.cluster"
 TOPIC = "tierberg.topic"
 TOPIC_ID = "tierberg.topic-id"
@@ -133,7 +136,7 @@ def table_properties(owner: Owner, value_format: ValueFormat, data_path: str) ->
     and not kept for the bytes nobody filters by.
     """
     properties = {
-        "format-version": "2",
+        "format-version": str(FORMAT_VERSION),
         "comment": f"Records of Kafka topic {owner.topic} (cluster {owner.cluster}), tiered by Tierberg. Read-only.",
         "gc.enabled": "false",
         "write.data.path": data_path,

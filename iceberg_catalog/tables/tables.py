@@ -273,8 +273,16 @@ def kafka_field_id(table: Table, column: str) -> int:
 
 
 def check_layout(table: Table) -> None:
-    """Raises CatalogError `schema_mismatch` unless columns, field ids and partitioning are those its values need."""
+    """Whether what is written here fits the table.
+
+    Raises:
+        CatalogError: `schema_mismatch` unless columns, field ids and partitioning are those its values need, and the
+            format version is the one it was made with.
+    """
     name, value_format = ".".join(table.name()), stamped_format(table)
+    if table.format_version != layout.FORMAT_VERSION:
+        said = f"table {name}: somebody has made it format version {table.format_version}, and no bridge writes that"
+        raise CatalogError("schema_mismatch", said, name)
     expected = layout.expected_field_ids(value_format)
     found = index_by_name(table.schema())
     names = {field_id: column for column, field_id in found.items()}

@@ -110,7 +110,11 @@ def beside(session: Any, settings: Mapping[str, str]) -> Any:
 
 
 def in_pool(session: Any, name: str) -> None:
-    """What this thread runs from now on shares the cores with other pools evenly, and is counted by its name."""
+    """What this thread runs from now on shares the cores with other pools evenly, and is counted by its name.
+
+    It is the session's: what is asked of Java without SQL goes by settings of the thread's session, catalogs too.
+    """
+    session._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session._jsparkSession)
     context = session.sparkContext
     context.setLocalProperty("spark.scheduler.pool", name)
     context.setJobGroup(name, name)

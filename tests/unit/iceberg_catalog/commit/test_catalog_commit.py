@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -241,6 +242,23 @@ def test_a_conflict_removes_our_manifests_only(place: Place) -> None:
     assert isinstance(outcome.error, CommitFailedException)
 
 
+def test_a_refusal_and_a_reload_that_is_older_prove_nothing(place: Place) -> None:
+    """As of a replica, or a cache: the commit has landed, its repetition is refused, and nobody has heard of it."""
+    publish(place, Change(append=(place.write(0, 9),)), commit_id="before")
+    old = place.load()
+
+    class Stale(Losing):
+        def load_table(self, identifier: Any) -> Any:
+            return old
+
+    catalog = Stale(place, after=CommitFailedException("409 for the repeated request"))
+    before = metadata_files(place)
+    outcome = publish(place, Change(append=(place.write(10, 19),)), catalog=catalog)
+    assert outcome.kind == "unknown"
+    assert len(metadata_files(place) - before) == 2
+    assert place.offsets() == list(range(20))
+
+
 def test_a_landed_commit_that_expired_at_once_keeps_its_manifests(place: Place) -> None:
     """As in a catalog that keeps only the newest snapshot: refused for its repetition, and already replaced."""
 
@@ -287,6 +305,44 @@ def test_old_snapshots_expire_in_the_same_commit(place: Place) -> None:
         assert len(place.load().metadata.snapshots) <= SNAPSHOTS_KEPT_MAX
     assert place.offsets() == list(range(SNAPSHOTS_KEPT_MAX + 6))
     assert len(place.load().metadata.snapshots) == SNAPSHOTS_KEPT_MAX
+
+
+def test_tags_take_no_place_of_the_newest_snapshots(place: Place) -> None:
+    for number in range(SNAPSHOTS_KEPT_MAX + 3):
+        made = publish(place, Change(append=(place.write(number, number),)), f"c{number}").snapshot_id
+        place.load().manage_snapshots().create_tag(made, f"day{number}").commit()
+    for number in range(100, 103):
+        publish(place, Change(append=(place.write(number, number),)), f"c{number}")
+    metadata = place.load().metadata
+    named = {ref.snapshot_id for name, ref in metadata.refs.items() if name != "main"}
+    assert len([item for item in metadata.snapshots if item.snapshot_id not in named]) == 3
+
+
+def test_time_never_goes_back_in_a_table(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java's readers refuse logs of snapshots and of metadata that do, by more than a minute."""
+    now = int(time.time() * 1000)
+    for number, ahead_ms in enumerate((600_000, 0, -600_000)):
+        with monkeypatch.context() as patched:
+            clock = (now + ahead_ms) / 1000
+            patched.setattr("iceberg_catalog.commit.snapshots.time.time", lambda clock=clock: clock)
+            assert publish(place, Change(append=(place.write(number, number),)), f"c{number}").kind == "committed"
+        place.load().transaction().set_properties({"note": str(number)}).commit_transaction()
+    metadata = place.load().metadata
+    for log in (metadata.snapshot_log, metadata.metadata_log):
+        times = [entry.timestamp_ms for entry in log]
+        assert times == sorted(times)
+    assert metadata.last_updated_ms >= metadata.snapshot_log[-1].timestamp_ms >= now + 600_000
+
+
+@pytest.mark.parametrize("wanted", ["true", "false"])
+def test_old_metadata_goes_where_the_table_says_so(place: Place, wanted: str) -> None:
+    said = {"write.metadata.delete-after-commit.enabled": wanted, "write.metadata.previous-versions-max": "3"}
+    place.load().transaction().set_properties(said).commit_transaction()
+    for number in range(8):
+        publish(place, Change(append=(place.write(number, number),)), f"c{number}")
+    root = Path(place.table.location().removeprefix("file://")) / "metadata"
+    kept = len(list(root.glob("*.metadata.json")))
+    assert kept == (4 if wanted == "true" else 10)
 
 
 def test_a_tagged_snapshot_does_not_expire(place: Place) -> None:

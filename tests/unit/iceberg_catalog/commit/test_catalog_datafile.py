@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.manifest import DataFile
+from pyiceberg.transforms import IdentityTransform
 
 from converter.parquet.columns import row_schema
 from iceberg_catalog.commit.commit import Change, commit
@@ -159,6 +160,35 @@ def test_files_without_statistics_can_be_added(place: Place) -> None:
     assert item.record_count == 3
     assert item.lower_bounds == {}
     assert item.null_value_counts == {}
+
+
+@pytest.mark.parametrize("mode", ["counts", "none", "full(3)", "truncate(x)", "truncate(0)", ""])
+def test_whatever_modes_somebody_sets_our_files_have_the_bounds_they_are_known_by(place: Place, mode: str) -> None:
+    names = ["default", *(f"column.{name}" for name in place.table.schema().column_names)]
+    with place.load().transaction() as change:
+        change.set_properties({f"write.metadata.metrics.{name}": mode for name in names})
+    place.table = place.load()
+    commit(
+        place.catalog,
+        LiveFiles().read(place.load()),
+        Change(append=(place.write(3, 9),)),
+        STATE,
+        commit_id="c",
+        as_of_ms=0,
+    )
+    head = LiveFiles().read(place.load())
+    assert [(file.first, file.last) for file in head.files] == [(3, 9)]
+    assert not head.foreign
+
+
+def test_files_say_the_order_that_they_have(place: Place) -> None:
+    """Engines may leave out a sort where a file has the table's order."""
+    assert entry(place, make_rows(range(3), 0, "raw")).sort_order_id == 1
+    with place.load().update_sort_order() as update:
+        update.desc("_kafka_timestamp", IdentityTransform())
+    place.table = place.load()
+    assert place.table.metadata.default_sort_order_id == 2
+    assert entry(place, make_rows(range(3), 0, "raw")).sort_order_id == 1
 
 
 def test_a_file_with_other_columns_is_refused(place: Place) -> None:

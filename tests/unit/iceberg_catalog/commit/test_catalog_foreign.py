@@ -78,7 +78,7 @@ def test_it_is_remembered_when_the_foreign_snapshots_have_expired(place: Place) 
     for number in range(SNAPSHOTS_KEPT_MAX + 3):
         publish(place, (10 + number, 10 + number))
     table = place.load()
-    assert len(table.metadata.snapshots) == SNAPSHOTS_KEPT_MAX
+    assert len(table.metadata.snapshots) == SNAPSHOTS_KEPT_MAX + 1  # and the tag's
     assert ours is not None
     assert found(place) == ForeignCommits(ours, ())
     roll_back(place, ours)

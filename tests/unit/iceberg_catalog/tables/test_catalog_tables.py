@@ -23,7 +23,7 @@ from iceberg_catalog.limits import TABLE_NAME_CHARS_MAX
 from iceberg_catalog.tables import tables
 from iceberg_catalog.tables.names import Owner, fallback_name, table_name
 from iceberg_catalog.tables.schema import expected_field_ids, table_schema
-from iceberg_catalog.tables.tables import ensure_table, find_table, is_owner
+from iceberg_catalog.tables.tables import check_layout, ensure_table, find_table, is_owner
 
 FORMATS: tuple[ValueFormat, ...] = get_args(ValueFormat)
 DATA = "file:///data"
@@ -197,6 +197,14 @@ def test_a_repartitioned_table_is_refused(catalog: Catalog) -> None:
     assert caught.value.kind == "schema_mismatch"
     assert "\n" not in str(caught.value)
     assert "partitioned by nothing, expected 1000: _kafka_partition: identity(1)" in str(caught.value)
+
+
+def test_a_table_of_a_newer_format_version_is_refused(catalog: Catalog) -> None:
+    table = ensure_table(catalog, owner(), "raw", data_path=DATA)
+    table.metadata = table.metadata.model_copy(update={"format_version": 3})  # PyIceberg itself makes none so
+    with pytest.raises(CatalogError, match="made it format version 3, and no bridge writes that") as caught:
+        check_layout(table)
+    assert caught.value.kind == "schema_mismatch"
 
 
 def test_a_dropped_column_is_refused(catalog: Catalog) -> None:
