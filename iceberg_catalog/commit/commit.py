@@ -58,6 +58,7 @@ from iceberg_catalog.commit.snapshots import SnapshotChain, Step
 from iceberg_catalog.commit.state import StateRef
 from iceberg_catalog.commit.vended_credentials import renewed
 from iceberg_catalog.limits import RELOAD_ATTEMPTS_MAX, RELOAD_PAUSE_MS, SNAPSHOTS_KEPT_MAX
+from iceberg_catalog.plan.summary import RETENTION
 
 _DELETE_OLD: Final = "write.metadata.delete-after-commit.enabled"
 COMMIT_ID = "tierberg.commit-id"
@@ -111,6 +112,18 @@ def recorded_as_of(head: Head) -> int:
     current = head.table.current_snapshot()
     summary = current.summary.additional_properties if current is not None and current.summary is not None else {}
     return int(summary.get(AS_OF, 0))
+
+
+def recorded_retention(head: Head) -> str | None:
+    """What the newest of our commits says of the rule that rows are kept by; None: no snapshot that is there does."""
+    metadata, snapshot = head.table.metadata, head.table.current_snapshot()
+    while snapshot is not None:
+        said = snapshot.summary.additional_properties.get(RETENTION) if snapshot.summary is not None else None
+        if said is not None:
+            return said
+        parent = snapshot.parent_snapshot_id
+        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+    return None
 
 
 def _refuse_twice(head: Head, change: Change) -> None:

@@ -6,6 +6,7 @@
 | `tierberg.gaps` | JSON `{"<partition>": [[first, last], …]}`: offsets never uploaded, jumped over; ends inclusive |
 | `tierberg.lost` | same form: rows of transactions whose marker lies in a gap or on a dead branch; never published |
 | `tierberg.repair.<partition>` | `first-last`: rows there, below the frontier, came late (`tierberg requeue`) |
+| `tierberg.retention` | `table_retention` of who made the commit: `follow-kafka`, `keep`, or seconds |
 | `tierberg.gaps-omitted`, `tierberg.lost-omitted` | how many ranges had no room |
 
 All partitions' rewinds are named, for readers act on them; ranges only up to SUMMARY_RANGES_BYTES_MAX per key, because
@@ -25,6 +26,7 @@ REPAIR = "tierberg.repair."
 GAPS = "tierberg.gaps"
 LOST = "tierberg.lost"
 OMITTED = "-omitted"
+RETENTION = "tierberg.retention"
 
 Ranges = tuple[tuple[int, int], ...]
 

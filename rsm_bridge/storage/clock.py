@@ -64,5 +64,5 @@ class StoreClock:
 
 
 def taken_ms(said_ms: int, stored_ms: int) -> int:
-    """When something was stored that says itself when: by its writer's clock, unless that was far behind."""
-    return stored_ms if stored_ms - said_ms > CLOCK_SKEW_SECONDS_MAX * 1000 else said_ms
+    """When something was stored that says itself when: by its writer's clock, unless that was far off."""
+    return stored_ms if abs(stored_ms - said_ms) > CLOCK_SKEW_SECONDS_MAX * 1000 else said_ms

@@ -146,6 +146,10 @@ class Repaired:
 class RepairRun(TableRun):
     """Publisher runs that add rows below the frontier too."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.by_command = True
+
     def repair(self, *, of_all: bool) -> Repaired:
         """Steps 2 and 3, and 4. of_all: of whatever segments may give, or of those alone that a requeue gave rows.
 

@@ -237,6 +237,7 @@ def _forget_one(backend: Backend, topic_id: bytes, segments: list[KnownSegment],
             topic_id=topic_id,
             context=table_context(backend.settings, backend.store, typed=topics.table),
             whole=True,
+            by_command=True,
         )
         try:
             done = run.until_landed(run.run, "the rows are still in the table")

@@ -156,7 +156,7 @@ class RestoringRun(TableRun):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.whole = True
+        self.whole = self.by_command = True
         self._lowest: Mapping[int, int] = {}
         self.floors: Mapping[int, int] = {}  # of the head that the latest try began with, where it was put back
 

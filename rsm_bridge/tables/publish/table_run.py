@@ -17,13 +17,14 @@ from pyiceberg.table import Table
 
 from converter.errors import TierbergError
 from iceberg_catalog import failpoints
-from iceberg_catalog.commit.commit import Change, commit
+from iceberg_catalog.commit.commit import Change, commit, recorded_retention
 from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.commit.state import StateRef, decode_state
-from iceberg_catalog.plan.summary import plan_summary
+from iceberg_catalog.plan.summary import RETENTION, plan_summary
 from iceberg_catalog.plan.types import PartState, Plan, Policy
 from iceberg_catalog.tables.tables import check_layout
 from rsm_bridge.config.retention import policy_at
+from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import PLANS_PER_RUN_MAX, RUNS_TO_LAND_MAX
 from rsm_bridge.storage.backend import topic_table
 from rsm_bridge.storage.clock import local_ms
@@ -95,6 +96,7 @@ class TableRun:
     store, catalog: where segments and table are. topic_id: Kafka's, 16 bytes. context: the rules of all tables.
     readers: threads that read indexes at once; None: one after the other. whole: each run lists all of the topic first,
     as a command needs that has one run, or that puts states back, so that the head has files above their frontiers.
+    by_command: somebody runs it beside the bridges, perhaps by other rules than theirs.
     """
 
     store: ObjectStore
@@ -103,6 +105,7 @@ class TableRun:
     context: TableContext
     readers: Executor | None = None
     whole: bool = False
+    by_command: bool = False
     _no_columns_yet: dict[str, str] = field(default_factory=dict, init=False)
     _live: LiveFiles = field(default_factory=LiveFiles)
     _whose: KnownSegment | None = field(default=None, init=False)
@@ -298,6 +301,8 @@ class TableRun:
         if no_columns_yet:
             self._no_columns_yet |= no_columns_yet
             raise PlanAgainError
+        if delete and self.by_command:
+            self._refuse_other_retention(head)
         new_states = {**states, **{partition: item.state for partition, item in plans.items()}}
         change = Change(
             append=tuple(append), delete=tuple(delete), replace=tuple(replaced), replacement=tuple(replacement)
@@ -315,6 +320,20 @@ class TableRun:
             lost=sum(len(item.lost) for item in plans.values()),
             files_derived=sum(derived_head(file.file_path) is not None for file in (*append, *replacement)),
         )
+
+    def _retention(self) -> dict[str, str]:
+        """The rule of the topic, as the summary of a commit says it."""
+        return {} if self._whose is None else {RETENTION: str(self.context.retention(self._whose.owner.topic))}
+
+    def _refuse_other_retention(self, head: Head) -> None:
+        """Rows that an archive keeps are gone for good once a run by another rule has taken them."""
+        kept_by, ours = recorded_retention(head), self._retention().get(RETENTION)
+        if kept_by not in (None, ours):
+            raise SettingsError(
+                f"table {'.'.join(head.table.name())} is kept by `table_retention: {kept_by}`, and these settings say "
+                f"{ours}: rows would leave it that its bridges keep. Give the bridges' own settings by --config; after "
+                "a change of the rule let a bridge publish by it first"
+            )
 
     def _commit(
         self,
@@ -342,7 +361,7 @@ class TableRun:
             recorded,
             commit_id=commit_id,
             as_of_ms=self._as_of_ms,
-            summary=summary,
+            summary={**summary, **self._retention()},
             midst=between,
         )
         if outcome.kind != "committed" or outcome.table is None:

@@ -151,3 +151,4 @@ def test_small_differences_are_the_writers_word() -> None:
     assert taken_ms(1000, 1000 + skew) == 1000
     assert taken_ms(1000, 1001 + skew) == 1001 + skew
     assert taken_ms(5000, 1000) == 5000
+    assert taken_ms(1001 + skew, 1000) == 1000

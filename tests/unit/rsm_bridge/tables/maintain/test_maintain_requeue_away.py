@@ -241,6 +241,24 @@ def test_an_archive_has_what_retention_deleted(world: World, tmp_path: Path) -> 
     assert NAMED not in urgent(world, tmp_path, topics=rules)
 
 
+def test_a_command_by_another_rule_takes_nothing_out_of_an_archive(world: World, tmp_path: Path) -> None:
+    """As one without the bridges' `--config`: what it took would be gone with the tombstones."""
+    world.rule(retention=lambda _: "keep")
+    gone = world.copy(3)
+    world.copy(3)
+    world.publish()
+    world.delete(gone)
+    world.publish()
+    done = run(tmp_path, "orders")
+    assert done.exit_code == 2, done.output
+    assert "kept by `table_retention: keep`, and these settings say follow-kafka" in " ".join(done.output.split())
+    assert world.offsets() == list(range(6))
+    world.rule(retention=lambda _: "follow-kafka")
+    world.publish()
+    assert world.offsets() == [3, 4, 5], "a bridge's rule may change"
+    assert run(tmp_path, "orders").exit_code == 0
+
+
 @pytest.mark.parametrize("act", [insert, rewrite])
 def test_what_engines_did_comes_first(world: World, tmp_path: Path, act: Callable[..., None]) -> None:
     """A requeue is refused then, so it is no cure."""
