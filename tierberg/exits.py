@@ -19,6 +19,8 @@ FINDING: Final = 1  # damage, something that needs a person, or a refusal becaus
 USAGE: Final = 2  # flags, settings, or the name of something that is not there; nothing was done
 FAILURE: Final = 3  # store, catalog, brokers or Spark did not do what they were asked; the same again may work
 
+#: Packages whose errors say what became of a request of ours.
+_CLIENTS: Final = frozenset({"boto3", "botocore", "obstore", "pyarrow", "pyiceberg", "requests", "sqlalchemy"})
 _USAGE_KINDS = frozenset(
     {"not_found", "bad_settings", "bad_rule", "no_source", "no_spark", "no_queries", "bad_queries", "no_picture"}
 )
@@ -33,11 +35,24 @@ def exit_code(error: TierbergError) -> int:
 
 @contextlib.contextmanager
 def failures() -> Iterator[None]:
-    """Ends a command that met one of our errors with one line and its code; other errors are bugs, and tracebacks."""
+    """Ends a command that met one of our errors, or one of a store or catalog, with one line and its code.
+
+    Other errors are bugs, and tracebacks.
+    """
     try:
         yield
     except TierbergError as error:
-        from iceberg_catalog.connect.redaction import hide
+        raise _ended(str(error), exit_code(error)) from error
+    except Exception as error:
+        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _CLIENTS:
+            raise
+        # A full disk, a database that is locked, a service that answers with an error in the middle.
+        said = str(error).partition("\n")[0] or type(error).__name__
+        raise _ended(f"store or catalog failed on the way, run it again: {said}", FAILURE) from error
 
-        typer.echo(f"tierberg: {hide(str(error))}", err=True)
-        raise typer.Exit(exit_code(error)) from error
+
+def _ended(said: str, code: int) -> typer.Exit:
+    from iceberg_catalog.connect.redaction import hide
+
+    typer.echo(f"tierberg: {hide(said)}", err=True)
+    return typer.Exit(code)

@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import typer
+from pyiceberg.exceptions import RESTError
+from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
 from converter.errors import SegmentError, SegmentErrorKind
@@ -14,7 +17,7 @@ from repartition.errors import RepartitionErrorKind
 from rsm_bridge.errors import BridgeError, ErrorKind, SettingsError
 from rsm_bridge.tables.publish.table_run import RetryRunError
 from tierberg.cli import _COMMANDS, _GROUPS, app
-from tierberg.exits import FAILURE, FINDING, USAGE, exit_code
+from tierberg.exits import FAILURE, FINDING, USAGE, exit_code, failures
 from tierberg.stack.ports import free_ports
 
 COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -104,6 +107,25 @@ def test_every_kind_of_error_has_a_code() -> None:
     assert exit_code(CatalogError("bad_settings", "")) == USAGE
     assert exit_code(SettingsError("")) == USAGE
     assert exit_code(RetryRunError("", conflict=False)) == FAILURE
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), OperationalError("x", {}, Exception("locked")), RESTError("502")]
+)
+def test_what_store_and_catalog_raise_on_the_way_is_a_line_and_exit_code_three(
+    error: Exception, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, failures():
+        raise error
+    assert ended.value.exit_code == FAILURE
+    said = capsys.readouterr().err
+    assert said.startswith("tierberg: store or catalog failed on the way, run it again: ")
+    assert said.count("\n") == 1
+
+
+def test_a_bug_is_a_traceback() -> None:
+    with pytest.raises(ZeroDivisionError), failures():
+        raise ZeroDivisionError
 
 
 def flat(literal: object) -> list[str]:
