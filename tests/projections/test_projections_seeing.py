@@ -1,12 +1,17 @@
-"""What a terminal is told of Spark while it works."""
+"""Threads of a job beside each other: what a terminal is told of each, and whose catalogs each has."""
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from repartition.spark.session import in_pool, running_tasks
+from repartition.run.target import quoted
+from repartition.spark.internals import iceberg_table
+from repartition.spark.session import beside, in_pool, running_tasks
+from repartition.spark.targets import open_targets
+from tests.projections.projection_support import PROJECTION, projection_world, some
 from tests.support.eventually import eventually
 
 
@@ -34,3 +39,22 @@ def test_tasks_are_counted_while_they_run(spark: Any, tmp_path: Path) -> None:
         Path(go).touch()
         job.result(60)
     eventually(lambda: running_tasks("mine") is None)
+
+
+def test_a_thread_of_its_own_meets_the_catalogs_of_its_session(spark: Any, tmp_path: Path) -> None:
+    """What Java is asked without SQL goes by the thread's session: a projection in another catalog has no other way."""
+    with projection_world(spark, tmp_path, {}) as world:
+        some(world, 0, 3)
+        world.run()
+        _, conf = open_targets(world.backend, ())
+        found: list[str] = []
+
+        def lane() -> None:
+            session = beside(spark, conf)
+            in_pool(session, "mine")
+            found.append(iceberg_table(session, quoted(world.settings.catalog.name, *PROJECTION)).name())
+
+        thread = threading.Thread(target=lane)
+        thread.start()
+        thread.join(60)
+        assert found == [f"{world.settings.catalog.name}.{'.'.join(PROJECTION)}"]
