@@ -262,7 +262,8 @@ CAUSES: dict[CauseCode, StatusCause] = {
     ),
     _C.TABLE_MISMATCH: StatusCause(
         _PERSON,
-        "the table has other columns of Kafka's, or another partitioning, than it was made with, or another owner",
+        "the table has other columns of Kafka's, another partitioning or format version than it was made with, or "
+        "another owner",
         "Undo what was done to the table. Copies and reads go on. What cannot be undone, as a dropped column: "
         "`tierberg table drop NAME --unreadable`, and the bridge makes the table anew from the store.",
     ),

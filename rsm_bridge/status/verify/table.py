@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.table import Table
 
+from converter.errors import SegmentError
 from converter.parquet.columns import ERROR, OFFSET, RAW_VALUE, VALUE, row_schema
 from converter.types import Int64Array
 from iceberg_catalog.commit.head import Head, LiveFiles, by_partition
@@ -29,6 +30,7 @@ from iceberg_catalog.plan.types import Follow, LiveFile, PartState, UseMain
 from iceberg_catalog.tables.tables import check_layout
 from rsm_bridge.errors import BridgeError
 from rsm_bridge.metrics.progress.stored import _covered, rows_without_index
+from rsm_bridge.storage.intact import require_intact
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.segments.known import KnownSegment
 from rsm_bridge.storage.state_objects import recorded_parts
@@ -80,15 +82,19 @@ def _check_partition(
     present: list[Int64Array] = [np.empty(0, dtype=np.int64)]
     committed = _committed(live, state)
     own = {store.uri(stored.key) for known in live for stored in known.data_files()}
+    # Of live segments each is looked at with its index; an archive's file has nobody else to tell what it was.
+    buried = {store.uri(one.key): one for item in known if not item.live for one in item.data_files()}
     for file in files:
         key = store.key(file.path)
         try:
             if key is None:
                 raise BridgeError("corrupt_object", "lies outside of the store")
+            if file.path in buried:
+                require_intact(store, buried[file.path])
             present.append(read_offsets(store, key))
             if file.path not in own and not _same_rows(store, key, committed, end):
                 damages.append(f"{file.path} differs from the segments it was derived from")
-        except (BridgeError, OSError, ValueError) as error:
+        except (BridgeError, SegmentError, OSError, ValueError) as error:
             damages.append(f"{file.path}: {error}")
     offsets = np.sort(np.concatenate(present))
     if len(offsets) != len(np.unique(offsets)):

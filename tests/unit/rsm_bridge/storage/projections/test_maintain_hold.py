@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.plan.hold import ReadTo
 from rsm_bridge.config.settings import load_settings
 from rsm_bridge.metrics.tally import Tally
@@ -113,6 +114,20 @@ def test_held_rows_are_no_damage(tmp_path: Path) -> None:
     world.publish()
     rows, damages = check_table(world.store, world.loaded(), read_segments(world.store, world.topic_id))
     assert (rows, damages) == (9, [])
+
+
+def test_a_bit_of_a_deleted_segment_s_rows_is_damage(tmp_path: Path) -> None:
+    """Nothing but its tombstone tells what the file was, and engines read what is there."""
+    world = held(tmp_path)
+    world.publish()
+    path = Path(LiveFiles().read(world.loaded()).files[0].path.removeprefix("file://"))
+    data = bytearray(path.read_bytes())
+    data[40] ^= 1
+    path.chmod(0o600)
+    path.write_bytes(data)
+    _, damages = check_table(world.store, world.loaded(), read_segments(world.store, world.topic_id))
+    assert len(damages) == 1
+    assert str(path) in damages[0]
 
 
 def test_a_topic_that_was_deleted_is_held_as_well(tmp_path: Path) -> None:
