@@ -234,8 +234,9 @@ class World:
             current = self.store.read(key)
             stone = replace(decode_tombstone(current.data), time_ms=self.now_ms())
             assert self.store.replace(key, stone.encode(), current.version)
-            if self.ahead_ms < 0:  # long ago by the store's clock too
-                os.utime(self.store.uri(key).removeprefix("file://"), (stone.time_ms / 1000, stone.time_ms / 1000))
+            uri = self.store.uri(key)
+            if self.ahead_ms and uri.startswith("file://"):  # then by the store's clock, too
+                os.utime(uri.removeprefix("file://"), (stone.time_ms / 1000, stone.time_ms / 1000))
 
     def withdraw(self, segment: SegmentMetadata) -> None:
         self.delete(replace(segment, custom_metadata=b""))

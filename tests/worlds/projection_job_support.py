@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 from repartition.errors import RepartitionError
 from repartition.run.frontier import Frontier
@@ -42,6 +43,7 @@ class FakeSession:
 
     def __init__(self) -> None:
         self.alive, self.stopped, self.pool = True, False, ""
+        self._jvm, self._jsparkSession = Mock(), Mock()  # Spark's names
         self.sparkContext = SimpleNamespace(  # Spark's name
             _jsc=SimpleNamespace(sc=self._context), setLocalProperty=self._pooled, setJobGroup=lambda *_: None
         )
