@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -47,14 +46,13 @@ def test_a_thread_of_its_own_meets_the_catalogs_of_its_session(spark: Any, tmp_p
         some(world, 0, 3)
         world.run()
         _, conf = open_targets(world.backend, ())
-        found: list[str] = []
 
-        def lane() -> None:
+        def lane() -> str:
             session = beside(spark, conf)
             in_pool(session, "mine")
-            found.append(iceberg_table(session, quoted(world.settings.catalog.name, *PROJECTION)).name())
+            name = iceberg_table(session, quoted(world.settings.catalog.name, *PROJECTION)).name()
+            return str(name)
 
-        thread = threading.Thread(target=lane)
-        thread.start()
-        thread.join(60)
-        assert found == [f"{world.settings.catalog.name}.{'.'.join(PROJECTION)}"]
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(lane).result(60)
+        assert found == f"{world.settings.catalog.name}.{'.'.join(PROJECTION)}"
