@@ -47,8 +47,9 @@ def failures() -> Iterator[None]:
         if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _CLIENTS:
             raise
         # A full disk, a database that is locked, a service that answers with an error in the middle.
-        said = str(error).partition("\n")[0] or type(error).__name__
-        raise _ended(f"store or catalog failed on the way, run it again: {said}", FAILURE) from error
+        from rsm_bridge.storage.object_store import first_line
+
+        raise _ended(f"store or catalog failed on the way, run it again: {first_line(error)}", FAILURE) from error
 
 
 def _ended(said: str, code: int) -> typer.Exit:

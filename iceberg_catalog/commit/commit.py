@@ -38,7 +38,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
@@ -116,13 +116,9 @@ def recorded_as_of(head: Head) -> int:
 
 def recorded_retention(head: Head) -> str | None:
     """What the newest of our commits says of the rule that rows are kept by; None: no snapshot that is there does."""
-    metadata, snapshot = head.table.metadata, head.table.current_snapshot()
-    while snapshot is not None:
-        said = snapshot.summary.additional_properties.get(RETENTION) if snapshot.summary is not None else None
-        if said is not None:
-            return said
-        parent = snapshot.parent_snapshot_id
-        snapshot = None if parent is None else metadata.snapshot_by_id(parent)
+    for snapshot in ancestors_of(head.table.current_snapshot(), head.table.metadata):
+        if snapshot.summary is not None and RETENTION in snapshot.summary.additional_properties:
+            return snapshot.summary.additional_properties[RETENTION]
     return None
 
 

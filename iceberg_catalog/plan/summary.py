@@ -6,7 +6,7 @@
 | `tierberg.gaps` | JSON `{"<partition>": [[first, last], …]}`: offsets never uploaded, jumped over; ends inclusive |
 | `tierberg.lost` | same form: rows of transactions whose marker lies in a gap or on a dead branch; never published |
 | `tierberg.repair.<partition>` | `first-last`: rows there, below the frontier, came late (`tierberg requeue`) |
-| `tierberg.retention` | `table_retention` of who made the commit: `follow-kafka`, `keep`, or seconds |
+| `tierberg.retention` | `table_retention` of the bridge: `follow-kafka`, `keep`, or seconds; commands say none |
 | `tierberg.gaps-omitted`, `tierberg.lost-omitted` | how many ranges had no room |
 
 All partitions' rewinds are named, for readers act on them; ranges only up to SUMMARY_RANGES_BYTES_MAX per key, because

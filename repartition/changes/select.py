@@ -78,6 +78,10 @@ class Changes:
     refused: Any
     may_keep: tuple[str, ...] = ()
 
+    def plain_rows(self) -> Any:
+        """`rows` with the columns of the projection alone."""
+        return self.rows.drop(DELETED, STEP, KEPT)
+
     def count_dead(self) -> int:
         """How many dead letters there are. Once `rows` were worked out, nothing is read again where there are none."""
         return 0 if observed(self.refused) == 0 else int(self.dead.count())

@@ -12,8 +12,7 @@ from pyiceberg.table import Table
 from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.types import PartState
 from iceberg_catalog.tables.names import Owner
-from repartition.changes.envelope import DELETED
-from repartition.changes.select import IDENTITY, KEPT, STEP, Changes, changes
+from repartition.changes.select import IDENTITY, Changes, changes
 from repartition.changes.truncation import truncated_before
 from repartition.errors import RepartitionError, as_ours, first_line
 from repartition.run.adopt import adopt, of_nobody
@@ -188,7 +187,7 @@ class ProjectionJob:
             return
         self.step("adopt")
         records = self.session.sql(f"SELECT * FROM {quoted(self.source_catalog, *self.source.name)} WHERE false")
-        frame = changes(self.session, records, self.rule).rows.drop(DELETED, STEP, KEPT)
+        frame = changes(self.session, records, self.rule).plain_rows()
         with unconstrained(self.session):
             adopt(self.session, self.target.spark_name, table, frame, self.rule, owner)
 
@@ -293,7 +292,7 @@ class ProjectionJob:
         return made, before_truncation
 
     def _bring_to_rule(self, owner: Owner, made: Changes) -> None:
-        frame = made.rows.drop(DELETED, STEP, KEPT)
+        frame = made.plain_rows()
         table = self._table(owner)
         if table is not None:
             evolve_table(self.session, self.target.spark_name, self.name, table, frame, self.rule)

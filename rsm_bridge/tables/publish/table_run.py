@@ -361,7 +361,8 @@ class TableRun:
             recorded,
             commit_id=commit_id,
             as_of_ms=self._as_of_ms,
-            summary={**summary, **self._retention()},
+            # A command's rule is not that of the bridges, which the next command is compared with.
+            summary=summary if self.by_command else {**summary, **self._retention()},
             midst=between,
         )
         if outcome.kind != "committed" or outcome.table is None:

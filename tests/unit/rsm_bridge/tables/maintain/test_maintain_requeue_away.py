@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from converter.types import SegmentMetadata
+from iceberg_catalog.commit.commit import recorded_retention
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.plan.file_epochs import no_look
 from iceberg_catalog.plan.merge import MergeLimits
@@ -257,6 +258,17 @@ def test_a_command_by_another_rule_takes_nothing_out_of_an_archive(world: World,
     world.publish()
     assert world.offsets() == [3, 4, 5], "a bridge's rule may change"
     assert run(tmp_path, "orders").exit_code == 0
+
+
+def test_what_a_command_commits_does_not_say_the_bridges_rule(world: World, tmp_path: Path) -> None:
+    world.rule(retention=lambda _: "keep")
+    world.copy(3)
+    verbatim(world, 3)
+    world.copy(3)
+    world.publish()
+    requeued(tmp_path)
+    assert world.offsets() == list(range(9))
+    assert recorded_retention(LiveFiles().read(world.loaded())) == "keep"
 
 
 @pytest.mark.parametrize("act", [insert, rewrite])
