@@ -155,6 +155,8 @@ PAGE_VALUES_MAX: Final = 2**28
 
 #: What the index says of encoded values, decompressed: schemas as large as a registry has them.
 PROVEN_BYTES_MAX: Final = 64 * MIB
+#: Of that the encodings; the rest is for the columns, of a merged file too. Values of further writers keep their bytes.
+ENCODINGS_BYTES_MAX: Final = PROVEN_BYTES_MAX // 2
 
 #: Nesting of a Thrift struct.
 THRIFT_DEPTH_MAX: Final = 16

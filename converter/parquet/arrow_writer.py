@@ -79,6 +79,13 @@ class ArrowWriter:
         """Key-value pairs for the footer."""
         self._writer.add_key_value_metadata(metadata)
 
+    def abort(self) -> None:
+        """Writes nothing more than what was begun. After an error of :meth:`write` this is the only way to end."""
+        # Freed, Arrow's writer writes out what it has begun: a buffer that is gone by then is a segmentation fault, and
+        # the traceback of an error keeps the writer alive.
+        self._writer.is_open, self._writer.writer = False, None
+        self._buffer.detach()
+
     def close(self) -> None:
         """Ends the file with page indexes and footer; the sink stays open."""
         self._writer.close()

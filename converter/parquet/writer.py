@@ -158,7 +158,8 @@ class RowFile:
         self._packed = None
         self._sink.discard()
         if self._writer is not None:
-            self._writer.close()
+            self._writer.abort()
+            self._writer = None
 
     def flush(self) -> None:
         """Hold none of the rows as they came: close the row group, or compress what waits for one."""

@@ -17,8 +17,9 @@ from converter.values.model import SchemaTextError
 #: each.
 SCHEMA_SIZE_MAX: Final = 16 * 1024 * 1024
 PLACE_CHARS_MAX: Final = 200
-#: Of Parquet's schema tree, below a column: a struct is one, a list or a map two. Readers stop at 98 (pyarrow's limit).
-PARQUET_LEVELS_MAX: Final = 90
+#: Of Parquet's schema tree, below a column: a struct is one, a list or a map two. Readers stop at 98 (pyarrow's limit),
+#: and what waits for a row group of many columns (packed_rows.py) at 63 of Arrow's, which are no more than these.
+PARQUET_LEVELS_MAX: Final = 60
 #: Characters of one name or symbol. A value of a byte may stand for one, so that each row has it again.
 NAME_CHARS_MAX: Final = 1024
 

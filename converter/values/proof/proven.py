@@ -68,18 +68,29 @@ def pack_proven(rows: pa.Schema, encodings: Sequence[ValueEncoding]) -> bytes:
     """What unpack_proven() reads. rows: the schema of the data file."""
     text = {
         "schema": _schema_text(value_fields(rows)),
-        "encodings": [
-            {
-                "header": item.header.hex(),
-                "kind": item.encoding.kind,
-                "version": item.encoding.version,
-                "parameters": dict(item.encoding.parameters),
-                "columns": _schema_text(pa.schema(list(item.columns))),
-            }
-            for item in encodings
-        ],
+        "encodings": [_stored(item) for item in encodings],
     }
     return zstandard.ZstdCompressor(level=3).compress(json.dumps(text, sort_keys=True).encode())
+
+
+def stored_size(encoding: ValueEncoding) -> int | None:
+    """Bytes that pack_proven() has of it; None: unpack_proven() would not give it back."""
+    text = json.dumps(_stored(encoding), sort_keys=True).encode()
+    try:
+        back = _encoding(stored_json.parse(text))
+    except ValueError:  # a text that cannot be written down: schemas come from registries
+        return None
+    return len(text) if back == encoding else None
+
+
+def _stored(encoding: ValueEncoding) -> dict[str, object]:
+    return {
+        "header": encoding.header.hex(),
+        "kind": encoding.encoding.kind,
+        "version": encoding.encoding.version,
+        "parameters": dict(encoding.encoding.parameters),
+        "columns": _schema_text(pa.schema(list(encoding.columns))),
+    }
 
 
 @lru_cache(maxsize=128)

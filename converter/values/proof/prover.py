@@ -14,17 +14,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from converter.errors import SegmentError
+from converter.limits import ENCODINGS_BYTES_MAX
 from converter.parquet.columns import RAW_VALUE, VALUE_SIZE, zone
 from converter.types import BoolArray, Int64Array
 from converter.values.by_writer import Part, Parted, Route, Writer
 from converter.values.model import Encoder
 from converter.values.proof.encoders import encoder
-from converter.values.proof.proven import ValueEncoding, columns_taken, pack_proven
+from converter.values.proof.proven import ValueEncoding, columns_taken, pack_proven, stored_size, unpack_proven
 from converter.values.proof.restore import equal_rows, written
 
 #: Values that an encoding is chosen by.
 SAMPLE_VALUES: Final = 1000
-#: Encodings of one copy; values of further writers keep their bytes.
+#: Encodings of one copy, and limits.ENCODINGS_BYTES_MAX; values of further writers keep their bytes.
 ENCODINGS_MAX: Final = 255
 #: After so many values of a writer of which fewer than one in eight was proven its others are not tried.
 TRIED_VALUES: Final = 4000
@@ -56,6 +58,7 @@ class ValueProver:
 
     rows: int = 0
     _encodings: list[ValueEncoding] = field(default_factory=list)
+    _stored_bytes: int = 0
     _known: dict[Writer, _Numbered | None] = field(default_factory=dict)
 
     def prove(
@@ -100,7 +103,14 @@ class ValueProver:
 
     def packed(self, schema: pa.Schema) -> bytes:
         """What the segment index is to say of it; empty where no value was proven. schema: the data file's."""
-        return pack_proven(schema, self._encodings) if self.rows else b""
+        if not self.rows:
+            return b""
+        made = pack_proven(schema, self._encodings)
+        try:
+            unpack_proven(made)
+        except SegmentError as error:  # bytes that nobody could read again must not become a copy
+            raise ValueError(f"the index would not say how values are encoded: {error}") from error
+        return made
 
     def _numbered(self, part: Part, stored: pa.BinaryArray, route: Route, table: pa.StructType) -> _Numbered | None:
         """The encoding of a writer, chosen by the first of its values."""
@@ -118,6 +128,10 @@ class ValueProver:
         first = stored[int(part.rows[0])].as_py()
         header = first[: len(first) - len(part.values[0].as_py())]
         encoding = ValueEncoding(header, made, taken)
+        size = stored_size(encoding)
+        if size is None or self._stored_bytes + size > ENCODINGS_BYTES_MAX:
+            return None
+        self._stored_bytes += size
         self._encodings.append(encoding)
         return _Numbered(number=len(self._encodings), encoding=encoding, encoder=encoder(made))
 

@@ -23,7 +23,7 @@ from converter.values.avro.decoder import avro_decoder
 from converter.values.by_writer import Parted, Route, Writer, columns_of, parted_by_id
 from converter.values.model import Encoding
 from converter.values.proof import prover as prover_module
-from converter.values.proof.proven import moved, pack_proven, unpack_proven
+from converter.values.proof.proven import moved, pack_proven, stored_size, unpack_proven
 from converter.values.proof.prover import ValueProver
 from converter.values.proof.restore import restored
 from converter.values.rows import by_name, typed_rows
@@ -150,6 +150,36 @@ def test_there_is_an_end_to_encodings(monkeypatch: pytest.MonkeyPatch) -> None:
     _, encoders = topic.proved([topic.value(2, {"id": 1, "paid": True}), order(topic, 1), order(topic, 2)])
     assert encoders is not None
     assert encoders.tolist() == [0, 1, 1]
+
+
+def test_what_the_index_could_not_say_again_keeps_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy whose index nobody reads is a copy that nobody can fetch."""
+    large: dict[str, Any] = {**ORDER, "at": {**ORDER["at"], "doc": "x" * 3000}}  # type: ignore[dict-item]
+    topic = Topic(large, WIDER)
+    monkeypatch.setattr(prover_module, "ENCODINGS_BYTES_MAX", 3000)
+    values = [order(topic, 1), topic.value(2, {"id": 1, "paid": True})]
+    rows, encoders = topic.proved(values)
+    assert encoders is not None
+    assert encoders.tolist() == [0, 1]
+    assert topic.back(rows, encoders) == values
+
+
+def test_a_schema_with_half_a_character_keeps_its_bytes() -> None:
+    topic = Topic(ORDER)
+    topic.proved([order(topic, 1)])
+    (encoding,) = topic.prover._encodings
+    assert stored_size(encoding) is not None
+    parameters = {**encoding.encoding.parameters, "schema": '{"note": "\ud800"}'}
+    assert stored_size(replace(encoding, encoding=replace(encoding.encoding, parameters=parameters))) is None
+
+
+def test_an_index_that_would_not_be_read_again_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(ORDER)
+    rows, _ = topic.proved([order(topic, 1)])
+    monkeypatch.setattr("converter.values.proof.proven.PROVEN_BYTES_MAX", 100)
+    unpack_proven.cache_clear()
+    with pytest.raises(ValueError, match="the index would not say how values are encoded"):
+        topic.prover.packed(rows.schema)
 
 
 def test_a_writer_whose_values_never_come_back_is_tried_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

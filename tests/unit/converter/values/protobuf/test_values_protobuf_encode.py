@@ -244,11 +244,11 @@ def test_lengths_of_lengths(count: int) -> None:
 
 
 def test_as_deep_as_messages_go() -> None:
-    deep = "".join(f"message D{i} {{ map<int32, D{i + 1}> d = 1; repeated int32 l = 2; }}" for i in range(29))
-    text = f'syntax = "proto3"; {deep} message D29 {{ int32 i = 1; }}'
+    deep = "".join(f"message D{i} {{ map<int32, D{i + 1}> d = 1; repeated int32 l = 2; }}" for i in range(19))
+    text = f'syntax = "proto3"; {deep} message D19 {{ int32 i = 1; }}'
     decoder, _, encoder_ = made(text, "D0")
     value = b"\x08\x01"
-    for _ in range(29):  # 88 of 90 levels
+    for _ in range(19):  # 58 of 60 levels
         entry = b"\x08\x07\x12" + varint(len(value)) + value
         value = (b"\x0a" + varint(len(entry)) + entry) * 1 + b"\x12\x01\x05"
     assert written(encoder_, decoded(decoder, [value]), [len(value)]) == [value]
