@@ -1,7 +1,8 @@
 """Commits that others made to a table of ours: an engine inserted, deleted, updated or rewrote.
 
-Each snapshot of ours records a state; one that does not, and adds or removes files, is *foreign*. Its files alone would
-not tell: a DELETE of whole partitions leaves none. Nothing a foreign commit did is touched, and no row below the
+Each snapshot of ours records a state; one that does not, and adds or removes files, is *foreign*, or says nothing of
+files at all: the spec asks for no more than the operation. Its files alone would not tell: a DELETE of whole partitions
+leaves none. Nothing a foreign commit did is touched, and no row below the
 frontier is added again. What helps is to put the table back to `since`, its last snapshot that was ours alone; the plan
 then publishes again what came after. So that this stays possible:
 
@@ -15,12 +16,13 @@ as it is. Who puts the table forward again, to a snapshot that says so, has not 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pyiceberg.table import Table
 from pyiceberg.table.refs import SnapshotRefType
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate, TableUpdate
 
 from iceberg_catalog.commit.head import named_state
@@ -29,6 +31,8 @@ FOREIGN_SINCE: Final = "tierberg.foreign-since"
 TAG: Final = "tierberg-before-foreign"
 
 _CHANGES: Final = ("added-data-files", "deleted-data-files", "added-delete-files", "removed-delete-files")
+#: What a summary has beside these where its writer counts: one without changes says no `added-data-files`.
+_COUNTED: Final = (*_CHANGES, "total-data-files", "total-records", "changed-partition-count")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,17 @@ def foreign_commits(table: Table) -> ForeignCommits | None:
                 since = current.snapshot_id if since is None and operations else since
                 break
             since = named
-        elif any(said.get(name, "0") != "0" for name in _CHANGES):
+        elif _changes_files(said):
             operations.append(said.get("operation", "unknown"))
         parent = current.parent_snapshot_id
         current = table.metadata.snapshot_by_id(parent) if parent is not None else None
     return None if since is None else ForeignCommits(since, tuple(operations))
+
+
+def _changes_files(said: Mapping[str, str]) -> bool:
+    if any(name in said for name in _COUNTED):
+        return any(said.get(name, "0") != "0" for name in _CHANGES)
+    return said.get("operation") != Operation.REPLACE.value  # new manifests of the same files
 
 
 def _way_back(table: Table, snapshot_id: int, said: str) -> int | None:

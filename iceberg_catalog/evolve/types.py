@@ -104,10 +104,11 @@ def key_columns(schema: Schema) -> pa.StructType:
 def typed_row_schema(schema: Schema) -> pa.Schema:
     """The Arrow schema of a data file of the table: every column in the table's order, with Parquet field ids.
 
-    Kafka's columns that are never null say so, whatever an engine has made of the table's: pages are read by that.
+    Kafka's columns that are never null say so, and no others do, whatever an engine has made of the table's: pages are
+    read by that, and rows without a value come as before.
     """
     fields = (_field(column) for column in schema.fields)
-    return pa.schema([field.with_nullable(field.nullable and field.name not in NEVER_NULL) for field in fields])
+    return pa.schema([field.with_nullable(field.name not in NEVER_NULL) for field in fields])
 
 
 def arrow_struct(columns: Iterable[NestedField]) -> pa.StructType:
@@ -116,8 +117,8 @@ def arrow_struct(columns: Iterable[NestedField]) -> pa.StructType:
 
 
 def _field(column: NestedField) -> pa.Field:
-    metadata = {_ID: str(column.field_id).encode()}
-    return pa.field(column.name, _arrow(column.field_type), nullable=not column.required, metadata=metadata)
+    # May be null, whatever the table says: of a column that an engine has added, or made required, we may know nothing.
+    return pa.field(column.name, _arrow(column.field_type), metadata={_ID: str(column.field_id).encode()})
 
 
 def _arrow(kind: IcebergType) -> pa.DataType:
@@ -126,7 +127,7 @@ def _arrow(kind: IcebergType) -> pa.DataType:
     if isinstance(kind, ListType):
         return pa.list_(_field(kind.element_field))
     if isinstance(kind, MapType):
-        return pa.map_(_field(kind.key_field), _field(kind.value_field))
+        return pa.map_(_field(kind.key_field).with_nullable(False), _field(kind.value_field))
     if isinstance(kind, DecimalType):
         return pa.decimal128(kind.precision, kind.scale)
     # A column that somebody else added: never written but with nulls.

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.types import IntegerType, NestedField, StructType
 
 from converter.types import IndexType
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
@@ -137,6 +138,30 @@ def test_a_column_that_an_engine_drops_comes_back_while_the_bridge_runs(
     with bridge_thread(settings) as bridge, ShimClient(bridge.address) as shim:
         # What is columns alone, one of which the table has lost, is served from its own file still.
         assert [shim.fetch(segment) for segment in segments] == [segment.data for segment in segments]
+    assert verify_store(None, tmp_path, None).damages == []
+
+
+def test_columns_that_an_engine_says_must_be_given_may_be_null_in_our_rows(tmp_path: Path, registry: str) -> None:
+    """One of its own within a struct, and one of ours, of which a tombstone has no value."""
+    typed = {"value_format": "avro"}
+    value = ORDER.framed(1)
+    run(tmp_path, registry, {**typed}, [(b"k", value)])
+    with closing(open_catalog(embedded_settings(tmp_path))) as catalog:
+        table = catalog.load_table("kafka.turn")
+        with table.update_schema(allow_incompatible_changes=True) as change:
+            change.add_column("extra", StructType(NestedField(1, "a", IntegerType(), required=True)))
+            change.update_column("id", required=True)
+    lives = [run(tmp_path, registry, {**typed, "first": first}, [(b"k", value), (b"k", None)]) for first in (1, 3, 5)]
+    rows = lives[-1]
+    assert [row["id"] for row in rows] == [1, 1, None, 1, None, 1, None]
+    assert {row["extra"] for row in rows} == {None}
+    config = tmp_path / "tierberg.yaml"
+    merge = {"small_mib": 16, "files_min": 3, "age": "0s"}
+    topics = [{"pattern": "turn", **typed}]
+    config.write_text(json.dumps({"topics": topics, "schema_registry": {"url": registry}, "merge": merge}))
+    said: list[str] = []
+    maintain(open_backend(config, tmp_path), None, dry_run=False, say=said.append)
+    assert any("merged" in line for line in said), said
     assert verify_store(None, tmp_path, None).damages == []
 
 

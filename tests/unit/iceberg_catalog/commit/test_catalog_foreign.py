@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.manifest import ManifestContent
+from pyiceberg.table.snapshots import Operation, Summary
+from pyiceberg.table.update.snapshot import _SnapshotProducer
 
 from iceberg_catalog.commit.commit import Change, commit
 from iceberg_catalog.commit.foreign import FOREIGN_SINCE, TAG, ForeignCommits, foreign_commits
 from iceberg_catalog.commit.head import Head, LiveFiles
 from iceberg_catalog.limits import MANIFESTS_SMALL_MAX, SNAPSHOTS_KEPT_MAX
+from iceberg_catalog.tables.tables import rows_in
 from tests.worlds.catalog_support import STATE, Place, make_place
-from tests.worlds.foreign_support import delete_by_position, delete_whole_files, drop_tag, insert, rewrite, roll_back
+from tests.worlds.foreign_support import (
+    commit_manifests,
+    delete_by_position,
+    delete_whole_files,
+    drop_tag,
+    insert,
+    rewrite,
+    roll_back,
+)
 
 
 @pytest.fixture
@@ -50,8 +62,18 @@ WRITERS: dict[str, tuple[Callable[[Place], None], list[int], int, tuple[str, ...
 }
 
 
+def uncounted(producer: Any, *_: object) -> Summary:
+    """All that the spec asks of a summary."""
+    return Summary(producer._operation)
+
+
+@pytest.mark.parametrize("counted", [True, False])
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_an_engine_did_is_found_and_the_way_back_works(place: Place, name: str) -> None:
+def test_what_an_engine_did_is_found_and_the_way_back_works(
+    place: Place, monkeypatch: pytest.MonkeyPatch, name: str, counted: bool
+) -> None:
+    if not counted:
+        monkeypatch.setattr(_SnapshotProducer, "_summary", uncounted)
     write, offsets, foreign, operations = WRITERS[name]
     ours = publish(place, (0, 4), (5, 9)).snapshot_id
     assert found(place) is None
@@ -141,6 +163,27 @@ def test_who_puts_the_table_forward_again_finds_the_way_back_again(place: Place)
     assert (found(place), tagged(place)) == (ForeignCommits(ours, ("append",)), ours)
     drop_tag(place, TAG)
     assert found(place) is None
+
+
+@pytest.mark.parametrize(
+    "summary", [{}, {"total-records": "1.5e3", "total-files-size": "many", "total-data-files": "x"}]
+)
+def test_totals_that_an_engine_does_not_say_are_counted(place: Place, summary: dict[str, str]) -> None:
+    publish(place, (0, 4), (5, 9))
+    table = place.load()
+    manifests = LiveFiles().read(table).manifests
+    snapshot_id = table.metadata.new_snapshot_id()
+    same = [item.manifest for item in manifests]
+    commit_manifests(place.catalog, table, snapshot_id, same, Summary(Operation.REPLACE, **summary))
+    assert found(place) is None
+    for first in (10, 20):
+        publish(place, (first, first + 2))
+    current = place.load().current_snapshot()
+    assert current is not None
+    assert current.summary is not None
+    said = current.summary.additional_properties
+    assert (said["total-data-files"], said["total-records"]) == ("4", "16")
+    assert rows_in(place.load()) == 16
 
 
 def test_a_table_that_nobody_wrote_has_none(place: Place) -> None:
