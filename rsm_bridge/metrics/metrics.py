@@ -6,12 +6,18 @@ Sizes are bytes, times seconds. `kind` and `cause` are the stable words of docs/
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from converter.types import Cause
+from converter.values.model import ValueProblem
+from rsm_bridge.errors import ErrorKind
 from rsm_bridge.metrics.board import ProgressBoard
 from rsm_bridge.metrics.tally import WITHOUT_BYTES, Tally
 
+#: Of the service, as labels call them.
+METHODS: Final = ("copy", "fetch", "fetch_index", "delete")
 _FETCH_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _COPY_BUCKETS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
 
@@ -107,6 +113,22 @@ class Metrics:
         self.copies_running = Gauge("tierberg_copies_running", "Copies being converted", registry=r)
         self.copies_waiting = Gauge("tierberg_copies_waiting", "Copies waiting for memory or a worker", registry=r)
         self._of_tables(r)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Counts 0 of what is watched for: a rate does not see the first event of a series that begins with it."""
+        for method in METHODS:
+            for kind in ("ok", *get_args(ErrorKind)):
+                self.requests.labels(method, kind)
+        for cause in Cause:
+            if cause is not Cause.NONE:
+                self.quarantined_batches.labels(cause.name.lower())
+        for reason in ("internal", "asked"):
+            self.verbatim_segments.labels(reason)
+        for code in ValueProblem:
+            self.dead_letters.labels(str(code))
+        for outcome in ("committed", "unchanged", "raced", "failed"):
+            self.publishes.labels(outcome)
 
     def _of_tables(self, r: CollectorRegistry) -> None:
         """What publishers, reclaimers and maintenance count."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,13 @@ from grpc_health.v1._async import HealthServicer
 
 from rsm_bridge.config.settings import Settings, parse_listen
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.limits import KIB, MESSAGE_BYTES_MAX, MIB, STOP_GRACE_SECONDS, STREAMS_PER_CONNECTION_MAX
+from rsm_bridge.limits import (
+    KIB,
+    MESSAGE_BYTES_MAX,
+    MIB,
+    STOP_GRACE_SECONDS,
+    STREAMS_PER_CONNECTION_MAX,
+)
 from rsm_bridge.serving.handlers import SERVICE, Handlers
 from rsm_bridge.serving.tls import Certificates
 from rsm_bridge.storage.writes import HEALTH_SERVICE, WHY_TRAILER, StoreWrites
@@ -72,8 +80,7 @@ class Server:
         target = parse_listen(self._settings.listen)
         if isinstance(target, Path):
             target = target.resolve()
-            # What a killed server leaves behind; a live one holds the data folder's lock.
-            target.unlink(missing_ok=True)
+            _remove_dead_socket(target)
         name = f"unix:{target}" if isinstance(target, Path) else _host_port(*target)
         try:
             port = self._bind(name)
@@ -119,6 +126,30 @@ class _Health(HealthServicer):  # type: ignore[misc]  # its package has no types
             return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.SERVING)
         context.set_trailing_metadata(((WHY_TRAILER, why.encode()),))
         return health_pb2.HealthCheckResponse(status=health_pb2.HealthCheckResponse.NOT_SERVING)
+
+
+def _remove_dead_socket(path: Path) -> None:
+    """Removes what a killed server has left.
+
+    Raises:
+        SettingsError: a server listens there, or it is no socket.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise SettingsError(f"listen: {path} is there already and is no socket; give another path")
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.setblocking(False)  # of a socket of this machine that knows at once
+        try:
+            asked.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+            return
+        except OSError as error:  # a server that is busy is one
+            raise SettingsError(f"listen: {path} cannot be taken: {error.strerror or error}") from error
+    raise SettingsError(f"listen: another process listens on {path}")
 
 
 def _host_port(host: str, port: int) -> str:

@@ -254,7 +254,8 @@ class Publisher:
             # The run stays: what it keeps is immutable, and to read it again would load a store that may be the cause.
             topic.failures += 1
             retry_after = _backoff(topic.failures)
-            self.metrics.publishes.labels("failed").inc()
+            lost = isinstance(error, RetryRunError) and error.conflict
+            self.metrics.publishes.labels("raced" if lost else "failed").inc()
             self._report(topic_id, error, retry_after)
             self._put_back(topic, notices, error)
         with self._lock:
@@ -416,7 +417,7 @@ class Publisher:
     def _report(self, topic_id: bytes, error: Exception, retry_after: float) -> None:
         """Logs an outage once per cause, not once per retry."""
         said = f"{type(error).__name__}: {first_line(error)}"
-        if isinstance(error, RetryRunError):
+        if isinstance(error, RetryRunError) and error.conflict:
             self.log.info("planning again", topic_id=topic_id.hex(), reason=said)
         elif self._outages.failed(topic_id, said):
             known = isinstance(error, TierbergError)  # says what and where itself

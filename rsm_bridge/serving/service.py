@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from pyiceberg.catalog import Catalog
 
 from converter.index.model import Directory
-from converter.types import SegmentMetadata
+from converter.types import Cause, SegmentMetadata
 from rsm_bridge.config.secrets import revealed
 from rsm_bridge.config.settings import Settings, convert_options
 from rsm_bridge.limits import AHEAD_PAUSE_SECONDS_MAX, LATE_COPY_SECONDS, MIB, OWNER_WORKERS
@@ -283,7 +283,7 @@ def _count_copy(metrics: Metrics, segment: SegmentMetadata, directory: Directory
         metrics.quarantined_batches.labels(count.cause.name.lower()).inc(count.batches)
     for code, rows in failed.items():
         metrics.dead_letters.labels(code).inc(rows)
-    if directory.options.mode == "verbatim":
-        metrics.verbatim_segments.labels("stored").inc()
+    if any(count.cause is Cause.VERBATIM for count in directory.summary.kept):
+        metrics.verbatim_segments.labels("asked").inc()
     if directory.summary.transaction_conflict:
         metrics.conflicting_segments.inc()

@@ -78,11 +78,12 @@ def _looked(
     sleep(pause)
     second = assess(gather(settings, wanted))
     if not unsure(first, second):
-        return confirmed(first, second)
+        return confirmed(second, first)
     pause = min(STATUS_SERVER_WATCH_SECONDS, patience)
     say(f"a server did not answer the second look: looking again in {pause:g} s")
     sleep(pause)
-    return confirmed(second, assess(gather(settings, wanted)))
+    # What was seen twice was: that nobody could look in between takes nothing from it.
+    return confirmed(assess(gather(settings, wanted)), first, second)
 
 
 def _accepted(words: Iterable[str]) -> Accepted:

@@ -7,7 +7,8 @@ after a pause on our own clock, longer than the healthy system takes for its nex
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
@@ -93,9 +94,12 @@ def unsure(before: Report, after: Report) -> bool:
     )
 
 
-def confirmed(before: Report, after: Report) -> Report:
-    """The second look; alarms that the first one did not have, or whose place has moved since, wait."""
-    marks = dict(_marks(before))
+def confirmed(after: Report, *before: Report) -> Report:
+    """The last look; alarms that none before it had, or whose place has moved since all of them, wait."""
+    marks: dict[_Mark, set[object]] = {}
+    for look in before:
+        for name, reached in _marks(look):
+            marks.setdefault(name, set()).add(reached)
     topics = [_topic(topic, marks) for topic in after.topics]
     findings = [_judged(item, None, marks) for item in after.findings]
     ordered = sorted(topics, key=lambda topic: (-topic.level, topic.topic, topic.topic_id))
@@ -143,7 +147,7 @@ def _reached(item: Finding, partition: PartitionReport | None) -> object:
     }.get(item.code)
 
 
-def _topic(topic: TopicReport, marks: dict[_Mark, object]) -> TopicReport:
+def _topic(topic: TopicReport, marks: Mapping[_Mark, AbstractSet[object]]) -> TopicReport:
     partitions = []
     for partition in topic.partitions:
         findings = [_judged(item, topic, marks, partition) for item in partition.findings]
@@ -153,12 +157,15 @@ def _topic(topic: TopicReport, marks: dict[_Mark, object]) -> TopicReport:
 
 
 def _judged(
-    item: Finding, topic: TopicReport | None, marks: dict[_Mark, object], partition: PartitionReport | None = None
+    item: Finding,
+    topic: TopicReport | None,
+    marks: Mapping[_Mark, AbstractSet[object]],
+    partition: PartitionReport | None = None,
 ) -> Finding:
     if item.level is not Level.PERSON or item.code not in WATCH_SECONDS:
         return item
     name = _name(topic, item)
-    if name in marks and marks[name] == _reached(item, partition):
+    if _reached(item, partition) in marks.get(name, ()):
         return item
     moved = "it has moved since the first look" if name in marks else "the first look did not have it"
     return replace(item, level=Level.WAITS, said=f"{item.said}; {moved}, ask again")

@@ -11,14 +11,16 @@ run them in a worker thread. A failure is a :class:`~rsm_bridge.errors.StoreErro
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from iceberg_catalog import failpoints
+from iceberg_catalog.connect.redaction import hide
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError, StoreError
 from rsm_bridge.limits import INDEX_BYTES_MAX, KEY_BYTES_MAX, KEY_PART_BYTES_MAX
 from rsm_bridge.storage.read_clients import ReadClients
@@ -68,9 +70,18 @@ class VersionedBytes:
     version: str
 
 
+#: How S3 and stores like it say why ("Error responses"), over several lines.
+_ANSWER: Final = re.compile(r"<Code>([^<]{1,100})</Code>(?:\s*<Message>([^<]{1,300})</Message>)?")
+_SAID_CHARS_MAX: Final = 10_000
+_PROLOGUE: Final = re.compile(r"\s*<\?xml[^>]*\?>.*$")
+
+
 def first_line(error: BaseException) -> str:
-    """What an exception says, without the client's debug dump."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    """What an exception says, and the store's answer within it, without the client's debug dump and credentials."""
+    text = str(error).strip()
+    said = _PROLOGUE.sub("", text.partition("\n")[0]) or type(error).__name__
+    answer = _ANSWER.search(text[:_SAID_CHARS_MAX])
+    return hide(f"{said} {': '.join(filter(None, answer.groups()))}" if answer else said)
 
 
 @contextlib.contextmanager

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from rsm_bridge.limits import STORE_REFUSAL_SECONDS_MAX, STORE_REFUSAL_SECONDS_MIN
 
 #: Asked of the health service like a service: SERVING, or NOT_SERVING with why as UTF-8 in the trailer.
 HEALTH_SERVICE = "tierberg.v1.StoreWrites"
 WHY_TRAILER = "tierberg-why-bin"
-_WHY_CHARS_MAX = 400
+#: Of what a client says the beginning names the object, and the end the store's answer.
+_WHY_CHARS_MAX: Final = 800
 
 
 @dataclass(slots=True)
@@ -47,4 +49,7 @@ class StoreWrites:
             return None
         if time.monotonic() - last > STORE_REFUSAL_SECONDS_MAX:
             return None
-        return self._why.partition("\n")[0][:_WHY_CHARS_MAX]
+        why = self._why.partition("\n")[0]
+        if len(why) <= _WHY_CHARS_MAX:
+            return why
+        return f"{why[: _WHY_CHARS_MAX // 4]} … {why[-_WHY_CHARS_MAX * 3 // 4 :]}"

@@ -58,7 +58,7 @@ def told(world: StatusWorld, meanwhile: Mapping[int, Callable[[], object]]) -> d
     """
     found, _ = world.status(meanwhile)
     assert not alarms(found).keys() & {"index_damaged", "state_damaged"}
-    return alarms(confirmed(found, world.status()[0])) if watch(found, NOTHING_ACCEPTED, 1.0)[1] else alarms(found)
+    return alarms(confirmed(world.status()[0], found)) if watch(found, NOTHING_ACCEPTED, 1.0)[1] else alarms(found)
 
 
 @examples(40)

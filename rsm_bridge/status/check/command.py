@@ -6,6 +6,8 @@ import contextlib
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 from rsm_bridge.config.settings import Settings, load_settings
 from rsm_bridge.config.tls_pair import require_pair
@@ -20,7 +22,11 @@ from rsm_bridge.status.check.schemas import SchemaChecks
 from rsm_bridge.status.check.text import as_json, as_text
 from rsm_bridge.status.cures import Called
 from rsm_bridge.status.within import within
+from rsm_bridge.storage.opening import open_store
 from rsm_bridge.values.registry.registry import SchemaRegistry
+
+#: A folder's store is made by opening it, and one in memory has no options.
+_OWN: Final = frozenset({"file", "memory"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +53,8 @@ def check_config(options: CheckOptions) -> tuple[str, bool]:
             )
     settings = load_settings(options.config)
     require_pair(settings)
+    if settings.store is not None and urlsplit(settings.store.url).scheme not in _OWN:
+        open_store(settings)  # asks no server; its client knows which options there are
     servers = options.bootstrap_server or settings.kafka.bootstrap_servers
     if not options.ask_kafka:
         servers = None

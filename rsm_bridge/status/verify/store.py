@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 from pyiceberg.table import Table
@@ -88,7 +89,7 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
     topics: dict[bytes, list[KnownSegment]] = defaultdict(list)
     with ThreadPoolExecutor(2) as helpers:
         reader = SegmentReader(store, helpers)
-        for known in _segments(store, report):
+        for known in _segments(store, report, topic=topic):
             if topic is not None and known.owner.topic != topic:
                 continue
             topics[known.key.topic_id].append(known)
@@ -102,18 +103,38 @@ def verify_store(config: Path | None, data_dir: Path | None, topic: str | None) 
     return report
 
 
-def _segments(store: ObjectStore, report: VerifyReport, prefix: str = INDEX_ROOT) -> Iterator[KnownSegment]:
-    for listed in store.list_after(prefix):
-        key = parse_index_key(listed.key)
-        if key is None:
-            report.damages.append(f"{listed.key}: not a key of an index")
-            continue
-        try:
-            yield read_known(store, key, listed)
-        except ObjectNotFoundError:
-            _note_denied(store, listed.key, report)
-        except (SegmentError, BridgeError) as error:
-            report.failed(listed.key, error)
+def _segments(
+    store: ObjectStore, report: VerifyReport, prefix: str = INDEX_ROOT, *, topic: str | None = None
+) -> Iterator[KnownSegment]:
+    """What is under a prefix, in the order of keys: all of one topic id together.
+
+    topic: indexes that cannot be read are not told where others of their topic id say that it is not this topic's.
+    """
+    for _, same_id in groupby(store.list_after(prefix), lambda listed: _topic_id(listed.key)):
+        unread = VerifyReport()
+        name: str | None = None
+        for listed in same_id:
+            key = parse_index_key(listed.key)
+            if key is None:
+                report.damages.append(f"{listed.key}: not a key of an index")
+                continue
+            try:
+                known = read_known(store, key, listed)
+            except ObjectNotFoundError:
+                _note_denied(store, listed.key, unread)
+            except (SegmentError, BridgeError) as error:
+                unread.failed(listed.key, error)
+            else:
+                name = known.owner.topic
+                yield known
+        if None in (topic, name) or name == topic:
+            report.damages.extend(unread.damages)
+            report.unread.extend(unread.unread)
+
+
+def _topic_id(name: str) -> bytes | None:
+    key = parse_index_key(name)
+    return None if key is None else key.topic_id
 
 
 def _note_denied(store: ObjectStore, key: str, report: VerifyReport) -> None:

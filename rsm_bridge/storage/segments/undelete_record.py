@@ -158,23 +158,30 @@ class UndeleteRecord:
         """Adds what is about to be restored; returns it with what was recorded before."""
         return self._update(lambda old: old.widened(lowest, restored))
 
-    def finish(self, floors: Mapping[int, int]) -> None:
-        """The rows are in the table, which had these floors before."""
+    def finish(self, floors: Mapping[int, int], turned: frozenset[str] = frozenset()) -> None:
+        """The rows are in the table, which had these floors before.
+
+        turned: named again, should somebody have taken the undelete back before it turned them.
+        """
         self._update(
             lambda old: replace(
                 old,
                 lowest={},
+                restored=old.restored | turned,
                 floors={**old.floors, **{at: max(floor, old.floors.get(at, 0)) for at, floor in floors.items()}},
             )
         )
 
-    def close(self, partitions: frozenset[int], keys: frozenset[str] = frozenset()) -> None:
-        """No undelete is open there any more, and these keys were never turned."""
-        self._update(
-            lambda old: replace(
-                old, lowest={number: at for number, at in old.lowest.items() if number not in partitions}
-            ).without(keys)
-        )
+    def close(self, partitions: frozenset[int]) -> None:
+        """No undelete is open there any more. What it had not turned it did not restore."""
+
+        def closed(old: Undeleted) -> Undeleted:
+            # Looked at for each swap: an undelete that is under way turns keys, and says so at its end.
+            begun = [key for key, number in old.begun().items() if number in partitions]
+            left = {number: at for number, at in old.lowest.items() if number not in partitions}
+            return replace(old, lowest=left).without(frozenset(key for key in begun if _is_buried(self.store, key)))
+
+        self._update(closed)
 
     def end(self) -> None:
         """What an open undelete was to bring back is to stay deleted."""
@@ -236,11 +243,10 @@ def take_back(store: ObjectStore, topic_id: bytes) -> int:
     """
     kept = UndeleteRecord(store, topic_id)
     record = kept.read()
-    unturned = frozenset(key for key in record.begun() if _is_buried(store, key))
-    count = _delete(store, topic_id, record.restored - unturned)
     if record.lowest:
-        kept.close(frozenset(record.lowest), unturned)
-    return count
+        kept.close(frozenset(record.lowest))
+        record = kept.read()
+    return _delete(store, topic_id, record.restored)
 
 
 def _delete(store: ObjectStore, topic_id: bytes, keys: frozenset[str]) -> int:

@@ -104,12 +104,13 @@ def undelete(
     failpoints.hit("undelete-recorded", topic_id.hex())
     for known in hopeless.values():
         give_up(store, known)
-    turned = {known.listed.key for known in deleted if turn_back(store, known.listed.key)}
+    turned = frozenset(known.listed.key for known in deleted if turn_back(store, known.listed.key))
+    record.widen(lowest, turned)  # again, should somebody have taken this undelete back meanwhile
     failpoints.hit("undelete-turned", topic_id.hex())
     run = RestoringRun(store=store, catalog=catalog, topic_id=topic_id, context=context)
     landed = run.restore(lowest)
     failpoints.hit("undelete-committed", topic_id.hex())
-    record.finish(run.floors)
+    record.finish(run.floors, turned)
     reached = {number: max(at, landed.states.get(number, PartState()).floor) for number, at in lowest.items()}
     # Not what lies below that, nor what somebody has deleted again meanwhile.
     above = (known for known in landed.segments if known.key.last >= reached.get(known.key.partition, 0))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import pytest
+
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
+from rsm_bridge.errors import SettingsError
 from tests.support.bridge_process import BridgeProcess, bridge_thread, test_settings
 from tests.support.certificates import Authority
 from tests.support.eventually import eventually
@@ -71,6 +75,34 @@ def test_store_catalog_lock_and_cache_and_the_peer_in_the_log(tmp_path: Path) ->
         ("delete", "ok", "CN=broker-1"),
         ("fetch", "not_allowed", "CN=guest"),
     } <= calls
+
+
+def test_a_socket_takes_no_place_that_is_taken(tmp_path: Path) -> None:
+    """Of another bridge, which would run on and be reached no more, or of a file; what a killed one has left goes."""
+    listen = f"unix:{tmp_path}/s"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(f"{tmp_path}/s")
+    with bridge_thread(test_settings(tmp_path / "one", listen=listen)) as bridge:
+        with pytest.raises(SettingsError, match=f"another process listens on {tmp_path}/s"):
+            bridge_thread(test_settings(tmp_path / "two", listen=listen)).__enter__()
+        with socket.socket(socket.AF_UNIX) as busy, socket.socket(socket.AF_UNIX) as waits:
+            busy.bind(f"{tmp_path}/busy")
+            busy.listen(0)
+            waits.connect(f"{tmp_path}/busy")
+            with pytest.raises(SettingsError, match="busy cannot be taken: "):
+                bridge_thread(test_settings(tmp_path / "two", listen=f"unix:{tmp_path}/busy")).__enter__()
+        with ShimClient(bridge.address) as shim:
+            shim.copied(segment_of(one_batch()))
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(SettingsError, match=r"file is there already and is no socket"):
+        bridge_thread(test_settings(tmp_path / "two", listen=f"unix:{tmp_path}/file")).__enter__()
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def one_batch() -> LogBuilder:
+    log = LogBuilder()
+    log.batch([b"x"])
+    return log
 
 
 def test_the_socket_is_for_its_user_and_group(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import rsm_bridge.limits
 from converter.types import IndexType
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import START_STOP_SECONDS_MAX, STORE_REFUSAL_SECONDS_MAX, STORE_REFUSAL_SECONDS_MIN
+from rsm_bridge.metrics.metrics import Metrics
 from rsm_bridge.serving.probes import Probes
 from rsm_bridge.status.assess import assess
 from rsm_bridge.status.causes import CauseCode
@@ -55,6 +56,29 @@ def gauges(address: str | None, name: str) -> dict[tuple[str, ...], float]:
         for sample in family.samples
         if sample.name == name
     }
+
+
+def test_every_metric_is_in_the_docs() -> None:
+    told = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    made = Metrics()
+    names = [f"{family.name}_total" if family.type == "counter" else family.name for family in made.registry.collect()]
+    assert len(names) > 30
+    assert [name for name in names if f"`{name}" not in told] == []
+
+
+def test_what_is_watched_for_is_counted_from_nought(tmp_path: Path) -> None:
+    """A rate over time does not see the first event of a series that begins with it."""
+    with bridge_thread(test_settings(tmp_path, metrics_listen="127.0.0.1:0")) as bridge:
+        _, text = get(bridge.metrics_address, "/metrics")
+    for line in (
+        'tierberg_requests_total{kind="corrupt_object",method="fetch"} 0.0',
+        'tierberg_requests_total{kind="store_unavailable",method="copy"} 0.0',
+        'tierberg_quarantined_batches_total{cause="bad_crc"} 0.0',
+        'tierberg_verbatim_segments_total{reason="internal"} 0.0',
+        'tierberg_dead_letters_total{code="undecodable"} 0.0',
+        'tierberg_publishes_total{outcome="failed"} 0.0',
+    ):
+        assert line in text
 
 
 def test_a_bridge_that_accepts_and_says_nothing_is_away_with_tls_too(tmp_path: Path) -> None:

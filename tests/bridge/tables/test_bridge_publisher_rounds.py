@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -115,6 +116,26 @@ def test_after_any_other_failure_all_is_listed(
     once(publisher)
     once(publisher)
     assert runs.told[-1].whole
+
+
+@pytest.mark.parametrize(("failure", "outcome"), [(refused, "raced"), (unknown, "failed"), (away, "failed")])
+def test_only_a_swap_that_another_bridge_won_is_nothing_to_warn_of(
+    publisher: Publisher, runs: Runs, failure: Callable[[], RunResult], outcome: str
+) -> None:
+    """A catalog that answers reads and refuses commits was no warning at all; each is told once, not at each try."""
+    said: list[tuple[str, str]] = []
+
+    def told(level: str) -> Callable[..., None]:
+        return lambda event, **_: said.append((level, event))
+
+    publisher.log = SimpleNamespace(info=told("info"), warning=told("warning"))
+    before = publisher.metrics.publishes.labels(outcome)._value.get()
+    runs.answer = failure
+    for _ in range(3):
+        publisher.notify(TOPIC)
+        once(publisher)
+    assert publisher.metrics.publishes.labels(outcome)._value.get() == before + 3
+    assert said == [("info", "planning again")] * 3 if outcome == "raced" else [("warning", "publishing failed")]
 
 
 def test_all_is_listed_again_in_time(publisher: Publisher, runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -410,3 +410,13 @@ def test_what_to_do_is_said_with_the_topics_name() -> None:
     ((_, text),) = said(report, "-orders")
     assert "--entity-name=-orders --add-config" in text
     assert "TOPIC" not in text
+
+
+def test_options_that_the_store_s_client_does_not_know_are_found_before_a_bridge_starts(tmp_path: Path) -> None:
+    config = tmp_path / "tierberg.yaml"
+    given: dict[str, Any] = {"access_key_id": "name", "secret_acces_key": "Tops3cretXYZ", "region": "none"}
+    config.write_text(yaml.safe_dump({"store": {"url": "s3://bucket/prefix", "options": given}}))
+    done = CliRunner().invoke(app, ["config", "check", "orders", "--no-kafka", "--config", str(config)])
+    assert done.exit_code == 2, done.output
+    assert "secret_acces_key" in done.output
+    assert "Tops3cretXYZ" not in done.output

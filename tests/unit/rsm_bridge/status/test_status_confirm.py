@@ -65,7 +65,7 @@ def away(**changes: Any) -> Facts:
 
 
 def codes(found: Facts, after: Facts) -> dict[str, str]:
-    report = confirmed(assess(found), assess(after))
+    report = confirmed(assess(after), assess(found))
     return {str(item.code): item.said for item in report.all_findings() if item.level is Level.PERSON}
 
 
@@ -207,6 +207,18 @@ def test_a_second_look_that_sees_nothing_is_followed_by_a_third(
     assert slept == [60.0, 3.0]
     assert said[1] == "a server did not answer the second look: looking again in 3 s"
     _, _, run = looked(monkeypatch, behind(), facts(store_problem=DEAD), facts())
+    assert not run(tmp_path)[1]
+
+
+def test_what_two_looks_of_three_have_seen_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A store that is away now and then would hide whatever it has lost."""
+    damaged = facts(stored(damaged=(("index/x", Problem("corrupt_object", "x")),)))
+    _, _, run = looked(monkeypatch, damaged, facts(store_problem=DEAD), damaged)
+    text, needed = run(tmp_path)
+    assert needed
+    assert "ask again" not in text
+    moved = [behind(stable_end=end, stable_ms=NOW - HOUR) for end in (105, 106)]
+    _, _, run = looked(monkeypatch, moved[0], facts(store_problem=DEAD), moved[1])
     assert not run(tmp_path)[1]
 
 

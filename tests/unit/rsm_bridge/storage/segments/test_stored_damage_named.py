@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from converter.errors import SegmentError
 from rsm_bridge.errors import BridgeError, ObjectNotFoundError
+from rsm_bridge.status.verify.store import verify_store
 from rsm_bridge.storage.keys import parse_index_key
 from rsm_bridge.storage.segments.known import read_footer, read_known
 from rsm_bridge.storage.segments.reader import SegmentReader
@@ -60,6 +61,22 @@ def test_every_command_names_the_index(world: World, tmp_path: Path, command: st
     assert done.exit_code == 1, done.output
     assert done.output.count(key) >= 1, done.output
     assert f"{key}: {key}" not in done.output
+
+
+@pytest.mark.parametrize("place", [0, 2, -1])
+def test_verify_of_a_topic_says_nothing_of_anothers_index(world: World, tmp_path: Path, place: int) -> None:
+    """But of one that nobody can tell whose it is."""
+    other = World(world.store, world.catalog, topic="other")
+    for each in (world, other):
+        published(each, (3,) * 3)
+    key = sorted(other.stored("index"))[place]
+    bend(world, key, 40)
+    assert any(key in line for line in verify_store(None, tmp_path, "other").damages)
+    assert not verify_store(None, tmp_path, "orders").damages
+    for name in other.stored("index"):
+        if name != key:
+            path_of(world, name).unlink()
+    assert any(key in line for line in verify_store(None, tmp_path, "orders").damages)
 
 
 def test_every_byte_of_an_index_that_is_bent_is_told_with_its_key(world: World) -> None:

@@ -285,6 +285,52 @@ def test_an_undelete_can_be_taken_back(world: World) -> None:
     assert world.offsets() == list(range(9))
 
 
+@pytest.mark.parametrize("step", ["undelete-recorded", "undelete-turn", "undelete-turned", "undelete-committed"])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_one_that_is_taken_back_meanwhile_can_be_taken_back_afterwards(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str, calls: int
+) -> None:
+    """What comes back is recorded whoever else has closed the record: else nobody would ever delete it."""
+    world.delete(*published(world)[:2])
+    world.publish()
+    hits: list[str] = []
+
+    def meet(name: str, detail: str = "") -> None:
+        if name == step:
+            hits.append(detail)
+            if len(hits) == calls:
+                take_back(world.store, world.topic_id)
+
+    monkeypatch.setattr(failpoints, "hit", meet)
+    back(world)
+    assert hits
+    take_back(world.store, world.topic_id)
+    world.publish()
+    assert world.offsets() == [6, 7, 8]
+
+
+def test_a_taking_back_that_looked_before_an_undelete_forgets_nothing_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.delete(*published(world)[:2])
+    world.publish()
+    UndeleteRecord(world.store, world.topic_id).widen({0: 0}, frozenset())
+    close = UndeleteRecord.close
+    undeletes: list[Restored] = []
+
+    def late(record: UndeleteRecord, partitions: frozenset[int]) -> None:
+        if not undeletes:
+            undeletes.append(back(world))
+        close(record, partitions)
+
+    monkeypatch.setattr(UndeleteRecord, "close", late)
+    take_back(world.store, world.topic_id)
+    assert undeletes
+    take_back(world.store, world.topic_id)
+    world.publish()
+    assert world.offsets() == [6, 7, 8]
+
+
 def test_covered_finds_holes(world: World) -> None:
     published(world)
     live = world.observe().segments
